@@ -1,0 +1,84 @@
+"""The engine's loop: drain the inbox, plan, decode, commit."""
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lead.engine.messages import Cancel, Command, Event, PostDraft, Submit
+from lead.engine.scheduler import Plan, Scheduler
+from shared.errors import KvCacheFullError
+from shared.llama.span import Span
+
+log = logging.getLogger("engine")
+
+
+class Target(Protocol):
+    """The seam to the model (`shared.llama.model.Model`)."""
+
+    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        """One forward pass; logits for each span, shape (n_logits, n_vocab)."""
+
+    def trim(self, slot: int, n_keep: int) -> None:
+        """Keep the first `n_keep` tokens of a slot in the cache."""
+
+
+class Pipe(Protocol):
+    """The seam to the front process (`lead.engine.pipe.EnginePipe`)."""
+
+    open: bool
+
+    def send(self, event: Event) -> None:
+        """Hand an event to the front."""
+
+    def drain(self, *, block: bool) -> list[Command]:
+        """All commands that have arrived; with `block`, wait for one."""
+
+
+class Loop:
+    """Runs until the front closes the pipe."""
+
+    def __init__(self, target: Target, scheduler: Scheduler, pipe: Pipe) -> None:
+        self._target = target
+        self._scheduler = scheduler
+        self._pipe = pipe
+
+    def run(self) -> None:
+        """Raises DecodeFatalError: the context cannot be trusted any more and the process has to go."""
+        while self._pipe.open:
+            self.step()
+
+    def step(self) -> None:
+        """One step, or a wait for commands when there is nothing to do."""
+        for command in self._pipe.drain(block=self._scheduler.idle):
+            self._apply(command)
+        plan = self._scheduler.plan()
+        if plan is None:
+            return
+        try:
+            logits = self._decode(plan)
+        except KvCacheFullError as error:
+            log.warning("%s: making room", error)
+            events = self._scheduler.shed()
+        else:
+            events = self._scheduler.commit(plan, logits)
+        for event in events:
+            self._pipe.send(event)
+
+    def _decode(self, plan: Plan) -> list[NDArray[np.float32]]:
+        for slot, n_keep in plan.trims:
+            self._target.trim(slot, n_keep)
+        return self._target.decode(plan.spans)
+
+    def _apply(self, command: Command) -> None:
+        match command:
+            case Submit():
+                self._scheduler.submit(command)
+            case Cancel():
+                self._scheduler.cancel(command.sequence)
+            case PostDraft():
+                self._scheduler.post_draft(command.sequence, command.source, command.base, command.tokens)
+            case _:
+                raise AssertionError(f"not a command for a running engine: {command}")

@@ -1,0 +1,53 @@
+"""The engine's end of the socket pair to the front process: commands in, events out.
+
+Bounded by the kernel's socket buffers: the front holds back what does not fit, and an event waits until the
+front has read.
+"""
+
+import select
+import socket
+
+from lead.engine.messages import Command, Event, decode_command, encode
+
+
+class EnginePipe:
+    """Blocking writes, non-blocking or blocking reads; `open` turns False when the front is gone."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._buffer = bytearray()
+        self.open = True
+
+    def send(self, event: Event) -> None:
+        """Hand an event to the front."""
+        try:
+            self._socket.sendall(encode(event))
+        except (BrokenPipeError, ConnectionResetError):
+            self.open = False
+
+    def drain(self, *, block: bool) -> list[Command]:
+        """All commands that have arrived; with `block`, wait for at least one (or for the front's end)."""
+        self._read_available()
+        commands = self._take_lines()
+        while block and self.open and not commands:
+            select.select([self._socket], [], [])
+            self._read_available()
+            commands = self._take_lines()
+        return commands
+
+    def _read_available(self) -> None:
+        while self.open:
+            try:
+                data = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                data = b""
+            self.open = bool(data)
+            self._buffer += data
+
+    def _take_lines(self) -> list[Command]:
+        end = self._buffer.rfind(b"\n") + 1
+        lines = bytes(self._buffer[:end]).splitlines()
+        del self._buffer[:end]
+        return [decode_command(line) for line in lines]

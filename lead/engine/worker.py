@@ -1,0 +1,82 @@
+"""The engine process: `python -m lead.engine.worker FD LEVEL`; `lead.engine.client` starts it."""
+
+import logging
+import signal
+import socket
+import sys
+
+from lead.engine.board import Board
+from lead.engine.loop import Loop
+from lead.engine.messages import Load, LoadFailed, Ready, Submit
+from lead.engine.pipe import EnginePipe
+from lead.engine.planner import FixedDepth
+from lead.engine.scheduler import Limits, Scheduler
+from shared.errors import ModelLoadError
+from shared.llama.chain import make_sampler
+from shared.llama.model import Model, ModelOptions
+from shared.logs import configure_logging
+from shared.sampling import Sampler
+
+log = logging.getLogger("engine")
+
+
+def main() -> None:
+    """Load what the first command says, then serve until the front closes the pipe."""
+    descriptor, level = sys.argv[1:3]
+    configure_logging(level)  # type: ignore[arg-type]  # the front passes on its own valid level
+    # Ctrl-C reaches the whole process group; the front decides when the engine ends, by closing the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pipe = EnginePipe(socket.socket(fileno=int(descriptor)))
+    commands = pipe.drain(block=True)
+    if not commands:
+        return
+    load, *early = commands
+    assert isinstance(load, Load) and not early, "the front sends Load, then waits for Ready"  # noqa: PT018 - one claim
+    try:
+        model = Model(_model_options(load))
+    except ModelLoadError as error:
+        pipe.send(LoadFailed(reason=str(error)))
+        sys.exit(1)
+    _serve(model, load, pipe)
+
+
+def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
+    vocabulary = model.vocabulary
+    limits = Limits(
+        n_slots=load.n_slots,
+        n_ctx=model.n_ctx,
+        n_ctx_sequence=min(model.n_ctx, vocabulary.info.n_ctx_train),
+        n_batch=model.n_batch,
+        can_trim=model.can_trim,
+    )
+
+    def sampler_for(request: Submit) -> Sampler:
+        return make_sampler(request.sampling, vocabulary, request.tokens)
+
+    scheduler = Scheduler(limits, Board(), FixedDepth(load.depth), sampler_for, vocabulary.end_tokens)
+    if not model.can_trim:
+        log.warning("this model cannot take tokens back (recurrent or hybrid): served without speculation")
+    pipe.send(
+        Ready(
+            n_ctx=limits.n_ctx,
+            n_ctx_sequence=limits.n_ctx_sequence,
+            n_slots=limits.n_slots,
+            speculates=limits.can_trim and load.depth > 0,
+        )
+    )
+    Loop(model, scheduler, pipe).run()
+
+
+def _model_options(load: Load) -> ModelOptions:
+    return ModelOptions(
+        path=load.model,
+        n_ctx=load.n_ctx,
+        n_slots=load.n_slots,
+        n_batch=max(load.n_batch, load.n_slots),
+        n_threads=load.n_threads,
+        n_gpu_layers=load.n_gpu_layers,
+    )
+
+
+if __name__ == "__main__":
+    main()

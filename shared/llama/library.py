@@ -1,0 +1,34 @@
+"""The native library: started once per process, its log sent to ours."""
+
+import ctypes
+import functools
+import logging
+
+import llama_cpp
+
+log = logging.getLogger("llama")
+
+# ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation of the line before.
+_LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.INFO, 4: logging.ERROR}
+
+
+def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
+    message = text.decode("utf-8", "replace").rstrip()
+    if message and message != ".":
+        log.log(_LEVELS.get(level, logging.DEBUG), "%s", message)
+
+
+# ctypes keeps no reference to a callback, so this module does.
+_callback = llama_cpp.llama_log_callback(_forward)
+
+
+@functools.cache
+def start() -> None:
+    """Initialise llama.cpp; further calls do nothing."""
+    llama_cpp.llama_log_set(_callback, ctypes.c_void_p(0))
+    llama_cpp.llama_backend_init()
+
+
+def version() -> str:
+    """llama.cpp's own version and llama-cpp-python's."""
+    return f"llama-cpp-python {llama_cpp.__version__}"

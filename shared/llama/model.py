@@ -1,0 +1,181 @@
+"""A loaded model with its KV cache: the one thing that computes.
+
+`decode` takes spans of several sequences at once and gives their logits; `trim` takes tokens back out of
+the cache. Not thread-safe: one owner.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
+from shared.llama import library
+from shared.llama.span import Span
+from shared.llama.vocabulary import Vocabulary, load_native
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How to load a model; names and meanings are llama.cpp's. `n_ctx` counts all slots together.
+
+    n_ctx = 0 gives every slot the context the model was trained for, as far as `default_ctx` goes.
+    """
+
+    path: Path
+    n_ctx: int
+    n_slots: int
+    n_batch: int
+    n_threads: int
+    n_gpu_layers: int = -1
+    default_ctx: int = 16_384  # 5 GB of KV cache for a 70B model
+
+
+class Model:
+    """Weights, vocabulary and a unified KV cache of `n_ctx` cells shared by `n_slots` sequences."""
+
+    def __init__(self, options: ModelOptions) -> None:
+        """Raises ModelLoadError."""
+        library.start()
+        self._model = load_native(options.path, _model_parameters(options))
+        self.vocabulary = Vocabulary(self._model, options.path)
+        self._context = llama_cpp.llama_init_from_model(
+            self._model, _context_parameters(options, self._n_ctx(options))
+        )
+        if not self._context:
+            llama_cpp.llama_model_free(self._model)
+            raise ModelLoadError(
+                f"{options.path}: no memory for a context of {options.n_ctx} tokens: try a smaller --ctx-size"
+            )
+        self._memory = llama_cpp.llama_get_memory(self._context)
+        self.n_vocab = self.vocabulary.n_tokens
+        self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
+        self.n_batch: int = llama_cpp.llama_n_batch(self._context)
+        self.n_slots = options.n_slots
+        # Recurrent and hybrid models keep a state that cannot be taken back by single tokens.
+        self.can_trim = not (
+            llama_cpp.llama_model_is_recurrent(self._model) or llama_cpp.llama_model_is_hybrid(self._model)
+        )
+        self._batch = _Batch(self.n_batch)
+
+    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        """One forward pass over all `spans`, at most n_batch tokens together.
+
+        Returns logits for each span, shape (n_logits, n_vocab): views that the next decode overwrites.
+        Raises KvCacheFullError (nothing changed), DecodeAbortedError, DecodeFatalError.
+        """
+        n_tokens = self._batch.fill(spans, self.n_vocab, self.n_slots)
+        code = llama_cpp.llama_decode(self._context, self._batch.native)
+        if code != 0:
+            raise _decode_error(code, n_tokens)
+        n_outputs = sum(span.n_logits for span in spans)
+        if n_outputs == 0:
+            return [np.empty((0, self.n_vocab), np.float32)] * len(spans)
+        return self._rows(spans, n_outputs)
+
+    def trim(self, slot: int, n_keep: int) -> None:
+        """Keep the first `n_keep` tokens of a slot in the cache."""
+        if not 0 <= slot < self.n_slots:
+            raise ValueError(f"slot {slot} of {self.n_slots}")
+        done = llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1)
+        if not done:  # "returns false if a partial sequence cannot be removed" (llama.h)
+            raise DecodeFatalError(f"this model's memory cannot be cut back to {n_keep} tokens")
+
+    def close(self) -> None:
+        """Free everything native; the object must not be used afterwards."""
+        llama_cpp.llama_free(self._context)
+        llama_cpp.llama_model_free(self._model)
+
+    def _n_ctx(self, options: ModelOptions) -> int:
+        if options.n_ctx > 0:
+            return options.n_ctx
+        n_train = self.vocabulary.info.n_ctx_train
+        return min(n_train * options.n_slots, options.default_ctx)
+
+    def _rows(self, spans: Sequence[Span], n_outputs: int) -> list[NDArray[np.float32]]:
+        # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in the batch's order
+        pointer = ctypes.cast(llama_cpp.llama_get_logits(self._context), ctypes.POINTER(ctypes.c_float))
+        table = np.ctypeslib.as_array(pointer, shape=(n_outputs, self.n_vocab))
+        rows, row = [], 0
+        for span in spans:
+            rows.append(table[row : row + span.n_logits])
+            row += span.n_logits
+        return rows
+
+
+class _Batch:
+    """A llama_batch over numpy arrays: filling it by ctypes would cost more than sampling."""
+
+    def __init__(self, n_batch: int) -> None:
+        self._token = np.zeros(n_batch, np.int32)
+        self._position = np.zeros(n_batch, np.int32)
+        self._n_slots = np.ones(n_batch, np.int32)  # each token belongs to one sequence
+        self._slot = np.zeros(n_batch, np.int32)
+        addresses = self._slot.ctypes.data + self._slot.itemsize * np.arange(n_batch, dtype=np.uintp)
+        self._slot_pointers = addresses.astype(np.uintp)
+        self._wanted = np.zeros(n_batch, np.int8)
+        self.native = llama_cpp.llama_batch(
+            n_tokens=0,
+            token=_pointer(self._token, ctypes.c_int32),
+            embd=None,
+            pos=_pointer(self._position, ctypes.c_int32),
+            n_seq_id=_pointer(self._n_slots, ctypes.c_int32),
+            seq_id=_pointer(self._slot_pointers, ctypes.POINTER(ctypes.c_int32)),
+            logits=_pointer(self._wanted, ctypes.c_int8),
+        )
+
+    def fill(self, spans: Sequence[Span], n_vocab: int, n_slots: int) -> int:
+        """Write `spans` into the arrays; returns the number of tokens. Raises ValueError for bad ones."""
+        at = 0
+        for span in spans:
+            end = at + len(span.tokens)
+            if end > len(self._token) or not 0 <= span.slot < n_slots or not span.tokens or span.start < 0:
+                raise ValueError(f"not a batch of at most {len(self._token)} tokens: {span}")
+            self._token[at:end] = span.tokens
+            self._position[at:end] = np.arange(span.start, span.start + end - at)
+            self._slot[at:end] = span.slot
+            self._wanted[at:end] = 0
+            self._wanted[end - span.n_logits : end] = 1
+            at = end
+        tokens = self._token[:at]
+        if at == 0 or int(tokens.min()) < 0 or int(tokens.max()) >= n_vocab:
+            raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")
+        self.native.n_tokens = at
+        return at
+
+
+def _pointer(array: NDArray[Any], kind: Any) -> Any:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+
+def _decode_error(code: int, n_tokens: int) -> Exception:
+    if code == 1:
+        return KvCacheFullError(f"no room in the KV cache for a batch of {n_tokens} tokens")
+    if code == 2:  # noqa: PLR2004 - llama.h: "2 - aborted"
+        return DecodeAbortedError(f"llama_decode was aborted in a batch of {n_tokens} tokens")
+    return DecodeFatalError(f"llama_decode failed with {code} on a batch of {n_tokens} tokens")
+
+
+def _model_parameters(options: ModelOptions) -> Any:
+    parameters = llama_cpp.llama_model_default_params()
+    parameters.n_gpu_layers = options.n_gpu_layers
+    return parameters
+
+
+def _context_parameters(options: ModelOptions, n_ctx: int) -> Any:
+    parameters = llama_cpp.llama_context_default_params()
+    parameters.n_ctx = n_ctx
+    parameters.n_batch = options.n_batch
+    parameters.n_ubatch = min(options.n_batch, 512)
+    parameters.n_seq_max = options.n_slots
+    parameters.n_threads = options.n_threads
+    parameters.n_threads_batch = options.n_threads
+    parameters.kv_unified = True  # any sequence may use all cells
+    parameters.swa_full = True  # a sliding-window cache that drops cells cannot take drafts back
+    parameters.no_perf = True
+    return parameters

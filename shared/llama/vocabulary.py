@@ -1,0 +1,174 @@
+"""A model's vocabulary: text ⇄ tokens, special tokens, chat template.
+
+Needs no weights: the lead's front process loads it alone.
+"""
+
+import ctypes
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import llama_cpp
+
+from shared.errors import ModelLoadError
+from shared.llama import library
+from shared.protocol import VocabularyId
+
+log = logging.getLogger("llama")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a GGUF file says of itself. `size` is in bytes, without metadata."""
+
+    name: str
+    path: Path
+    architecture: str
+    description: str
+    n_vocab: int
+    vocab_type: int
+    n_ctx_train: int
+    n_embd: int
+    n_params: int
+    size: int
+    chat_template: str | None
+
+
+class Vocabulary:
+    """Token ids are 0 ≤ id < n_tokens; every method checks, and raises ValueError for others."""
+
+    def __init__(self, model: Any, path: Path) -> None:
+        """`model` is a llama_model pointer that outlives this object (see `load` for one that owns it)."""
+        self._model = model
+        self._vocab = llama_cpp.llama_model_get_vocab(model)
+        self.info = _read_info(model, self._vocab, path)
+        self.n_tokens = self.info.n_vocab
+        self.bos: int | None = _token_or_none(llama_cpp.llama_vocab_bos(self._vocab))
+        self.eos: int | None = _token_or_none(llama_cpp.llama_vocab_eos(self._vocab))
+        self.adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
+        self.end_tokens = frozenset(
+            token for token in range(self.n_tokens) if llama_cpp.llama_vocab_is_eog(self._vocab, token)
+        )
+        self._pieces: dict[tuple[int, bool], bytes] = {}
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the vocabulary of a GGUF file without its weights; raises ModelLoadError."""
+        library.start()
+        parameters = llama_cpp.llama_model_default_params()
+        parameters.vocab_only = True
+        return cls(load_native(path, parameters), path)
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Tokens of `text`.
+
+        `add_special` adds what the model wants around a prompt (BOS); `parse_special` reads the text of
+        control tokens as those tokens: never set it for text that must not be able to end a turn.
+        """
+        data = text.encode("utf-8", "replace")
+        buffer = (llama_cpp.llama_token * (len(data) + 8))()
+        n = llama_cpp.llama_tokenize(
+            self._vocab, data, len(data), buffer, len(buffer), add_special, parse_special
+        )
+        if n < 0:
+            buffer = (llama_cpp.llama_token * -n)()
+            n = llama_cpp.llama_tokenize(
+                self._vocab, data, len(data), buffer, len(buffer), add_special, parse_special
+            )
+        if n < 0:
+            raise ValueError("the text could not be tokenized")
+        return list(buffer[:n])
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """The bytes of one token; control tokens are empty unless `special`."""
+        found = self._pieces.get((token, special))
+        if found is None:
+            found = self._pieces[token, special] = self._read_piece(self.check(token), special=special)
+        return found
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """The text of `tokens`, control tokens included."""
+        return b"".join(self.piece(token, special=True) for token in tokens).decode("utf-8", "replace")
+
+    def check(self, token: int) -> int:
+        """`token` itself, or ValueError: native code aborts on ids out of range."""
+        if not 0 <= token < self.n_tokens:
+            raise ValueError(f"token {token} is not in the vocabulary of {self.n_tokens}")
+        return token
+
+    def identify(self) -> VocabularyId:
+        """What lead and back compare at `hello`."""
+        return VocabularyId(
+            fingerprint=self._fingerprint(), n_tokens=self.n_tokens, model=self.info.name[:128]
+        )
+
+    def _read_piece(self, token: int, *, special: bool) -> bytes:
+        size = 64
+        buffer = ctypes.create_string_buffer(size)
+        n = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, size, 0, special)
+        if n < 0:
+            buffer = ctypes.create_string_buffer(-n)
+            n = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, -n, 0, special)
+        return buffer.raw[: max(n, 0)]
+
+    def _fingerprint(self) -> str:
+        """A digest of the texts of all tokens but the unused ones at the end.
+
+        Models of one family pad the same vocabulary to different sizes (Qwen 2.5 72B and 0.5B, say).
+        """
+        n = self.n_tokens
+        while n and llama_cpp.llama_vocab_get_attr(self._vocab, n - 1) & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED:
+            n -= 1
+        digest = hashlib.sha256(f"{self.info.vocab_type}:{n}".encode())
+        for token in range(n):
+            digest.update(b"\0" + (llama_cpp.llama_vocab_get_text(self._vocab, token) or b""))
+        return digest.hexdigest()[:32]
+
+
+def load_native(path: Path, parameters: Any) -> Any:
+    """A llama_model pointer for a GGUF file; raises ModelLoadError."""
+    if not path.is_file():
+        raise ModelLoadError(f"{path} is not there: check the path given with --model")
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+    if not model:
+        raise ModelLoadError(
+            f"{path} cannot be loaded: not a GGUF file that this llama.cpp knows, or not enough memory "
+            "(with a GPU: try a smaller --n-gpu-layers); --log-level debug shows llama.cpp's own messages"
+        )
+    return model
+
+
+def _token_or_none(token: int) -> int | None:
+    return None if token < 0 else int(token)
+
+
+def _read_info(model: Any, vocab: Any, path: Path) -> ModelInfo:
+    template = llama_cpp.llama_model_chat_template(model, None)
+    return ModelInfo(
+        name=_metadata(model, "general.name") or path.stem,
+        path=path,
+        architecture=_metadata(model, "general.architecture") or "unknown",
+        description=_description(model),
+        n_vocab=llama_cpp.llama_vocab_n_tokens(vocab),
+        vocab_type=llama_cpp.llama_vocab_type(vocab),
+        n_ctx_train=llama_cpp.llama_model_n_ctx_train(model),
+        n_embd=llama_cpp.llama_model_n_embd(model),
+        n_params=llama_cpp.llama_model_n_params(model),
+        size=llama_cpp.llama_model_size(model),
+        chat_template=template.decode("utf-8", "replace") if template else None,
+    )
+
+
+def _metadata(model: Any, key: str) -> str | None:
+    buffer = ctypes.create_string_buffer(1024)
+    n = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, len(buffer))
+    return buffer.value.decode("utf-8", "replace") if n >= 0 else None
+
+
+def _description(model: Any) -> str:
+    buffer = ctypes.create_string_buffer(256)
+    llama_cpp.llama_model_desc(model, buffer, len(buffer))
+    return buffer.value.decode("utf-8", "replace")

@@ -1,0 +1,144 @@
+"""The messages between back and lead: JSON, tagged by `type`, checked here and trusted inside.
+
+A back dials `GET /v1/speculation` (WebSocket, one message per frame) or posts the same messages to
+`POST /v1/speculation`. Committed tokens are append-only, so `(sequence, number of committed tokens)` names
+a prefix; that is all the synchronisation there is. docs/structure.md follows a draft through the system.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from shared.errors import ProtocolError
+from shared.sampling import SamplingParameters
+
+PROTOCOL_VERSION = 1
+MAX_DRAFT_TOKENS = 64
+"""More than any lead verifies in one step; bounds what a back can make the lead hold."""
+MAX_TOKENS_PER_MESSAGE = 4096
+"""Longer stretches of committed tokens arrive as several `extend` messages, so that frames stay small."""
+MAX_BACK_MESSAGE_BYTES = 65_536
+
+Token = Annotated[int, Field(ge=0, lt=1 << 31)]
+Count = Annotated[int, Field(ge=0, lt=1 << 31)]
+SequenceId = Annotated[str, Field(min_length=1, max_length=64)]
+ShortText = Annotated[str, Field(max_length=128)]
+CommittedTokens = Annotated[list[Token], Field(max_length=MAX_TOKENS_PER_MESSAGE)]
+
+
+class _Message(BaseModel):
+    # Newer peers may send more: what is not known is ignored.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class VocabularyId(_Message):
+    """Two vocabularies with one fingerprint give every token id the same text."""
+
+    fingerprint: ShortText
+    n_tokens: Count
+    model: ShortText
+
+
+class Hello(_Message):
+    """A back introduces itself; always its first message."""
+
+    type: Literal["hello"] = "hello"
+    protocol: int
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
+    vocabulary: VocabularyId
+    n_ctx: Count
+    n_sequences: Annotated[int, Field(ge=1, le=1024)]
+
+
+class Draft(_Message):
+    """Tokens proposed to follow the first `base` committed tokens of a sequence."""
+
+    type: Literal["draft"] = "draft"
+    sequence: SequenceId
+    base: Count
+    tokens: Annotated[list[Token], Field(min_length=1, max_length=MAX_DRAFT_TOKENS)]
+
+
+class Welcome(_Message):
+    """The lead takes the back. `back` identifies it in later POSTs; `name` is how the lead calls it."""
+
+    type: Literal["welcome"] = "welcome"
+    protocol: int = PROTOCOL_VERSION
+    back: ShortText
+    name: ShortText
+    max_draft: int = MAX_DRAFT_TOKENS
+
+
+class Refused(_Message):
+    """The lead does not take the back; `reason` says in words what a person can do about it."""
+
+    type: Literal["refused"] = "refused"
+    reason: str
+
+
+class Open(_Message):
+    """A sequence to follow, with its first committed tokens; the rest follows as `extend`."""
+
+    type: Literal["open"] = "open"
+    sequence: SequenceId
+    sampling: SamplingParameters
+    tokens: CommittedTokens
+
+
+class Extend(_Message):
+    """`tokens` are committed[start : start + len(tokens)]."""
+
+    type: Literal["extend"] = "extend"
+    sequence: SequenceId
+    start: Count
+    tokens: CommittedTokens
+
+
+class Close(_Message):
+    """A sequence has ended, or is no longer this back's; its id is never used again."""
+
+    type: Literal["close"] = "close"
+    sequence: SequenceId
+    reason: ShortText
+
+
+BackMessage = Annotated[Hello | Draft, Field(discriminator="type")]
+LeadMessage = Annotated[Welcome | Refused | Open | Extend | Close, Field(discriminator="type")]
+
+
+class Post(_Message):
+    """The body of `POST /v1/speculation`: a back's messages, if any; the answer is a `Reply`."""
+
+    back: ShortText | None = None
+    messages: Annotated[list[BackMessage], Field(max_length=64)] = []
+
+
+class Reply(_Message):
+    """The news for a back that posts."""
+
+    messages: list[LeadMessage]
+
+
+_from_back: TypeAdapter[Hello | Draft] = TypeAdapter(BackMessage)
+_from_lead: TypeAdapter[Welcome | Refused | Open | Extend | Close] = TypeAdapter(LeadMessage)
+
+
+def parse_back_message(data: str | bytes) -> Hello | Draft:
+    """Read what a back sent; raises ProtocolError."""
+    try:
+        return _from_back.validate_json(data)
+    except ValidationError as error:
+        raise ProtocolError(_first(error)) from error
+
+
+def parse_lead_message(data: str | bytes) -> Welcome | Refused | Open | Extend | Close:
+    """Read what a lead sent; raises ProtocolError."""
+    try:
+        return _from_lead.validate_json(data)
+    except ValidationError as error:
+        raise ProtocolError(_first(error)) from error
+
+
+def _first(error: ValidationError) -> str:
+    item = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in item['loc']) or 'message'}: {item['msg']}"

@@ -1,0 +1,125 @@
+"""How the next token is chosen, on lead and back alike: llama.cpp's filters, then the coupled choice.
+
+The choice is `argmax_i logit_i / temperature + g(seed, position, i)` over the candidates that the filters
+leave (Gumbel-max: an exact sample of the filtered distribution). The text therefore depends on seed, prompt
+and target model alone. This noise must never be mixed with a `u < p/q` acceptance test: that is biased.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from shared.noise import gumbel
+
+MAX_SEED = (1 << 63) - 1
+BANNED = -1e9
+"""A logit bias that no logit and no noise can outweigh; finite, because JSON has no infinity."""
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class SamplingParameters(BaseModel):
+    """What a client may ask of the sampling; names and defaults are llama-server's."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seed: int = Field(ge=0, le=MAX_SEED)
+    temperature: Finite = Field(0.8, ge=0, le=1e6)
+    top_k: int = Field(40, ge=-1, lt=1 << 31, description="0 or -1: all")
+    top_p: Finite = Field(0.95, ge=0, le=1)
+    min_p: Finite = Field(0.05, ge=0, le=1)
+    typical_p: Finite = Field(1.0, ge=0, le=1)
+    repeat_penalty: Finite = Field(1.0, gt=0, le=1e6)
+    repeat_last_n: int = Field(64, ge=-1, le=1 << 20, description="-1: the whole context")
+    presence_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
+    frequency_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
+    logit_bias: dict[int, Finite] = Field(default_factory=dict, max_length=1024)
+    ignore_eos: bool = False
+
+    @property
+    def penalizes(self) -> bool:
+        """Whether the choice depends on the tokens before it, beyond what the model sees."""
+        return self.repeat_last_n != 0 and (
+            self.repeat_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+        )
+
+
+class Filters(Protocol):
+    """The seam to llama.cpp's sampler chain (`shared.llama.chain`)."""
+
+    def apply(self, logits: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """(ids, logits) of the candidates left; temperature is applied. Valid until the next call."""
+
+    def accept(self, token: int) -> None:
+        """Take note of a token, for the penalties."""
+
+    def reset(self) -> None:
+        """Forget all tokens."""
+
+
+class Sampler:
+    """Chooses the tokens of one sequence.
+
+    Knows the tokens before a choice only as far as the penalties need them: `accept` each one in order,
+    `rewind` when some of them turn out not to have been the sequence's.
+    """
+
+    def __init__(
+        self, parameters: SamplingParameters, filters: Filters | None, history: Sequence[int]
+    ) -> None:
+        """`filters` is None where `needs_filters` says so; `history` is all tokens so far."""
+        self._parameters = parameters
+        self._filters = filters
+        self.rewind(history)
+
+    def choose(self, logits: NDArray[np.float32], position: int) -> int:
+        """The token at absolute `position`, from the model's logits there, shape (n_vocab,), not modified."""
+        if self._filters is None:
+            return int(np.argmax(logits))
+        ids, left = self._filters.apply(logits)
+        if self._parameters.temperature == 0:
+            return _likeliest(ids, left)
+        return coupled_choice(ids, left, self._parameters.seed, position)
+
+    def accept(self, token: int) -> None:
+        """`token` follows the tokens accepted so far."""
+        if self._filters is not None and self._parameters.penalizes:
+            self._filters.accept(token)
+
+    def rewind(self, history: Sequence[int]) -> None:
+        """The tokens so far are `history` and nothing else."""
+        if self._filters is None or not self._parameters.penalizes:
+            return
+        self._filters.reset()
+        window = self._parameters.repeat_last_n
+        for token in history if window < 0 else history[-window:]:
+            self._filters.accept(token)
+
+
+def needs_filters(parameters: SamplingParameters) -> bool:
+    """False where the choice is the plain argmax of the logits.
+
+    At temperature 0 top-k, top-p and min-p never remove the likeliest token; the others may.
+    """
+    return (
+        parameters.temperature > 0
+        or parameters.typical_p < 1
+        or bool(parameters.logit_bias)
+        or parameters.ignore_eos
+        or parameters.penalizes
+    )
+
+
+def coupled_choice(
+    ids: NDArray[np.int32], scaled_logits: NDArray[np.float32], seed: int, position: int
+) -> int:
+    """Gumbel-max under the shared noise; `scaled_logits` are already divided by the temperature."""
+    return int(ids[np.argmax(scaled_logits + gumbel(seed, position, ids))])
+
+
+def _likeliest(ids: NDArray[np.int32], logits: NDArray[np.float32]) -> int:
+    """The filters reorder the candidates, so a tie is settled by the lowest id, as plain argmax does."""
+    return int(ids[logits == logits.max()].min())

@@ -1,0 +1,57 @@
+"""The base of each program's settings: command line over environment over default.
+
+A program has one settings class; each field is written once and becomes an option (`--n-gpu-layers`),
+an environment variable (`LEAD_N_GPU_LAYERS`) and a line of `--help`.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Self
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, SettingsError
+
+
+class ProgramSettings(BaseSettings):
+    """Subclass per program with `model_config = program_config("lead")`; the docstring heads `--help`."""
+
+    @classmethod
+    def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
+        """Parse `arguments` (default: the process's own) and the environment.
+
+        Prints one line per wrong setting and exits with status 2, as argparse does.
+        """
+        try:
+            source: CliSettingsSource[object] = CliSettingsSource(
+                cls, cli_parse_args=list(sys.argv[1:] if arguments is None else arguments)
+            )
+            return cls(_cli_settings_source=source)
+        except (ValidationError, SettingsError) as error:
+            program = cls.model_config.get("cli_prog_name")
+            for line in _explain(error):
+                sys.stderr.write(f"{program}: {line}\n")
+            sys.exit(2)
+
+
+def program_config(program: str) -> SettingsConfigDict:
+    """Kebab-case options, `PROGRAM_*` variables, plain flags for booleans."""
+    return SettingsConfigDict(
+        env_prefix=f"{program.upper()}_",
+        cli_prog_name=program,
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+        frozen=True,
+        extra="forbid",
+    )
+
+
+def _explain(error: ValidationError | SettingsError) -> list[str]:
+    if isinstance(error, SettingsError):
+        return [str(error)]
+    return [
+        f"--{'-'.join(str(part) for part in item['loc']).replace('_', '-')}: "
+        f"{item['msg'].removeprefix('Value error, ')} (got {item['input']!r})"
+        for item in error.errors()
+    ]
