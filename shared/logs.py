@@ -12,6 +12,6 @@ def configure_logging(level: LogLevel) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s: %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # These say per request what our own lines already say.
-    for chatty in ("uvicorn.access", "httpx", "httpcore", "websockets", "asyncio"):
+    # These say what our own lines already say.
+    for chatty in ("uvicorn", "httpx", "httpcore", "websockets", "asyncio"):
         logging.getLogger(chatty).setLevel("WARNING")

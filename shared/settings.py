@@ -33,8 +33,11 @@ class ProgramSettings(BaseSettings):
             sys.exit(2)
 
 
-def program_config(program: str) -> SettingsConfigDict:
-    """Kebab-case options, `PROGRAM_*` variables, plain flags for booleans."""
+def program_config(program: str, shortcuts: dict[str, str | list[str]] | None = None) -> SettingsConfigDict:
+    """Kebab-case options, `PROGRAM_*` variables, plain flags for booleans.
+
+    `shortcuts` gives fields further option names (`{"ctx_size": "c"}`: -c).
+    """
     return SettingsConfigDict(
         env_prefix=f"{program.upper()}_",
         cli_prog_name=program,
@@ -42,6 +45,7 @@ def program_config(program: str) -> SettingsConfigDict:
         cli_implicit_flags=True,
         cli_hide_none_type=True,
         cli_avoid_json=True,
+        cli_shortcuts=shortcuts,
         frozen=True,
         extra="forbid",
     )

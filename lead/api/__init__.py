@@ -1,0 +1,1 @@
+"""HTTP: what clients and backs speak with the lead."""

@@ -57,6 +57,7 @@ class Loop:
         plan = self._scheduler.plan()
         if plan is None:
             return
+        self._send(plan.news)
         try:
             logits = self._decode(plan)
         except KvCacheFullError as error:
@@ -64,6 +65,9 @@ class Loop:
             events = self._scheduler.shed()
         else:
             events = self._scheduler.commit(plan, logits)
+        self._send(events)
+
+    def _send(self, events: Sequence[Event]) -> None:
         for event in events:
             self._pipe.send(event)
 

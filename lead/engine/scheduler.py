@@ -18,6 +18,7 @@ from lead.engine.slot import EngineSequence, Slot
 from lead.engine.verify import verify
 from shared.llama.span import Span
 from shared.sampling import Sampler
+from shared.slot_cache import SlotCache
 
 SchedulerEvent = Started | Committed | Finished | DraftsDropped
 
@@ -53,8 +54,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A step: cut the caches back as `trims` (slot, n_keep) say, then decode `spans` (one per entry)."""
+    """A step: cut the caches back as `trims` (slot, n_keep) say, then decode `spans` (one per entry).
 
+    `news` is what planning it has already settled.
+    """
+
+    news: list[Started]
     trims: list[tuple[int, int]]
     entries: list[Entry]
     spans: list[Span]
@@ -78,11 +83,10 @@ class Scheduler:
         self._planner = planner
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._slots = [Slot(index) for index in range(limits.n_slots)]
+        self._slots = [Slot(SlotCache(index)) for index in range(limits.n_slots)]
         self._waiting: deque[EngineSequence] = deque()
         self._n_steps = 0
         self._n_started = 0
-        self._news: list[SchedulerEvent] = []  # what happened outside `commit`
 
     @property
     def idle(self) -> bool:
@@ -112,18 +116,18 @@ class Scheduler:
 
     def plan(self) -> Plan | None:
         """The next step, or None if there is nothing to do."""
-        self._admit()
+        news = self._admit()
         self._make_room_for_one_token_each()
         running = self._running()
         if not running:
             return None
         self._n_steps += 1
         entries = self._entries(running)
-        return Plan(self._trims(), entries, [_span(entry) for entry in entries])
+        return Plan(news, self._trims(), entries, [_span(entry) for entry in entries])
 
     def commit(self, plan: Plan, logits: Sequence[NDArray[np.float32]]) -> list[SchedulerEvent]:
         """Take in a decoded plan's logits, one array of shape (n_logits, n_vocab) per span."""
-        events, self._news = self._news, []
+        events: list[SchedulerEvent] = []
         for entry, rows in zip(plan.entries, logits, strict=True):
             events += self._commit_entry(entry, rows)
         events += [DraftsDropped(source=source, n_stale=n) for source, n in self._board.take_stale().items()]
@@ -150,11 +154,9 @@ class Scheduler:
         for slot in running:
             assert slot.sequence
             tokens = slot.sequence.tokens
-            assert len(slot.cached) < len(tokens), "nothing left to decode"
-            assert slot.cached == tokens[: len(slot.cached)], "the cache holds another text"
-        assert sum(len(slot.cached) for slot in self._slots) <= self._limits.n_ctx, (
-            "more cells than there are"
-        )
+            assert len(slot.cache) < len(tokens), "nothing left to decode"
+            assert slot.cache.tokens == tokens[: len(slot.cache)], "the cache holds another text"
+        assert sum(len(slot.cache) for slot in self._slots) <= self._limits.n_ctx, "more cells than there are"
         self._board.check_integrity(set(ids))
 
     # Slots: who runs where
@@ -168,16 +170,19 @@ class Scheduler:
         """Slots without a sequence, the one used longest ago in front."""
         return sorted((slot for slot in self._slots if not slot.sequence), key=lambda slot: slot.last_used)
 
-    def _admit(self) -> None:
+    def _admit(self) -> list[Started]:
+        started = []
         while self._waiting and (idle := self._idle_slots()) and self._fits(self._waiting[0]):
             sequence = self._waiting.popleft()
             slot = max(idle, key=lambda slot: self._reusable(slot, sequence))
             n_reused = self._reusable(slot, sequence)
-            slot.take(sequence, n_reused)
+            slot.sequence = sequence
+            slot.cache.keep(n_reused)
             if sequence.number is None:
                 sequence.number = self._n_started
                 self._n_started += 1
-                self._news.append(Started(sequence=sequence.id, n_cached=n_reused))
+                started.append(Started(sequence=sequence.id, n_cached=n_reused))
+        return started
 
     def _fits(self, sequence: EngineSequence) -> bool:
         """Whether its prompt finds room beside what the others have: one that does not waits its turn."""
@@ -186,8 +191,8 @@ class Scheduler:
 
     def _reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """How much of a slot's cache serves `sequence`; its last token is always decoded, for the logits."""
-        n = min(slot.shared_with(sequence.tokens), len(sequence.tokens) - 1)
-        return n if self._limits.can_trim or n == slot.n_physical else 0
+        n = min(slot.cache.shared_with(sequence.tokens), len(sequence.tokens) - 1)
+        return n if self._limits.can_trim or n == slot.cache.n_physical else 0
 
     def _release(self, slot: Slot) -> None:
         slot.sequence = None
@@ -200,19 +205,19 @@ class Scheduler:
         sequence = slot.sequence
         assert sequence
         self._release(slot)
-        slot.keep(0)
+        slot.cache.keep(0)
         self._waiting.appendleft(sequence)
 
     # Cells: the KV cache is one pool
 
     def _n_free(self) -> int:
-        return self._limits.n_ctx - sum(len(slot.cached) for slot in self._slots)
+        return self._limits.n_ctx - sum(len(slot.cache) for slot in self._slots)
 
     def _evict_idle(self) -> bool:
         """Give up the least recently used idle cache; False if there is none."""
         for slot in self._idle_slots():
-            if slot.cached or slot.n_physical:
-                slot.keep(0)
+            if len(slot.cache):
+                slot.cache.keep(0)
                 return True
         return False
 
@@ -230,7 +235,7 @@ class Scheduler:
     # Entries: what each slot decodes
 
     def _entries(self, running: list[Slot]) -> list[Entry]:
-        todo = {slot.index: _n_todo(slot) for slot in running}
+        todo = {slot.index: slot.n_todo for slot in running}
         generating = [slot for slot in running if todo[slot.index] == 1]
         prompts = [slot for slot in running if todo[slot.index] > 1]
         proposals = [self._proposal(slot) for slot in generating]
@@ -269,18 +274,15 @@ class Scheduler:
 
     def _trims(self) -> list[tuple[int, int]]:
         """Cut every cache back to what is valid in it."""
-        trims = [(slot.index, len(slot.cached)) for slot in self._slots if slot.n_physical > len(slot.cached)]
-        for index, n_keep in trims:
-            self._slots[index].n_physical = n_keep
-        return trims
+        return [trim for slot in self._slots if (trim := slot.cache.take_trim())]
 
     # Commit: what the logits mean
 
     def _commit_entry(self, entry: Entry, rows: NDArray[np.float32]) -> list[SchedulerEvent]:
         slot, sequence = entry.slot, entry.slot.sequence
         assert sequence
-        n_before = len(slot.cached)
-        slot.add([*sequence.tokens[n_before : n_before + entry.n_fed], *entry.draft])
+        n_before = len(slot.cache)
+        slot.cache.add([*sequence.tokens[n_before : n_before + entry.n_fed], *entry.draft])
         if len(rows) == 0:  # a prompt chunk that does not reach the end
             return []
         start = len(sequence.tokens)
@@ -293,7 +295,7 @@ class Scheduler:
         verdict = verify(entry.draft, choose, self._end_tokens)
         sequence.tokens += verdict.tokens
         # The last committed token is never in the cache: it is fed in the next step.
-        slot.keep(min(start + verdict.n_accepted, len(sequence.tokens) - 1))
+        slot.cache.keep(min(start + verdict.n_accepted, len(sequence.tokens) - 1))
         committed = Committed(
             sequence=sequence.id,
             start=start,
@@ -328,11 +330,6 @@ def _number(slot: Slot) -> int:
     return slot.sequence.number or 0 if slot.sequence else 0
 
 
-def _n_todo(slot: Slot) -> int:
-    """Committed tokens not yet in the cache: one while generating, more while a prompt is processed."""
-    return len(slot.sequence.tokens) - len(slot.cached) if slot.sequence else 0
-
-
 def _generating_entry(slot: Slot, proposal: Proposal | None, n_draft: int) -> Entry:
     if proposal is None or n_draft == 0:
         return Entry(slot, 1)
@@ -340,7 +337,7 @@ def _generating_entry(slot: Slot, proposal: Proposal | None, n_draft: int) -> En
 
 
 def _span(entry: Entry) -> Span:
-    slot, n_cached = entry.slot, len(entry.slot.cached)
+    slot, n_cached = entry.slot, len(entry.slot.cache)
     tokens = slot.sequence.tokens if slot.sequence else []
     fed = tokens[n_cached : n_cached + entry.n_fed]
     reaches_end = n_cached + entry.n_fed == len(tokens)

@@ -1,9 +1,9 @@
 """A slot: one sequence's place in the KV cache, and what is left there when the sequence has gone."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shared.sampling import Sampler
+from shared.slot_cache import SlotCache
 
 
 @dataclass(slots=True)
@@ -32,40 +32,22 @@ class EngineSequence:
 
 @dataclass(slots=True)
 class Slot:
-    """`cached` are the tokens whose keys and values are valid; the cache may hold more behind them.
+    """A place for one sequence. Its cache outlives it: a later request may have the same beginning.
 
-        tokens of the sequence   [0 ........................ len(tokens))
-        valid in the cache       [0 .......... len(cached))
-        physically in the cache  [0 ................ n_physical)   what is behind `cached` is to be trimmed
-        to decode next                        [len(cached) .. len(tokens))
-
-    When the sequence ends, `cached` stays for a later request with the same beginning.
+    tokens of the sequence   [0 ........................ len(tokens))
+    valid in the cache       [0 .......... len(cache))
+    to decode next                         [len(cache) .. len(tokens))
     """
 
-    index: int
-    cached: list[int] = field(default_factory=list)
-    n_physical: int = 0
+    cache: SlotCache
     sequence: EngineSequence | None = None
     last_used: int = 0
 
-    def take(self, sequence: EngineSequence, n_keep: int) -> None:
-        """Give the slot to `sequence`, whose first `n_keep` tokens are in its cache already."""
-        self.sequence = sequence
-        self.keep(n_keep)
+    @property
+    def index(self) -> int:
+        return self.cache.index
 
-    def keep(self, n_keep: int) -> None:
-        """Only the first `n_keep` tokens of the cache stay valid."""
-        del self.cached[n_keep:]
-
-    def add(self, tokens: Sequence[int]) -> None:
-        """`tokens` were decoded behind the valid ones."""
-        self.cached.extend(tokens)
-        self.n_physical = len(self.cached)
-
-    def shared_with(self, tokens: Sequence[int]) -> int:
-        """The length of the common prefix of the cache and `tokens`."""
-        n = min(len(self.cached), len(tokens))
-        for i in range(n):
-            if self.cached[i] != tokens[i]:
-                return i
-        return n
+    @property
+    def n_todo(self) -> int:
+        """Committed tokens not yet in the cache: one while generating, more while a prompt is processed."""
+        return len(self.sequence.tokens) - len(self.cache) if self.sequence else 0

@@ -9,7 +9,7 @@ import llama_cpp
 log = logging.getLogger("llama")
 
 # ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation of the line before.
-_LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.INFO, 4: logging.ERROR}
+_LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.DEBUG, 4: logging.ERROR}
 
 
 def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:

@@ -46,8 +46,10 @@ class Vocabulary:
         self._vocab = llama_cpp.llama_model_get_vocab(model)
         self.info = _read_info(model, self._vocab, path)
         self.n_tokens = self.info.n_vocab
-        self.bos: int | None = _token_or_none(llama_cpp.llama_vocab_bos(self._vocab))
-        self.eos: int | None = _token_or_none(llama_cpp.llama_vocab_eos(self._vocab))
+        # llama.cpp has a default id for a BOS token, which in a vocabulary without one is any other token.
+        has_bos = _metadata(model, "tokenizer.ggml.bos_token_id") is not None
+        self.bos = _token_or_none(llama_cpp.llama_vocab_bos(self._vocab)) if has_bos else None
+        self.eos = _token_or_none(llama_cpp.llama_vocab_eos(self._vocab))
         self.adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
         self.end_tokens = frozenset(
             token for token in range(self.n_tokens) if llama_cpp.llama_vocab_is_eog(self._vocab, token)
@@ -147,15 +149,17 @@ def _token_or_none(token: int) -> int | None:
 
 def _read_info(model: Any, vocab: Any, path: Path) -> ModelInfo:
     template = llama_cpp.llama_model_chat_template(model, None)
+    architecture = _metadata(model, "general.architecture") or "unknown"
     return ModelInfo(
         name=_metadata(model, "general.name") or path.stem,
         path=path,
-        architecture=_metadata(model, "general.architecture") or "unknown",
+        architecture=architecture,
         description=_description(model),
         n_vocab=llama_cpp.llama_vocab_n_tokens(vocab),
         vocab_type=llama_cpp.llama_vocab_type(vocab),
-        n_ctx_train=llama_cpp.llama_model_n_ctx_train(model),
-        n_embd=llama_cpp.llama_model_n_embd(model),
+        # From the metadata: without weights llama.cpp leaves its own fields at 0.
+        n_ctx_train=int(_metadata(model, f"{architecture}.context_length") or 0),
+        n_embd=int(_metadata(model, f"{architecture}.embedding_length") or 0),
         n_params=llama_cpp.llama_model_n_params(model),
         size=llama_cpp.llama_model_size(model),
         chat_template=template.decode("utf-8", "replace") if template else None,

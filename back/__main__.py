@@ -1,0 +1,115 @@
+"""The `back` program."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import sys
+from pathlib import Path
+
+from back.drafter import Drafter, DrafterOptions
+from back.link import Link
+from back.settings import BackSettings
+from back.worker import Worker
+from shared import cpus
+from shared.builtin import builtin_draft
+from shared.errors import ConfigError
+from shared.llama.chain import make_sampler
+from shared.llama.model import Model, ModelOptions
+from shared.logs import configure_logging
+from shared.protocol import PROTOCOL_VERSION, Draft, Hello
+
+log = logging.getLogger("back")
+
+_BATCH = 512
+
+
+def main() -> None:
+    """Draft until a signal; exit status 1 if that cannot be done."""
+    settings = BackSettings.from_command_line()
+    configure_logging(settings.log_level)
+    try:
+        if settings.cpus:
+            cpus.pin(cpus.parse_cpus(settings.cpus))
+        asyncio.run(_run(settings, _load(settings)))
+    except ConfigError as error:
+        log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
+        sys.exit(1)
+    except Exception:
+        log.exception("drafting failed")
+        sys.exit(1)
+
+
+def _load(settings: BackSettings) -> Model:
+    model = Model(_model_options(settings, settings.model or builtin_draft()))
+    if not model.can_trim:
+        raise ConfigError(
+            f"{model.vocabulary.info.name} cannot draft: tokens cannot be taken back from a recurrent or "
+            "hybrid model's memory; choose another draft model"
+        )
+    return model
+
+
+async def _run(settings: BackSettings, model: Model) -> None:
+    loop = asyncio.get_running_loop()
+    link = Link(settings.websocket_url, _hello(settings, model), random.Random())  # noqa: S311 - jitter is no secret
+    failed: asyncio.Future[None] = loop.create_future()
+
+    def on_draft(draft: Draft) -> None:
+        loop.call_soon_threadsafe(link.post, draft)
+
+    def on_failure(error: Exception) -> None:
+        loop.call_soon_threadsafe(failed.set_exception, error)
+
+    worker = Worker(_drafter(settings, model), on_draft, on_failure)
+    worker.start()
+    following = asyncio.ensure_future(link.run(worker))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, following.cancel)
+    await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
+    if failed.done():
+        following.cancel()
+        failed.result()
+    with contextlib.suppress(asyncio.CancelledError):
+        await following
+
+
+def _drafter(settings: BackSettings, model: Model) -> Drafter:
+    vocabulary = model.vocabulary
+    options = DrafterOptions(
+        n_slots=settings.parallel,
+        n_window=min(model.n_ctx // settings.parallel, vocabulary.info.n_ctx_train),
+        n_ahead=settings.n_ahead,
+    )
+    return Drafter(
+        model,
+        options,
+        lambda parameters, history: make_sampler(parameters, vocabulary, history),
+        vocabulary.end_tokens,
+    )
+
+
+def _hello(settings: BackSettings, model: Model) -> Hello:
+    return Hello(
+        protocol=PROTOCOL_VERSION,
+        name=settings.own_name,
+        vocabulary=model.vocabulary.identify(),
+        n_ctx=model.n_ctx,
+        n_sequences=settings.parallel,
+    )
+
+
+def _model_options(settings: BackSettings, path: Path) -> ModelOptions:
+    return ModelOptions(
+        path=path,
+        n_ctx=settings.ctx_size,
+        n_slots=settings.parallel,
+        n_batch=_BATCH,
+        n_threads=settings.n_threads,
+        n_gpu_layers=settings.n_gpu_layers,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The link to the lead: one WebSocket, dialled by the back, dialled again when it breaks."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from shared.backoff import jittered_delays
+from shared.errors import ConfigError, ProtocolError
+from shared.protocol import (
+    Close,
+    Draft,
+    Extend,
+    Hello,
+    LeadMessage,
+    Open,
+    Refused,
+    Welcome,
+    parse_lead_message,
+)
+
+log = logging.getLogger("back")
+
+_HELLO_SECONDS = 10.0
+_MOST_FRAME_BYTES = 1 << 20
+_FIRST_DELAY, _MOST_DELAY = 0.25, 10.0
+
+
+class Follower(Protocol):
+    """The seam to the worker."""
+
+    def tell(self, message: Open | Extend | Close) -> None:
+        """The lead said something."""
+
+    def reset(self) -> None:
+        """The connection to the lead is gone."""
+
+
+class RefusedError(ConfigError):
+    """The lead does not take this back; trying again would not change that."""
+
+
+class Link:
+    """Tells the worker what the lead says, and the lead what the worker drafts."""
+
+    def __init__(self, url: str, hello: Hello, rng: random.Random) -> None:
+        self._url = url
+        self._hello = hello
+        self._rng = rng
+        self._outbox: dict[str, Draft] = {}  # the newest draft of each sequence: older ones need not be sent
+        self._filled = asyncio.Event()
+
+    def post(self, draft: Draft) -> None:
+        """Send a draft soon. Call it in the event loop's thread."""
+        self._outbox[draft.sequence] = draft
+        self._filled.set()
+
+    async def run(self, follower: Follower) -> None:
+        """Stay connected until cancelled; raises RefusedError."""
+        delays = jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
+        while True:
+            try:
+                async with connect(self._url, max_size=_MOST_FRAME_BYTES, proxy=None) as connection:
+                    await self._greet(connection)
+                    delays = jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
+                    await self._exchange(connection, follower)
+            except (OSError, ConnectionClosed, InvalidHandshake, ProtocolError) as error:
+                delay = next(delays)
+                log.info("no lead at %s (%s): next try in %.1f s", self._url, _brief(error), delay)
+                await asyncio.sleep(delay)
+            finally:
+                follower.reset()
+                self._outbox.clear()
+
+    async def _greet(self, connection: ClientConnection) -> None:
+        await connection.send(self._hello.model_dump_json())
+        async with asyncio.timeout(_HELLO_SECONDS):
+            answer = parse_lead_message(await connection.recv())
+        match answer:
+            case Welcome():
+                log.info("drafting for %s as %s", self._url, answer.name)
+            case Refused():
+                raise RefusedError(f"the lead at {self._url} refuses this back: {answer.reason}")
+            case _:
+                raise ProtocolError(f"expected welcome, got {answer.type}")
+
+    async def _exchange(self, connection: ClientConnection, follower: Follower) -> None:
+        sending = asyncio.ensure_future(self._send(connection))
+        try:
+            async for frame in connection:
+                _hand_over(parse_lead_message(frame), follower.tell)
+            raise ConnectionResetError("the lead has closed the connection")
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _send(self, connection: ClientConnection) -> None:
+        while True:
+            await self._filled.wait()
+            self._filled.clear()
+            drafts, self._outbox = self._outbox, {}
+            for draft in drafts.values():
+                await connection.send(draft.model_dump_json())
+
+
+def _hand_over(message: LeadMessage, tell: Callable[[Open | Extend | Close], None]) -> None:
+    if isinstance(message, Welcome | Refused):
+        raise ProtocolError(f"unexpected {message.type}")
+    tell(message)
+
+
+def _brief(error: Exception) -> str:
+    return str(error) or type(error).__name__

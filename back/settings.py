@@ -1,0 +1,92 @@
+"""The settings of a back."""
+
+import platform
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from shared import cpus
+from shared.errors import ConfigError
+from shared.logs import LogLevel
+from shared.protocol import MAX_DRAFT_TOKENS
+from shared.settings import ProgramSettings, program_config
+
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+class BackSettings(ProgramSettings):
+    """Draft for a lead: run a small model ahead of its big one, on this machine's idle cores or GPU.
+
+    back                                                      the built-in draft model, for the demo's lead
+    back --model 8B.gguf --threads 16 --lead http://host:5555
+
+    The model must have the lead's tokenizer: take a smaller one of the same family. It may be started before
+    the lead and stopped at any time. A back sees the text of the answers it drafts for.
+    Every option is also an environment variable: BACK_MODEL, BACK_LEAD, BACK_THREADS and so on.
+    """
+
+    model_config = program_config(
+        "back", {"model": "m", "ctx_size": "c", "parallel": "np", "n_gpu_layers": "ngl", "threads": "t"}
+    )
+
+    model: Path | None = Field(None, description="the GGUF file to draft with; without it the built-in one")
+    lead: str = Field("http://127.0.0.1:5555", description="where the lead listens")
+    name: str | None = Field(None, description="how the lead calls this back; without it the host's name")
+    n_ahead: int = Field(
+        16, ge=1, le=MAX_DRAFT_TOKENS, description="how many tokens to draft past the lead's text"
+    )
+    parallel: int = Field(4, ge=1, le=256, description="how many sequences to follow at the same time")
+    ctx_size: int = Field(
+        0,
+        ge=0,
+        le=1 << 24,
+        description="tokens of context for all sequences together; 0: as the model was trained, up to 16384; "
+        "a text longer than its share is drafted from its end",
+    )
+    n_gpu_layers: int = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
+    threads: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="compute threads; 0: one per core of --cpus, or one if the lead is on this machine, "
+        "or all physical cores",
+    )
+    cpus: str | None = Field(None, description="cores to run on, as in 0-7,16; not those of a lead beside it")
+    log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
+
+    @field_validator("cpus")
+    @classmethod
+    def _check_cpus(cls, value: str | None) -> str | None:
+        try:
+            cpus.parse_cpus(value or "0")
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+    @field_validator("lead")
+    @classmethod
+    def _check_lead(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("write it as in http://192.168.1.20:5555")
+        return value.rstrip("/")
+
+    @property
+    def websocket_url(self) -> str:
+        """Where to dial."""
+        return "ws" + self.lead.removeprefix("http") + "/v1/speculation"
+
+    @property
+    def n_threads(self) -> int:
+        """Beside a lead on the same machine one thread: two programs that spin on the same cores crawl."""
+        if self.threads:
+            return self.threads
+        beside_lead = urlsplit(self.lead).hostname in _LOOPBACK and not self.cpus
+        return 1 if beside_lead else cpus.n_physical()
+
+    @property
+    def own_name(self) -> str:
+        """A name that the protocol allows."""
+        return re.sub(r"[^A-Za-z0-9._:-]", "-", self.name or platform.node())[:64] or "back"

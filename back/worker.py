@@ -1,0 +1,59 @@
+"""The thread that drafts: never waits for an answer, only for something to do."""
+
+import queue
+import threading
+from collections.abc import Callable
+
+from back.drafter import Drafter
+from shared.protocol import Close, Draft, Extend, Open
+
+News = Open | Extend | Close
+
+
+class Worker:
+    """Owns the drafter. `tell` and `reset` may be called from any thread."""
+
+    def __init__(
+        self, drafter: Drafter, on_draft: Callable[[Draft], None], on_failure: Callable[[Exception], None]
+    ) -> None:
+        """The callbacks are called in the worker's thread; after `on_failure` it has ended."""
+        self._drafter = drafter
+        self._on_draft = on_draft
+        self._on_failure = on_failure
+        # Unbounded, but never more than the texts it follows: the lead tells everything once.
+        self._inbox: queue.SimpleQueue[News | None] = queue.SimpleQueue()
+
+    def start(self) -> None:
+        """Draft from now on, until the process ends."""
+        threading.Thread(target=self._run, name="drafter", daemon=True).start()
+
+    def tell(self, message: News) -> None:
+        """The lead said something."""
+        self._inbox.put(message)
+
+    def reset(self) -> None:
+        """The connection to the lead is gone."""
+        self._inbox.put(None)
+
+    def step(self) -> None:
+        """Take in all that was told, waiting for it if there is nothing else to do, then one decode."""
+        message_left = True
+        while message_left:
+            try:
+                message = self._inbox.get(block=self._drafter.idle)
+            except queue.Empty:
+                break
+            if message is None:
+                self._drafter.reset()
+            else:
+                self._drafter.follow(message)
+            message_left = not self._inbox.empty()
+        for draft in self._drafter.step():
+            self._on_draft(draft)
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self.step()
+        except Exception as error:  # noqa: BLE001 - handed over: a thread's exception reaches nobody
+            self._on_failure(error)

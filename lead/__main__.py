@@ -1,0 +1,31 @@
+"""The `lead` program."""
+
+import asyncio
+import logging
+import sys
+
+from lead.server import Lead
+from lead.settings import LeadSettings
+from shared import cpus
+from shared.errors import ConfigError
+from shared.logs import configure_logging
+
+log = logging.getLogger("lead")
+
+
+def main() -> None:
+    """Serve until a signal; exit status 1 if that cannot be done."""
+    settings = LeadSettings.from_command_line()
+    configure_logging(settings.log_level)
+    try:
+        if settings.cpus:
+            cpus.pin(cpus.parse_cpus(settings.cpus))
+        log.info("listening on http://%s:%d, loading the model", settings.host, settings.port)
+        asyncio.run(Lead(settings).serve())
+    except ConfigError as error:
+        log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

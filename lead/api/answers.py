@@ -1,0 +1,95 @@
+"""Following the answers of one HTTP request: one sequence per prompt, merged as they come."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from fastapi import Request
+
+from lead.api.fields import GenerationFields
+from lead.api.sse import unless_gone
+from lead.completions import Outcome, Piece
+from lead.sequences import Sequence
+from lead.services import Services
+from shared.sampling import SamplingParameters
+
+Answers = AsyncIterator[tuple[int, Piece | Outcome]]
+
+
+@dataclass(slots=True)
+class Answer:
+    """A whole answer, for clients that do not stream."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    outcome: Outcome | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a request asks to be generated: the same from each of its prompts."""
+
+    prompts: list[list[int]]
+    sampling: SamplingParameters
+    max_tokens: int | None
+    stops: list[str]
+
+    @classmethod
+    def read(cls, fields: GenerationFields, prompts: list[list[int]], services: Services) -> "Job":
+        """Raises RequestError naming the field at fault."""
+        fields.check()
+        return cls(
+            prompts,
+            fields.sampling(services.vocabulary, services.completions.n_ctx),
+            fields.limit(),
+            fields.stops(),
+        )
+
+    async def run(self, services: Services) -> Answers:
+        """(index of the prompt, piece or outcome) as they come. Closing it early cancels all."""
+        completions = services.completions
+        sequences: list[Sequence] = []
+        followers = []
+        queue: asyncio.Queue[tuple[int, Piece | Outcome] | BaseException] = asyncio.Queue()
+
+        async def follow(index: int) -> None:
+            try:
+                async for item in completions.follow(sequences[index], self.stops):
+                    await queue.put((index, item))
+            except Exception as error:  # noqa: BLE001 - raised again by whoever reads the queue
+                await queue.put(error)
+
+        try:
+            sequences.extend(
+                completions.start(prompt, self.sampling, self.max_tokens) for prompt in self.prompts
+            )
+            followers = [asyncio.ensure_future(follow(index)) for index in range(len(sequences))]
+            n_open = len(followers)
+            while n_open:
+                item = await queue.get()
+                if isinstance(item, BaseException):
+                    raise item
+                n_open -= isinstance(item[1], Outcome)
+                yield item
+        finally:
+            for follower in followers:
+                follower.cancel()
+            await asyncio.gather(*followers, return_exceptions=True)
+            for sequence in sequences:
+                completions.cancel(sequence)
+
+    async def collect(self, request: Request, services: Services) -> list[Answer]:
+        """All answers whole; raises ClientGoneError if nobody waits for them any more."""
+        return await unless_gone(request, self._collect(services))
+
+    async def _collect(self, services: Services) -> list[Answer]:
+        answers = [Answer() for _ in self.prompts]
+        async for index, item in self.run(services):
+            if isinstance(item, Piece):
+                answers[index].pieces.append(item)
+            else:
+                answers[index].outcome = item
+        return answers

@@ -1,0 +1,89 @@
+"""`POST /v1/completions`: continue one text, or several."""
+
+import asyncio
+import secrets
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import Field
+
+from lead.api import shapes
+from lead.api.answers import Answer, Job
+from lead.api.chunks import chunks
+from lead.api.fields import GenerationFields
+from lead.api.sse import event_stream
+from lead.services import Services, provide_ready
+from shared.errors import RequestError
+from shared.llama.vocabulary import Vocabulary
+
+router = APIRouter()
+
+MAX_PROMPTS = 128
+"""Each is a sequence that waits for a slot."""
+
+TokenIds = list[int]
+
+
+class CompletionRequest(GenerationFields):
+    """What a client posts. A prompt is text or token ids; a list of them asks for one answer each."""
+
+    prompt: str | TokenIds | Annotated[list[str | TokenIds], Field(max_length=MAX_PROMPTS)]
+
+    def prompts(self) -> list[str | TokenIds]:
+        """The prompts one by one; an empty list is one empty prompt."""
+        if isinstance(self.prompt, str) or not self.prompt:
+            return [self.prompt or ""]  # type: ignore[list-item]  # mypy keeps the list type for the empty list
+        if isinstance(self.prompt[0], int):
+            return [self.prompt]
+        return list(self.prompt)
+
+
+@router.post("/v1/completions")
+async def create_completion(
+    body: CompletionRequest, request: Request, services: Annotated[Services, Depends(provide_ready)]
+) -> Response:
+    """Continue text."""
+    prompts = [await asyncio.to_thread(_tokenize, prompt, services.vocabulary) for prompt in body.prompts()]
+    job = Job.read(body, prompts, services)
+    frame = {
+        "id": f"cmpl-{secrets.token_hex(12)}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": services.alias,
+        "system_fingerprint": shapes.FINGERPRINT,
+    }
+    if body.stream:
+        return await event_stream(request, chunks(job.run(services), frame, body, _text, with_role=False))
+    return JSONResponse({**frame, **_whole(await job.collect(request, services), body)})
+
+
+def _tokenize(prompt: str | TokenIds, vocabulary: Vocabulary) -> list[int]:
+    if isinstance(prompt, str):
+        return vocabulary.tokenize(prompt, add_special=True, parse_special=True)
+    try:
+        return [vocabulary.check(token) for token in prompt]
+    except ValueError as error:
+        raise RequestError(f"prompt: {error}", "prompt") from error
+
+
+def _text(text: str | None) -> dict[str, Any]:
+    return {"text": text or ""}
+
+
+def _whole(answers: list[Answer], body: CompletionRequest) -> dict[str, Any]:
+    outcomes = [answer.outcome for answer in answers if answer.outcome]
+    choices = [
+        {"index": index, "text": answer.text, "logprobs": None, "finish_reason": outcome.reason}
+        for index, (answer, outcome) in enumerate(zip(answers, outcomes, strict=True))
+    ]
+    whole: dict[str, Any] = {
+        "choices": choices,
+        "usage": shapes.usage(outcomes),
+        "timings": shapes.timings(outcomes[0]),
+        "seed": outcomes[0].seed,
+    }
+    if body.return_speculation:
+        whole["speculation"] = shapes.speculation([piece for answer in answers for piece in answer.pieces])
+    return whole

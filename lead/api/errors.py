@@ -1,0 +1,92 @@
+"""Errors as OpenAI's clients expect them: an HTTP status and `{"error": {message, type, param, code}}`."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from lead.completions import ContextExceededError
+from lead.engine.client import RETRY_AFTER_SECONDS
+from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError
+
+log = logging.getLogger("lead")
+
+_HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of `app` answer in this shape."""
+
+    async def on_duo_error(_: Request, error: Exception) -> JSONResponse:
+        return error_response(error)
+
+    async def on_invalid(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        return error_response(_first_invalid(error))
+
+    async def on_http(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        kind = _HTTP_TYPES.get(error.status_code, "invalid_request_error")
+        return JSONResponse(_body(str(error.detail), kind), error.status_code, error.headers)
+
+    async def on_bug(request: Request, error: Exception) -> JSONResponse:
+        log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
+        return error_response(error)
+
+    app.add_exception_handler(DuoError, on_duo_error)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(Exception, on_bug)
+
+
+def error_response(error: Exception) -> JSONResponse:
+    """The response that tells a client of `error`."""
+    headers: Mapping[str, str] | None = None
+    if isinstance(error, UnavailableError):
+        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    return JSONResponse(error_body(error), _status(error), headers)
+
+
+def error_body(error: Exception) -> dict[str, Any]:
+    """The body alone: what a stream that has begun sends as its last event."""
+    match error:
+        case ContextExceededError():
+            body = _body(str(error), "exceed_context_size_error", error.param, error.code)
+            body["error"] |= {"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx}
+            return body
+        case RequestError():
+            return _body(str(error), "invalid_request_error", error.param, error.code)
+        case ProtocolError():
+            return _body(str(error), "invalid_request_error")
+        case UnavailableError():
+            return _body(str(error), "unavailable_error")
+        case _:
+            return _body("the server failed; its log says more", "server_error")
+
+
+def _status(error: Exception) -> int:
+    match error:
+        case RequestError() | ProtocolError():
+            return 400
+        case UnavailableError():
+            return 503
+        case _:
+            return 500
+
+
+def _body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def _first_invalid(error: RequestValidationError) -> RequestError:
+    item = error.errors()[0]
+    path = [str(part) for part in item["loc"] if part not in {"body", "query"}]
+    if item["type"] == "json_invalid":
+        return RequestError(f"the body is not JSON: {item['ctx']['error']}")
+    # For a union pydantic adds the name of the member it tried: the field is what stands before it.
+    field = path[0] if path else "body"
+    return RequestError(f"{'.'.join(path) or 'body'}: {item['msg']}", field)

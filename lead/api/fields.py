@@ -1,0 +1,115 @@
+"""The request fields that chat and text completions share, and what they mean for sampling."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lead.completions import random_seed
+from shared.errors import RequestError
+from shared.llama.vocabulary import Vocabulary
+from shared.sampling import BANNED, SamplingParameters
+
+MAX_STOPS = 32
+"""Every token's text is searched for each of them."""
+MAX_STOP_CHARACTERS = 1024
+
+StopString = Annotated[str, Field(max_length=MAX_STOP_CHARACTERS)]
+Bias = float | Literal[False]
+
+
+class StreamOptions(BaseModel):
+    """OpenAI's `stream_options`."""
+
+    include_usage: bool = False
+
+
+class GenerationFields(BaseModel):
+    """Fields that are absent or null take the default; unknown ones are ignored; types are not converted."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    n_predict: int | None = None
+    stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOPS)] | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, Bias] | list[list[int | str | Bias]] | None = None
+    ignore_eos: bool | None = None
+    return_speculation: bool | None = None
+
+    def check(self) -> None:
+        """Raise RequestError for what is well-formed but not served."""
+        if self.n not in {None, 1}:
+            raise RequestError("n: only 1 answer per request is served", "n")
+
+    @property
+    def wants_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def stops(self) -> list[str]:
+        """The stop strings."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    def limit(self) -> int | None:
+        """The most tokens to generate; None until the context is full."""
+        for name in ("max_completion_tokens", "max_tokens", "n_predict"):
+            value = getattr(self, name)
+            if value is None or value == -1:
+                continue
+            if value < 1:
+                raise RequestError(f"{name}: {value} is not a number of tokens (-1: no limit)", name)
+            return int(value)
+        return None
+
+    def sampling(self, vocabulary: Vocabulary, n_ctx: int) -> SamplingParameters:
+        """How to sample; a seed is drawn where none is given. Raises RequestError naming the field."""
+        names = SamplingParameters.model_fields.keys() - {"seed", "logit_bias"}
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if given.get("repeat_last_n") == -1:
+            given["repeat_last_n"] = n_ctx
+        given["seed"] = random_seed() if self.seed in {None, -1} else self.seed
+        given["logit_bias"] = dict(self._biases(vocabulary))
+        try:
+            return SamplingParameters(**given)
+        except ValidationError as error:
+            item = error.errors()[0]
+            field = str(item["loc"][0])
+            raise RequestError(f"{field}: {item['msg']} (got {item['input']!r})", field) from error
+
+    def _biases(self, vocabulary: Vocabulary) -> Iterator[tuple[int, float]]:
+        if isinstance(self.logit_bias, dict):
+            pairs: list[list[Any]] = [[key, value] for key, value in self.logit_bias.items()]
+        else:
+            pairs = self.logit_bias or []
+        for pair in pairs:
+            if len(pair) != 2 or isinstance(pair[1], str):  # noqa: PLR2004 - [token, bias]
+                raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
+            bias = BANNED if pair[1] is False else float(pair[1])
+            for token in _biased_tokens(pair[0], vocabulary):
+                yield token, bias
+
+
+def _biased_tokens(key: object, vocabulary: Vocabulary) -> list[int]:
+    """A token id, also as text ("123", OpenAI's form), or the tokens of a text (llama-server's form)."""
+    if isinstance(key, str) and not key.isdecimal():
+        return vocabulary.tokenize(key, add_special=False, parse_special=False)
+    if isinstance(key, bool) or not isinstance(key, int | str):
+        raise RequestError(f"logit_bias: {key!r} is not a token", "logit_bias")
+    try:
+        return [vocabulary.check(int(key))]
+    except ValueError as error:
+        raise RequestError(f"logit_bias: {error}", "logit_bias") from error

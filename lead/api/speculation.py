@@ -1,0 +1,166 @@
+"""`/v1/speculation`: the backs' door, as a WebSocket, as plain POST, and as a list to look at."""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, WebSocket, WebSocketDisconnect
+
+from lead.api.sse import unless_gone
+from lead.backs import Back, Backs, Figures
+from lead.sequences import Sequences
+from lead.services import Services, provide, provide_ready
+from shared.errors import ProtocolError
+from shared.protocol import (
+    MAX_BACK_MESSAGE_BYTES,
+    Hello,
+    LeadMessage,
+    Post,
+    Refused,
+    Reply,
+    parse_back_message,
+)
+
+log = logging.getLogger("lead.backs")
+
+router = APIRouter()
+
+HELLO_SECONDS = 10.0
+"""A peer that connects and says nothing for so long is no back."""
+MAX_WAIT_SECONDS = 60.0
+
+_CLOSE_POLICY = 1008  # RFC 6455: "a message that violates its policy"
+_CLOSE_TRY_AGAIN = 1013  # IANA: "Try Again Later"
+
+
+@router.get("/v1/speculation")
+async def list_backs(services: Annotated[Services, Depends(provide)]) -> dict[str, Any]:
+    """The connected backs and what came of their drafts."""
+    backs = services.backs.describe()
+    totals: Counter[str] = Counter()
+    for back in backs:
+        totals.update({name: back[name] for name in Figures.__slots__})
+    return {"backs": backs, "totals": {name: totals[name] for name in Figures.__slots__}}
+
+
+@router.post("/v1/speculation")
+async def exchange(
+    body: Post,
+    request: Request,
+    services: Annotated[Services, Depends(provide_ready)],
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False)] = 0.0,
+) -> Reply:
+    """Hand in drafts, get the news; with `wait`, news is waited for so many seconds."""
+    back, answers = _take_post(body, services.backs)
+    if back is None:
+        return Reply(messages=answers)
+    news = await unless_gone(request, _news_within(back, services, 0.0 if answers else wait))
+    return Reply(messages=[*answers, *news])
+
+
+@router.websocket("/v1/speculation")
+async def follow(socket: WebSocket) -> None:
+    """Hello, welcome, then drafts one way and news the other until either side ends it."""
+    services: Services | None = socket.app.state.services
+    await socket.accept()
+    if services is None or services.engine.ready is None:
+        await socket.close(_CLOSE_TRY_AGAIN, "the lead is loading its model")
+        return
+    try:
+        back = await _welcome(socket, services.backs)
+    except (ProtocolError, TimeoutError) as error:
+        log.warning("a back was refused: %s", error or "it sent no hello")
+        await socket.send_text(Refused(reason=str(error) or "no hello arrived").model_dump_json())
+        await socket.close(_CLOSE_POLICY)
+        return
+    except WebSocketDisconnect:
+        return
+    try:
+        await _serve(socket, back, services)
+    finally:
+        services.backs.leave(back)
+
+
+async def _welcome(socket: WebSocket, backs: Backs) -> Back:
+    async with asyncio.timeout(HELLO_SECONDS):
+        hello = parse_back_message(await socket.receive_text())
+    if not isinstance(hello, Hello):
+        raise ProtocolError("the first message has to be hello")
+    back, welcome = backs.join(hello, "websocket")
+    await socket.send_text(welcome.model_dump_json())
+    return back
+
+
+async def _serve(socket: WebSocket, back: Back, services: Services) -> None:
+    telling = asyncio.ensure_future(_tell(socket, back, services))
+    listening = asyncio.ensure_future(_listen(socket, back, services.backs))
+    try:
+        await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        telling.cancel()
+        listening.cancel()
+        results = await asyncio.gather(telling, listening, return_exceptions=True)
+    for error in results:
+        if isinstance(error, ProtocolError):
+            log.warning("back %s is disconnected: %s", back, error)
+            await socket.close(_CLOSE_POLICY, str(error)[:120])
+        elif isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect | RuntimeError):
+            raise error
+
+
+async def _tell(socket: WebSocket, back: Back, services: Services) -> None:
+    """A back that does not read blocks this task alone, until its pings fail."""
+    while True:
+        change = services.sequences.changed.next_change()
+        for message in services.backs.news(back):
+            await socket.send_text(message.model_dump_json())
+        await change.wait()
+
+
+async def _listen(socket: WebSocket, back: Back, backs: Backs) -> None:
+    while True:
+        message = parse_back_message(await _receive_text(socket))
+        if isinstance(message, Hello):
+            raise ProtocolError("hello is said once")
+        backs.take_draft(back, message)
+
+
+async def _receive_text(socket: WebSocket) -> str:
+    try:
+        text = await socket.receive_text()
+    except KeyError as error:  # Starlette's answer to a binary frame
+        raise ProtocolError("messages are text frames") from error
+    if len(text) > MAX_BACK_MESSAGE_BYTES:
+        raise ProtocolError(f"a message has more than {MAX_BACK_MESSAGE_BYTES} bytes")
+    return text
+
+
+def _take_post(body: Post, backs: Backs) -> tuple[Back | None, list[LeadMessage]]:
+    back = backs.get(body.back) if body.back else None
+    answers: list[LeadMessage] = []
+    for message in body.messages:
+        if isinstance(message, Hello):
+            try:
+                back, welcome = backs.join(message, "http")
+            except ProtocolError as error:
+                return None, [Refused(reason=str(error))]
+            answers.append(welcome)
+        elif back:
+            backs.take_draft(back, message)
+    if back is None:
+        return None, [Refused(reason="say hello first: this back id is not known, or not any more")]
+    return back, answers
+
+
+async def _news_within(back: Back, services: Services, seconds: float) -> list[LeadMessage]:
+    sequences: Sequences = services.sequences
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                change = sequences.changed.next_change()
+                if news := services.backs.news(back):
+                    return news
+                await change.wait()
+    except TimeoutError:
+        return []

@@ -1,0 +1,107 @@
+"""Server-sent events for answers: the first error is an HTTP status, a later one is an event."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
+
+from lead.api.errors import error_body
+from shared.errors import DuoError
+
+PING_SECONDS = 15.0
+"""Comments keep clients and proxies patient: a long prompt on a CPU can take minutes."""
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+T = TypeVar("T")
+Events = AsyncIterator[dict[str, Any]]
+
+
+class ClientGoneError(Exception):
+    """The client has closed its connection."""
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGoneError
+        return working.result()
+    finally:
+        await _cancel(working, leaving)
+
+
+async def event_stream(request: Request, events: Events) -> Response:
+    """Answer with `events`, each a JSON object, and `[DONE]`.
+
+    Waits for the first one before it sends headers, so that an error up to there is an HTTP status; after
+    PING_SECONDS it begins anyway.
+    """
+    first = asyncio.ensure_future(_next(events))
+    try:
+        await unless_gone(request, _finished(first))
+    except BaseException:
+        await _cancel(first)
+        await _close(events)
+        raise
+    if first.done() and first.exception():
+        await _close(events)
+        first.result()
+    return StreamingResponse(_lines(first, events), media_type="text/event-stream", headers=_HEADERS)
+
+
+async def _lines(upcoming: asyncio.Future[dict[str, Any] | None], events: Events) -> AsyncIterator[str]:
+    try:
+        while True:
+            await asyncio.wait({upcoming}, timeout=PING_SECONDS)
+            if not upcoming.done():
+                yield ": ping\n\n"
+                continue
+            event = upcoming.result()
+            if event is None:
+                break
+            yield _line(event)
+            upcoming = asyncio.ensure_future(_next(events))
+    except DuoError as error:
+        yield _line(error_body(error))
+        return
+    finally:
+        await _cancel(upcoming)
+        await _close(events)
+    yield "data: [DONE]\n\n"
+
+
+async def _next(events: Events) -> dict[str, Any] | None:
+    return await anext(events, None)
+
+
+async def _finished(first: asyncio.Future[Any]) -> None:
+    await asyncio.wait({first}, timeout=PING_SECONDS)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _close(events: Events) -> None:
+    close: Awaitable[None] | None = getattr(events, "aclose", lambda: None)()
+    if close is not None:
+        with contextlib.suppress(DuoError):
+            await close
+
+
+def _line(event: dict[str, Any]) -> str:
+    return f"data: {json.dumps(event, ensure_ascii=False, separators=(',', ':'))}\n\n"

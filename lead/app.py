@@ -1,0 +1,25 @@
+"""The lead's HTTP application: routes and error shapes, nothing that runs by itself."""
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from lead.api import chat, completions, errors, info, speculation, tokens
+from lead.api.sse import ClientGoneError
+from lead.services import Services
+
+_CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response
+
+
+def create_app(services: Services | None = None) -> FastAPI:
+    """The application. Until `app.state.services` is set, /health and all else answer 503."""
+    app = FastAPI(title="llama-duo", docs_url=None, redoc_url=None)
+    app.state.services = services
+    errors.install(app)
+
+    async def on_gone(_: Request, _error: Exception) -> Response:
+        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+
+    app.add_exception_handler(ClientGoneError, on_gone)
+    for module in (chat, completions, info, tokens, speculation):
+        app.include_router(module.router)
+    return app

@@ -1,0 +1,80 @@
+"""From committed tokens to the text that a client gets, each piece with the token it came from."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lead.engine.messages import Committed
+from shared.text import StopFinder, Utf8Decoder
+
+
+@dataclass(frozen=True, slots=True)
+class TextToken:
+    """The text that a token added, and who drafted it (None: the lead chose it without a draft)."""
+
+    token: int
+    text: str
+    source: str | None
+
+
+class Assembler:
+    """Holds back what is not certain yet: part of a character, a possible beginning of a stop string."""
+
+    def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str]) -> None:
+        self._piece = piece
+        self._utf8 = Utf8Decoder()
+        self._finder = StopFinder(stops)
+        self._held: list[TextToken] = []
+        self.n_tokens = 0
+        """Tokens that the text is made of; those after a stop string do not count."""
+        self.stop: str | None = None
+        """The stop string that ended the text."""
+
+    def push(self, step: Committed) -> list[TextToken]:
+        """Take in a step's tokens; returns those whose text is certain now. After a stop nothing is."""
+        released: list[TextToken] = []
+        for i, token in enumerate(step.tokens):
+            if self.stop is not None:
+                break
+            source = step.source if i < step.n_accepted else None
+            released += self._push_token(token, source)
+        return released
+
+    def finish(self) -> list[TextToken]:
+        """The end of the sequence: what was held back, if no stop string came of it."""
+        if self.stop is None and (rest := self._utf8.flush()):
+            self._held.append(TextToken(-1, rest, None))
+        held, self._held = self._held, []
+        return held
+
+    def _push_token(self, token: int, source: str | None) -> list[TextToken]:
+        self.n_tokens += 1
+        text = self._utf8.push(self._piece(token))
+        self._held.append(TextToken(token, text, source))
+        n_uncertain, self.stop = self._finder.push(text)
+        if self.stop is not None:
+            self._cut(n_uncertain)
+            return self.finish()
+        return self._release(n_uncertain)
+
+    def _cut(self, n: int) -> None:
+        """Take the last `n` characters away."""
+        n_left = sum(len(held.text) for held in self._held) - n
+        kept = []
+        for held in self._held:
+            text = held.text[:n_left]
+            n_left -= len(text)
+            if text:
+                kept.append(TextToken(held.token, text, held.source))
+        self._held = kept
+
+    def _release(self, n_uncertain: int) -> list[TextToken]:
+        """Whole tokens from the front, as long as none of their text is uncertain."""
+        n_left = sum(len(held.text) for held in self._held)
+        n = 0
+        for held in self._held:
+            n_left -= len(held.text)
+            if n_left < n_uncertain:
+                break
+            n += 1
+        released, self._held = self._held[:n], self._held[n:]
+        return released

@@ -1,0 +1,230 @@
+"""The backs that are connected, and what each of them has been told.
+
+Knows the messages but no transport: WebSocket and POST handlers ask for news and hand in drafts. News is
+computed from cursors when it is asked for, so a back that is slow or away costs no memory, and what it
+missed arrives merged.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lead.engine.messages import Committed, PostDraft
+from lead.sequences import Sequence, Sequences
+from shared.errors import ProtocolError
+from shared.protocol import (
+    MAX_TOKENS_PER_MESSAGE,
+    PROTOCOL_VERSION,
+    Close,
+    Draft,
+    Extend,
+    Hello,
+    LeadMessage,
+    Open,
+    VocabularyId,
+    Welcome,
+)
+
+log = logging.getLogger("lead.backs")
+
+Transport = Literal["websocket", "http"]
+
+MAX_BACKS = 64
+"""Each costs a copy of every extension; a room with more computers than this has not been seen."""
+MAX_INVALID_DRAFTS = 100
+"""A back that sends more of them is broken or hostile, and is disconnected."""
+HTTP_SILENCE_SECONDS = 90.0
+"""A back that posts is gone when it has not been heard for this long; it long-polls for at most 60."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """What came of a back's drafts. Used tokens were in a step's batch; the others were never needed."""
+
+    n_drafts: int = 0
+    n_draft_tokens: int = 0
+    n_used_tokens: int = 0
+    n_accepted_tokens: int = 0
+    n_stale_drafts: int = 0
+    n_invalid_drafts: int = 0
+
+
+@dataclass(slots=True)
+class Back:
+    """A connected back. `cursors` says how many committed tokens it has been told, by sequence."""
+
+    id: str
+    name: str
+    hello: Hello
+    transport: Transport
+    connected_at: float
+    last_heard: float
+    cursors: dict[str, int] = field(default_factory=dict)
+    figures: Figures = field(default_factory=Figures)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.hello.vocabulary.model}, {self.transport})"
+
+
+class Backs:
+    """Joins, tells, listens. An observer of `Sequences`."""
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        vocabulary: VocabularyId,
+        n_vocab: int,
+        post_draft: Callable[[PostDraft], None],
+        clock: Callable[[], float],
+    ) -> None:
+        """`post_draft` hands a draft to the engine; `clock` gives seconds."""
+        self._sequences = sequences
+        self._vocabulary = vocabulary
+        self._n_vocab = n_vocab
+        self._post_draft = post_draft
+        self._clock = clock
+        self._backs: dict[str, Back] = {}
+        sequences.observe(self)
+
+    def __iter__(self) -> Iterator[Back]:
+        """The backs that are connected, in the order in which they came."""
+        self._forget_silent()
+        return iter(self._backs.values())
+
+    def join(self, hello: Hello, transport: Transport) -> tuple[Back, Welcome]:
+        """Take a back; raises ProtocolError with a reason that a person can act on."""
+        self._forget_silent()
+        if hello.protocol != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"the lead speaks protocol {PROTOCOL_VERSION}, this back {hello.protocol}: "
+                "install the same version of llama-duo on both"
+            )
+        if hello.vocabulary.fingerprint != self._vocabulary.fingerprint:
+            raise ProtocolError(_vocabularies_differ(self._vocabulary, hello.vocabulary))
+        if len(self._backs) >= MAX_BACKS:
+            raise ProtocolError(f"the lead has {MAX_BACKS} backs already, which is as many as it takes")
+        now = self._clock()
+        back = Back(secrets.token_hex(16), self._free_name(hello.name), hello, transport, now, now)
+        self._backs[back.id] = back
+        log.info("back %s joined", back)
+        return back, Welcome(back=back.id, name=back.name)
+
+    def get(self, back_id: str) -> Back | None:
+        """The connected back with this id; hearing of it keeps it alive."""
+        self._forget_silent()
+        back = self._backs.get(back_id)
+        if back:
+            back.last_heard = self._clock()
+        return back
+
+    def leave(self, back: Back) -> None:
+        """Forget a back; its drafts on the board stay, they may still be right."""
+        if self._backs.pop(back.id, None):
+            log.info("back %s left", back)
+
+    def news(self, back: Back) -> list[LeadMessage]:
+        """All that has happened since the last call, merged; empty if nothing has."""
+        messages: list[LeadMessage] = []
+        for sequence_id in [known for known in back.cursors if self._sequences.get(known) is None]:
+            del back.cursors[sequence_id]
+            messages.append(Close(sequence=sequence_id, reason="ended"))
+        for sequence in self._sequences:
+            if sequence.id not in back.cursors:
+                if len(back.cursors) >= back.hello.n_sequences:
+                    continue
+                messages.append(_open(sequence))
+                back.cursors[sequence.id] = min(len(sequence.tokens), MAX_TOKENS_PER_MESSAGE)
+            messages += _extensions(sequence, back.cursors[sequence.id])
+            back.cursors[sequence.id] = len(sequence.tokens)
+        return messages
+
+    def take_draft(self, back: Back, draft: Draft) -> None:
+        """Check a draft and hand it on; raises ProtocolError when a back has sent too many wrong ones."""
+        back.last_heard = self._clock()
+        figures = back.figures
+        figures.n_drafts += 1
+        figures.n_draft_tokens += len(draft.tokens)
+        sequence = self._sequences.get(draft.sequence)
+        if draft.sequence not in back.cursors and sequence is not None:
+            self._count_invalid(back)  # it was never told of this sequence
+        elif sequence is None:
+            figures.n_stale_drafts += 1
+        elif draft.base > len(sequence.tokens) or max(draft.tokens) >= self._n_vocab:
+            self._count_invalid(back)
+        else:
+            self._post_draft(
+                PostDraft(sequence=draft.sequence, source=back.name, base=draft.base, tokens=draft.tokens)
+            )
+
+    def count_stale(self, name: str, n: int) -> None:
+        """The engine found `n` drafts of a back stale."""
+        if back := self._named(name):
+            back.figures.n_stale_drafts += n
+
+    def on_step(self, _sequence: Sequence, step: Committed) -> None:
+        """Credit the back whose draft was verified."""
+        if step.source and (back := self._named(step.source)):
+            back.figures.n_used_tokens += step.n_drafted
+            back.figures.n_accepted_tokens += step.n_accepted
+
+    def on_end(self, _sequence: Sequence) -> None:
+        """Nothing to do: the next `news` says it."""
+
+    def describe(self) -> list[dict[str, Any]]:
+        """One record per back, for people and dashboards."""
+        return [
+            {
+                "name": back.name,
+                "model": back.hello.vocabulary.model,
+                "transport": back.transport,
+                "connected_seconds": round(self._clock() - back.connected_at, 3),
+                "n_sequences": len(back.cursors),
+                **{name: getattr(back.figures, name) for name in Figures.__slots__},
+            }
+            for back in self
+        ]
+
+    def _count_invalid(self, back: Back) -> None:
+        back.figures.n_invalid_drafts += 1
+        if back.figures.n_invalid_drafts > MAX_INVALID_DRAFTS:
+            raise ProtocolError(f"more than {MAX_INVALID_DRAFTS} drafts were not valid")
+
+    def _named(self, name: str) -> Back | None:
+        return next((back for back in self._backs.values() if back.name == name), None)
+
+    def _free_name(self, wanted: str) -> str:
+        taken = {back.name for back in self._backs.values()}
+        names = (wanted if i == 1 else f"{wanted}-{i}" for i in range(1, MAX_BACKS + 2))
+        return next(name for name in names if name not in taken)
+
+    def _forget_silent(self) -> None:
+        """A WebSocket's end is noticed by its pings; only backs that post can fall silent."""
+        deadline = self._clock() - HTTP_SILENCE_SECONDS
+        for back in list(self._backs.values()):
+            if back.transport == "http" and back.last_heard < deadline:
+                self.leave(back)
+
+
+def _open(sequence: Sequence) -> Open:
+    return Open(
+        sequence=sequence.id, sampling=sequence.sampling, tokens=sequence.tokens[:MAX_TOKENS_PER_MESSAGE]
+    )
+
+
+def _extensions(sequence: Sequence, cursor: int) -> list[Extend]:
+    return [
+        Extend(
+            sequence=sequence.id, start=start, tokens=sequence.tokens[start : start + MAX_TOKENS_PER_MESSAGE]
+        )
+        for start in range(cursor, len(sequence.tokens), MAX_TOKENS_PER_MESSAGE)
+    ]
+
+
+def _vocabularies_differ(ours: VocabularyId, theirs: VocabularyId) -> str:
+    return (
+        f"the vocabularies differ: the lead runs {ours.model!r} with {ours.n_tokens} tokens, this back "
+        f"{theirs.model!r} with {theirs.n_tokens}. Start the back with a smaller model of the same family as "
+        f"{ours.model!r}: both must have the same tokenizer"
+    )

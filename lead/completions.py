@@ -1,0 +1,166 @@
+"""Completions: from a prompt's tokens to the pieces of an answer, whoever asked and over whatever API."""
+
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from lead.assembler import Assembler, TextToken
+from lead.engine.messages import Ready, Submit
+from lead.sequences import Sequence as LiveSequence
+from lead.sequences import Sequences, Status
+from shared.errors import RequestError, UnavailableError
+from shared.llama.vocabulary import Vocabulary
+from shared.sampling import SamplingParameters
+
+StopReason = Literal["stop", "length"]
+
+
+class Engine(Protocol):
+    """The seam to the engine (`lead.engine.client.EngineClient`)."""
+
+    ready: Ready | None
+
+    def submit(self, request: Submit) -> None:
+        """Start a sequence; raises UnavailableError."""
+
+    def cancel(self, sequence_id: str) -> None:
+        """Stop a sequence within a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that has become certain, and the speculation figures of the steps it came from."""
+
+    tokens: list[TextToken]
+    n_drafted: int
+    n_accepted: int
+
+    @property
+    def text(self) -> str:
+        return "".join(token.text for token in self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an answer ended, and what it took. Times are in seconds.
+
+    prompt: from getting a slot to the first token; generation: from the first token to the last.
+    """
+
+    reason: StopReason
+    seed: int
+    n_prompt: int
+    n_cached: int
+    n_generated: int
+    n_drafted: int
+    n_accepted: int
+    prompt_seconds: float
+    generation_seconds: float
+
+
+class Completions:
+    """Starts sequences and follows them."""
+
+    def __init__(self, sequences: Sequences, engine: Engine, vocabulary: Vocabulary) -> None:
+        self._sequences = sequences
+        self._engine = engine
+        self._vocabulary = vocabulary
+
+    @property
+    def n_ctx(self) -> int:
+        """The most tokens one sequence can have; raises UnavailableError while that is not known."""
+        if self._engine.ready is None:
+            raise UnavailableError("the model is being loaded: try again in a moment")
+        return self._engine.ready.n_ctx_sequence
+
+    def start(self, prompt: list[int], sampling: SamplingParameters, max_tokens: int | None) -> LiveSequence:
+        """Begin to continue `prompt`; raises RequestError, UnavailableError."""
+        self._check_prompt(prompt)
+        sequence = self._sequences.create(prompt, sampling)
+        try:
+            self._engine.submit(
+                Submit(sequence=sequence.id, tokens=prompt, sampling=sampling, max_tokens=max_tokens)
+            )
+        except UnavailableError:
+            self._sequences.discard(sequence)
+            raise
+        return sequence
+
+    async def follow(self, sequence: LiveSequence, stops: Sequence[str]) -> AsyncIterator[Piece | Outcome]:
+        """The answer's pieces as they come, then its outcome; raises UnavailableError if the engine dies.
+
+        Closing the iterator before its end cancels the sequence.
+        """
+        assembler = Assembler(self._vocabulary.piece, stops)
+        n_seen = 0
+        try:
+            while assembler.stop is None:
+                change = sequence.changed.next_change()
+                steps = sequence.steps[n_seen:]
+                n_seen += len(steps)
+                tokens = [token for step in steps for token in assembler.push(step)]
+                if steps:
+                    yield Piece(tokens, sum(s.n_drafted for s in steps), sum(s.n_accepted for s in steps))
+                elif sequence.ended:
+                    break
+                else:
+                    await change.wait()
+            if sequence.status is Status.FAILED:
+                raise UnavailableError(sequence.failure or "the engine has died")
+            if rest := assembler.finish():
+                yield Piece(rest, 0, 0)
+            reason = "stop" if assembler.stop is not None else sequence.finish_reason or "stop"
+            yield outcome_of(sequence, reason, assembler.n_tokens)
+        finally:
+            self.cancel(sequence)
+
+    def cancel(self, sequence: LiveSequence) -> None:
+        """Nobody wants the rest; does nothing if there is none."""
+        if not sequence.ended:
+            self._sequences.discard(sequence)
+            self._engine.cancel(sequence.id)
+
+    def _check_prompt(self, prompt: list[int]) -> None:
+        if not prompt:
+            raise RequestError("the prompt is empty", "prompt")
+        n_ctx = self.n_ctx
+        if len(prompt) >= n_ctx:
+            raise ContextExceededError(len(prompt), n_ctx)
+
+
+class ContextExceededError(RequestError):
+    """The prompt leaves no room for an answer."""
+
+    def __init__(self, n_prompt: int, n_ctx: int) -> None:
+        super().__init__(
+            f"the request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens)",
+            "prompt",
+            "context_length_exceeded",
+        )
+        self.n_prompt = n_prompt
+        self.n_ctx = n_ctx
+
+
+def random_seed() -> int:
+    """For requests without one: small enough for any client's integers."""
+    return secrets.randbits(32)
+
+
+def outcome_of(sequence: LiveSequence, reason: StopReason, n_generated: int) -> Outcome:
+    """What an ended sequence took, of whose tokens the client got the first `n_generated`."""
+    return Outcome(
+        reason=reason,
+        seed=sequence.sampling.seed,
+        n_prompt=sequence.n_prompt,
+        n_cached=sequence.n_cached,
+        n_generated=n_generated,
+        n_drafted=sum(step.n_drafted for step in sequence.steps),
+        n_accepted=sum(step.n_accepted for step in sequence.steps),
+        prompt_seconds=_between(sequence.started_at, sequence.first_token_at),
+        generation_seconds=_between(sequence.first_token_at, sequence.last_token_at),
+    )
+
+
+def _between(start: float | None, end: float | None) -> float:
+    return 0.0 if start is None or end is None else end - start

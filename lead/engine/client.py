@@ -1,0 +1,193 @@
+"""The front's side of the engine: starts the process, talks to it, starts it again when it dies."""
+
+import asyncio
+import contextlib
+import enum
+import logging
+import random
+import socket
+import sys
+from collections.abc import Callable
+
+from lead.engine.messages import (
+    Cancel,
+    Command,
+    Event,
+    Load,
+    LoadFailed,
+    PostDraft,
+    Ready,
+    Submit,
+    decode_event,
+    encode,
+)
+from shared.backoff import jittered_delays
+from shared.errors import ModelLoadError, UnavailableError
+from shared.logs import LogLevel
+
+log = logging.getLogger("lead")
+
+_MOST_UNSENT_BYTES = 1 << 16
+"""With more than this unread by the engine, drafts are held back: only the newest are worth sending."""
+_MOST_EVENT_BYTES = 1 << 20
+_STOP_SECONDS = 10.0
+"""How long the engine may take for its last step before it is killed."""
+RETRY_AFTER_SECONDS = 5
+"""What clients are told to wait when the engine is not there."""
+
+
+class EngineState(enum.Enum):
+    """STARTING → READY → RESTARTING → READY …; FAILED and STOPPED are final."""
+
+    STARTING = "the model is being loaded"
+    READY = "ready"
+    RESTARTING = "the engine has died and is being started again"
+    FAILED = "the model cannot be loaded"
+    STOPPED = "the server is shutting down"
+
+
+class EngineClient:
+    """`run` supervises until `stop`; the other methods may be called at any time from the same event loop."""
+
+    def __init__(
+        self,
+        load: Load,
+        log_level: LogLevel,
+        on_event: Callable[[Event], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        """`on_event` gets every event but Ready and LoadFailed; `on_lost` hears why the engine is gone."""
+        self._load = load
+        self._log_level = log_level
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._process: asyncio.subprocess.Process | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._held_drafts: dict[tuple[str, str], PostDraft] = {}
+        self.state = EngineState.STARTING
+        self.ready: Ready | None = None
+        """What the engine said when it last became ready."""
+
+    @property
+    def _stopped(self) -> bool:
+        return self.state is EngineState.STOPPED
+
+    @property
+    def pid(self) -> int | None:
+        """The engine's process id while it runs."""
+        return self._process.pid if self._process else None
+
+    async def run(self) -> None:
+        """Keep an engine running. Raises ModelLoadError if the first one cannot load the model."""
+        delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - jitter is no secret
+        while True:
+            was_ready = await self._run_once()
+            if self._stopped:
+                return
+            if was_ready:
+                delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - as above
+            self.state = EngineState.RESTARTING
+            self._on_lost("the engine has died; it is being started again")
+            await asyncio.sleep(next(delays))
+
+    async def stop(self) -> None:
+        """End the engine: it finishes its step and goes; it is killed if that takes too long."""
+        self.state = EngineState.STOPPED
+        if self._writer:
+            self._writer.close()
+        if self._process is None:
+            return
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            self._kill()
+
+    def submit(self, request: Submit) -> None:
+        """Start a sequence; raises UnavailableError."""
+        if self.state is not EngineState.READY:
+            raise UnavailableError(f"{self.state.value}: try again in a moment")
+        self._send(request)
+
+    def cancel(self, sequence_id: str) -> None:
+        """Stop a sequence within a step."""
+        if self.state is EngineState.READY:
+            self._send(Cancel(sequence=sequence_id))
+
+    def post_draft(self, draft: PostDraft) -> None:
+        """Offer a draft; one that the engine cannot read yet is replaced by a newer one of its source."""
+        if self.state is not EngineState.READY or self._writer is None:
+            return
+        if self._writer.transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
+            self._held_drafts[draft.sequence, draft.source] = draft
+        else:
+            self._send(draft)
+
+    async def _run_once(self) -> bool:
+        """Run one engine process to its end; returns whether it became ready."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            arguments = ["-m", "lead.engine.worker", str(theirs.fileno()), self._log_level]
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, *arguments, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
+            )
+        reader, self._writer = await asyncio.open_connection(sock=ours, limit=_MOST_EVENT_BYTES)
+        was_ready = False
+        try:
+            self._send(self._load)
+            async for line in reader:
+                self._take(decode_event(line))
+                was_ready = was_ready or self.state is EngineState.READY
+        except ConnectionResetError:
+            pass  # how a killed engine's end of the pipe reads
+        finally:
+            await self._clean_up()
+        return was_ready
+
+    async def _clean_up(self) -> None:
+        if self._writer:
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
+        self._writer = None
+        self._held_drafts.clear()
+        if self._process:
+            code = await self._process.wait()
+            if not self._stopped:
+                log.error("the engine (pid %d) ended with status %d", self._process.pid, code)
+        self._process = None
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Ready():
+                self.ready = event
+                log.info(
+                    "ready: %d slots, %d tokens of context (%d for one sequence), %d threads",
+                    event.n_slots,
+                    event.n_ctx,
+                    event.n_ctx_sequence,
+                    self._load.n_threads,
+                )
+                if not self._stopped:
+                    self.state = EngineState.READY
+            case LoadFailed():
+                if self.ready is None:
+                    self.state = EngineState.FAILED
+                    raise ModelLoadError(event.reason)
+                log.error("%s", event.reason)
+            case _:
+                self._on_event(event)
+                self._send_held()  # the engine has finished a step and reads again
+
+    def _send_held(self) -> None:
+        held, self._held_drafts = self._held_drafts, {}
+        for draft in held.values():
+            self.post_draft(draft)
+
+    def _send(self, command: Command) -> None:
+        if self._writer:
+            self._writer.write(encode(command))
+
+    def _kill(self) -> None:
+        if self._process and self._process.returncode is None:
+            self._process.kill()

@@ -1,0 +1,99 @@
+"""What the lead shows: the text as it is generated, and a line of figures after each request."""
+
+import contextlib
+import logging
+import os
+import queue
+import threading
+from typing import TextIO
+
+from lead.assembler import Assembler
+from lead.completions import outcome_of
+from lead.engine.messages import Committed
+from lead.sequences import Sequence, Status
+from lead.settings import Print
+from shared.llama.vocabulary import Vocabulary
+from shared.terminal import sanitize, wants_colour
+
+log = logging.getLogger("lead")
+
+_ACCEPTED = "\x1b[32m"
+_REJECTED = "\x1b[31m"
+_RESET = "\x1b[0m"
+_MOST_WAITING = 4096
+"""Pieces of text that a stopped terminal may leave unwritten before further ones are dropped."""
+
+
+class Printer:
+    """An observer of `Sequences`. With several at once, the screen follows one until it ends."""
+
+    def __init__(self, vocabulary: Vocabulary, mode: Print, out: TextIO) -> None:
+        self._vocabulary = vocabulary
+        self._mode = mode
+        self._colour = wants_colour(out, os.environ)
+        self._writer = _Writer(out)
+        self._shown: Sequence | None = None
+        self._assembler = Assembler(vocabulary.piece, [])
+
+    def on_step(self, sequence: Sequence, step: Committed) -> None:
+        """Show the step's text if the screen follows this sequence."""
+        if self._mode == "none":
+            return
+        if self._shown is None:
+            self._shown = sequence
+            self._assembler = Assembler(self._vocabulary.piece, [])
+        if self._shown is not sequence:
+            return
+        for token in self._assembler.push(step):
+            self._show(token.text, _ACCEPTED if token.source else "")
+        if self._mode == "all" and step.rejected:
+            pieces = b"".join(self._vocabulary.piece(token) for token in step.rejected)
+            self._show(pieces.decode("utf-8", "replace"), _REJECTED)
+
+    def on_end(self, sequence: Sequence) -> None:
+        """Say what it took."""
+        if self._shown is sequence:
+            self._shown = None
+            self._writer.put("\n")
+        if sequence.status is Status.FINISHED and sequence.steps:
+            log.info("%s", _figures(sequence))
+
+    def _show(self, text: str, colour: str) -> None:
+        shown = sanitize(text)
+        self._writer.put(f"{colour}{shown}{_RESET}" if colour and self._colour and shown else shown)
+
+
+def _figures(sequence: Sequence) -> str:
+    outcome = outcome_of(sequence, "stop", len(sequence.tokens) - sequence.n_prompt)
+    n_processed = outcome.n_prompt - outcome.n_cached
+    rate = (outcome.n_generated - 1) / outcome.generation_seconds if outcome.generation_seconds else 0.0
+    line = (
+        f"prompt {n_processed} tokens (+{outcome.n_cached} cached) in {outcome.prompt_seconds:.2f} s, "
+        f"generated {outcome.n_generated} in {outcome.generation_seconds:.2f} s ({rate:.1f} tokens/s)"
+    )
+    if outcome.n_drafted:
+        share = outcome.n_accepted / outcome.n_drafted
+        line += f", drafted {outcome.n_drafted}, accepted {outcome.n_accepted} ({share:.0%})"
+    return line
+
+
+class _Writer:
+    """Writes in a thread: a terminal stopped with Ctrl-S blocks its writer, and must not block the lead."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._queue: queue.Queue[str] = queue.Queue(_MOST_WAITING)
+        threading.Thread(target=self._run, name="printer", daemon=True).start()
+
+    def put(self, text: str) -> None:
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(text)
+
+    def _run(self) -> None:
+        while True:
+            text = self._queue.get()
+            try:
+                self._out.write(text)
+                self._out.flush()
+            except (OSError, ValueError):
+                return  # the terminal is gone

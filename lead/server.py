@@ -1,0 +1,189 @@
+"""The running lead: HTTP server and engine, from start to an orderly end."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from lead.app import create_app
+from lead.backs import Backs
+from lead.chat_template import ChatTemplate
+from lead.completions import Completions
+from lead.demo_model import demo_model
+from lead.engine.client import EngineClient
+from lead.engine.messages import Committed, DraftsDropped, Event, Finished, Load, Started
+from lead.printer import Printer
+from lead.sequences import Sequences
+from lead.services import Services
+from lead.settings import LeadSettings
+from shared.errors import ConfigError
+from shared.llama.vocabulary import Vocabulary
+from shared.protocol import MAX_BACK_MESSAGE_BYTES
+
+log = logging.getLogger("lead")
+
+_CLOSE_SECONDS = 2
+"""How long connections may take to close after the last answer has been failed."""
+
+
+class Lead:
+    """Owns the parts and the order in which they start and stop."""
+
+    def __init__(self, settings: LeadSettings) -> None:
+        self._settings = settings
+        self._sequences = Sequences()
+        self._engine: EngineClient | None = None
+        self._backs: Backs | None = None
+        self._stopping = threading.Event()
+        self._app = create_app()
+
+    async def serve(self) -> None:
+        """Run until a signal ends it; raises ConfigError if it cannot start.
+
+        The order of an end: no new connections; running answers go on for the drain time, then get an error
+        event; connections close; the engine finishes its step and ends.
+        """
+        listener = _listen(self._settings.host, self._settings.port)
+        server = DrainingServer(self._app, self._settings.drain_seconds, self._sequences)
+        running = asyncio.ensure_future(self._run_engine(server))
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            self._stopping.set()
+            if self._engine:
+                await self._engine.stop()
+            else:
+                running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    async def _run_engine(self, server: "DrainingServer") -> None:
+        try:
+            path = await self._model_path()
+            vocabulary = await asyncio.to_thread(Vocabulary.load, path)
+            self._engine = EngineClient(
+                self._load_command(path), self._settings.log_level, self._on_event, self._on_lost
+            )
+            self._app.state.services = self._services(vocabulary, self._engine)
+            if not self._stopping.is_set():
+                await self._engine.run()
+        except BaseException:
+            server.should_exit = True
+            raise
+
+    async def _model_path(self) -> Path:
+        if self._settings.model:
+            return self._settings.model.resolve()
+        return await asyncio.to_thread(demo_model, self._stopping.is_set)
+
+    def _services(self, vocabulary: Vocabulary, engine: EngineClient) -> Services:
+        self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
+        self._backs = Backs(
+            self._sequences, vocabulary.identify(), vocabulary.n_tokens, engine.post_draft, time.monotonic
+        )
+        return Services(
+            alias=self._settings.alias or vocabulary.info.name,
+            vocabulary=vocabulary,
+            template=_template(vocabulary),
+            engine=engine,
+            sequences=self._sequences,
+            backs=self._backs,
+            completions=Completions(self._sequences, engine, vocabulary),
+        )
+
+    def _load_command(self, path: Path) -> Load:
+        settings = self._settings
+        return Load(
+            model=path,
+            n_ctx=settings.ctx_size,
+            n_slots=settings.parallel,
+            n_batch=settings.batch_size,
+            n_threads=settings.n_threads,
+            n_gpu_layers=settings.n_gpu_layers,
+            depth=settings.depth,
+        )
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case Started() | Committed() | Finished():
+                self._sequences.apply(event, time.monotonic())
+            case DraftsDropped():
+                if self._backs:
+                    self._backs.count_stale(event.source, event.n_stale)
+            case _:
+                raise AssertionError(f"the engine client keeps {event} for itself")
+
+    def _on_lost(self, reason: str) -> None:
+        self._sequences.fail_all(reason)
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn's server, with answers that get an error event when the drain time is over."""
+
+    def __init__(self, app: FastAPI, drain_seconds: float, sequences: Sequences) -> None:
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ws="websockets-sansio",
+            ws_max_size=MAX_BACK_MESSAGE_BYTES,
+            timeout_graceful_shutdown=int(drain_seconds) + _CLOSE_SECONDS,
+        )
+        super().__init__(config)
+        self._drain_seconds = drain_seconds
+        self._sequences = sequences
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        draining = asyncio.ensure_future(self._drain())
+        await super().shutdown(sockets)
+        draining.cancel()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Unlike uvicorn's own, does not raise the signal again: the engine is still to be stopped."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self) -> None:
+        """The first one drains, the second one does not wait."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def _drain(self) -> None:
+        await asyncio.sleep(self._drain_seconds)
+        self._sequences.fail_all("the server is shutting down")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror}; try another --port"
+        ) from error
+
+
+def _template(vocabulary: Vocabulary) -> ChatTemplate:
+    bos, eos = (
+        "" if token is None else vocabulary.piece(token, special=True).decode("utf-8", "replace")
+        for token in (vocabulary.bos, vocabulary.eos)
+    )
+    return ChatTemplate(vocabulary.info.chat_template, bos, eos)

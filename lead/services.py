@@ -1,0 +1,53 @@
+"""What the HTTP handlers work with, once the vocabulary has been read."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fastapi import Request
+
+from lead.backs import Backs
+from lead.chat_template import ChatTemplate
+from lead.completions import Completions, Engine
+from lead.engine.client import EngineState
+from lead.sequences import Sequences
+from shared.errors import UnavailableError
+from shared.llama.vocabulary import Vocabulary
+
+
+class SupervisedEngine(Engine, Protocol):
+    """The seam to the engine, with what /health tells of it."""
+
+    @property
+    def state(self) -> EngineState:
+        """Whether it can take requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a running lead."""
+
+    alias: str
+    vocabulary: Vocabulary
+    template: ChatTemplate
+    engine: SupervisedEngine
+    sequences: Sequences
+    backs: Backs
+    completions: Completions
+    started_at: int = field(default_factory=lambda: int(time.time()))
+
+
+def provide(request: Request) -> Services:
+    """The dependency of handlers that need the vocabulary; raises UnavailableError while it is being read."""
+    services: Services | None = request.app.state.services
+    if services is None:
+        raise UnavailableError("Loading model")
+    return services
+
+
+def provide_ready(request: Request) -> Services:
+    """The dependency of handlers that need the engine; raises UnavailableError while it is not there."""
+    services = provide(request)
+    if services.engine.state is not EngineState.READY:
+        raise UnavailableError(f"{services.engine.state.value}: try again in a moment")
+    return services

@@ -1,0 +1,96 @@
+"""The settings of the lead."""
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from shared import cpus
+from shared.errors import ConfigError
+from shared.logs import LogLevel
+from shared.settings import ProgramSettings, program_config
+
+Print = Literal["none", "accepted", "all"]
+
+
+class LeadSettings(ProgramSettings):
+    """Serve a GGUF model over HTTP (OpenAI's API), faster with backs that draft for it.
+
+    lead                                           the built-in demo model
+    lead --model 70B.gguf --n-gpu-layers 99        a model of yours
+    lead --model 70B.gguf --host 0.0.0.0           for backs and clients on other machines
+
+    Every option is also an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS and so on.
+    """
+
+    model_config = program_config(
+        "lead",
+        {
+            "model": "m",
+            "ctx_size": "c",
+            "parallel": "np",
+            "n_gpu_layers": "ngl",
+            "threads": "t",
+            "batch_size": "b",
+        },
+    )
+
+    model: Path | None = Field(
+        None,
+        description="the GGUF file to serve; without it the demo's: a small model at a big one's cost",
+    )
+    alias: str | None = Field(None, description="the name that clients see; without it the model's own")
+    host: str = Field(
+        "127.0.0.1", description="address to listen on; 0.0.0.0 lets other machines in: no keys yet"
+    )
+    port: int = Field(5555, ge=1, le=65535, description="port to listen on")
+    n_gpu_layers: int = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
+    ctx_size: int = Field(
+        0,
+        ge=0,
+        le=1 << 24,
+        description="tokens of context for all slots together; 0: as the model was trained, up to 16384",
+    )
+    parallel: int = Field(4, ge=1, le=256, description="requests served at the same time")
+    batch_size: int = Field(512, ge=32, le=1 << 16, description="most tokens in one step")
+    threads: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="compute threads; 0: one per core of --cpus, or all physical cores but one",
+    )
+    cpus: str | None = Field(
+        None, description="cores to run on, as in 0-7,16; give backs on this machine others"
+    )
+    depth: int = Field(4, ge=0, le=32, description="most draft tokens verified in a step; 0: no speculation")
+    print: Print | None = Field(
+        None,
+        description="show text as it is generated: none, accepted (drafted tokens in colour), "
+        "all (rejected ones too); without it: accepted on a terminal",
+    )
+    drain_seconds: float = Field(
+        10.0, ge=0, le=3600, description="how long running answers may go on after SIGTERM"
+    )
+    log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
+
+    @field_validator("cpus")
+    @classmethod
+    def _check_cpus(cls, value: str | None) -> str | None:
+        try:
+            cpus.parse_cpus(value or "0")
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+    @property
+    def n_threads(self) -> int:
+        """One core is left to HTTP (and to a small back), unless the cores were chosen by hand."""
+        if self.threads:
+            return self.threads
+        return max(1, cpus.n_physical() - (0 if self.cpus else 1))
+
+    @property
+    def printing(self) -> Print:
+        """What to show on standard output."""
+        return self.print or ("accepted" if sys.stdout.isatty() else "none")

@@ -1,0 +1,44 @@
+"""The books of one slot of a KV cache: which tokens' keys and values are in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class SlotCache:
+    """`tokens` are valid at positions 0, 1, …; the native cache may hold more behind them, to be trimmed.
+
+    valid in the cache       [0 ........ len(tokens))
+    physically in the cache  [0 .............. n_physical)
+    """
+
+    index: int
+    tokens: list[int] = field(default_factory=list)
+    n_physical: int = 0
+
+    def __len__(self) -> int:
+        """How many tokens are valid."""
+        return len(self.tokens)
+
+    def keep(self, n_keep: int) -> None:
+        """Only the first `n_keep` tokens stay valid."""
+        del self.tokens[n_keep:]
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """`tokens` were decoded behind the valid ones, after a trim."""
+        self.tokens.extend(tokens)
+        self.n_physical = len(self.tokens)
+
+    def take_trim(self) -> tuple[int, int] | None:
+        """(slot, n_keep) if the native cache has to be cut back before the next decode: told once."""
+        if self.n_physical <= len(self.tokens):
+            return None
+        self.n_physical = len(self.tokens)
+        return self.index, self.n_physical
+
+    def shared_with(self, tokens: Sequence[int]) -> int:
+        """The length of the common prefix of the valid tokens and `tokens`."""
+        n = min(len(self.tokens), len(tokens))
+        if self.tokens[:n] == list(tokens[:n]):
+            return n
+        return next(i for i in range(n) if self.tokens[i] != tokens[i])

@@ -1,0 +1,37 @@
+"""Writing text from models and peers to a terminal: nothing in it may act on the terminal."""
+
+from collections.abc import Iterable, Mapping
+from typing import TextIO
+
+_REPLACEMENT = "\ufffd"
+
+
+def sanitize(text: str) -> str:
+    """`text` with each control character made visible and harmless; line breaks and tabs stay.
+
+    Each character is replaced on its own, so a sequence split over chunks is as harmless as a whole one.
+    """
+    return text.translate(_SAFE)
+
+
+def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Only on a terminal that can, and not against NO_COLOR (no-color.org: set and not empty)."""
+    return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+
+
+def _unsafe() -> Iterable[tuple[int, str]]:
+    """Characters that would act on a terminal, or reorder what it shows, and what is shown instead."""
+    for code in range(0x20):
+        yield code, chr(0x2400 + code)  # C0: Unicode has a picture of each
+    yield 0x7F, "\u2421"
+    for codes in (
+        range(0x80, 0xA0),  # C1: in eight bits what ESC is in seven; U+009B opens a sequence by itself
+        range(0x2028, 0x202F),  # line and paragraph separator, bidirectional embeddings and overrides
+        range(0x2066, 0x206A),  # bidirectional isolates
+        range(0xD800, 0xE000),  # lone surrogates, which no stream can encode
+    ):
+        for code in codes:
+            yield code, _REPLACEMENT
+
+
+_SAFE = {code: shown for code, shown in _unsafe() if chr(code) not in "\n\t"}
