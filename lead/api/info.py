@@ -63,6 +63,7 @@ async def props(services: Annotated[Services, Depends(provide_ready)]) -> dict[s
         "modalities": {"vision": False, "audio": False},
         "build_info": library.version(),
         "speculates": ready.speculates,
+        "exact": ready.exact,
     }
 
 

@@ -168,6 +168,11 @@ class EngineClient:
                     event.n_ctx_sequence,
                     self._load.n_threads,
                 )
+                if event.speculates and not event.exact:
+                    log.info(
+                        "on this machine this model's logits depend in their last bits on how many tokens are "
+                        "decoded together: between two almost equally likely tokens a draft may tip the scale"
+                    )
                 if not self._stopped:
                     self.state = EngineState.READY
             case LoadFailed():

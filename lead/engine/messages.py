@@ -59,13 +59,17 @@ class PostDraft(_Message):
 
 
 class Ready(_Message):
-    """The model is loaded. `n_ctx_sequence` is the most tokens one sequence can have."""
+    """The model is loaded. `n_ctx_sequence` is the most tokens one sequence can have.
+
+    `exact`: the logits of a token do not depend on how many others are in its batch.
+    """
 
     type: Literal["ready"] = "ready"
     n_ctx: int
     n_ctx_sequence: int
     n_slots: int
     speculates: bool
+    exact: bool
 
 
 class LoadFailed(_Message):

@@ -13,6 +13,7 @@ from lead.engine.planner import FixedDepth
 from lead.engine.scheduler import Limits, Scheduler
 from shared.errors import ModelLoadError
 from shared.llama.chain import make_sampler
+from shared.llama.exactness import warm_up_and_measure
 from shared.llama.model import Model, ModelOptions
 from shared.logs import configure_logging
 from shared.sampling import Sampler
@@ -42,9 +43,10 @@ def main() -> None:
 
 def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     vocabulary = model.vocabulary
+    exactness = warm_up_and_measure(model)
     limits = Limits(
         n_slots=load.n_slots,
-        n_ctx=model.n_ctx,
+        n_ctx=model.n_ctx - exactness.pads,  # the padding token takes a cell for the time of its step
         n_ctx_sequence=min(model.n_ctx, vocabulary.info.n_ctx_train),
         n_batch=model.n_batch,
         can_trim=model.can_trim,
@@ -62,6 +64,7 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
             n_ctx_sequence=limits.n_ctx_sequence,
             n_slots=limits.n_slots,
             speculates=limits.can_trim and load.depth > 0,
+            exact=exactness.exact,
         )
     )
     Loop(model, scheduler, pipe).run()

@@ -61,6 +61,8 @@ class Model:
         self.can_trim = not (
             llama_cpp.llama_model_is_recurrent(self._model) or llama_cpp.llama_model_is_hybrid(self._model)
         )
+        self.pads_single_tokens = False
+        """Decode a lone token beside a second one that is thrown away (see `shared.llama.exactness`)."""
         self._batch = _Batch(self.n_batch)
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
@@ -69,6 +71,8 @@ class Model:
         Returns logits for each span, shape (n_logits, n_vocab): views that the next decode overwrites.
         Raises KvCacheFullError (nothing changed), DecodeAbortedError, DecodeFatalError.
         """
+        if self.pads_single_tokens and len(spans) == 1 and len(spans[0].tokens) == 1:
+            return self._decode_padded(spans[0])
         n_tokens = self._batch.fill(spans, self.n_vocab, self.n_slots)
         code = llama_cpp.llama_decode(self._context, self._batch.native)
         if code != 0:
@@ -77,6 +81,13 @@ class Model:
         if n_outputs == 0:
             return [np.empty((0, self.n_vocab), np.float32)] * len(spans)
         return self._rows(spans, n_outputs)
+
+    def _decode_padded(self, span: Span) -> list[NDArray[np.float32]]:
+        """One token and its double behind it, which no logits of the first can see."""
+        padded = Span(span.slot, span.start, [*span.tokens, *span.tokens], 2)
+        (rows,) = self.decode([padded])
+        self.trim(span.slot, span.start + 1)
+        return [rows[: span.n_logits]]
 
     def trim(self, slot: int, n_keep: int) -> None:
         """Keep the first `n_keep` tokens of a slot in the cache."""
