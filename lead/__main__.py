@@ -20,7 +20,6 @@ def main() -> None:
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
-        log.info("listening on http://%s:%d, loading the model", settings.host, settings.port)
         asyncio.run(Lead(settings).serve())
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace

@@ -53,6 +53,8 @@ class Lead:
         event; connections close; the engine finishes its step and ends.
         """
         listener = _listen(self._settings.host, self._settings.port)
+        host, port = listener.getsockname()[:2]
+        log.info("listening on http://%s:%d, loading the model", f"[{host}]" if ":" in host else host, port)
         server = DrainingServer(self._app, self._settings.drain_seconds, self._sequences)
         running = asyncio.ensure_future(self._run_engine(server))
         try:

@@ -44,7 +44,7 @@ class LeadSettings(ProgramSettings):
     host: str = Field(
         "127.0.0.1", description="address to listen on; 0.0.0.0 lets other machines in: no keys yet"
     )
-    port: int = Field(5555, ge=1, le=65535, description="port to listen on")
+    port: int = Field(5555, ge=0, le=65535, description="port to listen on; 0: any free one")
     n_gpu_layers: int = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
     ctx_size: int = Field(
         0,

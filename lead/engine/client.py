@@ -170,8 +170,8 @@ class EngineClient:
                 )
                 if event.speculates and not event.exact:
                     log.info(
-                        "on this machine this model's logits depend in their last bits on how many tokens are "
-                        "decoded together: between two almost equally likely tokens a draft may tip the scale"
+                        "on this machine this model's logits depend in their last bits on how many tokens "
+                        "are decoded together: between two almost equally likely ones a draft may decide"
                     )
                 if not self._stopped:
                     self.state = EngineState.READY

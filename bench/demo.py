@@ -1,0 +1,119 @@
+"""`make demo`: the point of the project in a minute, on this machine alone.
+
+The lead gets all cores but one, the back the last one: they stand for two computers.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.processes import split_cores, start_back, start_lead
+from chat.answer import Answer, Figures
+from chat.client import LeadClient
+from chat.render import Screen
+from lead.demo_model import demo_model
+from shared import cpus
+from shared.logs import configure_logging
+
+QUESTIONS = (
+    "Tell me a story about a fox named Zorvi who gets lost, with a red umbrella.",
+    "What is speculative decoding?",
+    "Write a short story about a baker who finds a mysterious letter.",
+)
+_TIMEOUT_S = 300.0
+_MAX_TOKENS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The same questions asked once: the texts, and what they took together."""
+
+    texts: list[str]
+    figures: Figures
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.figures.tokens_per_second or 0.0
+
+
+def main() -> None:
+    """Ask without a back, ask with one, compare; then chat, if there is a terminal."""
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
+    parser.add_argument("--depth", default="4", help="most draft tokens verified in a step")
+    arguments = parser.parse_args()
+    configure_logging("warning")
+    screen = Screen(sys.stdout, sys.stderr, os.environ)
+    lead_cpus, back_cpus = split_cores(sorted(cpus.usable()))
+    print("llama-duo: a lead answers alone, then with a back that drafts for it on another core.\n")
+    print(
+        "The model is the small one that ships with llama-duo, grown to 0.4G parameters: it knows as little\n"
+        "as the small one and costs as much as a big one. What is real is the speed-up.\n"
+    )
+    model = str(demo_model(lambda: False))
+    lead, url = start_lead("--model", model, "--cpus", lead_cpus, "--depth", arguments.depth)
+    with lead, LeadClient(url, timeout_s=_TIMEOUT_S) as client:
+        print(f"--- the lead alone (cores {lead_cpus}) ---\n")
+        alone = _ask_all(client, screen)
+        with start_back(url, "--cpus", back_cpus):
+            print(f"\n--- the same with a back (core {back_cpus}); on a terminal its tokens are green ---\n")
+            together = _ask_all(client, screen)
+            summary = _summarize(alone, together)
+            if sys.stdin.isatty() and sys.stdout.isatty():
+                print("\nNow ask it yourself (:help for commands, :quit to end).\n")
+                subprocess.run([sys.executable, "-m", "chat", "--lead", url], check=False)
+                return
+    print(json.dumps(summary))
+
+
+def _ask_all(client: LeadClient, screen: Screen) -> Result:
+    answers = [_ask(client, screen, question) for question in QUESTIONS]
+    return Result([answer.text for answer in answers], sum((answer.figures for answer in answers), Figures()))
+
+
+def _ask(client: LeadClient, screen: Screen, question: str) -> Answer:
+    print(f"> {question}", flush=True)
+    answer = Answer(time.monotonic)
+    request = {
+        "messages": [{"role": "user", "content": question}],
+        "max_tokens": _MAX_TOKENS,
+        "seed": 1,
+    }
+    for token in client.stream(request, answer):
+        screen.token(token.text, token.source)
+    screen.end_answer()
+    print(f"  [{answer.figures.tokens_per_second:.1f} tokens/s]\n", flush=True)
+    return answer
+
+
+def _summarize(alone: Result, together: Result) -> dict[str, float | bool]:
+    speedup = together.tokens_per_second / alone.tokens_per_second
+    drafts = together.figures
+    share = drafts.accepted_share or 0.0
+    same = alone.texts == together.texts
+    rows: Sequence[tuple[str, str]] = (
+        ("alone", f"{alone.tokens_per_second:.1f} tokens/s"),
+        ("with a back", f"{together.tokens_per_second:.1f} tokens/s"),
+        ("speed-up", f"{speedup:.2f}"),
+        ("accepted", f"{drafts.n_accepted} of {drafts.n_drafted} draft tokens ({share:.0%})"),
+        ("same text", "yes, every character" if same else "NO"),
+    )
+    print("--- result ---\n")
+    for name, value in rows:
+        print(f"{name:>12}  {value}")
+    print(flush=True)
+    return {
+        "tokens_per_second_alone": round(alone.tokens_per_second, 2),
+        "tokens_per_second_with_back": round(together.tokens_per_second, 2),
+        "speedup": round(speedup, 3),
+        "accepted_fraction": round(share, 3),
+        "same_text": same,
+    }
+
+
+if __name__ == "__main__":
+    main()

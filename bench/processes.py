@@ -1,0 +1,128 @@
+"""Starting the real programs, waiting for what they say, stopping them by their own process id."""
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+_STOP_SECONDS = 20.0
+
+
+class ProgramError(Exception):
+    """A program ended, or did not say in time what was waited for; the message has its last lines."""
+
+
+class Program:
+    """One of `lead`, `back`, `chat` as a child process. A context manager: leaving it stops the process."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        """Start `python -m name arguments`; its log (stderr) is kept and can be waited for."""
+        self.name = name
+        self._lines: list[str] = []
+        self._news = threading.Condition()
+        self._ended = False
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", name, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def log(self) -> str:
+        """All it has said so far."""
+        with self._news:
+            return "\n".join(self._lines)
+
+    def wait_for(self, pattern: str, seconds: float = 60.0, *, since: int = 0) -> re.Match[str]:
+        """The first match of `pattern` in a line of its log, from line `since` on; raises ProgramError."""
+        expression = re.compile(pattern)
+        with self._news:
+            self._news.wait_for(lambda: self._ended or self._search(expression, since), seconds)
+            if match := self._search(expression, since):
+                return match
+        state = "ended" if self._ended else f"said nothing like it for {seconds:.0f} s"
+        raise ProgramError(f"waiting for {pattern!r}, {self.name} {state}:\n" + "\n".join(self._lines[-20:]))
+
+    def n_lines(self) -> int:
+        """For `wait_for(since=…)`: how much it has said."""
+        with self._news:
+            return len(self._lines)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to this process alone."""
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        """End it in an orderly way, by force if that takes too long; returns its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        try:
+            self.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+        return self.process.returncode
+
+    def _search(self, expression: re.Pattern[str], since: int) -> re.Match[str] | None:
+        matches = (expression.search(line) for line in self._lines[since:])
+        return next((match for match in matches if match), None)
+
+    def _read(self) -> None:
+        assert self.process.stderr
+        with self.process.stderr as stream:
+            for line in stream:
+                with self._news:
+                    self._lines.append(line.rstrip())
+                    self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+
+def start_lead(*arguments: str, seconds: float = 120.0) -> tuple[Program, str]:
+    """A lead on a free port that has loaded its model, and its URL."""
+    lead = Program("lead", "--port", "0", *arguments)
+    try:
+        url = lead.wait_for(r"listening on (http://\S+),", seconds).group(1)
+        lead.wait_for(r" ready: ", seconds)
+    except BaseException:
+        lead.stop()
+        raise
+    return lead, url
+
+
+def start_back(url: str, *arguments: str, seconds: float = 60.0) -> Program:
+    """A back that the lead at `url` has welcomed."""
+    back = Program("back", "--lead", url, *arguments)
+    try:
+        back.wait_for(r"drafting for ", seconds)
+    except BaseException:
+        back.stop()
+        raise
+    return back
+
+
+def split_cores(cores: Sequence[int]) -> tuple[str, str]:
+    """(lead's, back's) cores as `--cpus` takes them: the back gets one, if there is more than one."""
+    ordered = sorted(cores)
+    lead, back = (ordered[:-1], ordered[-1:]) if len(ordered) > 1 else (ordered, ordered)
+    return ",".join(map(str, lead)), ",".join(map(str, back))
