@@ -1,0 +1,51 @@
+# Four verbs, each of which sets up what it needs by itself:
+#   make demo    the point of the project in a minute
+#   make test    all tests
+#   make check   format, lint, types
+#   make setup   only the set-up: .venv with llama-cpp-python compiled for this compiler and CPU
+#
+# For a GPU:  CMAKE_ARGS="-DGGML_CUDA=on" make setup
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+# GCC 11 and 12 on x86-64 compile llama.cpp's AMX code into a crash: _tile_loadconfig names only 8 of the 64
+# bytes that it reads as its input. Without that code the rest of -march=native stays.
+NO_AMX := $(shell echo "__GNUC__ __clang__ __x86_64__" | $(CC) -E -P -x c - 2>/dev/null \
+	| grep -Eq '^(11|12) __clang__ 1$$' && echo -mno-amx-tile -mno-amx-int8 -mno-amx-bf16)
+
+# llama.cpp's image encoders are a third of the compile time and not used.
+BUILD := CFLAGS="$(CFLAGS) $(NO_AMX)" CXXFLAGS="$(CXXFLAGS) $(NO_AMX)" \
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)"
+
+.PHONY: setup demo test check clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(CC) >/dev/null && command -v $(CXX) >/dev/null || { \
+		echo "A C and a C++ compiler are needed, on Debian: apt install build-essential python3-venv"; exit 1; }
+	@echo "Setting up $(VENV). Compiling llama.cpp takes 5 to 10 minutes on two cores, once."
+	$(PYTHON) -m venv $(VENV)
+	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@$(BIN)/python -m bench.smoke || { \
+		echo "The llama-cpp-python from pip's cache does not run here: compiling it again."; \
+		$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
+			--force-reinstall -c constraints.txt llama-cpp-python && $(BIN)/python -m bench.smoke; }
+	@touch $(READY)
+
+demo: $(READY)
+	@$(BIN)/python -m bench.demo
+
+test: $(READY)
+	$(BIN)/pytest
+
+check: $(READY)
+	$(BIN)/ruff format $(if $(CI),--check) .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

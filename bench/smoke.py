@@ -1,0 +1,23 @@
+"""`python -m bench.smoke`: does the installed llama.cpp compute at all on this machine? Exit status 0 if so.
+
+A build with GCC 11 or 12 for a CPU with AMX crashes at the first quantized decode, and pip may have such a
+build in its cache from an earlier, plain installation.
+"""
+
+from shared.builtin import builtin_target
+from shared.llama.model import Model, ModelOptions
+from shared.llama.span import Span
+
+_N_TOKENS = 32
+
+
+def main() -> None:
+    """Decode a few tokens, one and several at a time."""
+    model = Model(ModelOptions(builtin_target(), n_ctx=256, n_slots=1, n_batch=_N_TOKENS, n_threads=1))
+    model.decode([Span(0, 0, list(range(1, 1 + _N_TOKENS)), 1)])
+    model.decode([Span(0, _N_TOKENS, [1], 1)])
+    model.close()
+
+
+if __name__ == "__main__":
+    main()

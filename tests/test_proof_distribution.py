@@ -1,0 +1,161 @@
+"""Proof 2: sampled tokens follow the target's distribution, with and without drafts.
+
+All seeds are fixed, so these tests give the same result each time. χ² limits are the 0.999 quantiles.
+"""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from lead.engine.verify import verify
+from shared.llama.chain import Chain
+from shared.sampling import Sampler, SamplingParameters, coupled_choice
+
+N_VOCAB = 6
+END = 5
+CHI2_999 = {4: 18.47, 5: 20.52, 7: 24.32, 35: 66.62}
+IDS = np.arange(N_VOCAB, dtype=np.int32)
+
+
+def softmax(logits):
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def chi2(counts, probabilities, n):
+    """Pearson's statistic; cells expected less than five times are pooled, as the test demands."""
+    expected = n * np.asarray(probabilities)
+    counts = np.asarray(counts, float)
+    rare = expected < 5
+    if rare.any():
+        counts = np.append(counts[~rare], counts[rare].sum())
+        expected = np.append(expected[~rare], expected[rare].sum())
+    return float(((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum())
+
+
+def sampler(**parameters):
+    given = SamplingParameters(
+        **{"seed": 1, "top_k": 0, "top_p": 1, "min_p": 0, "temperature": 1, **parameters}
+    )
+    return Sampler(given, Chain(given, N_VOCAB, frozenset()), [])
+
+
+class Markov:
+    """A language model whose next token depends on the last one: its joint distribution can be enumerated."""
+
+    def __init__(self, seed, like=None):
+        rng = np.random.default_rng(seed)
+        self.logits = rng.normal(size=(N_VOCAB, N_VOCAB)).astype(np.float32) * 1.5
+        if like is not None:  # a draft model that resembles its target
+            self.logits = like.logits + 0.4 * self.logits
+
+    def joint(self, start, n):
+        p = softmax(self.logits.astype(float))
+        result = {}
+        for path in itertools.product(range(N_VOCAB), repeat=n):
+            steps = itertools.pairwise((start, *path))
+            result[path] = float(np.prod([p[a, b] for a, b in steps]))
+        return result
+
+
+def drafted(model, chooser, start, position, n):
+    tokens, last = [], start
+    for i in range(n):
+        last = chooser.choose(model.logits[last], position + i)
+        tokens.append(last)
+    return tokens
+
+
+def run_two_tokens(target, draft_model, seed, depth):
+    """The first two tokens of a sequence, `depth` draft tokens a step, and how many were accepted."""
+    ours, theirs = sampler(seed=seed), sampler(seed=seed)
+    tokens, n_accepted = [0], 0
+    while len(tokens) < 3:
+        start, m = tokens[-1], len(tokens)
+        draft = drafted(draft_model, theirs, start, m, depth)
+        verdict = verify(
+            draft,
+            lambda i, start=start, m=m, draft=draft: ours.choose(
+                target.logits[draft[i - 1] if i else start], m + i
+            ),
+            frozenset(),
+        )
+        tokens += verdict.tokens
+        n_accepted += verdict.n_accepted
+    return tuple(tokens[1:3]), n_accepted
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
+def test_the_choice_follows_the_tempered_softmax(temperature):
+    logits = np.random.default_rng(0).normal(size=N_VOCAB).astype(np.float32) * 2
+    chooser = sampler(temperature=temperature)
+    counts = np.bincount([chooser.choose(logits, t) for t in range(20_000)], minlength=N_VOCAB)
+    assert chi2(counts, softmax(logits.astype(float) / temperature), 20_000) < CHI2_999[5]
+
+
+def test_the_choice_over_seeds_follows_the_softmax_too():
+    logits = np.random.default_rng(1).normal(size=N_VOCAB).astype(np.float32)
+    counts = np.bincount([coupled_choice(IDS, logits, seed, 7) for seed in range(20_000)], minlength=N_VOCAB)
+    assert chi2(counts, softmax(logits.astype(float)), 20_000) < CHI2_999[5]
+
+
+def test_neighbouring_positions_are_independent():
+    logits = np.zeros(N_VOCAB, np.float32)
+    chosen = [coupled_choice(IDS, logits, 5, t) for t in range(36_000)]
+    pairs = Counter(itertools.pairwise(chosen))
+    counts = [pairs[pair] for pair in itertools.product(range(N_VOCAB), repeat=2)]
+    assert chi2(counts, np.full(36, 1 / 36), len(chosen) - 1) < CHI2_999[35]
+
+
+def test_filters_leave_the_renormalised_distribution():
+    logits = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -2.0], np.float32)
+    chooser = sampler(top_k=3)
+    counts = np.bincount([chooser.choose(logits, t) for t in range(20_000)], minlength=N_VOCAB)
+    assert counts[3:].sum() == 0
+    assert chi2(counts[:3], softmax(logits[:3].astype(float)), 20_000) < CHI2_999[4]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_sequences_follow_the_targets_joint_distribution(depth):
+    """Accepted, recovered and bonus tokens together: two tokens against all 36 enumerated pairs."""
+    target = Markov(2)
+    draft_model = Markov(3, like=target)
+    n = 5_000
+    runs = [run_two_tokens(target, draft_model, seed, depth) for seed in range(n)]
+    counts = Counter(pair for pair, _ in runs)
+    joint = target.joint(0, 2)
+    assert chi2([counts[path] for path in joint], list(joint.values()), n) < CHI2_999[35]
+    assert depth == 0 or sum(accepted for _, accepted in runs) > n / 4
+
+
+def test_the_same_seed_gives_the_same_tokens_at_any_depth():
+    target = Markov(4)
+    draft_model = Markov(5, like=target)
+    plain = [run_two_tokens(target, draft_model, seed, 0)[0] for seed in range(500)]
+    assert plain == [run_two_tokens(target, draft_model, seed, 4)[0] for seed in range(500)]
+
+
+@pytest.mark.parametrize("pair", range(12))
+def test_coupled_acceptance_reaches_its_bound(pair):
+    """P[equal] ≥ (1 - TV) / (1 + TV) (Daliri, Musco, Suresh, arXiv 2408.07978), within four standard errors."""
+    rng = np.random.default_rng(100 + pair)
+    ours = rng.normal(size=N_VOCAB).astype(np.float32) * rng.uniform(0.2, 3)
+    theirs = ours + rng.normal(size=N_VOCAB).astype(np.float32) * rng.uniform(0.05, 3)
+    distance = 0.5 * np.abs(softmax(ours.astype(float)) - softmax(theirs.astype(float))).sum()
+    n = 6_000
+    equal = sum(coupled_choice(IDS, ours, 9, t) == coupled_choice(IDS, theirs, 9, t) for t in range(n)) / n
+    bound = (1 - distance) / (1 + distance)
+    assert equal >= bound - 4 * np.sqrt(bound * (1 - bound) / n)
+
+
+def test_coupling_beats_drafting_the_likeliest_token_at_high_temperature():
+    """Against `draft the argmax, sample the target`, on flat distributions that nearly agree."""
+    rng = np.random.default_rng(6)
+    ours = rng.normal(size=N_VOCAB).astype(np.float32) * 0.5
+    theirs = ours + rng.normal(size=N_VOCAB).astype(np.float32) * 0.1
+    equal = np.mean(
+        [coupled_choice(IDS, ours, 3, t) == coupled_choice(IDS, theirs, 3, t) for t in range(4_000)]
+    )
+    assert equal > 1.5 * softmax(ours.astype(float))[np.argmax(theirs)]
