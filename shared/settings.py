@@ -40,6 +40,7 @@ def program_config(program: str, shortcuts: dict[str, str | list[str]] | None = 
     """
     return SettingsConfigDict(
         env_prefix=f"{program.upper()}_",
+        env_ignore_empty=True,  # compose files pass on variables that are not set as empty ones
         cli_prog_name=program,
         cli_kebab_case=True,
         cli_implicit_flags=True,
