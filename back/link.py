@@ -53,6 +53,7 @@ class Link:
         self._rng = rng
         self._outbox: dict[str, Draft] = {}  # the newest draft of each sequence: older ones need not be sent
         self._filled = asyncio.Event()
+        self._said_away = False
 
     def post(self, draft: Draft) -> None:
         """Send a draft soon. Call it in the event loop's thread."""
@@ -69,12 +70,21 @@ class Link:
                     delays = jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
                     await self._exchange(connection, follower)
             except (OSError, ConnectionClosed, InvalidHandshake, ProtocolError) as error:
-                delay = next(delays)
-                log.info("no lead at %s (%s): next try in %.1f s", self._url, _brief(error), delay)
-                await asyncio.sleep(delay)
+                self._report(error)
+                await asyncio.sleep(next(delays))
             finally:
                 follower.reset()
                 self._outbox.clear()
+
+    def _report(self, error: Exception) -> None:
+        """Once per absence: a lead may be away for days."""
+        log.log(
+            logging.DEBUG if self._said_away else logging.INFO,
+            "no lead at %s (%s): trying again until there is one",
+            self._url,
+            _brief(error),
+        )
+        self._said_away = True
 
     async def _greet(self, connection: ClientConnection) -> None:
         await connection.send(self._hello.model_dump_json())
@@ -82,6 +92,7 @@ class Link:
             answer = parse_lead_message(await connection.recv())
         match answer:
             case Welcome():
+                self._said_away = False
                 log.info("drafting for %s as %s", self._url, answer.name)
             case Refused():
                 raise RefusedError(f"the lead at {self._url} refuses this back: {answer.reason}")

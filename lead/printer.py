@@ -44,11 +44,12 @@ class Printer:
             self._assembler = Assembler(self._vocabulary.piece, [])
         if self._shown is not sequence:
             return
-        for token in self._assembler.push(step):
-            self._show(token.text, _ACCEPTED if token.source else "")
-        if self._mode == "all" and step.rejected:
-            pieces = b"".join(self._vocabulary.piece(token) for token in step.rejected)
-            self._show(pieces.decode("utf-8", "replace"), _REJECTED)
+        tokens = self._assembler.push(step)
+        self._show("".join(token.text for token in tokens if token.source), _ACCEPTED)
+        if self._mode == "all":
+            rejected = b"".join(self._vocabulary.piece(token) for token in step.rejected)
+            self._show(rejected.decode("utf-8", "replace"), _REJECTED)
+        self._show("".join(token.text for token in tokens if not token.source), "")
 
     def on_end(self, sequence: Sequence) -> None:
         """Say what it took."""
