@@ -1,0 +1,38 @@
+import signal
+
+import pytest
+
+from bench.processes import Program, ProgramError, split_cores
+
+
+def test_the_back_gets_the_last_core_and_the_lead_the_others():
+    assert split_cores([3, 0, 1, 2]) == ("0,1,2", "3")
+
+
+def test_a_single_core_is_shared():
+    assert split_cores([5]) == ("5", "5")
+
+
+def test_what_a_program_says_can_be_waited_for():
+    with Program("json.tool", "--nonsense") as program:
+        assert program.wait_for(r"unrecognized arguments: (\S+)").group(1) == "--nonsense"
+
+
+def test_waiting_ends_when_the_program_does():
+    with Program("json.tool", "--nonsense") as program, pytest.raises(ProgramError, match=r"json\.tool ended"):
+        program.wait_for("a line that never comes")
+
+
+def test_lines_before_the_mark_do_not_count():
+    with Program("json.tool", "--nonsense") as program:
+        program.wait_for("unrecognized")
+        program.process.wait()
+        with pytest.raises(ProgramError):
+            program.wait_for("unrecognized", since=program.n_lines())
+
+
+def test_a_stopped_program_can_still_be_ended():
+    with Program("http.server", "--bind", "127.0.0.1", "0") as program:
+        program.signal(signal.SIGSTOP)
+        program.stop()
+        assert program.process.returncode == -signal.SIGTERM
