@@ -17,9 +17,9 @@ Print = Literal["none", "accepted", "all"]
 class LeadSettings(ProgramSettings):
     """Serve a GGUF model over HTTP (OpenAI's API), faster with backs that draft for it.
 
-    lead                                           the built-in demo model
-    lead --model 70B.gguf --n-gpu-layers 99        a model of yours
-    lead --model 70B.gguf --host 0.0.0.0           for backs and clients on other machines
+        lead                                           the built-in demo model
+        lead --model 70B.gguf --n-gpu-layers 99        a model of yours
+        lead --model 70B.gguf --host 0.0.0.0           for backs and clients on other machines
 
     Every option is also an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS and so on.
     """

@@ -4,16 +4,23 @@ A program has one settings class; each field is written once and becomes an opti
 an environment variable (`LEAD_N_GPU_LAYERS`) and a line of `--help`.
 """
 
+import inspect
 import sys
 from collections.abc import Sequence
 from typing import Self
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, SettingsError
 
 
 class ProgramSettings(BaseSettings):
     """Subclass per program with `model_config = program_config("lead")`; the docstring heads `--help`."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        """Take the source code's indentation out of what `--help` shows."""
+        cls.__doc__ = inspect.cleandoc(cls.__doc__ or "")
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
@@ -46,6 +53,7 @@ def program_config(program: str, shortcuts: dict[str, str | list[str]] | None = 
         cli_implicit_flags=True,
         cli_hide_none_type=True,
         cli_avoid_json=True,
+        cli_parse_none_str="unset",  # what --help shows for a setting without a default
         cli_shortcuts=shortcuts,
         frozen=True,
         extra="forbid",
@@ -55,8 +63,11 @@ def program_config(program: str, shortcuts: dict[str, str | list[str]] | None = 
 def _explain(error: ValidationError | SettingsError) -> list[str]:
     if isinstance(error, SettingsError):
         return [str(error)]
-    return [
-        f"--{'-'.join(str(part) for part in item['loc']).replace('_', '-')}: "
-        f"{item['msg'].removeprefix('Value error, ')} (got {item['input']!r})"
-        for item in error.errors()
-    ]
+    return [_explain_item(item) for item in error.errors()]
+
+
+def _explain_item(item: ErrorDetails) -> str:
+    option = "-".join(str(part) for part in item["loc"]).replace("_", "-")
+    # A key that is mistyped is still a secret.
+    got = "" if "key" in option else f" (got {item['input']!r})"
+    return f"--{option}: {item['msg'].removeprefix('Value error, ')}{got}"

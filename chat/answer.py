@@ -1,0 +1,104 @@
+"""One answer as its chunks arrive: the text, who drafted which token, and how fast it came.
+
+Knows the shapes in `wire`; knows nothing of HTTP, the screen or the conversation. The clock is passed in.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from chat.wire import Chunk, Speculation, Timings, TokenText, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What an answer cost and what drafting did for it; `seconds` are those of the answer, not the prompt."""
+
+    n_tokens: int = 0
+    seconds: float = 0.0
+    n_drafted: int = 0
+    n_accepted: int = 0
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        return self.n_tokens / self.seconds if self.seconds > 0 else None
+
+    @property
+    def accepted_share(self) -> float | None:
+        return self.n_accepted / self.n_drafted if self.n_drafted else None
+
+    def __add__(self, other: "Figures") -> "Figures":
+        return Figures(
+            self.n_tokens + other.n_tokens,
+            self.seconds + other.seconds,
+            self.n_drafted + other.n_drafted,
+            self.n_accepted + other.n_accepted,
+        )
+
+
+class Answer:
+    """Fed by whoever reads the stream, readable at any time: an interrupted answer is one, too."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.text = ""
+        self.finish_reason: str | None = None
+        self.seed: int | None = None
+        self.timings: Timings | None = None
+        self.usage: Usage | None = None
+        self.n_accepted_by_source: Counter[str] = Counter()
+        self._clock = clock
+        self._first = self._last = 0.0
+        self._n_read = self._n_drafted = self._n_accepted = 0
+
+    def read(self, chunk: Chunk) -> list[TokenText]:
+        """Take in one chunk and return its tokens, whose texts together are the chunk's text."""
+        self.timings = chunk.timings or self.timings
+        self.usage = chunk.usage or self.usage
+        self.seed = self.seed if chunk.seed is None else chunk.seed
+        if chunk.speculation:
+            self._n_drafted += chunk.speculation.n_drafted
+            self._n_accepted += chunk.speculation.n_accepted
+        if not chunk.choices:
+            return []
+        self.finish_reason = chunk.choices[0].finish_reason or self.finish_reason
+        tokens = _tokens(chunk.choices[0].delta.content or "", chunk.speculation)
+        self._note(tokens)
+        return tokens
+
+    @property
+    def figures(self) -> Figures:
+        """The server's figures where it has sent them, otherwise what was seen from here."""
+        if self.timings is not None:
+            return _server_figures(self.timings)
+        n_tokens = self.usage.completion_tokens if self.usage else self._n_read
+        return Figures(n_tokens, self._measured_seconds(), self._n_drafted, self._n_accepted)
+
+    def _note(self, tokens: list[TokenText]) -> None:
+        if not tokens:
+            return
+        self._last = self._clock()
+        if not self._n_read:
+            self._first = self._last
+        self._n_read += len(tokens)
+        self.text += "".join(token.text for token in tokens)
+        self.n_accepted_by_source.update(token.source for token in tokens if token.source is not None)
+
+    def _measured_seconds(self) -> float:
+        # The first token's own time cannot be told from the prompt's, so it counts as an average one.
+        if self._n_read < 2:  # noqa: PLR2004
+            return 0.0
+        return (self._last - self._first) * self._n_read / (self._n_read - 1)
+
+
+def _server_figures(timings: Timings) -> Figures:
+    # Servers differ in whether `predicted_ms` covers the first token; what they call the rate is the rate.
+    rate = timings.predicted_per_second
+    seconds = timings.predicted_n / rate if rate > 0 else 0.0
+    return Figures(timings.predicted_n, seconds, timings.draft_n, timings.draft_n_accepted)
+
+
+def _tokens(content: str, speculation: Speculation | None) -> list[TokenText]:
+    """The content is what counts: tokens that do not spell it are not believed."""
+    if speculation is not None and "".join(token.text for token in speculation.tokens) == content:
+        return speculation.tokens
+    return [TokenText(text=content)] if content else []

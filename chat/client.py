@@ -1,0 +1,150 @@
+"""The HTTP side of chat: streams answers from a lead or any other OpenAI-compatible server.
+
+Knows requests, statuses and event streams; knows nothing of the screen or the conversation.
+"""
+
+import math
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+import httpx
+from httpx_sse import EventSource, SSEError, connect_sse
+from pydantic import ValidationError
+
+from chat.answer import Answer
+from chat.errors import AwayError, BrokenOffError, NotReadyError, RefusedError
+from chat.wire import Back, BacksReply, Chunk, ErrorReply, TokenText
+
+CONNECT_TIMEOUT_S = 10.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class LeadClient:
+    """One server; blocking, because there is one person and one answer at a time."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeout_s: float,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`timeout_s` is the longest silence to bear; `transport` stands in for the network in tests."""
+        self.url = url
+        self._asks_for_sources = True
+        self._http = httpx.Client(
+            base_url=url,
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
+            transport=transport,
+            # A person takes longer to type than a server keeps an idle connection.
+            limits=httpx.Limits(max_keepalive_connections=0),
+            # A proxy from the environment never leads back to this machine.
+            trust_env=httpx.URL(url).host not in LOOPBACK,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[TokenText, None, None]:
+        """Ask for a chat completion; feed `answer` and yield its tokens as they come.
+
+        Closing the iterator hangs up, which makes the lead stop. Raises LeadError.
+        """
+        try:
+            yield from self._stream(request, answer)
+        except RefusedError as error:
+            # Strict servers refuse a field that they do not know: theirs are answers without sources.
+            if not self._asks_for_sources or "return_speculation" not in error.message:
+                raise
+            self._asks_for_sources = False
+            yield from self._stream(request, answer)
+
+    def backs(self) -> list[Back] | None:
+        """The connected backs; None when the server does not speculate. Raises LeadError."""
+        with self._translated():
+            response = self._http.get("/v1/speculation")
+            if response.status_code == httpx.codes.NOT_FOUND:
+                return None
+            self._check(response)
+            return BacksReply.model_validate_json(response.content).backs
+
+    def _stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[TokenText, None, None]:
+        body = {**request, "stream": True, "stream_options": {"include_usage": True}}
+        if self._asks_for_sources:
+            body["return_speculation"] = True
+        with (
+            self._translated(),
+            connect_sse(self._http, "POST", "/v1/chat/completions", json=body) as source,
+        ):
+            self._check(source.response)
+            for chunk in self._chunks(source):
+                yield from answer.read(chunk)
+        if answer.finish_reason is None:
+            raise BrokenOffError(f"The answer from {self.url} was cut short: the connection ended early.")
+
+    def _chunks(self, source: EventSource) -> Iterator[Chunk]:
+        for event in source.iter_sse():
+            if event.data == "[DONE]":
+                return
+            chunk = Chunk.model_validate_json(event.data)
+            if chunk.error is not None:
+                raise BrokenOffError(f"{self.url} broke off its answer: {chunk.message or 'no reason given'}")
+            yield chunk
+
+    def _check(self, response: httpx.Response) -> None:
+        """Raise what an HTTP status other than success means."""
+        if response.is_success:
+            return
+        response.read()
+        message = _server_message(response)
+        said = f"{self.url} answered {response.status_code}: {message}"
+        if response.status_code in (httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.TOO_MANY_REQUESTS):
+            raise NotReadyError(said, _retry_after(response))
+        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            said += " (give its key with CHAT_API_KEY or --api-key)"
+        raise RefusedError(said, response.status_code, message)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """The seam to httpx's exceptions and pydantic's, most specific first."""
+        try:
+            yield
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise AwayError(
+                f"There is no answer at {self.url} ({_reason(error)}). "
+                "Start lead there, or name another address with --lead."
+            ) from error
+        except (SSEError, ValidationError) as error:
+            raise BrokenOffError(
+                f"{self.url} did not answer as an OpenAI-compatible server does: is --lead right?"
+            ) from error
+        except httpx.HTTPError as error:
+            raise BrokenOffError(f"The answer from {self.url} broke off ({_reason(error)}).") from error
+
+
+def _reason(error: httpx.HTTPError) -> str:
+    return str(error) or type(error).__name__
+
+
+def _server_message(response: httpx.Response) -> str:
+    """The server's own words, in whichever shape it puts them."""
+    try:
+        message = ErrorReply.model_validate_json(response.content).message
+    except ValidationError:
+        message = ""
+    return message or response.text.strip()[:500] or response.reason_phrase
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Seconds; the form with a date is rare enough to be treated as silence."""
+    try:
+        seconds = float(response.headers.get("Retry-After", ""))
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -1,0 +1,67 @@
+"""The lines that start with ':': their names, what `:help` says of them, how they are read. Pure, no I/O."""
+
+import difflib
+from dataclasses import dataclass
+
+from chat.errors import CommandError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of `:help`."""
+
+    names: tuple[str, ...]
+    argument: str
+    meaning: str
+
+    @property
+    def usage(self) -> str:
+        return ", ".join(f":{name}" for name in self.names) + (f" {self.argument}" if self.argument else "")
+
+
+COMMANDS = (
+    Entry(("new",), "", "start a new conversation; system prompt and parameters stay"),
+    Entry(("system",), "TEXT", "set the system prompt (none: remove it); alone: show it"),
+    Entry(("set",), "NAME VALUE", "set a sampling parameter (none: the server's default); alone: list them"),
+    Entry(("stats",), "", "speed and accepted drafts, of this session and of the last answer"),
+    Entry(("backs",), "", "the computers that draft for this server"),
+    Entry(("help",), "", "this list"),
+    Entry(("quit", "q", "exit"), "", "leave; so does Ctrl-D"),
+)
+
+_BY_NAME = {name: entry for entry in COMMANDS for name in entry.names}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`name` is the first of the entry's names, whichever was typed."""
+
+    name: str
+    argument: str
+
+
+def is_command(line: str) -> bool:
+    return line.startswith(":")
+
+
+def parse_command(line: str) -> Command:
+    """Read a line for which `is_command` holds. Raises CommandError for an unknown or misused command."""
+    typed, argument = [*line.removeprefix(":").split(None, 1), "", ""][:2]
+    entry = _BY_NAME.get(typed.lower())
+    if entry is None:
+        raise CommandError(_unknown(typed))
+    if argument and not entry.argument:
+        raise CommandError(f":{entry.names[0]} takes nothing after it.")
+    return Command(entry.names[0], argument.strip())
+
+
+def parse_assignment(argument: str) -> tuple[str, str]:
+    """`temperature 0.2` or `temperature=0.2` as (name, value); the value is empty where none is given."""
+    name, _, value = argument.replace("=", " ", 1).partition(" ")
+    return name, value.strip()
+
+
+def _unknown(typed: str) -> str:
+    close = difflib.get_close_matches(typed.lower(), _BY_NAME, n=2)
+    hint = f"Did you mean {' or '.join(f':{name}' for name in close)}?" if close else ":help lists them."
+    return f"There is no command :{typed}. {hint} (To say it to the model, put a space before the colon.)"

@@ -1,0 +1,121 @@
+"""The sentences and tables that chat shows: figures as text. Pure; knows neither colour nor the terminal."""
+
+from collections.abc import Sequence
+
+from chat.answer import Answer, Figures
+from chat.commands import COMMANDS
+from chat.conversation import Conversation
+from chat.sampling import Sampling
+from chat.stats import Stats
+from chat.wire import Back
+
+SEPARATOR = " · "
+_BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "accepted", "stale", "invalid")
+_N_TEXT_COLUMNS = 3
+
+
+def summary(answer: Answer) -> str:
+    """The line under an answer."""
+    parts = figures(answer.figures)
+    if answer.finish_reason == "length":
+        parts.append("cut at the token limit")
+    return SEPARATOR.join(parts)
+
+
+def figures(of: Figures) -> list[str]:
+    parts = [count(of.n_tokens, "token")]
+    if of.tokens_per_second is not None:
+        parts.append(f"{of.tokens_per_second:.1f} tokens/s")
+    if of.accepted_share is not None:
+        parts.append(f"{of.n_accepted} of {of.n_drafted} drafted accepted ({of.accepted_share:.0%})")
+    return parts
+
+
+def stats(of: Stats) -> str:
+    """Totals of the session, then the last answer."""
+    if of.last is None:
+        return "No answers yet."
+    rows = [("session", SEPARATOR.join([count(of.n_answers, "answer"), *figures(of.total)]))]
+    rows += [("last answer", SEPARATOR.join(_details(of.last)))]
+    return table(rows)
+
+
+def settings(conversation: Conversation) -> str:
+    """The sampling parameters with their values and meanings."""
+    return table([setting_row(conversation.sampling, name) for name in Sampling.model_fields])
+
+
+def setting_row(sampling: Sampling, name: str) -> tuple[str, str, str]:
+    value = getattr(sampling, name)
+    meaning = Sampling.model_fields[name].description or ""
+    return name, "server's default" if value is None else str(value), meaning
+
+
+def backs(found: Sequence[Back] | None) -> str:
+    """One row per back, widths that fit 80 columns with ordinary names."""
+    if found is None:
+        return "This server does not speculate."
+    if not found:
+        return "No backs are connected."
+    return table([_BACK_HEADER, *map(_back_row, found)], n_text_columns=_N_TEXT_COLUMNS)
+
+
+def help_text() -> str:
+    rows = table([(entry.usage, entry.meaning) for entry in COMMANDS])
+    return (
+        f"{rows}\n"
+        "Anything else is said to the model. Alt-Enter starts a new line in it, Up brings\n"
+        "back what you typed, Tab completes commands, Ctrl-C stops an answer. Words in\n"
+        "colour were drafted and accepted, one colour for each source."
+    )
+
+
+def table(rows: Sequence[Sequence[str]], n_text_columns: int | None = None) -> str:
+    """Columns two spaces apart; those from `n_text_columns` on are numbers and stand at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    n_left = len(widths) if n_text_columns is None else n_text_columns
+
+    def cell(text: str, index: int) -> str:
+        return text.ljust(widths[index]) if index < n_left else text.rjust(widths[index])
+
+    return "\n".join("  ".join(cell(text, i) for i, text in enumerate(row)).rstrip() for row in rows)
+
+
+def count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Short enough for a table: 12s, 3m, 2h, 5d."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def _details(answer: Answer) -> list[str]:
+    parts = figures(answer.figures)
+    if answer.timings is not None:
+        prompt = (
+            f"prompt {count(answer.timings.prompt_n, 'token')} in {answer.timings.prompt_ms / 1000:.2f} s"
+        )
+        parts.append(f"{prompt} ({answer.timings.cache_n} more from the cache)")
+    if answer.seed is not None:
+        parts.append(f"seed {answer.seed}")
+    return parts
+
+
+def _back_row(back: Back) -> tuple[str, ...]:
+    # A name is the peer's own choice: a line break in it would forge a row.
+    texts = (" ".join(text.split()) for text in (back.name, back.model, back.transport))
+    share = f" ({back.n_accepted_tokens / back.n_used_tokens:.0%})" if back.n_used_tokens else ""
+    return (
+        *texts,
+        duration(back.connected_seconds),
+        str(back.n_drafts),
+        str(back.n_draft_tokens),
+        str(back.n_used_tokens),
+        f"{back.n_accepted_tokens}{share}",
+        str(back.n_stale_drafts),
+        str(back.n_invalid_drafts),
+    )

@@ -1,0 +1,57 @@
+"""chat's settings: command line over environment (CHAT_*) over default."""
+
+import httpx
+from pydantic import Field, field_validator
+
+from chat.sampling import Sampling
+from shared.settings import ProgramSettings, program_config
+
+
+class _Options(ProgramSettings):
+    """What is not sampling; a class of its own so that `--help` begins with it."""
+
+    lead: str = Field("http://127.0.0.1:5555", description="address of the server")
+    model: str | None = Field(None, description="model to ask for, where the server has several")
+    api_key: str | None = Field(
+        None,
+        pattern=r"^[!-~]+$",
+        repr=False,
+        description="the server's key; CHAT_API_KEY keeps it out of `ps`",
+    )
+    system: str | None = Field(None, description="system prompt: who the model is to be")
+    history: bool = Field(True, description="keep what you type for the next session")
+    timeout: float = Field(600, gt=0, description="longest silence of the server to bear, in seconds")
+
+    @field_validator("lead")
+    @classmethod
+    def _normalize_address(cls, lead: str) -> str:
+        """Accept what people paste: without scheme, with a slash or `/v1` at the end."""
+        address = lead if "://" in lead else f"http://{lead}"
+        address = address.rstrip("/").removesuffix("/v1").rstrip("/")
+        try:
+            url = httpx.URL(address)
+        except httpx.InvalidURL as error:
+            raise ValueError(f"should be an address like http://127.0.0.1:5555: {error}") from error
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ValueError("should be an address like http://127.0.0.1:5555")
+        return address
+
+
+class ChatSettings(Sampling, _Options):
+    r"""Talk to a lead, or to any other OpenAI-compatible server, in the terminal.
+
+    Answers stream as they come; words that a back drafted and the lead accepted are
+    in colour. Ctrl-C stops an answer, Ctrl-D leaves, :help lists the commands.
+    With a pipe as input each line is answered in turn, plainly, on stdout:
+
+        printf 'Tell me a story.\nAnd then?\n' | chat --seed 1
+
+    Every option is also an environment variable: CHAT_LEAD, CHAT_MAX_TOKENS, ...
+    What is left unset is the server's to choose.
+    """
+
+    model_config = program_config("chat")
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(**{name: getattr(self, name) for name in Sampling.model_fields})

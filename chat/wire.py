@@ -1,0 +1,98 @@
+"""What chat reads of a server's replies: OpenAI's shapes, llama-server's timings, lead's speculation.
+
+Knows shapes only. Everything that is not OpenAI's is optional, so that any compatible server will do.
+"""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Reply(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ErrorBody(_Reply):
+    message: str = ""
+
+
+class ErrorReply(_Reply):
+    """The body of an HTTP error."""
+
+    error: ErrorBody | str | None = None
+
+    @property
+    def message(self) -> str:
+        """The server's own words; empty where there are none."""
+        return self.error.message if isinstance(self.error, ErrorBody) else self.error or ""
+
+
+class Delta(_Reply):
+    content: str | None = None
+
+
+class Choice(_Reply):
+    delta: Delta = Delta()
+    finish_reason: str | None = None
+
+
+class TokenText(_Reply):
+    """One token; `source` is who drafted it, None for the lead's own."""
+
+    text: str
+    source: str | None = None
+
+
+class Speculation(_Reply):
+    """The tokens of a chunk; the counts are those of the steps since the last chunk."""
+
+    tokens: list[TokenText] = []
+    n_drafted: int = 0
+    n_accepted: int = 0
+
+
+class Timings(_Reply):
+    """llama-server's; `prompt_n` leaves out the `cache_n` tokens that were still in its cache."""
+
+    cache_n: int = 0
+    prompt_n: int = 0
+    prompt_ms: float = 0
+    predicted_n: int
+    predicted_per_second: float = 0
+    draft_n: int = 0
+    draft_n_accepted: int = 0
+
+
+class Usage(_Reply):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Chunk(ErrorReply):
+    """One event of a streamed chat completion; one with an `error` is the last."""
+
+    choices: list[Choice] = []
+    speculation: Speculation | None = None
+    timings: Timings | None = None
+    seed: int | None = None
+    usage: Usage | None = None
+
+
+class Back(_Reply):
+    """One connected back, as the lead counts its drafts."""
+
+    name: str
+    model: str = ""
+    transport: str = ""
+    connected_seconds: float = 0
+    n_sequences: int = 0
+    n_drafts: int = 0
+    n_draft_tokens: int = 0
+    n_used_tokens: int = 0
+    n_accepted_tokens: int = 0
+    n_stale_drafts: int = 0
+    n_invalid_drafts: int = 0
+
+
+class BacksReply(_Reply):
+    """The body of GET /v1/speculation."""
+
+    backs: list[Back] = Field(default_factory=list)

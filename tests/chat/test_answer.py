@@ -1,0 +1,96 @@
+"""An answer is put together from chunks, and can be read at any time."""
+
+import pytest
+
+from chat.answer import Answer, Figures
+from chat.wire import Chunk
+
+
+def clock(*times):
+    return iter(times).__next__
+
+
+def chunk(content=None, **rest):
+    return Chunk.model_validate({"choices": [{"delta": {"content": content}}], **rest})
+
+
+def speculation(*tokens, n_drafted=0, n_accepted=0):
+    return {
+        "tokens": [{"text": text, "source": source} for text, source in tokens],
+        "n_drafted": n_drafted,
+        "n_accepted": n_accepted,
+    }
+
+
+def test_tokens_carry_their_source():
+    tokens = Answer(clock(0.0)).read(
+        chunk("Once upon", speculation=speculation(("Once", None), (" upon", "back-1")))
+    )
+    assert [(token.text, token.source) for token in tokens] == [("Once", None), (" upon", "back-1")]
+
+
+def test_without_speculation_a_chunk_is_one_token_of_nobody():
+    (token,) = Answer(clock(0.0)).read(chunk("Once upon"))
+    assert (token.text, token.source) == ("Once upon", None)
+
+
+def test_tokens_that_do_not_spell_the_content_are_not_believed():
+    (token,) = Answer(clock(0.0)).read(chunk("Once", speculation=speculation(("Twice", "back-1"))))
+    assert (token.text, token.source) == ("Once", None)
+
+
+def test_drafts_without_text_are_counted_and_show_nothing():
+    answer = Answer(clock())
+    assert answer.read(chunk(None, speculation=speculation(("\ufffd", "b"), n_drafted=3))) == []
+    assert answer.figures.n_drafted == 3
+
+
+def test_the_text_so_far_is_the_tokens_in_order():
+    answer = Answer(clock(0.0, 1.0))
+    answer.read(chunk("Once"))
+    answer.read(chunk(" upon"))
+    assert answer.text == "Once upon"
+
+
+def test_accepted_tokens_are_counted_by_source():
+    answer = Answer(clock(0.0))
+    answer.read(chunk("abc", speculation=speculation(("a", "ngram"), ("b", None), ("c", "ngram"))))
+    assert answer.n_accepted_by_source == {"ngram": 2}
+
+
+def test_the_servers_timings_win_over_what_was_measured():
+    answer = Answer(clock(0.0))
+    timings = {"predicted_n": 8, "predicted_per_second": 4.0, "draft_n": 6, "draft_n_accepted": 3}
+    answer.read(chunk("a", timings=timings))
+    assert answer.figures == Figures(8, 2.0, 6, 3)
+
+
+def test_without_timings_the_speed_is_measured_between_first_and_last_token():
+    answer = Answer(clock(5.0, 5.5, 6.0))
+    for text in "abc":
+        answer.read(chunk(text))
+    assert answer.figures.tokens_per_second == pytest.approx(2.0)
+
+
+def test_a_single_token_has_no_speed():
+    answer = Answer(clock(5.0))
+    answer.read(chunk("a"))
+    assert answer.figures.tokens_per_second is None
+
+
+def test_usage_counts_tokens_where_chunks_hold_several():
+    answer = Answer(clock(0.0))
+    answer.read(chunk("Once upon a time"))
+    answer.read(Chunk.model_validate({"choices": [], "usage": {"completion_tokens": 4}}))
+    assert answer.figures.n_tokens == 4
+
+
+def test_nothing_drafted_has_no_share():
+    assert Figures().accepted_share is None
+
+
+def test_seed_zero_is_a_seed():
+    answer = Answer(clock())
+    answer.read(chunk(seed=0))
+    answer.read(chunk())
+    assert answer.seed == 0

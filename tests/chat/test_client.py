@@ -1,0 +1,205 @@
+"""The client streams answers from any OpenAI-compatible server and turns every failure into a LeadError."""
+
+import httpx
+import pytest
+
+from chat.answer import Answer
+from chat.errors import AwayError, BrokenOffError, NotReadyError, RefusedError
+from tests.chat.fakes import (
+    URL,
+    FakeLead,
+    Stream,
+    answers,
+    end_events,
+    event,
+    is_away,
+    refuses,
+    streams,
+    text_event,
+)
+
+REQUEST = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+def new_answer():
+    return Answer(lambda: 0.0)
+
+
+def ask(lead, answer=None, **options):
+    """All tokens of one answer as (text, source)."""
+    with lead.client(**options) as client:
+        return [(token.text, token.source) for token in client.stream(REQUEST, answer or new_answer())]
+
+
+def test_tokens_come_with_their_sources():
+    lead = FakeLead(streams(text_event("Once", (" upon", "back-1")), *end_events()))
+    assert ask(lead) == [("Once", None), (" upon", "back-1")]
+
+
+def test_the_end_carries_reason_seed_timings_and_usage():
+    answer = new_answer()
+    ask(FakeLead(answers("Once", " upon")), answer)
+    assert (answer.finish_reason, answer.seed) == ("stop", 42)
+    assert answer.timings.prompt_n == 7
+    assert answer.usage.completion_tokens == 2
+
+
+def test_a_stream_with_sources_and_usage_is_asked_for():
+    lead = FakeLead(answers("Hi"))
+    ask(lead)
+    assert lead.requests[0].url == f"{URL}/v1/chat/completions"
+    assert lead.bodies[0] == {
+        **REQUEST,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_speculation": True,
+    }
+
+
+def test_the_key_is_sent_as_a_bearer_token():
+    lead = FakeLead(answers("Hi"))
+    ask(lead, api_key="sesame")
+    assert lead.requests[0].headers["authorization"] == "Bearer sesame"
+
+
+def test_any_compatible_server_will_do():
+    lead = FakeLead(
+        streams(
+            event({"id": "x", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}),
+            event({"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": None}]}),
+            event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+            event("[DONE]"),
+        )
+    )
+    assert ask(lead) == [("Hi", None)]
+
+
+def test_a_strict_server_is_asked_again_without_our_own_field():
+    lead = FakeLead(refuses(400, "Unrecognized request argument: return_speculation"), answers("Hi"))
+    assert ask(lead) == [("Hi", None)]
+    assert "return_speculation" not in lead.bodies[1]
+
+
+def test_a_strict_server_is_known_from_then_on():
+    lead = FakeLead(refuses(422, "return_speculation: extra"), answers("a"), answers("b"))
+    with lead.client() as client:
+        for _ in range(2):
+            list(client.stream(REQUEST, new_answer()))
+    assert len(lead.requests) == 3
+
+
+def test_nobody_listening_is_away_and_says_what_to_do():
+    with pytest.raises(AwayError, match=r"http://lead:5555 \(Connection refused\)\. Start lead there, or"):
+        ask(FakeLead(is_away))
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_not_ready_carries_the_wait_that_the_server_asks_for(status):
+    with pytest.raises(NotReadyError, match="loading the model") as caught:
+        ask(FakeLead(refuses(status, "loading the model", {"Retry-After": "5"})))
+    assert caught.value.retry_after == 5
+
+
+@pytest.mark.parametrize("value", ["", "nan", "inf", "-1", "Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_a_wait_that_is_no_number_of_seconds_is_none(value):
+    with pytest.raises(NotReadyError) as caught:
+        ask(FakeLead(refuses(503, "loading", {"Retry-After": value})))
+    assert caught.value.retry_after is None
+
+
+def test_a_refusal_quotes_the_server():
+    with pytest.raises(RefusedError, match=r"answered 400: temperature: too hot$"):
+        ask(FakeLead(refuses(400, "temperature: too hot")))
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_missing_key_is_explained(status):
+    with pytest.raises(RefusedError, match="CHAT_API_KEY"):
+        ask(FakeLead(refuses(status, "no key")))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error": "plain words"}', "plain words"),
+        (b"<h1>Bad gateway</h1>", "<h1>Bad gateway</h1>"),
+        (b"", "Bad Gateway"),
+        (b"[]", r"\[\]"),
+    ],
+)
+def test_a_refusal_in_any_shape_is_readable(body, message):
+    with pytest.raises(RefusedError, match=f"answered 502: {message}$"):
+        ask(FakeLead(lambda _: httpx.Response(502, content=body)))
+
+
+def test_an_error_event_breaks_off():
+    lead = FakeLead(streams(text_event("Once"), event({"error": {"message": "the engine died"}})))
+    answer = new_answer()
+    with pytest.raises(BrokenOffError, match="the engine died"):
+        ask(lead, answer)
+    assert answer.text == "Once"
+
+
+def test_a_stream_that_just_ends_is_cut_short():
+    with pytest.raises(BrokenOffError, match="cut short"):
+        ask(FakeLead(streams(text_event("Once"))))
+
+
+def test_a_server_without_done_has_still_answered():
+    assert ask(FakeLead(streams(text_event("Hi"), *end_events()[:1]))) == [("Hi", None)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [httpx.ReadError("reset"), httpx.RemoteProtocolError("peer closed"), httpx.ReadTimeout("timed out")],
+)
+def test_a_lost_connection_breaks_off(error):
+    with pytest.raises(BrokenOffError, match=str(error)):
+        ask(FakeLead(streams(text_event("Once"), error)))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        lambda _: httpx.Response(200, text="<h1>It works!</h1>"),
+        streams(event("no json")),
+        streams(event({"choices": "none"})),
+    ],
+)
+def test_a_server_of_another_kind_is_recognised(reply):
+    with pytest.raises(BrokenOffError, match="is --lead right"):
+        ask(FakeLead(reply))
+
+
+def test_closing_the_tokens_hangs_up():
+    stream = Stream([text_event("Once"), text_event(" upon")])
+    headers = {"content-type": "text/event-stream"}
+    lead = FakeLead(lambda _: httpx.Response(200, headers=headers, stream=stream))
+    with lead.client() as client:
+        tokens = client.stream(REQUEST, new_answer())
+        next(tokens)
+        assert not stream.closed
+        tokens.close()
+        assert stream.closed
+
+
+def test_backs_are_listed():
+    with FakeLead(lambda _: httpx.Response(200, json={"backs": [{"name": "back-1"}]})).client() as client:
+        assert [back.name for back in client.backs()] == ["back-1"]
+
+
+def test_a_server_without_the_backs_door_does_not_speculate():
+    with FakeLead(refuses(404, "Not Found")).client() as client:
+        assert client.backs() is None
+
+
+def test_asking_for_backs_finds_the_lead_away():
+    with FakeLead(is_away).client() as client, pytest.raises(AwayError):
+        client.backs()
+
+
+@pytest.mark.parametrize("url", ["http://localhost:5555", "http://127.0.0.1:5555", "http://[::1]:5555"])
+def test_a_proxy_is_not_used_for_this_machine(url, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "http://proxy:3128")
+    with FakeLead().client(url=url) as client:
+        assert not client._http._trust_env

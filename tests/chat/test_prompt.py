@@ -1,0 +1,93 @@
+"""The prompt edits lines, remembers them and completes commands."""
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from chat.prompt import PromptLines, forgetful_history, open_history
+
+UP = "\x1b[A"
+LEFT = "\x1b[D"
+CTRL_C = "\x03"
+CTRL_D = "\x04"
+
+
+@pytest.fixture
+def keyboard():
+    with create_pipe_input() as source:
+        yield source
+
+
+def lines_from(keyboard, history=None):
+    return PromptLines(history or forgetful_history(), keyboard, DummyOutput())
+
+
+def test_a_line_can_be_edited(keyboard):
+    keyboard.send_text(f"helo{LEFT}l\r")
+    assert lines_from(keyboard).read() == "hello"
+
+
+def test_up_brings_back_the_last_line(keyboard):
+    lines = lines_from(keyboard)
+    keyboard.send_text("first\r")
+    lines.read()
+    keyboard.send_text(f"{UP}!\r")
+    assert lines.read() == "first!"
+
+
+def test_what_is_typed_is_kept_in_the_file(keyboard, tmp_path):
+    path = tmp_path / "state" / "chat-history"
+    keyboard.send_text("a question\r")
+    lines_from(keyboard, open_history(path)).read()
+    assert list(FileHistory(path).load_history_strings()) == ["a question"]
+
+
+def test_the_history_is_its_owners_alone(tmp_path):
+    path = tmp_path / "state" / "chat-history"
+    open_history(path)
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_history_that_cannot_be_written_is_said_at_once(tmp_path):
+    (tmp_path / "state").write_text("a file where the folder should be")
+    with pytest.raises(OSError, match="state"):
+        open_history(tmp_path / "state" / "chat-history")
+
+
+def test_alt_enter_starts_a_new_line(keyboard):
+    keyboard.send_text("one\x1b\rtwo\r")
+    assert lines_from(keyboard).read() == "one\ntwo"
+
+
+def test_a_pasted_text_is_one_message(keyboard):
+    keyboard.send_text("\x1b[200~one\ntwo\x1b[201~\r")
+    assert lines_from(keyboard).read() == "one\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"), [(":st", {":stats"}), (":set te", {":set temperature"}), ("so :st", set())]
+)
+def test_tab_completes_commands_and_parameters(keyboard, typed, offered):
+    completer = lines_from(keyboard)._session.completer
+    found = completer.get_completions(Document(typed), CompleteEvent(completion_requested=True))
+    assert {completion.text for completion in found} == offered
+
+
+def test_ctrl_c_empties_the_line(keyboard):
+    keyboard.send_text(f"never mind{CTRL_C}hello\r")
+    assert lines_from(keyboard).read() == "hello"
+
+
+def test_ctrl_c_on_an_empty_line_is_raised(keyboard):
+    keyboard.send_text(CTRL_C)
+    with pytest.raises(KeyboardInterrupt):
+        lines_from(keyboard).read()
+
+
+def test_ctrl_d_ends(keyboard):
+    keyboard.send_text(CTRL_D)
+    with pytest.raises(EOFError):
+        lines_from(keyboard).read()

@@ -1,0 +1,87 @@
+"""Figures become sentences and tables."""
+
+import pytest
+
+from chat import report
+from chat.answer import Answer, Figures
+from chat.stats import Stats
+from chat.wire import Back, Chunk
+
+
+def answer_with(**timings):
+    answer = Answer(lambda: 0.0)
+    answer.read(Chunk.model_validate({"timings": {"predicted_n": 8, **timings}, "seed": 7}))
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("figures", "parts"),
+    [
+        (Figures(1), ["1 token"]),
+        (Figures(8, 2.0), ["8 tokens", "4.0 tokens/s"]),
+        (
+            Figures(8, 2.0, 6, 3),
+            ["8 tokens", "4.0 tokens/s", "3 of 6 drafted accepted (50%)"],
+        ),
+    ],
+)
+def test_figures_say_what_is_known(figures, parts):
+    assert report.figures(figures) == parts
+
+
+def test_stats_before_the_first_answer():
+    assert report.stats(Stats()) == "No answers yet."
+
+
+def test_stats_show_the_session_and_the_last_answer():
+    stats = Stats()
+    stats.add(answer_with(predicted_per_second=4.0))
+    stats.add(answer_with(predicted_per_second=8.0, prompt_n=5, prompt_ms=250, cache_n=2))
+    assert report.stats(stats) == (
+        "session      2 answers · 16 tokens · 5.3 tokens/s\n"
+        "last answer  8 tokens · 8.0 tokens/s · prompt 5 tokens in 0.25 s (2 more from the cache) · seed 7"
+    )
+
+
+def test_backs_are_a_table():
+    backs = [
+        Back(
+            name="back-1",
+            model="spec-demo-draft",
+            transport="websocket",
+            connected_seconds=12.3,
+            n_drafts=10,
+            n_draft_tokens=100,
+            n_used_tokens=40,
+            n_accepted_tokens=30,
+            n_stale_drafts=2,
+        ),
+        Back(name="attic", model="tiny", transport="http", connected_seconds=7300),
+    ]
+    assert report.backs(backs) == (
+        "name    model            link       since  drafts  tokens  used  accepted  stale  invalid\n"
+        "back-1  spec-demo-draft  websocket    12s      10     100    40  30 (75%)      2        0\n"
+        "attic   tiny             http          2h       0       0     0         0      0        0"
+    )
+
+
+def test_a_name_cannot_forge_a_row():
+    assert len(report.backs([Back(name="a\nb", model="c\n")]).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"), [(None, "This server does not speculate."), ([], "No backs are connected.")]
+)
+def test_no_backs_are_said_in_words(found, sentence):
+    assert report.backs(found) == sentence
+
+
+def test_help_fits_a_narrow_terminal():
+    assert max(map(len, report.help_text().splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (200_000, "2d")]
+)
+def test_durations_are_short(seconds, text):
+    assert report.duration(seconds) == text

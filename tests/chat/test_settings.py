@@ -1,0 +1,61 @@
+"""Settings come from the command line and CHAT_* and are checked before anything happens."""
+
+import pytest
+
+from chat.settings import ChatSettings
+
+read = ChatSettings.from_command_line
+
+
+def test_the_lead_on_this_machine_is_the_default():
+    assert read([]).lead == "http://127.0.0.1:5555"
+
+
+def test_the_environment_names_the_lead(monkeypatch):
+    monkeypatch.setenv("CHAT_LEAD", "http://attic:5555")
+    assert read([]).lead == "http://attic:5555"
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("attic:5555", "http://attic:5555"),
+        ("http://attic:5555/", "http://attic:5555"),
+        ("https://attic/llm/v1/", "https://attic/llm"),
+        ("[::1]:5555", "http://[::1]:5555"),
+    ],
+)
+def test_an_address_is_taken_as_people_paste_it(given, url):
+    assert read(["--lead", given]).lead == url
+
+
+def test_sampling_parameters_are_options():
+    settings = read(["--temperature", "0.2", "--seed", "7", "--max-tokens", "50"])
+    assert settings.sampling.chosen == {"temperature": 0.2, "seed": 7, "max_tokens": 50}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--lead", "ftp://attic"], "--lead: should be an address like http://127.0.0.1:5555"),
+        (["--lead", "http://attic:port"], "--lead: should be an address"),
+        (["--temperature", "-1"], "--temperature: Input should be greater than or equal to 0"),
+    ],
+)
+def test_a_wrong_setting_is_explained(arguments, sentence, capsys):
+    with pytest.raises(SystemExit) as caught:
+        read(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith(f"chat: {sentence}")
+
+
+def test_help_shows_defaults_and_an_example(capsys):
+    with pytest.raises(SystemExit):
+        read(["--help"])
+    shown = capsys.readouterr().out
+    assert "(default: http://127.0.0.1:5555)" in shown
+    assert "| chat --seed 1" in shown
+
+
+def test_a_key_is_not_shown():
+    assert "sesame" not in repr(read(["--api-key", "sesame"]))

@@ -1,0 +1,36 @@
+import unicodedata
+
+import pytest
+
+from shared.terminal import sanitize
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2J", "␛[2J"),
+        ("\x1b]0;title\x07", "␛]0;title␇"),
+        ("\x9b31m", "�31m"),
+        ("\x9d0;title\x9c", "�0;title�"),
+        ("harmless\rharmful", "harmless␍harmful"),
+        ("ab\b\b", "ab␈␈"),
+        ("\x00", "␀"),
+        ("\x7f", "␡"),
+        ("\u202etxt.exe\u202c", "�txt.exe�"),
+        ("\u2066a\u2069", "�a�"),
+        ("\u2028", "�"),
+        ("\ud800", "�"),
+    ],
+)
+def test_control_characters_are_shown_and_do_nothing(text, shown):
+    assert sanitize(text) == shown
+
+
+@pytest.mark.parametrize("text", ["a\n\tb\n", "Übergröße", "日本語", "👩‍👩‍👧", "שלום", "e\u0301", "�"])
+def test_text_stays_as_it_is(text):
+    assert sanitize(text) == text
+
+
+def test_no_control_character_of_unicode_is_left():
+    everything = sanitize("".join(map(chr, range(0x110000))))
+    assert {c for c in everything if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"}} == {"\n", "\t"}
