@@ -19,7 +19,7 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 class BackSettings(ProgramSettings):
     """Draft for a lead: run a small model ahead of its big one, on this machine's idle cores or GPU.
 
-        back                                                      the built-in draft model, for the demo's lead
+        back                                     the built-in draft model, for the demo's lead
         back --model 8B.gguf --threads 16 --lead http://host:5555
 
     The model must have the lead's tokenizer: take a smaller one of the same family. It may be started before
