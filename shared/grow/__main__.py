@@ -32,7 +32,7 @@ class GrowSettings(ProgramSettings):
 
 def main() -> None:
     settings = GrowSettings.from_command_line()
-    with tqdm(desc=settings.destination.name, unit="B", unit_scale=True, file=sys.stderr) as bar:
+    with tqdm(desc=settings.destination.name, unit="B", unit_scale=True, delay=0.1) as bar:
 
         def show(n_done: int, n_total: int) -> None:
             bar.total = n_total
@@ -43,6 +43,9 @@ def main() -> None:
         except ConfigError as error:
             bar.close()
             sys.exit(f"grow: {error}")
+        except KeyboardInterrupt:
+            bar.close()
+            sys.exit("grow: cancelled, nothing was written")
 
 
 if __name__ == "__main__":
