@@ -68,6 +68,7 @@ def _explain(error: ValidationError | SettingsError) -> list[str]:
 
 def _explain_item(item: ErrorDetails) -> str:
     option = "-".join(str(part) for part in item["loc"]).replace("_", "-")
-    # A key that is mistyped is still a secret.
-    got = "" if "key" in option else f" (got {item['input']!r})"
+    # A key that is mistyped is still a secret, and what is missing has no value.
+    silent = "key" in option or item["type"] == "missing"
+    got = "" if silent else f" (got {item['input']!r})"
     return f"--{option}: {item['msg'].removeprefix('Value error, ')}{got}"

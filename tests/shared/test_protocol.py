@@ -1,0 +1,85 @@
+import json
+
+import pytest
+
+from shared.errors import ProtocolError
+from shared.protocol import (
+    MAX_DRAFT_TOKENS,
+    Close,
+    Draft,
+    Extend,
+    Hello,
+    Open,
+    Refused,
+    VocabularyId,
+    Welcome,
+    parse_back_message,
+    parse_lead_message,
+)
+from shared.sampling import SamplingParameters
+
+HELLO = Hello(
+    protocol=1,
+    name="b",
+    vocabulary=VocabularyId(fingerprint="f", n_tokens=3, model="m"),
+    n_ctx=10,
+    n_sequences=2,
+)
+DRAFT = Draft(sequence="s", base=3, tokens=[1, 2])
+
+
+@pytest.mark.parametrize("message", [HELLO, DRAFT])
+def test_what_a_back_says_is_read_as_it_was_said(message):
+    assert parse_back_message(message.model_dump_json()) == message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Welcome(back="id", name="b"),
+        Refused(reason="because"),
+        Open(sequence="s", sampling=SamplingParameters(seed=2**62, logit_bias={5: -1.5}), tokens=[1]),
+        Extend(sequence="s", start=1, tokens=[2]),
+        Close(sequence="s", reason="ended"),
+    ],
+)
+def test_what_a_lead_says_is_read_as_it_was_said(message):
+    assert parse_lead_message(message.model_dump_json()) == message
+
+
+def test_fields_of_newer_peers_are_ignored():
+    data = json.loads(DRAFT.model_dump_json()) | {"parents": [0]}
+    assert parse_back_message(json.dumps(data)) == DRAFT
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "nonsense"},
+        {"sequence": ""},
+        {"sequence": "s" * 65},
+        {"base": -1},
+        {"base": 2**31},
+        {"base": "many"},
+        {"tokens": []},
+        {"tokens": [-1]},
+        {"tokens": [2**31]},
+        {"tokens": [1] * (MAX_DRAFT_TOKENS + 1)},
+        {"tokens": None},
+    ],
+)
+def test_a_draft_out_of_bounds_is_refused(change):
+    with pytest.raises(ProtocolError):
+        parse_back_message(json.dumps(json.loads(DRAFT.model_dump_json()) | change))
+
+
+@pytest.mark.parametrize("name", ["", "n" * 65, "a b", "x\x1b[2J", "<script>"])
+def test_a_name_that_could_act_on_a_screen_or_page_is_refused(name):
+    with pytest.raises(ProtocolError, match="name"):
+        parse_back_message(json.dumps(json.loads(HELLO.model_dump_json()) | {"name": name}))
+
+
+@pytest.mark.parametrize("junk", ["", "{", "[]", "3", "null", b"\xff\xfe"])
+def test_junk_is_refused(junk):
+    with pytest.raises(ProtocolError):
+        parse_back_message(junk)
