@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from shared.builtin import builtin_draft
+from shared.errors import KvCacheFullError, ModelLoadError
+from shared.llama.model import Model, ModelOptions
+from shared.llama.span import Span
+
+TEXT = [30, 40, 50, 60, 70, 80]
+
+
+def test_logits_come_for_the_last_tokens_of_each_span(model):
+    first, second = model.decode([Span(0, 0, TEXT, 2), Span(1, 0, TEXT[:3], 0)])
+    assert (first.shape, second.shape) == ((2, model.n_vocab), (0, model.n_vocab))
+
+
+def test_sequences_in_one_batch_do_not_see_each_other(model):
+    alone = model.decode([Span(0, 0, TEXT, 1)])[0].copy()
+    model.trim(0, 0)
+    together = model.decode([Span(1, 0, [9, 9, 9], 1), Span(0, 0, TEXT, 1)])[1]
+    assert np.argmax(alone) == np.argmax(together)
+    assert np.abs(alone - together).max() < 0.05
+
+
+def test_a_trimmed_draft_leaves_no_trace(model):
+    model.decode([Span(0, 0, TEXT[:4], 1)])
+    clean = model.decode([Span(0, 4, [TEXT[4]], 1)])[0].copy()
+    model.trim(0, 4)
+    model.decode([Span(0, 4, [99, 98, 97], 3)])
+    model.trim(0, 4)
+    assert np.array_equal(model.decode([Span(0, 4, [TEXT[4]], 1)])[0], clean)
+
+
+def test_drafts_of_quantized_weights_get_the_bits_of_single_tokens(model):
+    single = []
+    for i, token in enumerate(TEXT):
+        single.append(model.decode([Span(0, i, [token], 1)])[0][0].copy())
+    model.trim(0, 0)
+    (rows,) = model.decode([Span(0, 0, TEXT, len(TEXT))])
+    assert np.array_equal(rows, single)
+
+
+def test_a_padded_token_leaves_one_token_in_the_cache(model):
+    model.decode([Span(0, 0, TEXT[:4], 1)])
+    plain = model.decode([Span(0, 4, TEXT[4:6], 2)])[0].copy()
+    model.trim(0, 4)
+    model.pads_single_tokens = True
+    rows = [model.decode([Span(0, 4 + i, [TEXT[4 + i]], 1)])[0][0].copy() for i in range(2)]
+    assert np.array_equal(rows, plain)
+
+
+def test_a_full_cache_is_said_and_changes_nothing(model):
+    for start in range(0, 512, 64):
+        model.decode([Span(0, start, [5] * 64, 0)])
+    with pytest.raises(KvCacheFullError):
+        model.decode([Span(1, 0, TEXT, 1)])
+    model.trim(0, 6)
+    assert model.decode([Span(1, 0, TEXT, 1)])[0].shape == (1, model.n_vocab)
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [],
+        [Span(0, 0, [], 0)],
+        [Span(2, 0, [1], 1)],
+        [Span(-1, 0, [1], 1)],
+        [Span(0, -1, [1], 1)],
+        [Span(0, 0, [4096], 1)],
+        [Span(0, 0, [-1], 1)],
+        [Span(0, 0, [1] * 65, 1)],
+        [Span(0, 0, [1] * 40, 1), Span(1, 0, [1] * 40, 1)],
+    ],
+)
+def test_a_wrong_batch_never_reaches_native_code(model, spans):
+    with pytest.raises(ValueError, match="batch"):
+        model.decode(spans)
+
+
+def test_a_wrong_slot_never_reaches_native_code(model):
+    with pytest.raises(ValueError, match="slot"):
+        model.trim(2, 0)
+
+
+def test_no_size_given_means_what_the_model_was_trained_for():
+    model = Model(ModelOptions(builtin_draft(), n_ctx=0, n_slots=3, n_batch=32, n_threads=1))
+    assert model.n_ctx == 3 * 2048
+    model.close()
+
+
+def test_a_missing_model_is_a_sentence(tmp_path):
+    with pytest.raises(ModelLoadError, match="is not there"):
+        Model(ModelOptions(tmp_path / "no.gguf", n_ctx=64, n_slots=1, n_batch=32, n_threads=1))

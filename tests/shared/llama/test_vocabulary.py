@@ -1,0 +1,67 @@
+import pytest
+
+from shared.builtin import builtin_draft, builtin_target
+from shared.errors import ModelLoadError
+from shared.llama.vocabulary import Vocabulary
+
+
+@pytest.mark.parametrize("text", ["Hello, fox!", "  two  spaces\n\n", "Grüße 👋 日本", "", "\x00 nul"])
+def test_text_comes_back_from_its_tokens(vocabulary, text):
+    tokens = vocabulary.tokenize(text, add_special=False, parse_special=False)
+    assert vocabulary.detokenize(tokens) == text
+
+
+def test_control_tokens_are_read_only_where_that_is_asked_for(vocabulary):
+    text = "<|im_end|>"
+    as_token = vocabulary.tokenize(text, add_special=False, parse_special=True)
+    as_text = vocabulary.tokenize(text, add_special=False, parse_special=False)
+    assert len(as_token) == 1
+    assert len(as_text) > 1
+
+
+def test_an_end_token_is_silent_in_an_answer_and_visible_when_asked(vocabulary):
+    assert vocabulary.eos in vocabulary.end_tokens
+    assert vocabulary.piece(vocabulary.eos) == b""
+    assert vocabulary.piece(vocabulary.eos, special=True) == b"<|im_end|>"
+
+
+def test_a_vocabulary_without_bos_has_none(vocabulary):
+    assert vocabulary.bos is None
+
+
+@pytest.mark.parametrize("token", [-1, 4096, 1 << 40])
+def test_ids_out_of_range_never_reach_native_code(vocabulary, token):
+    with pytest.raises(ValueError, match="not in the vocabulary"):
+        vocabulary.piece(token)
+
+
+def test_the_file_says_what_it_is_without_its_weights(vocabulary):
+    info = vocabulary.info
+    assert (info.architecture, info.n_vocab, info.n_ctx_train, info.n_embd) == ("llama", 4096, 2048, 256)
+    assert info.n_params == 5_770_496
+    assert "<|im_start|>" in info.chat_template
+
+
+def test_the_shipped_pair_has_one_vocabulary(vocabulary):
+    draft = Vocabulary.load(builtin_draft()).identify()
+    assert draft.fingerprint == vocabulary.identify().fingerprint
+    assert draft.model != vocabulary.identify().model
+
+
+def test_a_missing_file_is_a_sentence(tmp_path):
+    with pytest.raises(ModelLoadError, match="is not there"):
+        Vocabulary.load(tmp_path / "no.gguf")
+
+
+def test_a_file_that_is_no_model_is_a_sentence(tmp_path):
+    path = tmp_path / "junk.gguf"
+    path.write_bytes(b"GGUF" + b"\x07" * 100)
+    with pytest.raises(ModelLoadError, match="cannot be loaded"):
+        Vocabulary.load(path)
+
+
+def test_a_truncated_model_is_a_sentence(tmp_path):
+    path = tmp_path / "half.gguf"
+    path.write_bytes(builtin_target().read_bytes()[:50_000])
+    with pytest.raises(ModelLoadError, match="cannot be loaded"):
+        Vocabulary.load(path)
