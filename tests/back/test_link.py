@@ -1,0 +1,177 @@
+"""The link against a real WebSocket server that says what a lead would, or something else."""
+
+import asyncio
+import contextlib
+import random
+import socket
+
+import pytest
+from websockets.asyncio.server import serve
+
+from back import link as link_module
+from back.link import Link, RefusedError
+from shared.protocol import (
+    Close,
+    Draft,
+    Extend,
+    Hello,
+    Open,
+    Refused,
+    VocabularyId,
+    Welcome,
+    parse_back_message,
+)
+from shared.sampling import SamplingParameters
+
+HELLO = Hello(
+    protocol=1,
+    name="b",
+    vocabulary=VocabularyId(fingerprint="f", n_tokens=9, model="m"),
+    n_ctx=64,
+    n_sequences=2,
+)
+WELCOME = Welcome(back="id", name="b")
+OPEN = Open(sequence="s", sampling=SamplingParameters(seed=1), tokens=[1, 2])
+
+
+class Recorder:
+    """A follower that notes what it is told."""
+
+    def __init__(self):
+        self.heard = asyncio.Queue()
+
+    def tell(self, message):
+        self.heard.put_nowait(message)
+
+    def reset(self):
+        self.heard.put_nowait("reset")
+
+
+@pytest.fixture(autouse=True)
+def quick_returns(monkeypatch):
+    monkeypatch.setattr(link_module, "_FIRST_DELAY", 0.001)
+    monkeypatch.setattr(link_module, "_MOST_DELAY", 0.01)
+
+
+@contextlib.asynccontextmanager
+async def linked(*visits):
+    """A link to a lead that treats each connection as the next of `visits` says, the last one for ever."""
+    connections = []
+
+    async def handler(connection):
+        visit = visits[min(len(connections), len(visits) - 1)]
+        connections.append(connection)
+        await visit(connection)
+
+    async with serve(handler, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        link, follower = Link(f"ws://127.0.0.1:{port}/v1/speculation", HELLO, random.Random(1)), Recorder()
+        running = asyncio.ensure_future(link.run(follower))
+        try:
+            yield link, follower, running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+def saying(*messages, then=None):
+    async def visit(connection):
+        await connection.recv()
+        for message in messages:
+            await connection.send(message if isinstance(message, str) else message.model_dump_json())
+        await (then(connection) if then else connection.wait_closed())
+
+    return visit
+
+
+async def hang_up(connection):
+    await connection.close(1012, "restarting")
+
+
+async def test_it_says_hello_first():
+    said = asyncio.Queue()
+
+    async def visit(connection):
+        said.put_nowait(parse_back_message(await connection.recv()))
+        await connection.wait_closed()
+
+    async with linked(visit):
+        assert await said.get() == HELLO
+
+
+async def test_the_worker_hears_everything_in_order():
+    news = [OPEN, Extend(sequence="s", start=2, tokens=[3]), Close(sequence="s", reason="ended")]
+    async with linked(saying(WELCOME, *news)) as (_, follower, _):
+        assert [await follower.heard.get() for _ in news] == news
+
+
+async def test_a_draft_reaches_the_lead():
+    received = asyncio.Queue()
+
+    async def listen(connection):
+        received.put_nowait(parse_back_message(await connection.recv()))
+        await connection.wait_closed()
+
+    async with linked(saying(WELCOME, OPEN, then=listen)) as (link, follower, _):
+        await follower.heard.get()
+        draft = Draft(sequence="s", base=2, tokens=[3])
+        link.post(draft)
+        assert await received.get() == draft
+
+
+async def test_only_the_newest_draft_of_a_sequence_is_sent():
+    received = asyncio.Queue()
+
+    async def listen(connection):
+        async for frame in connection:
+            received.put_nowait(parse_back_message(frame))
+
+    async with linked(saying(WELCOME, OPEN, then=listen)) as (link, follower, _):
+        await follower.heard.get()
+        for n in range(1, 4):
+            link.post(Draft(sequence="s", base=2, tokens=[7] * n))
+        assert (await received.get()).tokens == [7, 7, 7]
+
+
+async def test_after_a_break_it_forgets_and_comes_back():
+    async with linked(saying(WELCOME, OPEN, then=hang_up), saying(WELCOME, OPEN)) as (_, follower, _):
+        assert [await follower.heard.get() for _ in range(3)] == [OPEN, "reset", OPEN]
+
+
+async def test_a_lead_that_is_loading_is_asked_again():
+    async def loading(connection):
+        await connection.close(1013, "the lead is loading its model")
+
+    async with linked(loading, saying(WELCOME, OPEN)) as (_, follower, _):
+        assert [await follower.heard.get() for _ in range(2)] == ["reset", OPEN]
+
+
+@pytest.mark.parametrize("junk", ["{", '{"type": "nonsense"}', WELCOME.model_dump_json()])
+async def test_junk_is_a_reason_to_start_over(junk):
+    async with linked(saying(WELCOME, junk), saying(WELCOME, OPEN)) as (_, follower, _):
+        assert [await follower.heard.get() for _ in range(2)] == ["reset", OPEN]
+
+
+async def test_a_refusal_ends_it_with_the_leads_reason():
+    async with linked(saying(Refused(reason="the vocabularies differ"))) as (_, _, running):
+        with pytest.raises(RefusedError, match="the vocabularies differ"):
+            await running
+
+
+async def test_an_absent_lead_is_said_once(caplog):
+    with socket_nobody_listens_on() as port:
+        link, follower = Link(f"ws://127.0.0.1:{port}/", HELLO, random.Random(1)), Recorder()
+        with caplog.at_level("INFO", logger="back"):
+            running = asyncio.ensure_future(link.run(follower))
+            for _ in range(3):
+                await follower.heard.get()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+    assert [record.message.count("no lead at") for record in caplog.records] == [1]
+
+
+@contextlib.contextmanager
+def socket_nobody_listens_on():
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]

@@ -1,0 +1,62 @@
+import pytest
+
+from back.settings import BackSettings
+from shared import cpus
+
+
+def settings(*arguments):
+    return BackSettings.from_command_line(list(arguments))
+
+
+def test_the_shortest_tour_needs_no_options():
+    assert settings().websocket_url == "ws://127.0.0.1:5555/v1/speculation"
+
+
+@pytest.mark.parametrize(
+    ("lead", "url"),
+    [
+        ("http://host:5555", "ws://host:5555/v1/speculation"),
+        ("https://host/", "wss://host/v1/speculation"),
+        ("http://[::1]:5555", "ws://[::1]:5555/v1/speculation"),
+    ],
+)
+def test_the_leads_address_becomes_its_door(lead, url):
+    assert settings("--lead", lead).websocket_url == url
+
+
+@pytest.mark.parametrize("lead", ["host:5555", "ftp://host", "http://", "nonsense"])
+def test_an_address_that_is_none_ends_with_a_sentence(lead, capsys):
+    with pytest.raises(SystemExit):
+        settings("--lead", lead)
+    assert "http://192.168.1.20:5555" in capsys.readouterr().err
+
+
+def test_beside_the_lead_one_thread_is_enough(monkeypatch):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 8)
+    assert settings("--lead", "http://localhost:5555").n_threads == 1
+
+
+def test_on_a_machine_of_its_own_it_takes_all_cores(monkeypatch):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 8)
+    assert settings("--lead", "http://gpu-box:5555").n_threads == 8
+
+
+def test_chosen_cores_are_all_used_also_beside_the_lead(monkeypatch):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 3)
+    assert settings("--cpus", "0-2").n_threads == 3
+
+
+def test_a_number_of_threads_is_taken_as_it_is():
+    assert settings("--threads", "5").n_threads == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "own"), [("desk-1", "desk-1"), ("my desk!", "my-desk-"), ("x" * 99, "x" * 64)]
+)
+def test_the_name_is_one_that_the_protocol_allows(name, own):
+    assert settings("--name", name).own_name == own
+
+
+def test_drafting_further_than_the_protocol_allows_is_refused():
+    with pytest.raises(SystemExit):
+        settings("--n-ahead", "65")
