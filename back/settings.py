@@ -27,9 +27,7 @@ class BackSettings(ProgramSettings):
     Every option is also an environment variable: BACK_MODEL, BACK_LEAD, BACK_THREADS and so on.
     """
 
-    model_config = program_config(
-        "back", {"model": "m", "ctx_size": "c", "parallel": "np", "n_gpu_layers": "ngl", "threads": "t"}
-    )
+    model_config = program_config("back", {"model": "m", "ctx-size": "c", "threads": "t"})
 
     model: Path | None = Field(None, description="the GGUF file to draft with; without it the built-in one")
     lead: str = Field("http://127.0.0.1:5555", description="where the lead listens")

@@ -24,17 +24,7 @@ class LeadSettings(ProgramSettings):
     Every option is also an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS and so on.
     """
 
-    model_config = program_config(
-        "lead",
-        {
-            "model": "m",
-            "ctx_size": "c",
-            "parallel": "np",
-            "n_gpu_layers": "ngl",
-            "threads": "t",
-            "batch_size": "b",
-        },
-    )
+    model_config = program_config("lead", {"model": "m", "ctx-size": "c", "threads": "t", "batch-size": "b"})
 
     model: Path | None = Field(
         None,

@@ -43,7 +43,7 @@ class ProgramSettings(BaseSettings):
 def program_config(program: str, shortcuts: dict[str, str | list[str]] | None = None) -> SettingsConfigDict:
     """Kebab-case options, `PROGRAM_*` variables, plain flags for booleans.
 
-    `shortcuts` gives fields further option names (`{"ctx_size": "c"}`: -c).
+    `shortcuts` gives options further names (`{"ctx-size": "c"}`: -c).
     """
     return SettingsConfigDict(
         env_prefix=f"{program.upper()}_",

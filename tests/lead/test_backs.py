@@ -1,0 +1,207 @@
+import pytest
+
+from lead.backs import HTTP_SILENCE_SECONDS, MAX_BACKS, MAX_INVALID_DRAFTS, Backs
+from lead.engine.messages import Committed, Finished, Started
+from lead.sequences import Sequences
+from shared.errors import ProtocolError
+from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Hello, Open, VocabularyId
+from shared.sampling import SamplingParameters
+
+OURS = VocabularyId(fingerprint="same", n_tokens=100, model="big")
+SAMPLING = SamplingParameters(seed=5, temperature=0.3)
+
+
+def hello(**changes):
+    fields = {"protocol": 1, "name": "b", "vocabulary": OURS, "n_ctx": 64, "n_sequences": 2}
+    return Hello(**fields | changes)
+
+
+class House:
+    """Backs with their sequences, what reaches the engine, and a clock that a test moves."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.posted = []
+        self.sequences = Sequences()
+        self.backs = Backs(self.sequences, OURS, 100, self.posted.append, lambda: self.now)
+
+    def join(self, transport="websocket", **changes):
+        return self.backs.join(hello(**changes), transport)[0]
+
+    def sequence(self, tokens=(1, 2, 3)):
+        sequence = self.sequences.create(list(tokens), SAMPLING)
+        self.sequences.apply(Started(sequence=sequence.id, n_cached=0), 0.0)
+        return sequence
+
+    def commit(self, sequence, tokens, **speculation):
+        start = len(sequence.tokens)
+        step = Committed(sequence=sequence.id, start=start, tokens=tokens, **speculation)
+        self.sequences.apply(step, 0.0)
+
+
+@pytest.fixture
+def house():
+    return House()
+
+
+def test_a_back_is_told_of_running_sequences_with_their_parameters(house):
+    sequence = house.sequence()
+    assert house.backs.news(house.join()) == [Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3])]
+
+
+def test_what_was_told_is_not_told_again(house):
+    house.sequence()
+    back = house.join()
+    house.backs.news(back)
+    assert house.backs.news(back) == []
+
+
+def test_a_slow_back_gets_what_it_missed_in_one_piece(house):
+    sequence, back = house.sequence(), house.join()
+    house.backs.news(back)
+    for token in (4, 5, 6):
+        house.commit(sequence, [token])
+    assert house.backs.news(back) == [Extend(sequence=sequence.id, start=3, tokens=[4, 5, 6])]
+
+
+def test_a_late_back_gets_everything(house):
+    sequence = house.sequence()
+    house.commit(sequence, [4, 5])
+    (news,) = house.backs.news(house.join())
+    assert news.tokens == [1, 2, 3, 4, 5]
+
+
+def test_an_ended_sequence_is_closed_once(house):
+    sequence, back = house.sequence(), house.join()
+    house.backs.news(back)
+    house.sequences.apply(Finished(sequence=sequence.id, reason="stop"), 0.0)
+    assert house.backs.news(back) == [Close(sequence=sequence.id, reason="ended")]
+    assert house.backs.news(back) == []
+
+
+def test_a_sequence_that_came_and_went_unseen_is_not_mentioned(house):
+    back, sequence = house.join(), house.sequence()
+    house.sequences.discard(sequence)
+    assert house.backs.news(back) == []
+
+
+def test_a_back_gets_no_more_sequences_than_it_has_room_for(house):
+    sequences = [house.sequence() for _ in range(3)]
+    back = house.join(n_sequences=2)
+    assert [message.sequence for message in house.backs.news(back)] == [s.id for s in sequences[:2]]
+    house.sequences.discard(sequences[0])
+    assert [(m.type, m.sequence) for m in house.backs.news(back)] == [
+        ("close", sequences[0].id),
+        ("open", sequences[2].id),
+    ]
+
+
+def test_a_long_prompt_comes_in_several_messages(house):
+    tokens = [7] * (2 * MAX_TOKENS_PER_MESSAGE + 1)
+    house.sequence(tokens)
+    news = house.backs.news(house.join())
+    assert [message.type for message in news] == ["open", "extend", "extend"]
+    assert [token for message in news for token in message.tokens] == tokens
+    assert [message.start for message in news[1:]] == [MAX_TOKENS_PER_MESSAGE, 2 * MAX_TOKENS_PER_MESSAGE]
+
+
+def test_a_draft_goes_to_the_engine_under_the_backs_name(house):
+    sequence, back = house.sequence(), house.join(name="desk")
+    house.backs.news(back)
+    house.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=[8]))
+    (posted,) = house.posted
+    assert (posted.sequence, posted.source, posted.base, posted.tokens) == (sequence.id, "desk", 3, [8])
+
+
+@pytest.mark.parametrize("draft", [{"base": 4, "tokens": [8]}, {"base": 3, "tokens": [8, 100]}])
+def test_a_draft_ahead_of_the_text_or_outside_the_vocabulary_is_counted_and_dropped(house, draft):
+    sequence, back = house.sequence(), house.join()
+    house.backs.news(back)
+    house.backs.take_draft(back, Draft(sequence=sequence.id, **draft))
+    assert (house.posted, back.figures.n_invalid_drafts) == ([], 1)
+
+
+def test_a_draft_for_a_sequence_that_the_back_was_not_given_is_invalid(house):
+    sequence = house.sequence()
+    back = house.join()
+    house.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=[8]))
+    assert (house.posted, back.figures.n_invalid_drafts) == ([], 1)
+
+
+def test_a_draft_for_a_sequence_that_has_ended_is_stale(house):
+    sequence, back = house.sequence(), house.join()
+    house.backs.news(back)
+    house.sequences.discard(sequence)
+    house.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=[8]))
+    assert (back.figures.n_stale_drafts, back.figures.n_invalid_drafts) == (1, 0)
+
+
+def test_repeated_abuse_is_an_error(house):
+    sequence, back = house.sequence(), house.join()
+    house.backs.news(back)
+    wrong = Draft(sequence=sequence.id, base=99, tokens=[8])
+    for _ in range(MAX_INVALID_DRAFTS):
+        house.backs.take_draft(back, wrong)
+    with pytest.raises(ProtocolError, match="not valid"):
+        house.backs.take_draft(back, wrong)
+
+
+def test_the_back_whose_draft_was_verified_gets_the_credit(house):
+    sequence = house.sequence()
+    one, two = house.join(name="one"), house.join(name="two")
+    house.commit(sequence, [4, 5, 6], source="two", n_accepted=2, rejected=[9])
+    assert (two.figures.n_used_tokens, two.figures.n_accepted_tokens) == (3, 2)
+    assert one.figures.n_used_tokens == 0
+
+
+def test_two_backs_of_one_name_are_told_apart(house):
+    assert [house.join(name="desk").name for _ in range(3)] == ["desk", "desk-2", "desk-3"]
+
+
+def test_another_vocabulary_is_refused_naming_both_models_and_what_to_do(house):
+    theirs = VocabularyId(fingerprint="other", n_tokens=50, model="small")
+    with pytest.raises(ProtocolError, match=r"'big' with 100 tokens.*'small' with 50.*same family"):
+        house.join(vocabulary=theirs)
+
+
+def test_padding_of_the_vocabulary_is_no_difference(house):
+    house.join(vocabulary=VocabularyId(fingerprint="same", n_tokens=128, model="small"))
+
+
+def test_another_protocol_is_refused_naming_both(house):
+    with pytest.raises(ProtocolError, match=r"protocol 1, this back 2"):
+        house.join(protocol=2)
+
+
+def test_there_is_a_most_of_backs(house):
+    for _ in range(MAX_BACKS):
+        house.join()
+    with pytest.raises(ProtocolError, match=str(MAX_BACKS)):
+        house.join()
+
+
+def test_a_back_that_posts_is_forgotten_after_a_silence(house):
+    back = house.join(transport="http")
+    house.now = HTTP_SILENCE_SECONDS - 1
+    assert house.backs.get(back.id) is back
+    house.now += HTTP_SILENCE_SECONDS - 1
+    assert house.backs.get(back.id) is back
+    house.now += HTTP_SILENCE_SECONDS + 1
+    assert house.backs.get(back.id) is None
+
+
+def test_a_silent_websocket_is_left_to_its_pings(house):
+    back = house.join(transport="websocket")
+    house.now = 10 * HTTP_SILENCE_SECONDS
+    assert list(house.backs) == [back]
+
+
+def test_the_list_shows_each_back_with_its_figures(house):
+    back = house.join(name="desk")
+    house.sequence()
+    house.backs.news(back)
+    house.now = 3.0
+    (record,) = house.backs.describe()
+    assert record["name"] == "desk"
+    assert (record["model"], record["transport"], record["connected_seconds"]) == ("big", "websocket", 3.0)
+    assert (record["n_sequences"], record["n_drafts"]) == (1, 0)

@@ -1,0 +1,60 @@
+import sys
+
+import pytest
+
+from lead.settings import LeadSettings
+from shared import cpus
+
+
+def settings(*arguments):
+    return LeadSettings.from_command_line(list(arguments))
+
+
+def test_it_listens_on_loopback_unless_told_otherwise():
+    assert (settings().host, settings().port) == ("127.0.0.1", 5555)
+
+
+def test_what_people_paste_from_llama_cpp_works():
+    given = settings("-m", "a.gguf", "--n-gpu-layers", "99", "-c", "4096", "-t", "3", "--parallel", "2")
+    assert (str(given.model), given.n_gpu_layers, given.ctx_size, given.threads, given.parallel) == (
+        "a.gguf",
+        99,
+        4096,
+        3,
+        2,
+    )
+
+
+def test_one_core_is_left_to_http(monkeypatch):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 8)
+    assert settings().n_threads == 7
+
+
+def test_a_single_core_is_used(monkeypatch):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 1)
+    assert settings().n_threads == 1
+
+
+def test_chosen_cores_are_all_used(monkeypatch):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 4)
+    assert settings("--cpus", "0-3").n_threads == 4
+
+
+@pytest.mark.parametrize(("terminal", "printing"), [(True, "accepted"), (False, "none")])
+def test_text_is_shown_on_a_terminal_only(monkeypatch, terminal, printing):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    assert settings().printing == printing
+
+
+def test_what_to_show_can_be_said():
+    assert settings("--print", "all").printing == "all"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--port", "70000"), ("--depth", "-1"), ("--cpus", "x"), ("--parallel", "0"), ("--print", "some")],
+)
+def test_nonsense_is_refused(wrong, capsys):
+    with pytest.raises(SystemExit):
+        settings(*wrong)
+    assert wrong[0] in capsys.readouterr().err
