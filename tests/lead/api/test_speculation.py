@@ -1,0 +1,265 @@
+"""The backs' door: by POST in-process, by WebSocket over a real server on a free port."""
+
+import asyncio
+import contextlib
+import socket
+
+import httpx
+import pytest
+import uvicorn
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from lead.api import speculation
+from lead.backs import MAX_INVALID_DRAFTS
+from lead.engine.messages import Committed, Started
+from shared.protocol import (
+    Close,
+    Draft,
+    Extend,
+    Hello,
+    Open,
+    Refused,
+    VocabularyId,
+    Welcome,
+    parse_lead_message,
+)
+from shared.sampling import SamplingParameters
+
+URL = "/v1/speculation"
+SAMPLING = SamplingParameters(seed=3)
+
+
+def hello(house, **changes):
+    fields = {
+        "protocol": 1,
+        "name": "desk",
+        "vocabulary": house.vocabulary.identify(),
+        "n_ctx": 64,
+        "n_sequences": 2,
+    }
+    return Hello(**fields | changes)
+
+
+def running(house, tokens=(1, 2, 3)):
+    sequence = house.sequences.create(list(tokens), SAMPLING)
+    house.sequences.apply(Started(sequence=sequence.id, n_cached=0), 0.0)
+    return sequence
+
+
+def commit(house, sequence, tokens):
+    start = len(sequence.tokens)
+    house.sequences.apply(Committed(sequence=sequence.id, start=start, tokens=tokens), 0.0)
+
+
+@contextlib.asynccontextmanager
+async def served(app):
+    """The WebSocket URL of `app` on a real server."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(
+            uvicorn.Config(app, lifespan="off", log_config=None, ws="websockets-sansio", ws_max_size=65_536)
+        )
+        serving = asyncio.ensure_future(server._serve([listener]))
+        try:
+            yield f"ws://127.0.0.1:{listener.getsockname()[1]}{URL}"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+@contextlib.asynccontextmanager
+async def welcomed(house, **changes):
+    """A WebSocket of a back that the lead has welcomed."""
+    async with served(house.app) as url, connect(url) as back:
+        await back.send(hello(house, **changes).model_dump_json())
+        assert isinstance(await heard(back), Welcome)
+        yield back
+
+
+async def heard(back):
+    async with asyncio.timeout(10):
+        return parse_lead_message(await back.recv())
+
+
+async def drain(back):
+    while True:
+        await back.recv()
+
+
+async def closed(back):
+    """How the lead closed the connection."""
+    async with asyncio.timeout(10):
+        with pytest.raises(ConnectionClosed) as ended:
+            await drain(back)
+    return ended.value.rcvd
+
+
+async def post(client, *messages, back=None, wait=0):
+    body = {"back": back, "messages": [message.model_dump(mode="json") for message in messages]}
+    response = await client.post(URL, params={"wait": wait}, json=body)
+    assert response.status_code == 200, response.text
+    return [
+        parse_lead_message(httpx.Response(200, json=item).content) for item in response.json()["messages"]
+    ]
+
+
+# By WebSocket
+
+
+async def test_a_back_hears_what_is_committed_while_it_is_connected(house):
+    sequence = running(house)
+    async with welcomed(house) as back:
+        assert await heard(back) == Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3])
+        commit(house, sequence, [4, 5])
+        assert await heard(back) == Extend(sequence=sequence.id, start=3, tokens=[4, 5])
+        house.sequences.discard(sequence)
+        assert await heard(back) == Close(sequence=sequence.id, reason="ended")
+
+
+async def test_a_draft_reaches_the_engine(house):
+    sequence = running(house)
+    async with welcomed(house) as back:
+        await heard(back)
+        await back.send(Draft(sequence=sequence.id, base=3, tokens=[7]).model_dump_json())
+        await back.send("{}")  # junk: the lead's goodbye shows that it has read the draft before
+        await closed(back)
+    assert [(draft.source, draft.tokens) for draft in house.engine.posted] == [("desk", [7])]
+
+
+async def test_a_back_that_leaves_is_forgotten(house):
+    async with welcomed(house):
+        assert [back.name for back in house.backs] == ["desk"]
+    assert list(house.backs) == []
+
+
+@pytest.mark.parametrize("junk", ["{", "[]", '{"type": "open"}', '{"type": "draft"}', b"\x00\x01", "HELLO"])
+async def test_junk_closes_the_connection_with_the_reason(house, junk):
+    async with welcomed(house) as back:
+        await back.send(hello(house).model_dump_json() if junk == "HELLO" else junk)
+        close = await closed(back)
+    assert close.code == 1008
+    assert close.reason
+
+
+async def test_an_oversized_message_closes_the_connection(house):
+    async with welcomed(house) as back:
+        await back.send("x" * 70_000)
+        assert (await closed(back)).code == 1009
+
+
+async def test_repeated_abuse_closes_the_connection(house):
+    sequence = running(house)
+    async with welcomed(house) as back:
+        for _ in range(MAX_INVALID_DRAFTS + 1):
+            await back.send(Draft(sequence=sequence.id, base=99, tokens=[7]).model_dump_json())
+        assert (await closed(back)).code == 1008
+    assert house.engine.posted == []
+
+
+async def test_another_vocabulary_is_refused_in_words(house):
+    async with served(house.app) as url, connect(url) as back:
+        theirs = VocabularyId(fingerprint="x", n_tokens=5, model="mine")
+        await back.send(hello(house, vocabulary=theirs).model_dump_json())
+        refused = await heard(back)
+        assert isinstance(refused, Refused)
+        assert "'mine'" in refused.reason
+        await closed(back)
+
+
+async def test_whoever_does_not_say_hello_first_is_refused(house):
+    async with served(house.app) as url, connect(url) as back:
+        await back.send(Draft(sequence="s", base=0, tokens=[1]).model_dump_json())
+        assert "hello" in (await heard(back)).reason
+        await closed(back)
+
+
+async def test_whoever_says_nothing_is_sent_away(house, monkeypatch):
+    monkeypatch.setattr(speculation, "HELLO_SECONDS", 0.01)
+    async with served(house.app) as url, connect(url) as back:
+        assert isinstance(await heard(back), Refused)
+        await closed(back)
+
+
+async def test_a_lead_that_is_loading_says_try_again(house):
+    house.engine.ready = None
+    async with served(house.app) as url, connect(url) as back:
+        assert (await closed(back)).code == 1013
+
+
+async def test_a_back_that_does_not_read_holds_nobody_up(house):
+    """Megabytes that one back does not take leave the other's news unharmed."""
+    sequence = running(house, [5] * 100_000)
+    async with served(house.app) as url, connect(url, max_queue=1) as deaf, connect(url) as other:
+        await deaf.send(hello(house, name="deaf").model_dump_json())
+        await other.send(hello(house, name="other").model_dump_json())
+        told = 0
+        await heard(other)
+        while told < 100_000:
+            told += len((await heard(other)).tokens)
+        commit(house, sequence, [6])
+        assert (await heard(other)).tokens == [6]
+
+
+# By POST
+
+
+async def test_hello_is_answered_with_welcome_and_the_news(house, client):
+    sequence = running(house)
+    welcome, opened = await post(client, hello(house))
+    assert (welcome.name, opened.sequence) == ("desk", sequence.id)
+
+
+async def test_a_draft_is_posted_and_the_news_comes_back(house, client):
+    sequence = running(house)
+    welcome, _ = await post(client, hello(house))
+    commit(house, sequence, [4])
+    news = await post(client, Draft(sequence=sequence.id, base=3, tokens=[4, 5]), back=welcome.back)
+    assert news == [Extend(sequence=sequence.id, start=3, tokens=[4])]
+    assert [draft.tokens for draft in house.engine.posted] == [[4, 5]]
+
+
+async def test_nothing_new_is_an_empty_answer(house, client):
+    (welcome,) = await post(client, hello(house))
+    assert await post(client, back=welcome.back) == []
+
+
+async def test_waiting_ends_with_the_first_news(house, client):
+    (welcome,) = await post(client, hello(house))
+    waiting = asyncio.ensure_future(post(client, back=welcome.back, wait=30))
+    await asyncio.sleep(0)
+    sequence = running(house)
+    async with asyncio.timeout(10):
+        assert [message.sequence for message in await waiting] == [sequence.id]
+
+
+async def test_waiting_ends_without_news_too(house, client):
+    (welcome,) = await post(client, hello(house))
+    assert await post(client, back=welcome.back, wait=0.01) == []
+
+
+@pytest.mark.parametrize("back", [None, "unknown"])
+async def test_an_unknown_back_is_told_to_say_hello(client, back):
+    (refused,) = await post(client, back=back)
+    assert "hello" in refused.reason
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"messages": [{"type": "x"}]}, {"messages": "x"}, {"messages": [{"type": "draft"}]}, [], {"back": 3}],
+)
+async def test_a_wrong_post_is_400(client, body):
+    assert (await client.post(URL, json=body)).status_code == 400
+
+
+@pytest.mark.parametrize("wait", ["-1", "61", "nan", "long"])
+async def test_a_wrong_wait_is_400(client, wait):
+    response = await client.post(URL, params={"wait": wait}, json={})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "wait")
+
+
+async def test_the_list_has_backs_and_their_sums(house, client):
+    await post(client, hello(house))
+    await post(client, hello(house))
+    body = (await client.get(URL)).json()
+    assert [back["name"] for back in body["backs"]] == ["desk", "desk-2"]
+    assert set(body["totals"]) >= {"n_drafts", "n_draft_tokens", "n_accepted_tokens", "n_stale_drafts"}

@@ -1,0 +1,116 @@
+"""An engine that answers with scripted tokens, and a lead around it."""
+
+import asyncio
+
+from lead.app import create_app
+from lead.backs import Backs
+from lead.chat_template import ChatTemplate
+from lead.completions import Completions
+from lead.engine.client import EngineState
+from lead.engine.messages import Committed, Finished, Ready, Started
+from lead.sequences import Sequences
+from lead.services import Services
+from shared.errors import UnavailableError
+
+N_CTX = 128
+
+
+class ScriptedEngine:
+    """Commits `steps`, (tokens, speculation figures) each, to whatever is submitted, one per loop turn.
+
+    `holds` keeps everything back until `release`.
+    """
+
+    def __init__(self, sequences):
+        self.ready = Ready(n_ctx=N_CTX, n_ctx_sequence=N_CTX, n_slots=4, speculates=True, exact=True)
+        self.state = EngineState.READY
+        self.steps = []
+        self.reason = "stop"
+        self.submitted = []
+        self.cancelled = []
+        self.posted = []
+        self.dies_after = None
+        self._sequences = sequences
+        self._released = asyncio.Event()
+        self._released.set()
+        self._running = set()
+        self.submission = asyncio.Event()
+        self.cancellation = asyncio.Event()
+
+    def hold(self):
+        self._released.clear()
+
+    def release(self):
+        self._released.set()
+
+    def submit(self, request):
+        if self.state is not EngineState.READY:
+            raise UnavailableError(f"{self.state.value}: try again in a moment")
+        self.submitted.append(request)
+        self.submission.set()
+        task = asyncio.get_running_loop().create_task(self._answer(request))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def cancel(self, sequence_id):
+        self.cancelled.append(sequence_id)
+        self.cancellation.set()
+
+    def post_draft(self, draft):
+        self.posted.append(draft)
+
+    async def _answer(self, request):
+        await self._released.wait()
+        start = len(request.tokens)
+        self._sequences.apply(Started(sequence=request.sequence, n_cached=2), 1.0)
+        for number, (tokens, figures) in enumerate(self.steps):
+            await asyncio.sleep(0)
+            await self._released.wait()
+            if number == self.dies_after:
+                self._sequences.fail_all("the engine has died")
+                return
+            step = Committed(sequence=request.sequence, start=start, tokens=tokens, **figures)
+            self._sequences.apply(step, 2.0 + number)
+            start += len(tokens)
+        self._sequences.apply(Finished(sequence=request.sequence, reason=self.reason), 9.0)
+
+
+class House:
+    """A whole lead but for the engine and the network."""
+
+    def __init__(self, vocabulary):
+        self.now = 0.0
+        self.vocabulary = vocabulary
+        self.sequences = Sequences()
+        self.engine = ScriptedEngine(self.sequences)
+        self.backs = Backs(
+            self.sequences,
+            vocabulary.identify(),
+            vocabulary.n_tokens,
+            self.engine.post_draft,
+            lambda: self.now,
+        )
+        self.app = create_app(
+            Services(
+                alias="toy",
+                vocabulary=vocabulary,
+                template=ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>"),
+                engine=self.engine,
+                sequences=self.sequences,
+                backs=self.backs,
+                completions=Completions(self.sequences, self.engine, vocabulary),
+            )
+        )
+
+    def tokens(self, text):
+        return self.vocabulary.tokenize(text, add_special=False, parse_special=False)
+
+    def will_say(self, *parts):
+        """Script the answer: a part is a text (one token a step) or (text, figures) (all in one step)."""
+        steps = []
+        for part in parts:
+            if isinstance(part, str):
+                steps += [([token], {}) for token in self.tokens(part)]
+            else:
+                steps.append((self.tokens(part[0]), part[1]))
+        self.engine.steps = steps
