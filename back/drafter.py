@@ -94,13 +94,14 @@ class Followed:
         self.sampler.rewind(self.committed)
 
     def slide(self, n_window: int) -> None:
-        """Make room when the window is full: read its later half anew, from position 0.
+        """Move a window that is full: read its later half anew, from position 0.
 
+        Back again, too, when a rejected draft leaves the text shorter than the window's start.
         Drafting stays right with any window, because the lead verifies.
         """
-        if self.n_tokens - self.window_start < n_window:
+        if 0 < self.n_tokens - self.window_start < n_window:
             return
-        self.window_start = self.n_tokens - max(1, n_window // 2)
+        self.window_start = max(0, self.n_tokens - max(1, n_window // 2))
         self.cache.keep(0)
 
 
@@ -164,7 +165,7 @@ class Drafter:
     def _open(self, message: Open) -> None:
         if not self._free or message.sequence in self._followed or not self._known(message.tokens):
             return
-        slot = max(self._free, key=lambda cache: cache.shared_with(message.tokens))
+        slot = max(self._free, key=lambda cache: cache.affinity(message.tokens))
         self._free.remove(slot)
         # The last token is always decoded, for its logits.
         slot.keep(min(slot.shared_with(message.tokens), max(0, len(message.tokens) - 1)))

@@ -26,6 +26,7 @@ class SlotCache:
 
     def add(self, tokens: Sequence[int]) -> None:
         """`tokens` were decoded behind the valid ones, after a trim."""
+        assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before a decode"
         self.tokens.extend(tokens)
         self.n_physical = len(self.tokens)
 
@@ -42,3 +43,12 @@ class SlotCache:
         if self.tokens[:n] == list(tokens[:n]):
             return n
         return next(i for i in range(n) if self.tokens[i] != tokens[i])
+
+    def affinity(self, tokens: Sequence[int]) -> int:
+        """How much of `tokens` it holds already, if that is at least half of them or of what it holds; or 0.
+
+        All texts begin alike, with a chat template or a system prompt: that alone is no reason to write over
+        one that may go on, while another slot is free.
+        """
+        n_shared = self.shared_with(tokens)
+        return n_shared if 2 * n_shared >= min(len(tokens), len(self.tokens)) else 0

@@ -81,6 +81,6 @@ class Board:
 
 def _live_tail(draft: _Draft, committed: Sequence[int]) -> tuple[int, ...]:
     n_passed = len(committed) - draft.base  # draft tokens that are no longer in the future
-    if n_passed < 0 or draft.tokens[:n_passed] != tuple(committed[draft.base :]):
+    if not 0 <= n_passed < len(draft.tokens) or draft.tokens[:n_passed] != tuple(committed[draft.base :]):
         return ()
     return draft.tokens[n_passed:]

@@ -64,6 +64,7 @@ class EngineClient:
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._held_drafts: dict[tuple[str, str], PostDraft] = {}
+        self._stopping = asyncio.Event()
         self.state = EngineState.STARTING
         self.ready: Ready | None = None
         """What the engine said when it last became ready."""
@@ -80,7 +81,7 @@ class EngineClient:
     async def run(self) -> None:
         """Keep an engine running. Raises ModelLoadError if the first one cannot load the model."""
         delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - jitter is no secret
-        while True:
+        while not self._stopped:
             was_ready = await self._run_once()
             if self._stopped:
                 return
@@ -88,11 +89,14 @@ class EngineClient:
                 delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - as above
             self.state = EngineState.RESTARTING
             self._on_lost("the engine has died; it is being started again")
-            await asyncio.sleep(next(delays))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(next(delays)):
+                    await self._stopping.wait()
 
     async def stop(self) -> None:
         """End the engine: it finishes its step and goes; it is killed if that takes too long."""
         self.state = EngineState.STOPPED
+        self._stopping.set()
         if self._writer:
             self._writer.close()
         if self._process is None:
@@ -134,8 +138,13 @@ class EngineClient:
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=_MOST_EVENT_BYTES)
         was_ready = False
         try:
-            self._send(self._load)
+            if self._stopped:  # while the process was being started
+                self._writer.close()
+            else:
+                self._send(self._load)
             async for line in reader:
+                if not line.endswith(b"\n"):
+                    break  # the engine was killed in the middle of an event
                 self._take(decode_event(line))
                 was_ready = was_ready or self.state is EngineState.READY
         except ConnectionResetError:

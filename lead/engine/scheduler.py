@@ -78,6 +78,8 @@ class Scheduler:
     ) -> None:
         if limits.n_batch < limits.n_slots:
             raise ValueError("a batch must have room for one token of every slot")
+        if limits.n_ctx_sequence > limits.n_ctx + 1:  # the last token of a sequence is never decoded
+            raise ValueError("the cache must have room for one whole sequence")
         self._limits = limits
         self._board = board
         self._planner = planner
@@ -87,6 +89,7 @@ class Scheduler:
         self._waiting: deque[EngineSequence] = deque()
         self._n_steps = 0
         self._n_started = 0
+        self._frugal = False  # the last plan found no room: the next takes as little as it can
 
     @property
     def idle(self) -> bool:
@@ -127,6 +130,7 @@ class Scheduler:
 
     def commit(self, plan: Plan, logits: Sequence[NDArray[np.float32]]) -> list[SchedulerEvent]:
         """Take in a decoded plan's logits, one array of shape (n_logits, n_vocab) per span."""
+        self._frugal = False
         events: list[SchedulerEvent] = []
         for entry, rows in zip(plan.entries, logits, strict=True):
             events += self._commit_entry(entry, rows)
@@ -136,9 +140,11 @@ class Scheduler:
     def shed(self) -> list[SchedulerEvent]:
         """The cache had no room for a plan although the count said so: give something up.
 
-        First the caches of idle slots, then the youngest sequence's place; the last one left ends.
+        The next step takes one token of each sequence and nobody new. Beside that go the caches of idle
+        slots, then the youngest sequence's place; the last one left ends.
         """
-        if self._evict_idle():
+        was_frugal, self._frugal = self._frugal, True
+        if self._evict_idle() or not was_frugal:
             return []
         running = self._running()
         if len(running) > 1:
@@ -174,7 +180,7 @@ class Scheduler:
         started = []
         while self._waiting and (idle := self._idle_slots()) and self._fits(self._waiting[0]):
             sequence = self._waiting.popleft()
-            slot = max(idle, key=lambda slot: self._reusable(slot, sequence))
+            slot = max(idle, key=lambda slot: slot.cache.affinity(sequence.tokens))
             n_reused = self._reusable(slot, sequence)
             slot.sequence = sequence
             slot.cache.keep(n_reused)
@@ -187,7 +193,9 @@ class Scheduler:
     def _fits(self, sequence: EngineSequence) -> bool:
         """Whether its prompt finds room beside what the others have: one that does not waits its turn."""
         held = [len(slot.sequence.tokens) + 1 for slot in self._slots if slot.sequence]
-        return not held or sum(held) + len(sequence.tokens) + 1 <= self._limits.n_ctx
+        if not held:
+            return True
+        return not self._frugal and sum(held) + len(sequence.tokens) + 1 <= self._limits.n_ctx
 
     def _reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """How much of a slot's cache serves `sequence`; its last token is always decoded, for the logits."""
@@ -200,12 +208,11 @@ class Scheduler:
 
     def _preempt(self, slot: Slot) -> None:
         """Back into the queue, in front: it will go on with the same tokens, since its text is a function
-        of (seed, position) and its committed tokens.
+        of (seed, position) and its committed tokens. Its cache is now one that can be evicted.
         """
         sequence = slot.sequence
         assert sequence
         self._release(slot)
-        slot.cache.keep(0)
         self._waiting.appendleft(sequence)
 
     # Cells: the KV cache is one pool
@@ -246,8 +253,8 @@ class Scheduler:
             ]
         )
         # Every running slot has one place in the batch for certain; the rest goes to drafts, then to prompts.
-        n_wanted = sum(depths) + sum(todo.values())
-        n_spare = min(self._limits.n_batch, self._free_up_to(n_wanted)) - len(running)
+        n_wanted = len(running) if self._frugal else sum(depths) + sum(todo.values())
+        n_spare = min(self._limits.n_batch, self._free_up_to(n_wanted), n_wanted) - len(running)
         entries = []
         for slot, proposal, depth in zip(generating, proposals, depths, strict=True):
             n_draft = min(depth, n_spare)
@@ -295,7 +302,7 @@ class Scheduler:
         verdict = verify(entry.draft, choose, self._end_tokens)
         sequence.tokens += verdict.tokens
         # The last committed token is never in the cache: it is fed in the next step.
-        slot.cache.keep(min(start + verdict.n_accepted, len(sequence.tokens) - 1))
+        slot.cache.keep(len(sequence.tokens) - 1)
         committed = Committed(
             sequence=sequence.id,
             start=start,

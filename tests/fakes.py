@@ -1,0 +1,363 @@
+"""Fakes of the engine's neighbours: a toy model with its own books, drafters of every character, a front.
+
+The toy model is a pure function of the tokens in its cache, over a vocabulary of N_VOCAB tokens.
+"""
+
+import functools
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from back.drafter import Drafter, DrafterOptions
+from lead.engine.board import Board
+from lead.engine.loop import Loop
+from lead.engine.messages import Cancel, Committed, DraftsDropped, Finished, PostDraft, Started, Submit
+from lead.engine.planner import FixedDepth
+from lead.engine.scheduler import Limits, Scheduler
+from shared.errors import KvCacheFullError
+from shared.llama.chain import Chain
+from shared.protocol import Close, Extend, Open
+from shared.sampling import Sampler, SamplingParameters, needs_filters
+
+N_VOCAB = 24
+END_TOKENS = frozenset({3, 17})
+GREEDY = SamplingParameters(seed=0, temperature=0)
+
+Drafts = list[PostDraft]
+Texts = dict[str, list[int]]
+
+
+# The model
+
+
+@functools.lru_cache(1 << 16)
+def toy_logits(text_hash: int) -> np.ndarray:
+    """The logits behind a text: peaked, as a real model's are; end tokens are rare."""
+    row = np.random.default_rng(text_hash).normal(size=N_VOCAB).astype(np.float32) * 2
+    row[list(END_TOKENS)] -= 2
+    return row
+
+
+def extend_hash(text_hash: int, token: int) -> int:
+    return (text_hash * 0x5851F42D4C957F2D + token + 1) % (1 << 64)
+
+
+class FakeTarget:
+    """A deterministic model that keeps its own books: whoever miscounts gets an AssertionError.
+
+    `blur` makes it differ from the model without: as a draft model it is then only sometimes right.
+    """
+
+    def __init__(self, n_slots=1, n_ctx=10_000, n_batch=64, *, n_window=10_000, blur=0.0):
+        self.n_vocab, self.n_batch, self.n_ctx, self.n_window = N_VOCAB, n_batch, n_ctx, n_window
+        self.slots: list[list[int]] = [[] for _ in range(n_slots)]
+        self.steps: list[list[int]] = []  # for each decode, how many tokens of each slot
+        self._hashes = [[0] for _ in range(n_slots)]  # hashes[slot][n]: of the first n tokens
+        self._blur = blur
+        self._rows = np.empty((0, N_VOCAB), np.float32)
+
+    def decode(self, spans):
+        self._rows[:] = np.nan  # what the last decode returned were views
+        assert 0 < sum(len(span.tokens) for span in spans) <= self.n_batch
+        assert max(Counter(span.slot for span in spans).values()) == 1, "two spans of one slot"
+        rows = [self._decode_span(span) for span in spans]
+        assert sum(map(len, self.slots)) <= self.n_ctx, "more tokens than the cache has cells"
+        self.steps.append([len(span.tokens) for span in spans])
+        self._rows = np.array([row for span_rows in rows for row in span_rows]).reshape(-1, N_VOCAB)
+        ends = np.cumsum([len(span_rows) for span_rows in rows])
+        return np.split(self._rows, ends[:-1])
+
+    def trim(self, slot, n_keep):
+        assert 0 <= n_keep < len(self.slots[slot]), f"slot {slot} cannot be cut back to {n_keep} tokens"
+        del self.slots[slot][n_keep:]
+        del self._hashes[slot][n_keep + 1 :]
+
+    def _decode_span(self, span):
+        cache, hashes = self.slots[span.slot], self._hashes[span.slot]
+        assert span.tokens, "an empty span"
+        assert span.start == len(cache), f"slot {span.slot}: span at {span.start}, cache ends at {len(cache)}"
+        assert 0 <= span.n_logits <= len(span.tokens)
+        assert len(cache) + len(span.tokens) <= self.n_window, "more than the model can see"
+        for token in span.tokens:
+            assert 0 <= token < N_VOCAB, f"no such token: {token}"
+            cache.append(token)
+            hashes.append(extend_hash(hashes[-1], token))
+        first = len(hashes) - span.n_logits
+        return [self._row(text_hash) for text_hash in hashes[first:]]
+
+    def _row(self, text_hash):
+        row = toy_logits(text_hash)
+        return row + self._blur * toy_logits(text_hash ^ 0xB10) if self._blur else row
+
+
+class FailingTarget(FakeTarget):
+    """Has no room for a batch now and then, at random; for a single token it always has."""
+
+    def __init__(self, *args, rng: random.Random, rate: float, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._rng, self._rate = rng, rate
+        self.n_failed = 0
+
+    def decode(self, spans):
+        if sum(len(span.tokens) for span in spans) > 1 and self._rng.random() < self._rate:
+            self.n_failed += 1
+            raise KvCacheFullError("no room")
+        return super().decode(spans)
+
+
+def toy_sampler(parameters: SamplingParameters, history: list[int]) -> Sampler:
+    filters = Chain(parameters, N_VOCAB, END_TOKENS) if needs_filters(parameters) else None
+    return Sampler(parameters, filters, history)
+
+
+def plain_run(request: Submit, n_ctx: int) -> tuple[list[int], str]:
+    """All tokens of a request and how it ends, one token at a time with nothing in between: the truth."""
+    tokens = list(request.tokens)
+    sampler = toy_sampler(request.sampling, tokens)
+    text_hash = functools.reduce(extend_hash, tokens, 0)
+    n_most = n_ctx if request.max_tokens is None else min(n_ctx, len(tokens) + request.max_tokens)
+    while len(tokens) < n_most:
+        tokens.append(sampler.choose(toy_logits(text_hash), len(tokens)))
+        sampler.accept(tokens[-1])
+        if tokens[-1] in END_TOKENS:
+            return tokens, "stop"
+        text_hash = extend_hash(text_hash, tokens[-1])
+    return tokens, "length"
+
+
+def submit(sequence="s", tokens=(1, 2), sampling=GREEDY, max_tokens=None) -> Submit:
+    return Submit(sequence=sequence, tokens=list(tokens), sampling=sampling, max_tokens=max_tokens)
+
+
+# Drafters: what a back may do. `drafts` is asked before each step, with the tokens of the running sequences.
+
+
+class Silent:
+    def drafts(self, _committed: Texts) -> Drafts:
+        return []
+
+
+class Perfect:
+    """Knows the target's text and drafts beyond its end, too."""
+
+    def __init__(self, truth: Texts, n_ahead=9):
+        self._truth, self._n_ahead = truth, n_ahead
+
+    def drafts(self, committed: Texts) -> Drafts:
+        return [self._draft(sequence, len(tokens)) for sequence, tokens in committed.items()]
+
+    def _draft(self, sequence: str, base: int) -> PostDraft:
+        tokens = [*self._truth[sequence][base:], 5, 3, 7][: self._n_ahead]
+        return PostDraft(sequence=sequence, source="perfect", base=base, tokens=tokens)
+
+
+class Random:
+    """Any tokens, any number of them."""
+
+    def __init__(self, rng: random.Random):
+        self._rng = rng
+
+    def drafts(self, committed: Texts) -> Drafts:
+        return [
+            PostDraft(sequence=sequence, source="random", base=len(tokens), tokens=self._tokens())
+            for sequence, tokens in committed.items()
+        ]
+
+    def _tokens(self):
+        return self._rng.choices(range(N_VOCAB), k=self._rng.randint(1, 20))
+
+
+class Hostile:
+    """Almost the truth: a wrong token inside, end tokens, wrong bases, ids of other sequences."""
+
+    def __init__(self, truth: Texts, rng: random.Random):
+        self._truth, self._rng = truth, rng
+
+    def drafts(self, committed: Texts) -> Drafts:
+        tricks = [self._lie, self._stop, self._ahead, self._from_the_start, self._for_another]
+        return [
+            self._rng.choice(tricks)(sequence, tokens)
+            for sequence, tokens in committed.items()
+            for _ in range(2)
+        ]
+
+    def _post(self, sequence, base, tokens):
+        return PostDraft(
+            sequence=sequence, source=f"hostile-{self._rng.randint(0, 2)}", base=base, tokens=tokens
+        )
+
+    def _lie(self, sequence, tokens):
+        draft = [*self._truth[sequence][len(tokens) : len(tokens) + 8], 5]
+        i = self._rng.randrange(len(draft))
+        draft[i] = (draft[i] + 1) % N_VOCAB
+        return self._post(sequence, len(tokens), draft)
+
+    def _stop(self, sequence, tokens):
+        right = self._truth[sequence][len(tokens) : len(tokens) + self._rng.randint(0, 3)]
+        return self._post(sequence, len(tokens), [*right, 3, 3, 17, 1])
+
+    def _ahead(self, sequence, tokens):
+        base = len(tokens) + self._rng.randint(1, 100)
+        return self._post(sequence, base, [1, 2, 3])
+
+    def _from_the_start(self, sequence, tokens):
+        return self._post(sequence, 0, [*tokens, *self._truth[sequence][len(tokens) :], 3, 4])
+
+    def _for_another(self, sequence, _tokens):
+        other = self._rng.choice(["unknown", *self._truth])
+        base = self._rng.randint(0, 2 + len(self._truth[sequence]))
+        return self._post(other, base, self._rng.choices(range(N_VOCAB), k=4))
+
+
+class Late:
+    """Another's drafts, some steps later."""
+
+    def __init__(self, inner, n_steps=2):
+        self._inner = inner
+        self._under_way = deque([[]] * n_steps)
+
+    def drafts(self, committed: Texts) -> Drafts:
+        self._under_way.append(self._inner.drafts(committed))
+        return self._under_way.popleft()
+
+
+class Reordering:
+    """Another's drafts, held back at random and handed over in any order."""
+
+    def __init__(self, inner, rng: random.Random):
+        self._inner, self._rng = inner, rng
+        self._held: Drafts = []
+
+    def drafts(self, committed: Texts) -> Drafts:
+        held = [*self._held, *self._inner.drafts(committed)]
+        self._rng.shuffle(held)
+        n = self._rng.randint(0, len(held))
+        self._held = held[n:]
+        return held[:n]
+
+
+class Duplicating:
+    """Another's drafts, twice, and then again those of long ago."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self._past: deque[PostDraft] = deque(maxlen=12)
+
+    def drafts(self, committed: Texts) -> Drafts:
+        new = self._inner.drafts(committed)
+        self._past += new
+        return [*new, *new, *self._past]
+
+
+class RealBack:
+    """The project's own drafter, beside a model that is `blur` away from the target."""
+
+    def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000):
+        self._requests = {request.sequence: request for request in requests}
+        options = DrafterOptions(n_slots=2, n_window=n_window, n_ahead=n_ahead, n_chunk=4)
+        model = FakeTarget(2, 2 * n_window, n_batch=16, n_window=n_window, blur=blur)
+        self._drafter = Drafter(model, options, toy_sampler, END_TOKENS)
+        self._told: Texts = {}
+
+    def drafts(self, committed: Texts) -> Drafts:
+        for sequence in [known for known in self._told if known not in committed]:
+            del self._told[sequence]
+            self._drafter.follow(Close(sequence=sequence, reason="ended"))
+        for sequence, tokens in committed.items():
+            self._drafter.follow(self._news(sequence, tokens))
+            self._told[sequence] = list(tokens)
+        drafts = [draft for _ in range(3) for draft in self._drafter.step()]
+        return [PostDraft(source="back", **draft.model_dump(exclude={"type"})) for draft in drafts]
+
+    def _news(self, sequence, tokens):
+        if sequence not in self._told:
+            sampling = self._requests[sequence].sampling
+            return Open(sequence=sequence, sampling=sampling, tokens=tokens)
+        start = len(self._told[sequence])
+        return Extend(sequence=sequence, start=start, tokens=tokens[start:])
+
+
+# The front process
+
+
+class FakeFront:
+    """A pipe with a script: {step: commands}. Keeps what the engine says and raises if it makes no sense."""
+
+    def __init__(self, script: dict[int, list], drafter=None, n_most_steps=3000):
+        self._script = {step: list(commands) for step, commands in script.items()}
+        self._drafter = drafter or Silent()
+        self._n_most_steps = n_most_steps
+        self._n_steps = 0
+        self.open = True
+        self.running: Texts = {}
+        self.texts: Texts = {}  # of all sequences, cancelled ones, too
+        self.reasons: dict[str, str] = {}
+        self.events: list = []
+
+    def drain(self, *, block: bool):
+        assert self._n_steps < self._n_most_steps, f"no end: {self.running}"
+        assert not (block and self.running), f"forgotten: {self.running}"
+        self._n_steps = min(self._script, default=0) if block else self._n_steps + 1
+        due = [step for step in self._script if step <= self._n_steps]
+        commands = [command for step in sorted(due) for command in self._script.pop(step)]
+        for command in commands:
+            self._note(command)
+        self.open = bool(self.running or self._script)
+        return [*commands, *self._drafter.drafts(self.running)]
+
+    def send(self, event):
+        self.events.append(event)
+        if isinstance(event, DraftsDropped):
+            return
+        text = self.running[event.sequence]  # KeyError: nothing may follow the end of a sequence
+        match event:
+            case Started():
+                assert 0 <= event.n_cached < len(text)
+            case Committed():
+                assert event.start == len(text), f"{event} does not follow {len(text)} tokens"
+                assert 0 <= event.n_accepted <= len(event.tokens) <= event.n_accepted + 1
+                text += event.tokens
+            case Finished():
+                self.reasons[event.sequence] = event.reason
+                del self.running[event.sequence]
+
+    def of(self, kind: type, sequence: str | None = None) -> list:
+        """The events of a kind, of one sequence or all."""
+        return [
+            event for event in self.events if isinstance(event, kind) and sequence in {None, event.sequence}
+        ]
+
+    def _note(self, command):
+        if isinstance(command, Submit):
+            self.running[command.sequence] = self.texts[command.sequence] = list(command.tokens)
+        elif isinstance(command, Cancel):
+            self.running.pop(command.sequence, None)
+
+
+def make_scheduler(limits: Limits, depth=4, board: Board | None = None) -> Scheduler:
+    def sampler_for(request: Submit) -> Sampler:
+        return toy_sampler(request.sampling, request.tokens)
+
+    return Scheduler(limits, board or Board(), FixedDepth(depth), sampler_for, END_TOKENS)
+
+
+def make_limits(n_slots=2, n_ctx=200, n_ctx_sequence=100, n_batch=16, **more) -> Limits:
+    return Limits(n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=n_ctx_sequence, n_batch=n_batch, **more)
+
+
+def run_engine(
+    front: FakeFront,
+    limits: Limits,
+    depth=4,
+    make_target: Callable[..., FakeTarget] = FakeTarget,
+) -> FakeTarget:
+    """The real loop and scheduler between a fake model and a fake front, to the script's end."""
+    scheduler = make_scheduler(limits, depth)
+    target = make_target(limits.n_slots, limits.n_ctx, limits.n_batch, n_window=limits.n_ctx_sequence)
+    loop = Loop(target, scheduler, front)
+    while front.open:
+        loop.step()
+        scheduler.check_integrity()
+    return target

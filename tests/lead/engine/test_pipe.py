@@ -1,0 +1,98 @@
+"""The engine's end of the socket pair: lines in, events out, and the front's end is noticed."""
+
+import socket
+import threading
+
+import pytest
+
+from lead.engine.messages import Cancel, Finished, PostDraft, decode_event, encode
+from lead.engine.pipe import EnginePipe
+
+ONE, TWO = Cancel(sequence="one"), Cancel(sequence="two")
+
+
+@pytest.fixture
+def ends():
+    front, engine = socket.socketpair()
+    with front, engine:
+        front.settimeout(10)
+        yield front, EnginePipe(engine)
+
+
+def test_without_commands_there_is_no_waiting(ends):
+    _, pipe = ends
+    assert pipe.drain(block=False) == []
+    assert pipe.open
+
+
+def test_all_commands_that_have_arrived_come_at_once_and_in_order(ends):
+    front, pipe = ends
+    front.sendall(encode(ONE) + encode(TWO))
+    assert pipe.drain(block=False) == [ONE, TWO]
+    assert pipe.drain(block=False) == []
+
+
+def test_half_a_line_waits_for_its_other_half(ends):
+    front, pipe = ends
+    line = encode(TWO)
+    front.sendall(encode(ONE) + line[:9])
+    assert pipe.drain(block=False) == [ONE]
+    front.sendall(line[9:])
+    assert pipe.drain(block=False) == [TWO]
+
+
+def test_a_command_larger_than_one_read_arrives_whole(ends):
+    front, pipe = ends
+    draft = PostDraft(sequence="s", source="a", base=0, tokens=list(range(100_000)))
+    sender = threading.Thread(target=front.sendall, args=[encode(draft)])
+    sender.start()
+    assert pipe.drain(block=True) == [draft]
+    sender.join()
+
+
+def test_blocking_waits_for_a_whole_command(ends):
+    front, pipe = ends
+    line = encode(ONE)
+    front.sendall(line[:5])
+    assert pipe.drain(block=False) == []
+    sender = threading.Thread(target=front.sendall, args=[line[5:]])
+    sender.start()
+    assert pipe.drain(block=True) == [ONE]
+    sender.join()
+
+
+def test_the_front_s_end_ends_the_wait(ends):
+    front, pipe = ends
+    front.close()
+    assert pipe.drain(block=True) == []
+    assert not pipe.open
+
+
+def test_commands_sent_before_the_front_s_end_are_still_taken(ends):
+    front, pipe = ends
+    front.sendall(encode(ONE))
+    front.close()
+    assert pipe.drain(block=True) == [ONE]
+    assert not pipe.open
+
+
+def test_events_arrive_as_lines(ends):
+    front, pipe = ends
+    event = Finished(sequence="s", reason="stop")
+    pipe.send(event)
+    assert decode_event(front.recv(1 << 16)) == event
+
+
+def test_sending_to_a_front_that_is_gone_closes_the_pipe(ends):
+    front, pipe = ends
+    front.close()
+    pipe.send(Finished(sequence="s", reason="stop"))
+    assert not pipe.open
+
+
+def test_a_front_that_left_with_events_unread_is_gone(ends):
+    front, pipe = ends
+    pipe.send(Finished(sequence="s", reason="stop"))
+    front.close()  # with unread data the kernel resets the connection
+    assert pipe.drain(block=True) == []
+    assert not pipe.open

@@ -1,0 +1,40 @@
+import pytest
+
+from bench.processes import start_lead
+from shared.builtin import builtin_target
+from shared.grow import Shape, grow
+from tests.real.house import LEAD
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory):
+    """The shipped target at the cost of some milliseconds a step.
+
+    In q8_0 a token's logits have the same bits in a batch of any width, so that "the same text" means that.
+    """
+    path = tmp_path_factory.mktemp("models") / "target.gguf"
+    grow(builtin_target(), path, Shape(width=1024, n_layers=6, n_heads=32, n_feed_forward=2816), "q8_0")
+    return path
+
+
+@pytest.fixture(scope="session")
+def served(target):
+    """(lead, url), for tests that leave it as it was."""
+    lead, url = start_lead("--model", str(target), *LEAD)
+    with lead:
+        yield lead, url
+
+
+@pytest.fixture
+def own_lead(target):
+    """Starts leads that belong to one test: (lead, url)."""
+    leads = []
+
+    def start(*arguments):
+        lead, url = start_lead("--model", str(target), *LEAD, *arguments)
+        leads.append(lead)
+        return lead, url
+
+    yield start
+    for lead in leads:
+        lead.stop()

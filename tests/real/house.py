@@ -1,0 +1,78 @@
+"""Real leads and backs, and what tests do to them."""
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.processes import Program, start_back
+
+LEAD = ("--threads", "1", "--parallel", "4")
+BACK = ("--threads", "1")
+
+
+def engine_of(lead: Program) -> int:
+    """The process id of a lead's engine."""
+    pid = lead.process.pid
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    names = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+    (engine,) = (child for child, name in names.items() if b"lead.engine.worker" in name)
+    return engine
+
+
+@contextmanager
+def frozen_engine(lead: Program) -> Iterator[None]:
+    """What happens inside happens between two steps of the engine."""
+    engine = engine_of(lead)
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(engine, signal.SIGCONT)
+
+
+def wait_for_end(pid: int, seconds: float = 20.0) -> bool:
+    """Whether the process with this id, which need not be a child, ends in time."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        readable, _, _ = select.select([descriptor], [], [], seconds)
+    finally:
+        os.close(descriptor)
+    return bool(readable)
+
+
+@contextmanager
+def back_of(lead: Program, url: str, name: str, *arguments: str) -> Iterator[Program]:
+    """A connected back; on leaving, the lead has noticed that it is gone."""
+    since = lead.n_lines()
+    with start_back(url, "--name", name, *BACK, *arguments) as back:
+        yield back
+    lead.wait_for(rf"back {name} .*left", since=since)
+
+
+def kill(program: Program) -> None:
+    """SIGKILL, and its end."""
+    program.signal(signal.SIGKILL)
+    program.process.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def start_lead_at(port: int, *arguments: str) -> Program:
+    """A lead that has loaded its model, on a port of the test's choice."""
+    lead = Program("lead", "--port", str(port), *arguments)
+    try:
+        lead.wait_for(r" ready: ")
+    except BaseException:
+        lead.stop()
+        raise
+    return lead

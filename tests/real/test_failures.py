@@ -1,0 +1,192 @@
+"""Whichever process is killed, at whatever moment: the others stay usable, and nobody is left behind."""
+
+import os
+import re
+import signal
+
+import httpx
+import pytest
+
+from bench.processes import Program
+from shared.builtin import builtin_draft, builtin_target
+from tests.real.asking import ENDLESS, ask, chat, post, stream
+from tests.real.house import BACK, LEAD, back_of, engine_of, free_port, kill, start_lead_at, wait_for_end
+
+pytestmark = pytest.mark.real
+
+
+def kill_engine(lead):
+    os.kill(engine_of(lead), signal.SIGKILL)
+
+
+def test_an_engine_killed_in_mid_answer_ends_the_stream_with_an_error_event(own_lead):
+    lead, url = own_lead()
+    with stream(url, max_tokens=ENDLESS) as answer:
+        answer.until(lambda told: told.text)
+        kill_engine(lead)
+        told = answer.rest()
+    assert told.error["type"] == "unavailable_error"
+    assert not told.done
+
+
+def test_requests_get_503_with_retry_after_until_a_killed_engine_is_back(own_lead):
+    lead, url = own_lead()
+    since = lead.n_lines()
+    kill_engine(lead)
+    lead.wait_for(r"the engine .* ended", since=since)
+    refusal = post(url, chat())
+    assert (refusal.status_code, refusal.headers["retry-after"]) == (503, "5")
+    assert httpx.get(f"{url}/health", trust_env=False).status_code == 503
+    lead.wait_for(r" ready: ", since=since)
+    assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
+
+
+def test_after_the_engine_was_killed_the_text_is_the_same_and_the_back_still_drafts(own_lead):
+    lead, url = own_lead()
+    with back_of(lead, url, "helper"):
+        before = ask(url)
+        since = lead.n_lines()
+        kill_engine(lead)
+        lead.wait_for(r" ready: ", since=since)
+        after = ask(url)
+    assert after.text == before.text
+    assert after.n_accepted > 0
+
+
+def test_a_lead_can_be_ended_while_its_engine_is_started_again(own_lead):
+    lead, _ = own_lead()
+    kill_engine(lead)
+    lead.wait_for(r"the engine .* ended")
+    lead.signal(signal.SIGTERM)
+    assert lead.process.wait(30) == 0
+
+
+def test_a_killed_lead_leaves_no_engine_behind(own_lead):
+    lead, _ = own_lead()
+    engine = engine_of(lead)
+    kill(lead)
+    assert wait_for_end(engine)
+
+
+def test_a_back_comes_back_to_a_lead_that_was_started_again(target):
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with Program("back", "--lead", url, *BACK) as back:
+        with start_lead_at(port, "--model", str(target), *LEAD):
+            back.wait_for("drafting for ")
+        since = back.n_lines()
+        with start_lead_at(port, "--model", str(target), *LEAD):
+            back.wait_for("drafting for ", since=since)
+            assert ask(url).n_accepted > 0
+
+
+def test_a_back_may_be_started_before_the_lead(target):
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with Program("back", "--lead", url, *BACK) as back:
+        back.wait_for("no lead at ")
+        with start_lead_at(port, "--model", str(target), *LEAD):
+            back.wait_for("drafting for ")
+            assert ask(url).n_accepted > 0
+
+
+def test_sigterm_lets_an_answer_finish_and_exits_with_0(own_lead):
+    lead, url = own_lead("--drain-seconds", "60")
+    with stream(url) as answer:
+        answer.until(lambda told: told.text)
+        lead.signal(signal.SIGTERM)
+        told = answer.rest()
+    assert (told.error, told.finish_reason, told.done) == (None, "length", True)
+    assert lead.process.wait(30) == 0
+
+
+def test_sigterm_ends_an_answer_with_an_error_event_when_the_drain_time_is_over(own_lead):
+    lead, url = own_lead("--drain-seconds", "0.1")
+    with stream(url, max_tokens=ENDLESS) as answer:
+        answer.until(lambda told: told.text)
+        lead.signal(signal.SIGTERM)
+        told = answer.rest()
+    assert told.error["message"] == "the server is shutting down"
+    assert lead.process.wait(30) == 0
+
+
+def test_a_second_sigterm_does_not_wait_for_answers(own_lead):
+    lead, url = own_lead("--drain-seconds", "3600")
+    with stream(url, max_tokens=ENDLESS) as answer:
+        answer.until(lambda told: told.text)
+        lead.signal(signal.SIGTERM)
+        with pytest.raises(httpx.ConnectError):
+            while True:
+                httpx.get(f"{url}/health", trust_env=False)
+        lead.signal(signal.SIGTERM)
+        assert lead.process.wait(30) == 0
+
+
+def test_sigterm_ends_a_lead_that_an_http_back_waits_for(own_lead):
+    lead, url = own_lead("--drain-seconds", "3600")
+    with Program("back", "--lead", url, *BACK) as back:
+        back.wait_for("drafting for ")
+        lead.signal(signal.SIGTERM)
+        assert lead.process.wait(30) == 0
+
+
+def test_a_back_ends_with_status_0_and_in_silence_while_it_drafts(served):
+    lead, url = served
+    with stream(url, max_tokens=ENDLESS) as answer, back_of(lead, url, "helper") as back:
+        answer.until(lambda told: told.sources)
+        back.signal(signal.SIGTERM)
+        assert back.process.wait(30) == 0
+    assert "Traceback" not in back.log
+
+
+def end_of(program):
+    """(exit status, log) of a program that ends by itself."""
+    with program:
+        status = program.process.wait(60)
+    return status, program.log
+
+
+def test_a_taken_port_is_said_in_a_sentence(served, target):
+    port = served[1].rpartition(":")[2]
+    status, log = end_of(Program("lead", "--model", str(target), "--port", port))
+    assert (status, "Traceback" in log) == (1, False)
+    assert re.search(rf"cannot listen on 127\.0\.0\.1 port {port}: Address already in use.*; try another --port", log)
+
+
+@pytest.mark.parametrize("name", ["lead", "back"])
+def test_a_missing_model_is_said_in_a_sentence(name, tmp_path):
+    path = tmp_path / "nowhere.gguf"
+    extra = ["--port", "0"] if name == "lead" else []
+    status, log = end_of(Program(name, "--model", str(path), *extra))
+    assert (status, "Traceback" in log) == (1, False)
+    assert f"{path} is not there: check the path given with --model" in log
+
+
+@pytest.mark.parametrize("name", ["lead", "back"])
+def test_a_file_that_is_no_model_is_said_in_a_sentence(name, tmp_path):
+    path = tmp_path / "story.gguf"
+    path.write_text("Once upon a time")
+    extra = ["--port", "0"] if name == "lead" else []
+    status, log = end_of(Program(name, "--model", str(path), *extra))
+    assert (status, "Traceback" in log) == (1, False)
+    assert f"{path} cannot be loaded" in log
+
+
+def test_a_truncated_model_is_said_in_a_sentence(tmp_path):
+    path = tmp_path / "half.gguf"
+    data = builtin_target().read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    status, log = end_of(Program("lead", "--model", str(path), "--port", "0"))
+    assert (status, "Traceback" in log) == (1, False)
+    assert f"{path} cannot be loaded" in log
+
+
+def test_a_back_with_another_vocabulary_is_told_what_to_do(served, tmp_path):
+    path = tmp_path / "stranger.gguf"
+    data = builtin_draft().read_bytes()
+    assert b"speculative" in data
+    path.write_bytes(data.replace(b"speculative", b"speculatife"))
+    status, log = end_of(Program("back", "--lead", served[1], "--model", str(path)))
+    assert (status, "Traceback" in log) == (1, False)
+    assert "the lead runs 'spec-demo-target-grown' with 4096 tokens, this back 'spec-demo-draft'" in log
+    assert "Start the back with a smaller model of the same family" in log

@@ -1,0 +1,83 @@
+"""A real lead serves several clients at once, keeps what it has computed, and drops what nobody waits for."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from tests.real.asking import ENDLESS, ask, chat, stream
+from tests.real.house import back_of
+
+pytestmark = pytest.mark.real
+
+PROMPTS = (
+    "Tell me a story about a fox named Zorvi who gets lost, with a red umbrella.",
+    "What is speculative decoding?",
+    "Write a short story about a baker who finds a mysterious letter.",
+    "Tell me a story about a turtle and a lighthouse.",
+)
+# Beside others a sequence's keys lie in other cells of the cache, which changes the last bits of its logits.
+# Up to its natural end the model is so sure of each token that this cannot show.
+CONFIDENT = {"temperature": 0, "ignore_eos": False, "max_tokens": 48}
+
+
+async def ask_at_once(url):
+    """(index of the prompt, text or None at the end) in the order in which they arrive."""
+    arrived = []
+
+    async def one(client, index):
+        body = chat(PROMPTS[index], **CONFIDENT, stream=True)
+        async with client.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+            async for line in response.aiter_lines():
+                if line.startswith("data: {"):
+                    (choice,) = json.loads(line.removeprefix("data: "))["choices"]
+                    arrived.append((index, choice["delta"].get("content")))
+
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        await asyncio.gather(*(one(client, index) for index in range(len(PROMPTS))))
+    return arrived
+
+
+def texts(arrived):
+    return ["".join(text or "" for i, text in arrived if i == index) for index in range(len(PROMPTS))]
+
+
+@pytest.fixture(scope="module")
+def one_by_one(served):
+    return [ask(served[1], prompt=prompt, **CONFIDENT).text for prompt in PROMPTS]
+
+
+@pytest.fixture(scope="module")
+def at_once(served):
+    return asyncio.run(ask_at_once(served[1]))
+
+
+def test_four_requests_are_served_at_the_same_time(at_once):
+    first_end = next(i for i, (_, text) in enumerate(at_once) if text is None)
+    assert {index for index, text in at_once[:first_end] if text} == {0, 1, 2, 3}
+
+
+def test_four_requests_at_once_get_the_texts_that_each_gets_alone(at_once, one_by_one):
+    assert texts(at_once) == one_by_one
+
+
+def test_four_requests_with_a_back_get_the_texts_that_each_gets_alone(served, one_by_one):
+    lead, url = served
+    with back_of(lead, url, "helper"):
+        assert texts(asyncio.run(ask_at_once(url))) == one_by_one
+
+
+def test_a_second_turn_does_not_process_the_first_again(served):
+    question = {"role": "user", "content": "Write a short story about a lantern."}
+    first = ask(served[1], messages=[question])
+    turns = [question, {"role": "assistant", "content": first.text}, {"role": "user", "content": "Go on."}]
+    assert ask(served[1], messages=turns).n_cached >= first.n_prompt
+
+
+def test_a_client_that_hangs_up_frees_its_slot(own_lead):
+    lead, url = own_lead("--parallel", "1")
+    with stream(url, max_tokens=ENDLESS) as answer:
+        answer.until(lambda told: told.text)
+    assert int(lead.wait_for(r"generated (\d+) in").group(1)) < ENDLESS
+    assert ask(url, max_tokens=8).n_generated == 8

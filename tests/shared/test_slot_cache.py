@@ -1,0 +1,123 @@
+"""A slot's books: what is valid, what is physically there, and the trim that brings both together."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from shared.slot_cache import SlotCache
+
+
+def cache_of(*tokens):
+    cache = SlotCache(3)
+    cache.add(tokens)
+    return cache
+
+
+def test_a_new_cache_is_empty():
+    assert len(SlotCache(0)) == 0
+    assert SlotCache(0).take_trim() is None
+
+
+def test_what_was_decoded_is_valid():
+    assert cache_of(1, 2).tokens == [1, 2]
+
+
+def test_keeping_takes_tokens_from_the_end():
+    cache = cache_of(1, 2, 3)
+    cache.keep(2)
+    assert cache.tokens == [1, 2]
+
+
+def test_keeping_more_than_there_is_changes_nothing():
+    cache = cache_of(1, 2)
+    cache.keep(9)
+    assert cache.tokens == [1, 2]
+    assert cache.take_trim() is None
+
+
+def test_a_trim_is_due_after_tokens_were_given_up():
+    cache = cache_of(1, 2, 3)
+    cache.keep(1)
+    assert cache.take_trim() == (3, 1)
+
+
+def test_a_trim_is_told_once():
+    cache = cache_of(1, 2, 3)
+    cache.keep(1)
+    cache.take_trim()
+    assert cache.take_trim() is None
+
+
+def test_decoding_behind_tokens_that_were_not_trimmed_is_a_bug():
+    cache = cache_of(1, 2, 3)
+    cache.keep(1)
+    with pytest.raises(AssertionError, match="not trimmed"):
+        cache.add([4])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "n"), [([], 0), ([9], 0), ([1], 1), ([1, 9, 3], 1), ([1, 2, 3], 3), ([1, 2, 3, 4], 3)]
+)
+def test_the_shared_beginning_ends_where_texts_differ(tokens, n):
+    assert cache_of(1, 2, 3).shared_with(tokens) == n
+
+
+def test_a_cache_that_holds_half_of_a_text_is_drawn_to_it():
+    assert cache_of(1, 2, 9, 9, 9).affinity([1, 2, 3, 4]) == 2
+
+
+def test_a_cache_of_which_a_text_uses_half_is_drawn_to_it():
+    assert cache_of(1, 2, 9).affinity([1, 2, 3, 4, 5, 6, 7]) == 2
+
+
+def test_a_cache_that_shares_little_with_a_text_is_not_drawn_to_it():
+    assert cache_of(1, 2, 9, 9, 9).affinity([1, 2, 3, 4, 5]) == 0
+
+
+def test_an_empty_cache_is_not_drawn_to_a_text():
+    assert SlotCache(0).affinity([1, 2]) == 0
+
+
+few_tokens = st.lists(st.integers(0, 2), max_size=6)
+
+
+@given(few_tokens, few_tokens)
+def test_the_shared_beginning_is_the_longest(ours, theirs):
+    n = cache_of(*ours).shared_with(theirs)
+    assert ours[:n] == theirs[:n]
+    assert n == min(len(ours), len(theirs)) or ours[n] != theirs[n]
+
+
+class SlotCacheMachine(RuleBasedStateMachine):
+    """Beside a native cache that is cut back only when it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.cache = SlotCache(0)
+        self.valid = []
+        self.native = []
+
+    @rule(tokens=few_tokens)
+    def decode(self, tokens):
+        if trim := self.cache.take_trim():
+            assert trim[1] < len(self.native)
+            del self.native[trim[1] :]
+        assert self.native == self.valid
+        self.cache.add(tokens)
+        self.native += tokens
+        self.valid = [*self.valid, *tokens]
+
+    @rule(n_keep=st.integers(0, 20))
+    def keep(self, n_keep):
+        self.cache.keep(n_keep)
+        self.valid = self.valid[:n_keep]
+
+    @invariant()
+    def the_books_are_right(self):
+        assert self.cache.tokens == self.valid
+        assert len(self.cache) == len(self.valid)
+        assert self.cache.n_physical == len(self.native)
+
+
+TestSlotCacheMachine = SlotCacheMachine.TestCase
