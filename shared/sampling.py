@@ -33,7 +33,7 @@ class SamplingParameters(BaseModel):
     min_p: Finite = Field(0.05, ge=0, le=1)
     typical_p: Finite = Field(1.0, ge=0, le=1)
     repeat_penalty: Finite = Field(1.0, gt=0, le=1e6)
-    repeat_last_n: int = Field(64, ge=-1, le=1 << 20, description="-1: the whole context")
+    repeat_last_n: int = Field(64, ge=0, le=1 << 24, description="tokens that penalties look back")
     presence_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
     frequency_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
     logit_bias: dict[int, Finite] = Field(default_factory=dict, max_length=1024)
@@ -94,8 +94,7 @@ class Sampler:
         if self._filters is None or not self._parameters.penalizes:
             return
         self._filters.reset()
-        window = self._parameters.repeat_last_n
-        for token in history if window < 0 else history[-window:]:
+        for token in history[-self._parameters.repeat_last_n :]:
             self._filters.accept(token)
 
 

@@ -139,7 +139,7 @@ def test_the_same_seed_gives_the_same_tokens_at_any_depth():
 
 @pytest.mark.parametrize("pair", range(12))
 def test_coupled_acceptance_reaches_its_bound(pair):
-    """P[equal] ≥ (1 - TV) / (1 + TV) (Daliri, Musco, Suresh, arXiv 2408.07978), within four standard errors."""
+    """P[equal] ≥ (1 - TV) / (1 + TV) (Daliri et al., arXiv 2408.07978), within four standard errors."""
     rng = np.random.default_rng(100 + pair)
     ours = rng.normal(size=N_VOCAB).astype(np.float32) * rng.uniform(0.2, 3)
     theirs = ours + rng.normal(size=N_VOCAB).astype(np.float32) * rng.uniform(0.05, 3)

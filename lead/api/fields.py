@@ -79,7 +79,7 @@ class GenerationFields(BaseModel):
         """How to sample; a seed is drawn where none is given. Raises RequestError naming the field."""
         names = SamplingParameters.model_fields.keys() - {"seed", "logit_bias"}
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if given.get("repeat_last_n") == -1:
+        if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
             given["repeat_last_n"] = n_ctx
         given["seed"] = random_seed() if self.seed in {None, -1} else self.seed
         given["logit_bias"] = dict(self._biases(vocabulary))

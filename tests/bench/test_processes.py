@@ -19,7 +19,10 @@ def test_what_a_program_says_can_be_waited_for():
 
 
 def test_waiting_ends_when_the_program_does():
-    with Program("json.tool", "--nonsense") as program, pytest.raises(ProgramError, match=r"json\.tool ended"):
+    with (
+        Program("json.tool", "--nonsense") as program,
+        pytest.raises(ProgramError, match=r"json\.tool ended"),
+    ):
         program.wait_for("a line that never comes")
 
 

@@ -150,7 +150,9 @@ def test_a_taken_port_is_said_in_a_sentence(served, target):
     port = served[1].rpartition(":")[2]
     status, log = end_of(Program("lead", "--model", str(target), "--port", port))
     assert (status, "Traceback" in log) == (1, False)
-    assert re.search(rf"cannot listen on 127\.0\.0\.1 port {port}: Address already in use.*; try another --port", log)
+    assert re.search(
+        rf"cannot listen on 127\.0\.0\.1 port {port}: Address already in use.*; try another --port", log
+    )
 
 
 @pytest.mark.parametrize("name", ["lead", "back"])

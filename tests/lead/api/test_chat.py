@@ -151,6 +151,13 @@ async def test_null_and_unknown_fields_change_nothing(house, client):
     assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p) == (0.8, 40, 0.95, 0.05)
 
 
+@pytest.mark.parametrize(("given", "used"), [(-1, N_CTX), (7, 7)])
+async def test_a_penalty_window_of_minus_one_is_the_context(house, client, given, used):
+    house.will_say("x")
+    await client.post(URL, json=ASK | {"repeat_last_n": given})
+    assert house.engine.submitted[0].sampling.repeat_last_n == used
+
+
 async def test_biases_come_as_ids_texts_or_bans(house, client):
     house.will_say("x")
     await client.post(URL, json=ASK | {"logit_bias": [[5, 1.5], [" fox", False]]})
@@ -176,6 +183,7 @@ async def test_biases_come_as_ids_texts_or_bans(house, client):
         ({"typical_p": 1.1}, "typical_p"),
         ({"top_k": 1.5}, "top_k"),
         ({"repeat_penalty": 0}, "repeat_penalty"),
+        ({"repeat_last_n": -2}, "repeat_last_n"),
         ({"seed": -2}, "seed"),
         ({"seed": 2**64}, "seed"),
         ({"max_tokens": 0}, "max_tokens"),
