@@ -189,9 +189,9 @@ def _context_parameters(options: ModelOptions, n_ctx: int) -> Any:
     parameters.kv_unified = True  # any sequence may use all cells
     parameters.swa_full = True  # a sliding-window cache that drops cells cannot take drafts back
     if options.n_gpu_layers == 0 or not llama_cpp.llama_supports_gpu_offload():
-        # On CPUs it sums in half precision, in ways that depend on the batch's width, on the threads and on how
-        # full the cache is, so a text would depend on who else asks; and it is the slower way as soon as a
-        # step has several tokens (docs/performance.md).
+        # On CPUs it sums in half precision, in ways that depend on the batch's width, on the threads and on
+        # how full the cache is, so a text would depend on who else asks; and it is the slower way as soon
+        # as a step has several tokens (docs/performance.md).
         parameters.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
     parameters.no_perf = True
     return parameters
