@@ -28,7 +28,7 @@ class Sampling(BaseModel):
     top_p: Finite | None = Field(None, ge=0, le=1, description="keep the likeliest tokens up to this much")
     min_p: Finite | None = Field(None, ge=0, le=1, description="drop tokens less likely than this x the best")
     typical_p: Finite | None = Field(None, ge=0, le=1, description="locally typical sampling; 1: off")
-    repeat_penalty: Finite | None = Field(None, gt=0, le=1e6, description="above 1: fewer repetitions")
+    repeat_penalty: Finite | None = Field(None, ge=1e-6, le=1e6, description="above 1: fewer repetitions")
     presence_penalty: Finite | None = Field(None, ge=-1e6, le=1e6, description="above 0: more new words")
     frequency_penalty: Finite | None = Field(
         None, ge=-1e6, le=1e6, description="above 0: fewer often used words"

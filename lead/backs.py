@@ -124,6 +124,17 @@ class Backs:
         if self._backs.pop(back.id, None):
             log.info("back %s left", back)
 
+    def dismiss(self) -> None:
+        """The lead is about to end: forget the backs that post, and wake those that wait for news."""
+        for back in list(self._backs.values()):
+            if back.transport == "http":
+                self.leave(back)
+        self._sequences.changed.notify()
+
+    def knows(self, back: Back) -> bool:
+        """Whether `back` has neither left nor been forgotten."""
+        return back.id in self._backs
+
     def news(self, back: Back) -> list[LeadMessage]:
         """All that has happened since the last call, merged; empty if nothing has."""
         messages: list[LeadMessage] = []

@@ -91,10 +91,11 @@ class _Writer:
             self._queue.put_nowait(text)
 
     def _run(self) -> None:
+        encoding = self._out.encoding or "utf-8"
         while True:
             text = self._queue.get()
             try:
-                self._out.write(text)
+                self._out.write(text.encode(encoding, "replace").decode(encoding))
                 self._out.flush()
             except (OSError, ValueError):
                 return  # the terminal is gone

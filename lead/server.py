@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
@@ -49,13 +49,13 @@ class Lead:
     async def serve(self) -> None:
         """Run until a signal ends it; raises ConfigError if it cannot start.
 
-        The order of an end: no new connections; running answers go on for the drain time, then get an error
-        event; connections close; the engine finishes its step and ends.
+        The order of an end: backs that wait for news are sent away; no new connections; running answers go on
+        for the drain time, then get an error event; connections close; the engine finishes its step and ends.
         """
         listener = _listen(self._settings.host, self._settings.port)
         host, port = listener.getsockname()[:2]
         log.info("listening on http://%s:%d, loading the model", f"[{host}]" if ":" in host else host, port)
-        server = DrainingServer(self._app, self._settings.drain_seconds, self._sequences)
+        server = DrainingServer(self._app, self._settings.drain_seconds, self._sequences, self._dismiss_backs)
         running = asyncio.ensure_future(self._run_engine(server))
         try:
             await server.serve(sockets=[listener])
@@ -127,11 +127,18 @@ class Lead:
     def _on_lost(self, reason: str) -> None:
         self._sequences.fail_all(reason)
 
+    def _dismiss_backs(self) -> None:
+        if self._backs:
+            self._backs.dismiss()
+
 
 class DrainingServer(uvicorn.Server):
     """uvicorn's server, with answers that get an error event when the drain time is over."""
 
-    def __init__(self, app: FastAPI, drain_seconds: float, sequences: Sequences) -> None:
+    def __init__(
+        self, app: FastAPI, drain_seconds: float, sequences: Sequences, on_drain: Callable[[], None]
+    ) -> None:
+        """`on_drain` ends what would wait for ever."""
         config = uvicorn.Config(
             app,
             lifespan="off",
@@ -145,8 +152,10 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._drain_seconds = drain_seconds
         self._sequences = sequences
+        self._on_drain = on_drain
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_drain()
         draining = asyncio.ensure_future(self._drain())
         await super().shutdown(sockets)
         draining.cancel()

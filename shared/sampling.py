@@ -19,10 +19,15 @@ BANNED = -1e9
 """A logit bias that no logit and no noise can outweigh; finite, because JSON has no infinity."""
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Bias = Annotated[float, Field(ge=BANNED, le=-BANNED, allow_inf_nan=False)]
 
 
 class SamplingParameters(BaseModel):
-    """What a client may ask of the sampling; names and defaults are llama-server's."""
+    """What a client may ask of the sampling; names and defaults are llama-server's.
+
+    The limits keep every logit finite in 32 bits whatever is combined: behind an infinity comes a NaN, which
+    leaves no candidate.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -32,11 +37,11 @@ class SamplingParameters(BaseModel):
     top_p: Finite = Field(0.95, ge=0, le=1)
     min_p: Finite = Field(0.05, ge=0, le=1)
     typical_p: Finite = Field(1.0, ge=0, le=1)
-    repeat_penalty: Finite = Field(1.0, gt=0, le=1e6)
+    repeat_penalty: Finite = Field(1.0, ge=1e-6, le=1e6)
     repeat_last_n: int = Field(64, ge=0, le=1 << 24, description="tokens that penalties look back")
     presence_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
     frequency_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
-    logit_bias: dict[int, Finite] = Field(default_factory=dict, max_length=1024)
+    logit_bias: dict[int, Bias] = Field(default_factory=dict, max_length=1024)
     ignore_eos: bool = False
 
     @property

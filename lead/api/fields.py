@@ -98,7 +98,7 @@ class GenerationFields(BaseModel):
         for pair in pairs:
             if len(pair) != 2 or isinstance(pair[1], str):  # noqa: PLR2004 - [token, bias]
                 raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
-            bias = BANNED if pair[1] is False else float(pair[1])
+            bias = BANNED if pair[1] is False else pair[1]
             for token in _biased_tokens(pair[0], vocabulary):
                 yield token, bias
 

@@ -1,6 +1,7 @@
 """`/v1/speculation`: the backs' door, as a WebSocket, as plain POST, and as a list to look at."""
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from typing import Annotated, Any
@@ -32,6 +33,7 @@ MAX_WAIT_SECONDS = 60.0
 
 _CLOSE_POLICY = 1008  # RFC 6455: "a message that violates its policy"
 _CLOSE_TRY_AGAIN = 1013  # IANA: "Try Again Later"
+_MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two of them the code
 
 
 @router.get("/v1/speculation")
@@ -65,14 +67,16 @@ async def follow(socket: WebSocket) -> None:
     services: Services | None = socket.app.state.services
     await socket.accept()
     if services is None or services.engine.ready is None:
-        await socket.close(_CLOSE_TRY_AGAIN, "the lead is loading its model")
+        await _close(socket, _CLOSE_TRY_AGAIN, "the lead is loading its model")
         return
     try:
         back = await _welcome(socket, services.backs)
     except (ProtocolError, TimeoutError) as error:
         log.warning("a back was refused: %s", error or "it sent no hello")
-        await socket.send_text(Refused(reason=str(error) or "no hello arrived").model_dump_json())
-        await socket.close(_CLOSE_POLICY)
+        refused = Refused(reason=str(error) or "no hello arrived")
+        with contextlib.suppress(WebSocketDisconnect):
+            await socket.send_text(refused.model_dump_json())
+        await _close(socket, _CLOSE_POLICY)
         return
     except WebSocketDisconnect:
         return
@@ -84,11 +88,15 @@ async def follow(socket: WebSocket) -> None:
 
 async def _welcome(socket: WebSocket, backs: Backs) -> Back:
     async with asyncio.timeout(HELLO_SECONDS):
-        hello = parse_back_message(await socket.receive_text())
+        hello = parse_back_message(await _receive_text(socket))
     if not isinstance(hello, Hello):
         raise ProtocolError("the first message has to be hello")
     back, welcome = backs.join(hello, "websocket")
-    await socket.send_text(welcome.model_dump_json())
+    try:
+        await socket.send_text(welcome.model_dump_json())
+    except BaseException:
+        backs.leave(back)
+        raise
     return back
 
 
@@ -104,7 +112,7 @@ async def _serve(socket: WebSocket, back: Back, services: Services) -> None:
     for error in results:
         if isinstance(error, ProtocolError):
             log.warning("back %s is disconnected: %s", back, error)
-            await socket.close(_CLOSE_POLICY, str(error)[:120])
+            await _close(socket, _CLOSE_POLICY, str(error))
         elif isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect | RuntimeError):
             raise error
 
@@ -126,6 +134,12 @@ async def _listen(socket: WebSocket, back: Back, backs: Backs) -> None:
         backs.take_draft(back, message)
 
 
+async def _close(socket: WebSocket, code: int, reason: str = "") -> None:
+    cut = reason.encode("utf-8", "replace")[:_MOST_REASON_BYTES].decode("utf-8", "ignore")
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the peer was faster
+        await socket.close(code, cut)
+
+
 async def _receive_text(socket: WebSocket) -> str:
     try:
         text = await socket.receive_text()
@@ -141,13 +155,19 @@ def _take_post(body: Post, backs: Backs) -> tuple[Back | None, list[LeadMessage]
     answers: list[LeadMessage] = []
     for message in body.messages:
         if isinstance(message, Hello):
+            if back:
+                raise ProtocolError("hello is said once")
             try:
                 back, welcome = backs.join(message, "http")
             except ProtocolError as error:
                 return None, [Refused(reason=str(error))]
             answers.append(welcome)
         elif back:
-            backs.take_draft(back, message)
+            try:
+                backs.take_draft(back, message)
+            except ProtocolError:
+                backs.leave(back)
+                raise
     if back is None:
         return None, [Refused(reason="say hello first: this back id is not known, or not any more")]
     return back, answers
@@ -157,10 +177,11 @@ async def _news_within(back: Back, services: Services, seconds: float) -> list[L
     sequences: Sequences = services.sequences
     try:
         async with asyncio.timeout(seconds):
-            while True:
+            while services.backs.knows(back):
                 change = sequences.changed.next_change()
                 if news := services.backs.news(back):
                     return news
                 await change.wait()
     except TimeoutError:
-        return []
+        pass
+    return []

@@ -14,6 +14,9 @@ from shared.sampling import BANNED, Sampler, SamplingParameters, needs_filters
 
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])  # llama_token_data
 
+_COLDEST = 1e-6
+"""Colder than this no noise can change the choice any more, but logits would overflow."""
+
 
 class Chain:
     """The filters of one sequence, in llama-server's default order; a `shared.sampling.Filters`."""
@@ -95,5 +98,5 @@ def _samplers(parameters: SamplingParameters, n_vocab: int, end_tokens: frozense
     if parameters.min_p > 0:
         chosen.append(llama_cpp.llama_sampler_init_min_p(parameters.min_p, 1))
     if parameters.temperature > 0:
-        chosen.append(llama_cpp.llama_sampler_init_temp(parameters.temperature))
+        chosen.append(llama_cpp.llama_sampler_init_temp(max(parameters.temperature, _COLDEST)))
     return chosen

@@ -41,7 +41,7 @@ def test_the_others_stay():
         ("temperature", "hot", "temperature should be a valid number, not 'hot'."),
         ("temperature", "nan", "temperature should be a finite number, not 'nan'."),
         ("top_p", "1.1", "top_p should be less than or equal to 1, not '1.1'."),
-        ("repeat_penalty", "0", "repeat_penalty should be greater than 0, not '0'."),
+        ("repeat_penalty", "0", "repeat_penalty should be greater than or equal to 0.000001, not '0'."),
         ("seed", "1.5", "seed should be a valid integer, not '1.5'."),
         ("max_tokens", "0", "max_tokens should be greater than or equal to 1, not '0'."),
         ("temprature", "1", "There is no parameter 'temprature'. Did you mean temperature?"),

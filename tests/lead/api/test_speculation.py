@@ -7,6 +7,7 @@ import socket
 import httpx
 import pytest
 import uvicorn
+from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
@@ -141,6 +142,49 @@ async def test_junk_closes_the_connection_with_the_reason(house, junk):
     assert close.reason
 
 
+async def test_a_long_reason_is_cut_to_what_a_close_frame_holds(house):
+    async with welcomed(house) as back:
+        await back.send('{"type": "' + "\N{OWL}" * 200 + '"}')
+        close = await closed(back)
+    assert close.code == 1008
+    assert 100 < len(close.reason.encode()) <= 123
+
+
+@pytest.mark.parametrize("last", ["{", b"\x00", '{"type": "hello"}'])
+async def test_a_back_that_sends_junk_and_hangs_up_leaves_no_trace_in_the_log(house, caplog, last):
+    async with served(house.app) as url:
+        for _ in range(5):
+            back = await connect(url)
+            await back.send(hello(house).model_dump_json())
+            await back.send(last)
+            back.transport.abort()
+        async with asyncio.timeout(10), httpx.AsyncClient(trust_env=False) as client:
+            while (await client.get(url.replace("ws", "http", 1))).json()["backs"]:
+                pass
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_a_back_that_hangs_up_before_its_welcome_is_forgotten(house):
+    class Gone:
+        async def receive_text(self):
+            return hello(house).model_dump_json()
+
+        async def send_text(self, _):
+            raise WebSocketDisconnect
+
+    with pytest.raises(WebSocketDisconnect):
+        await speculation._welcome(Gone(), house.backs)
+    assert list(house.backs) == []
+
+
+@pytest.mark.parametrize("junk", ["{", b"\x00"])
+async def test_whoever_begins_with_junk_is_refused(house, junk):
+    async with served(house.app) as url, connect(url) as back:
+        await back.send(junk)
+        assert isinstance(await heard(back), Refused)
+        await closed(back)
+
+
 async def test_an_oversized_message_closes_the_connection(house):
     async with welcomed(house) as back:
         await back.send("x" * 70_000)
@@ -235,6 +279,35 @@ async def test_waiting_ends_with_the_first_news(house, client):
 async def test_waiting_ends_without_news_too(house, client):
     (welcome,) = await post(client, hello(house))
     assert await post(client, back=welcome.back, wait=0.01) == []
+
+
+async def test_waiting_ends_when_the_lead_does(house, client, monkeypatch):
+    (welcome,) = await post(client, hello(house))
+    asked = asyncio.Event()
+    monkeypatch.setattr(house.backs, "news", lambda _: asked.set())
+    waiting = asyncio.ensure_future(post(client, back=welcome.back, wait=30))
+    async with asyncio.timeout(10):
+        await asked.wait()
+        house.backs.dismiss()
+        assert await waiting == []
+
+
+async def test_hello_is_said_once(house, client):
+    body = {"messages": [hello(house).model_dump()] * 2}
+    assert (await client.post(URL, json=body)).status_code == 400
+
+
+async def test_a_back_that_posts_too_many_wrong_drafts_is_sent_away(house, client):
+    sequence = running(house)
+    welcome, _ = await post(client, hello(house))
+    wrong = Draft(sequence=sequence.id, base=99, tokens=[7]).model_dump()
+    statuses = [
+        (await client.post(URL, json={"back": welcome.back, "messages": [wrong] * 26})).status_code
+        for _ in range(4)
+    ]
+    assert statuses == [200, 200, 200, 400]
+    (refused,) = await post(client, back=welcome.back)
+    assert "hello" in refused.reason
 
 
 @pytest.mark.parametrize("back", [None, "unknown"])
