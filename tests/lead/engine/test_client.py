@@ -1,4 +1,4 @@
-"""The engine client starts the engine, hands on what it says, and survives whatever becomes of it.
+"""The engine client hands on what the engine says, and survives whatever becomes of it.
 
 The engine here is a script that is run in place of `python -m lead.engine.worker`.
 """
@@ -6,77 +6,224 @@ The engine here is a script that is run in place of `python -m lead.engine.worke
 import asyncio
 import contextlib
 import os
-import random
 import signal
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from lead.engine import client as module
 from lead.engine.client import EngineClient, EngineState
-from lead.engine.messages import Finished, Load, PostDraft, Started, Submit
+from lead.engine.messages import Cancel, Finished, Load, PostDraft, Submit, encode
 from shared.errors import ModelLoadError, UnavailableError
 from shared.sampling import SamplingParameters
 
-LOAD = Load(
-    model=Path("m.gguf"), n_ctx=0, n_slots=1, n_batch=32, n_threads=1, n_gpu_layers=0, depth=4
-)
-PREAMBLE = """\
-    #!{python}
-    import os, signal, socket, sys, time
-    pipe = socket.socket(fileno=int(sys.argv[3]))
-    def say(text):
-        pipe.sendall(text.encode())
-    def ready():
-        say('{{"type": "ready", "n_ctx": 64, "n_ctx_sequence": 64, "n_slots": 1, "speculates": true, "exact": true}}\\n')
-    commands = pipe.makefile()
-    load = commands.readline()
-    """
-READY = "ready()\n"
-SERVES = READY + "for line in commands: say(line.replace('submit', 'started').replace('}', ', \"n_cached\": 0}', 1) if 'submit' in line else '')\n"
+LOAD = Load(model=Path("m.gguf"), n_ctx=0, n_slots=1, n_batch=32, n_threads=1, n_gpu_layers=0, depth=4)
+SCRIPT = """#!{python}
+import os, signal, socket, sys
+from pathlib import Path
+
+pipe = socket.socket(fileno=int(sys.argv[3]))
+commands = pipe.makefile()
+notes = Path({notes!r})
+load = commands.readline()
+
+def say(text):
+    pipe.sendall(text.encode())
+
+def ready():
+    say('{{"type": "ready", "n_ctx": 64, "n_ctx_sequence": 64, "n_slots": 1, "speculates": true, "exact": true}}\\n')
+    say('{{"type": "finished", "sequence": "up", "reason": "stop"}}\\n')
+
+def first_time():
+    first = not notes.exists()
+    notes.touch()
+    return first
+
+{body}
+"""
+LISTEN = "for line in commands: notes.open('a').write(line)\n"
+UP = Finished(sequence="up", reason="stop")
 
 
-class Owner:
-    """What the front does with a client, and what it hears."""
+class Front:
+    """The owner of a client."""
 
     def __init__(self):
-        self.client = EngineClient(LOAD, "info", self.hear, self.lose)
+        self.client = EngineClient(LOAD, "info", self._hear, self._lose)
         self.events = []
         self.lost = []
-        self.news = asyncio.Event()
+        self._news = asyncio.Event()
         self.running = asyncio.ensure_future(self.client.run())
 
-    def hear(self, event):
+    def _hear(self, event):
         self.events.append(event)
-        self.news.set()
+        self._news.set()
 
-    def lose(self, reason):
-        self.lost.append(reason)
-        self.news.set()
+    def _lose(self, reason):
+        self.lost.append((reason, self.client.state))
+        self._news.set()
 
-    async def ready(self):
-        while self.client.state is not EngineState.READY:
-            await asyncio.sleep(0)
-            if self.running.done():
-                self.running.result()
+    async def until(self, enough):
+        """Wait for events until there are enough."""
+        async with asyncio.timeout(20):
+            while not enough(self):
+                self._news.clear()
+                await self._news.wait()
 
-    async def heard(self, enough):
-        while not enough():
-            self.news.clear()
-            await self.news.wait()
+    async def stop(self):
+        async with asyncio.timeout(20):
+            await self.client.stop()
+            with contextlib.suppress(ModelLoadError):
+                await self.running
+
+
+def is_up(front):
+    return UP in front.events
 
 
 @pytest.fixture
-def engine(tmp_path, monkeypatch):
-    """Sets what the engine does."""
+async def start(tmp_path, monkeypatch):
+    """Starts a front whose engine does what `body` says after it has read the Load command."""
     path = tmp_path / "engine"
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(path))
+    fronts = []
 
-    def does(body):
-        path.write_text(textwrap.dedent(PREAMBLE).format(python=python) + body)
+    def start(body):
+        path.write_text(SCRIPT.format(python=python, notes=str(tmp_path / "notes"), body=body))
         path.chmod(0o700)
+        fronts.append(Front())
+        return fronts[-1]
 
-    return does
+    yield start
+    for front in fronts:
+        await front.stop()
+
+
+def submission():
+    return Submit(sequence="s", tokens=[1], sampling=SamplingParameters(seed=0), max_tokens=None)
+
+
+async def test_an_engine_that_says_so_is_ready(start):
+    front = start("ready()\n" + LISTEN)
+    assert front.client.state is EngineState.STARTING
+    await front.until(is_up)
+    assert (front.client.state, front.client.ready.n_ctx) == (EngineState.READY, 64)
+
+
+async def test_commands_reach_the_engine_in_order(start, tmp_path):
+    front = start("ready()\n" + LISTEN)
+    await front.until(is_up)
+    commands = [
+        submission(),
+        PostDraft(sequence="s", source="desk", base=1, tokens=[2]),
+        Cancel(sequence="s"),
+    ]
+    front.client.submit(commands[0])
+    front.client.post_draft(commands[1])
+    front.client.cancel("s")
+    await front.stop()
+    assert (tmp_path / "notes").read_bytes() == b"".join(encode(command) for command in commands)
+
+
+async def test_nothing_is_submitted_to_an_engine_that_is_not_ready(start):
+    front = start(LISTEN)
+    with pytest.raises(UnavailableError, match="being loaded"):
+        front.client.submit(submission())
+    front.client.cancel("s")
+    front.client.post_draft(PostDraft(sequence="s", source="desk", base=1, tokens=[2]))
+
+
+async def test_a_model_that_cannot_be_loaded_ends_the_first_start(start):
+    front = start("""say('{"type": "load_failed", "reason": "m.gguf is not there"}\\n'); sys.exit(1)""")
+    with pytest.raises(ModelLoadError, match=r"m\.gguf is not there"):
+        await front.running
+    assert front.client.state is EngineState.FAILED
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "sys.exit(3)",
+        """say('{"type": "fini'); os.kill(os.getpid(), signal.SIGKILL)""",
+    ],
+    ids=["killed", "exited", "killed in the middle of an event"],
+)
+async def test_an_engine_that_ends_is_started_again(start, end):
+    front = start(f"if first_time():\n    ready(); {end}\nready()\n" + LISTEN)
+    await front.until(lambda front: front.events == [UP, UP])
+    assert front.lost == [("the engine has died; it is being started again", EngineState.RESTARTING)]
+    assert front.client.state is EngineState.READY
+
+
+async def test_an_engine_that_dies_before_it_is_ready_is_started_again(start):
+    front = start("if first_time():\n    sys.exit(3)\nready()\n" + LISTEN)
+    await front.until(is_up)
+    assert len(front.lost) == 1
+
+
+async def test_a_model_that_is_gone_at_the_second_start_is_tried_again(start):
+    front = start(
+        "if first_time():\n    ready(); sys.exit(3)\n"
+        "if not notes.read_text():\n    notes.write_text('x')\n"
+        """    say('{"type": "load_failed", "reason": "gone"}\\n'); sys.exit(1)\n"""
+        "ready()\n" + LISTEN
+    )
+    await front.until(lambda front: front.events == [UP, UP])
+    assert len(front.lost) == 2
+
+
+async def test_a_stop_ends_the_engine(start):
+    front = start("ready()\n" + LISTEN)
+    await front.until(is_up)
+    pid = front.client.pid
+    await front.stop()
+    assert (front.client.state, front.client.pid, front.lost) == (EngineState.STOPPED, None, [])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_an_engine_that_does_not_end_is_killed(start, monkeypatch):
+    monkeypatch.setattr(module, "_STOP_SECONDS", 0.01)
+    front = start("ready()\nsignal.pause()\n")
+    await front.until(is_up)
+    pid = front.client.pid
+    await front.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_a_stop_between_two_engines_starts_no_third(start):
+    front = start("ready(); sys.exit(3)\n")
+    await front.until(lambda front: front.lost)
+    assert front.client.pid is None
+    await front.stop()
+    assert (front.client.state, front.events) == (EngineState.STOPPED, [UP])
+
+
+async def test_a_stop_while_the_engine_is_being_started_ends_it(start):
+    front = start("ready()\n" + LISTEN)
+    await asyncio.sleep(0)
+    await front.stop()
+    assert front.client.state is EngineState.STOPPED
+
+
+async def test_drafts_that_the_engine_does_not_read_are_replaced_by_newer_ones(start, tmp_path):
+    front = start(
+        "ready()\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+        "signal.sigwait([signal.SIGUSR1])\nsay(load[:0])\n"
+        """say('{"type": "finished", "sequence": "x", "reason": "stop"}\\n')\n""" + LISTEN
+    )
+    await front.until(is_up)
+    for base in range(20_000):
+        front.client.post_draft(PostDraft(sequence="s", source="desk", base=base, tokens=[2] * 16))
+    n_held = len(front.client._held_drafts)
+    os.kill(front.client.pid, signal.SIGUSR1)
+    await front.until(lambda front: len(front.events) == 2)
+    await front.stop()
+    lines = (tmp_path / "notes").read_text().splitlines()
+    assert n_held == 1
+    assert len(lines) < 20_000
+    assert '"base":19999' in lines[-1]
