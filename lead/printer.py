@@ -60,8 +60,8 @@ class Printer:
             log.info("%s", _figures(sequence))
 
     def _show(self, text: str, colour: str) -> None:
-        shown = sanitize(text)
-        self._writer.put(f"{colour}{shown}{_RESET}" if colour and self._colour and shown else shown)
+        if shown := sanitize(text):
+            self._writer.put(f"{colour}{shown}{_RESET}" if colour and self._colour else shown)
 
 
 def _figures(sequence: Sequence) -> str:

@@ -18,7 +18,8 @@ N_CTX = 128
 class ScriptedEngine:
     """Commits `steps`, (tokens, speculation figures) each, to whatever is submitted, one per loop turn.
 
-    `holds` keeps everything back until `release`.
+    `hold` keeps everything back until `release`; `pause_after` so many steps it holds by itself, and
+    `dies_after` so many it dies.
     """
 
     def __init__(self, sequences):
@@ -30,6 +31,7 @@ class ScriptedEngine:
         self.cancelled = []
         self.posted = []
         self.dies_after = None
+        self.pause_after = None
         self._sequences = sequences
         self._released = asyncio.Event()
         self._released.set()
@@ -65,6 +67,8 @@ class ScriptedEngine:
         self._sequences.apply(Started(sequence=request.sequence, n_cached=2), 1.0)
         for number, (tokens, figures) in enumerate(self.steps):
             await asyncio.sleep(0)
+            if number == self.pause_after:
+                self.hold()
             await self._released.wait()
             if number == self.dies_after:
                 self._sequences.fail_all("the engine has died")

@@ -194,6 +194,10 @@ async def test_biases_come_as_ids_texts_or_bans(house, client):
         ({"stream": "yes"}, "stream"),
         ({"logit_bias": {"4096": 1}}, "logit_bias"),
         ({"logit_bias": [[1]]}, "logit_bias"),
+        ({"logit_bias": {"5": 1e10}}, "logit_bias"),
+        ({"logit_bias": [[5, 10**400]]}, "logit_bias"),
+        ({"logit_bias": [[False, 1]]}, "logit_bias"),
+        ({"repeat_penalty": 1e-7}, "repeat_penalty"),
         ({"ignore_eos": "no"}, "ignore_eos"),
     ],
 )

@@ -32,7 +32,8 @@ def say(text):
     pipe.sendall(text.encode())
 
 def ready():
-    say('{{"type": "ready", "n_ctx": 64, "n_ctx_sequence": 64, "n_slots": 1, "speculates": true, "exact": true}}\\n')
+    sizes = '"n_ctx": 64, "n_ctx_sequence": 64, "n_slots": 1'
+    say(f'{{{{"type": "ready", {{sizes}}, "speculates": true, "exact": true}}}}\\n')
     say('{{"type": "finished", "sequence": "up", "reason": "stop"}}\\n')
 
 def first_time():
@@ -213,7 +214,8 @@ async def test_a_stop_while_the_engine_is_being_started_ends_it(start):
 async def test_drafts_that_the_engine_does_not_read_are_replaced_by_newer_ones(start, tmp_path):
     front = start(
         "ready()\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
-        "signal.sigwait([signal.SIGUSR1])\nsay(load[:0])\n"
+        "signal.sigwait([signal.SIGUSR1])\n"
+        "for _ in range(500):\n    notes.open('a').write(commands.readline())\n"
         """say('{"type": "finished", "sequence": "x", "reason": "stop"}\\n')\n""" + LISTEN
     )
     await front.until(is_up)

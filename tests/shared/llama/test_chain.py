@@ -1,8 +1,10 @@
+import math
+
 import numpy as np
 import pytest
 
 from shared.llama.chain import Chain, make_sampler
-from shared.sampling import SamplingParameters
+from shared.sampling import BANNED, SamplingParameters
 
 LOGITS = np.array([0.0, 5.0, 4.0, 3.0, 2.0, 1.0, -1.0, -2.0], np.float32)
 OPEN = {"seed": 1, "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0}
@@ -89,3 +91,20 @@ def test_temperature_zero_with_penalties_settles_ties_the_same_way(vocabulary):
     logits = np.zeros(vocabulary.n_tokens, np.float32)
     logits[[77, 99]] = 2.0
     assert sampler.choose(logits, 0) == 77
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-6, 1e6])
+@pytest.mark.parametrize("bias", [BANNED, -BANNED])
+@pytest.mark.parametrize("penalty", [1e-6, 1e6])
+def test_no_allowed_extreme_makes_a_logit_infinite(temperature, bias, penalty):
+    rest = left(
+        accepted=[0, 1, 2] * 20,
+        temperature=temperature,
+        logit_bias={0: bias, 1: -bias},
+        repeat_penalty=penalty,
+        presence_penalty=-1e6,
+        frequency_penalty=1e6,
+        repeat_last_n=64,
+    )
+    assert rest
+    assert all(map(math.isfinite, rest.values()))

@@ -1,0 +1,139 @@
+"""The lead's HTTP server on a real port: clients that hang up, and how it ends."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from lead.server import DrainingServer, _listen
+from shared.errors import ConfigError
+
+ASK = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+class Served:
+    """A running server; `shut_down` is what a signal does."""
+
+    def __init__(self, house, drain_seconds):
+        self._listener = _listen("127.0.0.1", 0)
+        self.port = self._listener.getsockname()[1]
+        self.server = DrainingServer(house.app, drain_seconds, house.sequences, house.backs.dismiss)
+        self.serving = asyncio.ensure_future(self.server.serve(sockets=[self._listener]))
+
+    async def post(self, **fields):
+        """A connection on which a chat request has been sent."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        body = json.dumps(ASK | fields).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: lead\r\nContent-Length: {len(body)}\r\n"
+        writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+        return reader, writer
+
+    def shut_down(self):
+        self.server._on_signal()
+
+
+@pytest.fixture
+async def serve(house):
+    """Starts servers around the house; each test has 20 seconds."""
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(asyncio.timeout(20))
+
+        def start(drain_seconds=20.0):
+            served = Served(house, drain_seconds)
+
+            async def end():
+                served.server.should_exit = True
+                await served.serving
+
+            stack.push_async_callback(end)
+            return served
+
+        yield start
+
+
+async def hang_up(writer):
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_hangs_up_before_the_first_token_is_cancelled(house, serve, stream):
+    house.will_say("one two")
+    house.engine.hold()
+    _, writer = await serve().post(stream=stream)
+    await house.engine.submission.wait()
+    await hang_up(writer)
+    await house.engine.cancellation.wait()
+    assert house.engine.cancelled == [house.engine.submitted[0].sequence]
+    assert list(house.sequences) == []
+
+
+async def test_a_client_that_hangs_up_in_mid_stream_is_cancelled(house, serve):
+    house.will_say("one two")
+    house.engine.pause_after = 1
+    reader, writer = await serve().post(stream=True)
+    await reader.readuntil(b'"content":"one"')
+    await hang_up(writer)
+    await house.engine.cancellation.wait()
+    assert list(house.sequences) == []
+
+
+async def test_a_running_answer_is_finished_before_the_end(house, serve):
+    house.will_say("one two")
+    house.engine.pause_after = 1
+    served = serve()
+    reader, writer = await served.post(stream=True)
+    await reader.readuntil(b'"content":"one"')
+    served.shut_down()
+    house.engine.release()
+    rest = await reader.read()
+    assert rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    await served.serving
+    await hang_up(writer)
+
+
+async def test_an_answer_that_takes_longer_than_the_drain_time_ends_with_an_error_event(house, serve):
+    house.will_say("one two")
+    house.engine.pause_after = 1
+    served = serve(drain_seconds=0.01)
+    reader, writer = await served.post(stream=True)
+    await reader.readuntil(b'"content":"one"')
+    served.shut_down()
+    rest = await reader.read()
+    assert b"the server is shutting down" in rest
+    assert b"[DONE]" not in rest
+    await served.serving
+    await hang_up(writer)
+
+
+async def test_a_whole_answer_that_takes_longer_than_the_drain_time_is_503(house, serve):
+    house.engine.hold()
+    served = serve(drain_seconds=0.01)
+    reader, writer = await served.post()
+    await house.engine.submission.wait()
+    served.shut_down()
+    assert (await reader.readline()).startswith(b"HTTP/1.1 503")
+    await served.serving
+    await hang_up(writer)
+
+
+async def test_a_second_signal_does_not_wait(house, serve):
+    house.engine.hold()
+    served = serve(drain_seconds=3600)
+    _, writer = await served.post()
+    await house.engine.submission.wait()
+    served.shut_down()
+    served.shut_down()
+    await served.serving
+    await hang_up(writer)
+
+
+def test_a_taken_port_is_an_error_that_says_what_to_try():
+    with _listen("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="try another --port"):
+        _listen("127.0.0.1", taken.getsockname()[1])
+
+
+def test_an_ipv6_address_can_be_listened_on():
+    with _listen("::1", 0) as listener:
+        assert listener.getsockname()[0] == "::1"
