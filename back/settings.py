@@ -8,10 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from shared import cpus
-from shared.errors import ConfigError
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
-from shared.settings import ProgramSettings, program_config
+from shared.settings import CpuList, ProgramSettings, program_config
 
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -51,17 +50,10 @@ class BackSettings(ProgramSettings):
         description="compute threads; 0: one per core of --cpus, or one if the lead is on this machine, "
         "or all physical cores",
     )
-    cpus: str | None = Field(None, description="cores to run on, as in 0-7,16; not those of a lead beside it")
+    cpus: CpuList | None = Field(
+        None, description="cores to run on, as in 0-7,16; not those of a lead beside it"
+    )
     log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
-
-    @field_validator("cpus")
-    @classmethod
-    def _check_cpus(cls, value: str | None) -> str | None:
-        try:
-            cpus.parse_cpus(value or "0")
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
-        return value
 
     @field_validator("lead")
     @classmethod

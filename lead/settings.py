@@ -4,12 +4,11 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from shared import cpus
-from shared.errors import ConfigError
 from shared.logs import LogLevel
-from shared.settings import ProgramSettings, program_config
+from shared.settings import CpuList, ProgramSettings, program_config
 
 Print = Literal["none", "accepted", "all"]
 
@@ -50,7 +49,7 @@ class LeadSettings(ProgramSettings):
         le=1024,
         description="compute threads; 0: one per core of --cpus, or all physical cores but one",
     )
-    cpus: str | None = Field(
+    cpus: CpuList | None = Field(
         None, description="cores to run on, as in 0-7,16; give backs on this machine others"
     )
     depth: int = Field(4, ge=0, le=32, description="most draft tokens verified in a step; 0: no speculation")
@@ -63,15 +62,6 @@ class LeadSettings(ProgramSettings):
         10.0, ge=0, le=3600, description="how long running answers may go on after SIGTERM"
     )
     log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
-
-    @field_validator("cpus")
-    @classmethod
-    def _check_cpus(cls, value: str | None) -> str | None:
-        try:
-            cpus.parse_cpus(value or "0")
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
-        return value
 
     @property
     def n_threads(self) -> int:

@@ -7,11 +7,26 @@ an environment variable (`LEAD_N_GPU_LAYERS`) and a line of `--help`.
 import inspect
 import sys
 from collections.abc import Sequence
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, SettingsError
+
+from shared.cpus import parse_cpus
+from shared.errors import ConfigError
+
+
+def _check_cpus(value: str) -> str:
+    try:
+        parse_cpus(value)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return value
+
+
+CpuList = Annotated[str, AfterValidator(_check_cpus)]
+"""Cores, as in 0-7,16; `shared.cpus.parse_cpus` reads it."""
 
 
 class ProgramSettings(BaseSettings):
