@@ -35,15 +35,14 @@ class Served:
 
 @pytest.fixture
 async def serve(house):
-    """Starts servers around the house; each test has 20 seconds."""
+    """Starts servers around the house."""
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(asyncio.timeout(20))
 
         def start(drain_seconds=20.0):
             served = Served(house, drain_seconds)
 
             async def end():
-                served.server.should_exit = True
+                served.server.should_exit = served.server.force_exit = True
                 await served.serving
 
             stack.push_async_callback(end)

@@ -233,7 +233,11 @@ async def test_a_lead_that_is_loading_says_try_again(house):
 async def test_a_back_that_does_not_read_holds_nobody_up(house):
     """Megabytes that one back does not take leave the other's news unharmed."""
     sequence = running(house, [5] * 100_000)
-    async with served(house.app) as url, connect(url, max_queue=1) as deaf, connect(url) as other:
+    async with (
+        served(house.app) as url,
+        connect(url, max_queue=1, close_timeout=0) as deaf,
+        connect(url) as other,
+    ):
         await deaf.send(hello(house, name="deaf").model_dump_json())
         await other.send(hello(house, name="other").model_dump_json())
         told = 0
