@@ -26,6 +26,8 @@ from shared.protocol import (
 log = logging.getLogger("back")
 
 _HELLO_SECONDS = 10.0
+_CLOSE_SECONDS = 1.0
+"""A goodbye that waits behind unread news is not worth more."""
 _MOST_FRAME_BYTES = 1 << 20
 _FIRST_DELAY, _MOST_DELAY = 0.25, 10.0
 
@@ -65,7 +67,9 @@ class Link:
         delays = jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
         while True:
             try:
-                async with connect(self._url, max_size=_MOST_FRAME_BYTES, proxy=None) as connection:
+                async with connect(
+                    self._url, max_size=_MOST_FRAME_BYTES, close_timeout=_CLOSE_SECONDS, proxy=None
+                ) as connection:
                     await self._greet(connection)
                     delays = jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
                     await self._exchange(connection, follower)
