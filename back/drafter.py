@@ -6,14 +6,14 @@ each `step` is one decode over all sequences with something to do, and returns t
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.llama.span import Span
-from shared.protocol import Close, Draft, Extend, Open
+from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling import Sampler, SamplingParameters
 from shared.slot_cache import SlotCache
 
@@ -128,7 +128,7 @@ class Drafter:
         """Nothing to do until the lead says something."""
         return not any(self._wants(followed) for followed in self._followed.values())
 
-    def follow(self, message: Open | Extend | Close) -> None:
+    def follow(self, message: Open | Extend | Close | Tune) -> None:
         """Take in what the lead says. A sequence that cannot be followed is left alone: it costs no text."""
         match message:
             case Open():
@@ -137,6 +137,8 @@ class Drafter:
                 self._extend(message)
             case Close():
                 self._close(message.sequence)
+            case Tune():
+                self._tune(message)
 
     def reset(self) -> None:
         """The connection is gone: follow nothing. The caches stay, for when the same texts come back."""
@@ -183,6 +185,9 @@ class Drafter:
             return
         if new := message.tokens[n_known:]:
             followed.advance(new)
+
+    def _tune(self, message: Tune) -> None:
+        self._options = replace(self._options, n_ahead=message.n_ahead)
 
     def _close(self, sequence: str) -> None:
         followed = self._followed.pop(sequence, None)

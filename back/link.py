@@ -19,6 +19,7 @@ from shared.protocol import (
     LeadMessage,
     Open,
     Refused,
+    Tune,
     Welcome,
     parse_lead_message,
 )
@@ -35,7 +36,7 @@ _FIRST_DELAY, _MOST_DELAY = 0.25, 10.0
 class Follower(Protocol):
     """The seam to the worker."""
 
-    def tell(self, message: Open | Extend | Close) -> None:
+    def tell(self, message: Open | Extend | Close | Tune) -> None:
         """The lead said something."""
 
     def reset(self) -> None:
@@ -122,7 +123,7 @@ class Link:
                 await connection.send(draft.model_dump_json())
 
 
-def _hand_over(message: LeadMessage, tell: Callable[[Open | Extend | Close], None]) -> None:
+def _hand_over(message: LeadMessage, tell: Callable[[Open | Extend | Close | Tune], None]) -> None:
     if isinstance(message, Welcome | Refused):
         raise ProtocolError(f"unexpected {message.type}")
     tell(message)

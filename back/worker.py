@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable
 
 from back.drafter import Drafter
-from shared.protocol import Close, Draft, Extend, Open
+from shared.protocol import Close, Draft, Extend, Open, Tune
 
-News = Open | Extend | Close
+News = Open | Extend | Close | Tune
 
 
 class Worker:

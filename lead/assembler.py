@@ -35,7 +35,7 @@ class Assembler:
         for i, token in enumerate(step.tokens):
             if self.stop is not None:
                 break
-            source = step.source if i < step.n_accepted else None
+            source = step.sources[i] if i < step.n_accepted else None
             released += self._push_token(token, source)
         return released
 

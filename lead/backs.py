@@ -166,7 +166,15 @@ class Backs:
             self._count_invalid(back)
         else:
             self._post_draft(
-                PostDraft(sequence=draft.sequence, source=back.name, base=draft.base, tokens=draft.tokens)
+                PostDraft(
+                    sequence=draft.sequence,
+                    source=back.name,
+                    base=draft.base,
+                    tokens=draft.tokens,
+                    parents=draft.parents,
+                    confidences=draft.confidences,
+                    received_at=back.last_heard,
+                )
             )
 
     def count_stale(self, name: str, n: int) -> None:
@@ -175,10 +183,11 @@ class Backs:
             back.figures.n_stale_drafts += n
 
     def on_step(self, _sequence: Sequence, step: Committed) -> None:
-        """Credit the back whose draft was verified."""
-        if step.source and (back := self._named(step.source)):
-            back.figures.n_used_tokens += step.n_drafted
-            back.figures.n_accepted_tokens += step.n_accepted
+        """Credit the backs whose drafts were verified."""
+        for i, source in enumerate(step.sources):
+            if back := self._named(source):
+                back.figures.n_used_tokens += 1
+                back.figures.n_accepted_tokens += i < step.n_accepted
 
     def on_end(self, _sequence: Sequence) -> None:
         """Nothing to do: the next `news` says it."""

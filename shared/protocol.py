@@ -5,9 +5,9 @@ A back dials `GET /v1/speculation` (WebSocket, one message per frame) or posts t
 a prefix; that is all the synchronisation there is. docs/structure.md follows a draft through the system.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from shared.errors import ProtocolError
 from shared.sampling import SamplingParameters
@@ -23,6 +23,7 @@ Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 SequenceId = Annotated[str, Field(min_length=1, max_length=64)]
 ShortText = Annotated[str, Field(max_length=128)]
+Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 CommittedTokens = Annotated[list[Token], Field(max_length=MAX_TOKENS_PER_MESSAGE)]
 
 
@@ -51,12 +52,29 @@ class Hello(_Message):
 
 
 class Draft(_Message):
-    """Tokens proposed to follow the first `base` committed tokens of a sequence."""
+    """Tokens proposed to follow the first `base` committed tokens of a sequence: a chain, or a tree.
+
+    tokens[i] follows tokens[parents[i]], or the committed ones where parents[i] = -1; without `parents` each
+    token follows the one before it. Of the tokens that follow the same one, the first is the likeliest; the
+    others are side branches. `confidences` are the draft model's own, between 0 and 1: hints for scheduling,
+    never for acceptance.
+    """
 
     type: Literal["draft"] = "draft"
     sequence: SequenceId
     base: Count
     tokens: Annotated[list[Token], Field(min_length=1, max_length=MAX_DRAFT_TOKENS)]
+    parents: Annotated[list[int], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
+    confidences: Annotated[list[Confidence], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
+
+    @model_validator(mode="after")
+    def _check_tree(self) -> Self:
+        for name, values in (("parents", self.parents), ("confidences", self.confidences)):
+            if values is not None and len(values) != len(self.tokens):
+                raise ValueError(f"{name}: {len(values)} for {len(self.tokens)} tokens")
+        if self.parents and any(not -1 <= parent < i for i, parent in enumerate(self.parents)):
+            raise ValueError("parents: a token follows one that stands before it, or -1")
+        return self
 
 
 class Welcome(_Message):
@@ -94,6 +112,16 @@ class Extend(_Message):
     tokens: CommittedTokens
 
 
+class Tune(_Message):
+    """What pays at the moment: draft at most `n_ahead` tokens past the committed ones, and stop earlier
+    where the product of their confidences falls below `min_confidence`.
+    """
+
+    type: Literal["tune"] = "tune"
+    n_ahead: Annotated[int, Field(ge=0, le=MAX_DRAFT_TOKENS)]
+    min_confidence: Confidence
+
+
 class Close(_Message):
     """A sequence has ended, or is no longer this back's; its id is never used again."""
 
@@ -103,7 +131,7 @@ class Close(_Message):
 
 
 BackMessage = Annotated[Hello | Draft, Field(discriminator="type")]
-LeadMessage = Annotated[Welcome | Refused | Open | Extend | Close, Field(discriminator="type")]
+LeadMessage = Annotated[Welcome | Refused | Open | Extend | Close | Tune, Field(discriminator="type")]
 
 
 class Post(_Message):
@@ -120,7 +148,7 @@ class Reply(_Message):
 
 
 _from_back: TypeAdapter[Hello | Draft] = TypeAdapter(BackMessage)
-_from_lead: TypeAdapter[Welcome | Refused | Open | Extend | Close] = TypeAdapter(LeadMessage)
+_from_lead: TypeAdapter[Welcome | Refused | Open | Extend | Close | Tune] = TypeAdapter(LeadMessage)
 
 
 def parse_back_message(data: str | bytes) -> Hello | Draft:
@@ -131,7 +159,7 @@ def parse_back_message(data: str | bytes) -> Hello | Draft:
         raise ProtocolError(_first(error)) from error
 
 
-def parse_lead_message(data: str | bytes) -> Welcome | Refused | Open | Extend | Close:
+def parse_lead_message(data: str | bytes) -> Welcome | Refused | Open | Extend | Close | Tune:
     """Read what a lead sent; raises ProtocolError."""
     try:
         return _from_lead.validate_json(data)

@@ -6,7 +6,8 @@ and target model alone. This noise must never be mixed with a `u < p/q` acceptan
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,18 @@ class Filters(Protocol):
         """Forget all tokens."""
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A token and how sure it is: the softmax of its score, noise included, over the candidates.
+
+    Not the token's probability: the noise is given, and what is uncertain is what another model's logits,
+    close to these, make of it.
+    """
+
+    token: int
+    confidence: float
+
+
 class Sampler:
     """Chooses the tokens of one sequence.
 
@@ -88,6 +101,30 @@ class Sampler:
         if self._parameters.temperature == 0:
             return _likeliest(ids, left)
         return coupled_choice(ids, left, self._parameters.seed, position)
+
+    def rank(self, logits: NDArray[np.float32], position: int, n: int) -> list[Choice]:
+        """The `n` likeliest choices at absolute `position` (or fewer), the one that `choose` makes first.
+
+        Under the shared noise the runners-up are what another model, whose logits differ a little, chooses.
+        """
+        scores, ids = self._scores(logits, position)
+        n = min(n, len(scores))
+        top = np.argpartition(scores, len(scores) - n)[len(scores) - n :]
+        top = top[np.lexsort((ids[top], -scores[top]))]
+        weights = np.exp(scores - scores[top[0]])
+        total = float(weights.sum())
+        return [Choice(int(ids[i]), float(weights[i]) / total) for i in top]
+
+    def _scores(
+        self, logits: NDArray[np.float32], position: int
+    ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int32]]:
+        """(scores, ids): the largest score, of equal ones that of the lowest id, is the choice."""
+        if self._filters is None:
+            return logits, np.arange(len(logits), dtype=np.int32)
+        ids, left = self._filters.apply(logits)
+        if self._parameters.temperature == 0:
+            return left, ids
+        return left + gumbel(self._parameters.seed, position, ids), ids
 
     def accept(self, token: int) -> None:
         """`token` follows the tokens accepted so far."""

@@ -5,13 +5,14 @@ the engine, events come from it.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from shared.sampling import SamplingParameters
 
 FinishReason = Literal["stop", "length"]
+PolicyName = Literal["adaptive", "fixed", "sync", "off"]
 
 
 class _Message(BaseModel):
@@ -29,6 +30,8 @@ class Load(_Message):
     n_threads: int
     n_gpu_layers: int
     depth: int
+    policy: PolicyName = "adaptive"
+    ngram: bool = True
 
 
 class Submit(_Message):
@@ -39,6 +42,7 @@ class Submit(_Message):
     tokens: list[int]
     sampling: SamplingParameters
     max_tokens: int | None
+    prediction: list[int] = []  # what the client thinks the text will be
 
 
 class Cancel(_Message):
@@ -49,13 +53,40 @@ class Cancel(_Message):
 
 
 class PostDraft(_Message):
-    """`source` proposes `tokens` to follow the first `base` committed tokens."""
+    """`source` proposes `tokens` to follow the first `base` committed tokens (see `shared.protocol.Draft`).
+
+    `received_at` is the front's monotonic clock, which is the engine's, too.
+    """
 
     type: Literal["draft"] = "draft"
     sequence: str
     source: str
     base: int
     tokens: list[int]
+    parents: list[int] | None = None
+    confidences: list[float] | None = None
+    received_at: float = 0.0
+
+
+class Sources(_Message):
+    """The backs that are connected now, by name."""
+
+    type: Literal["sources"] = "sources"
+    names: list[str]
+
+
+class SetPolicy(_Message):
+    """Choose depths in this way from now on."""
+
+    type: Literal["set_policy"] = "set_policy"
+    policy: PolicyName
+    depth: int
+
+
+class Explain(_Message):
+    """Send an `Explained`."""
+
+    type: Literal["explain"] = "explain"
 
 
 class Ready(_Message):
@@ -90,16 +121,17 @@ class Started(_Message):
 class Committed(_Message):
     """One step's tokens of a sequence: committed[start : start + len(tokens)].
 
-    tokens[:n_accepted] were drafted by `source`; `rejected` is the rest of the draft that was verified.
+    tokens[:n_accepted] were drafted; `rejected` is the rest of the draft that was verified. `sources` says
+    who proposed each of its tokens, the accepted ones first.
     """
 
     type: Literal["committed"] = "committed"
     sequence: str
     start: int
     tokens: list[int]
-    source: str | None = None
     n_accepted: int = 0
     rejected: list[int] = []
+    sources: list[str] = []
 
     @property
     def n_drafted(self) -> int:
@@ -123,13 +155,35 @@ class DraftsDropped(_Message):
     n_stale: int
 
 
-Command = Annotated[Load | Submit | Cancel | PostDraft, Field(discriminator="type")]
+class Tuned(_Message):
+    """What backs should draft from now on (see `shared.protocol.Tune`)."""
+
+    type: Literal["tuned"] = "tuned"
+    n_ahead: int
+    min_confidence: float
+
+
+class Explained(_Message):
+    """What the planner has learned and done: plain JSON, for people and dashboards."""
+
+    type: Literal["explained"] = "explained"
+    report: dict[str, Any]
+
+
+Command = Annotated[
+    Load | Submit | Cancel | PostDraft | Sources | SetPolicy | Explain, Field(discriminator="type")
+]
 Event = Annotated[
-    Ready | LoadFailed | Started | Committed | Finished | DraftsDropped, Field(discriminator="type")
+    Ready | LoadFailed | Started | Committed | Finished | DraftsDropped | Tuned | Explained,
+    Field(discriminator="type"),
 ]
 
-_commands: TypeAdapter[Load | Submit | Cancel | PostDraft] = TypeAdapter(Command)
-_events: TypeAdapter[Ready | LoadFailed | Started | Committed | Finished | DraftsDropped] = TypeAdapter(Event)
+_commands: TypeAdapter[Load | Submit | Cancel | PostDraft | Sources | SetPolicy | Explain] = TypeAdapter(
+    Command
+)
+_events: TypeAdapter[
+    Ready | LoadFailed | Started | Committed | Finished | DraftsDropped | Tuned | Explained
+] = TypeAdapter(Event)
 
 
 def encode(message: Command | Event) -> bytes:

@@ -307,9 +307,9 @@ class Scheduler:
             sequence=sequence.id,
             start=start,
             tokens=verdict.tokens,
-            source=entry.source,
             n_accepted=verdict.n_accepted,
             rejected=list(entry.draft[verdict.n_accepted :]),
+            sources=[entry.source] * len(entry.draft) if entry.source else [],
         )
         reason = self._finish_reason(sequence)
         return [committed] if reason is None else [committed, self._finish(slot, reason)]

@@ -11,7 +11,9 @@ A, B, AB, NOTHING, EURO_1, EURO_2, EURO_3, _BAD, E, ND, EURO, ENDX = range(len(P
 
 
 def step(tokens, n_accepted=0, source=None):
-    return Committed(sequence="s", start=0, tokens=tokens, n_accepted=n_accepted, source=source)
+    return Committed(
+        sequence="s", start=0, tokens=tokens, n_accepted=n_accepted, sources=[source] * n_accepted
+    )
 
 
 def assembler(*stops):

@@ -149,7 +149,7 @@ def test_repeated_abuse_is_an_error(house):
 def test_the_back_whose_draft_was_verified_gets_the_credit(house):
     sequence = house.sequence()
     one, two = house.join(name="one"), house.join(name="two")
-    house.commit(sequence, [4, 5, 6], source="two", n_accepted=2, rejected=[9])
+    house.commit(sequence, [4, 5, 6], sources=["two"] * 3, n_accepted=2, rejected=[9])
     assert (two.figures.n_used_tokens, two.figures.n_accepted_tokens) == (3, 2)
     assert one.figures.n_used_tokens == 0
 

@@ -87,7 +87,7 @@ def test_accepted_tokens_are_green(new_stage, screen):
     stage = new_stage("accepted")
     sequence = stage.start()
     stage.say(sequence, "Once")
-    stage.say(sequence, " upon", source="desk", n_accepted=1, rejected=[7])
+    stage.say(sequence, " upon", sources=["desk"] * 2, n_accepted=1, rejected=[7])
     stage.end(sequence)
     assert screen.line() == "Once\x1b[32m upon\x1b[0m\n"
 
@@ -96,7 +96,7 @@ def test_rejected_tokens_are_red_before_the_one_that_replaced_them(new_stage, sc
     stage = new_stage("all")
     sequence = stage.start()
     rejected = stage.vocabulary.tokenize(" never", add_special=False, parse_special=False)
-    stage.say(sequence, "Once", source="desk", rejected=rejected)
+    stage.say(sequence, "Once", sources=["desk"] * len(rejected), rejected=rejected)
     stage.end(sequence)
     assert screen.line() == "\x1b[31m never\x1b[0mOnce\n"
 
@@ -105,7 +105,7 @@ def test_without_a_terminal_there_is_no_colour(vocabulary, screen):
     screen.terminal = False
     stage = Stage(vocabulary, screen, "accepted")
     sequence = stage.start()
-    stage.say(sequence, "Once", source="desk", n_accepted=1)
+    stage.say(sequence, "Once", sources=["desk"], n_accepted=1)
     stage.end(sequence)
     assert screen.line() == "Once\n"
 
@@ -167,7 +167,7 @@ def test_each_answer_gets_a_line_of_figures(new_stage, caplog):
     stage = new_stage("none")
     sequence = stage.start()
     stage.say(sequence, "Once", now=1.5)
-    stage.say(sequence, " upon a", now=2.5, source="desk", n_accepted=1, rejected=[7, 8, 9])
+    stage.say(sequence, " upon a", now=2.5, sources=["desk"] * 4, n_accepted=1, rejected=[7, 8, 9])
     stage.end(sequence)
     (line,) = caplog.messages
     prompt = "prompt 1 tokens (+1 cached) in 0.50 s"

@@ -48,7 +48,7 @@ def test_what_a_lead_says_is_read_as_it_was_said(message):
 
 
 def test_fields_of_newer_peers_are_ignored():
-    data = json.loads(DRAFT.model_dump_json()) | {"parents": [0]}
+    data = json.loads(DRAFT.model_dump_json()) | {"mood": [0]}
     assert parse_back_message(json.dumps(data)) == DRAFT
 
 
@@ -66,11 +66,21 @@ def test_fields_of_newer_peers_are_ignored():
         {"tokens": [2**31]},
         {"tokens": [1] * (MAX_DRAFT_TOKENS + 1)},
         {"tokens": None},
+        {"tokens": [1, 2], "parents": [-1]},
+        {"tokens": [1, 2], "parents": [-1, 1]},
+        {"tokens": [1, 2], "parents": [-1, -2]},
+        {"tokens": [1, 2], "confidences": [0.5]},
+        {"tokens": [1], "confidences": [1.1]},
     ],
 )
 def test_a_draft_out_of_bounds_is_refused(change):
     with pytest.raises(ProtocolError):
         parse_back_message(json.dumps(json.loads(DRAFT.model_dump_json()) | change))
+
+
+def test_a_tree_is_read_as_it_was_said():
+    tree = Draft(sequence="s", base=3, tokens=[5, 6, 7], parents=[-1, 0, 0], confidences=[0.9, 0.5, 0.25])
+    assert parse_back_message(tree.model_dump_json()) == tree
 
 
 @pytest.mark.parametrize("name", ["", "n" * 65, "a b", "x\x1b[2J", "<script>"])

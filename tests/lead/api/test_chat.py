@@ -8,7 +8,7 @@ from tests.lead.fakes import N_CTX
 
 URL = "/v1/chat/completions"
 ASK = {"messages": [{"role": "user", "content": "Hello"}]}
-DRAFTED = {"source": "desk", "n_accepted": 2, "rejected": [5]}
+DRAFTED = {"sources": ["desk"] * 3, "n_accepted": 2, "rejected": [5]}
 
 
 async def stream(client, **fields):

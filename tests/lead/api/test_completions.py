@@ -57,6 +57,6 @@ async def test_a_stream_of_several_prompts_finishes_each_once(house, client):
 
 
 async def test_speculation_is_told_when_asked_for(house, client):
-    house.will_say(("a b", {"source": "desk", "n_accepted": 1}))
+    house.will_say(("a b", {"sources": ["desk"], "n_accepted": 1}))
     body = (await client.post(URL, json={"prompt": "Once", "return_speculation": True})).json()
     assert [token["source"] for token in body["speculation"]["tokens"]] == ["desk", None]

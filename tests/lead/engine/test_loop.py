@@ -75,7 +75,9 @@ def test_a_draft_is_verified_in_the_step_it_arrives_in():
     draft = PostDraft(sequence="s", source="a", base=3, tokens=text[3:5])
     pipe, target = run([request], [draft])
     assert target.steps == [[2], [3]]
-    assert pipe.sent[-1] == Committed(sequence="s", start=3, tokens=text[3:6], source="a", n_accepted=2)
+    assert pipe.sent[-1] == Committed(
+        sequence="s", start=3, tokens=text[3:6], n_accepted=2, sources=["a"] * 2
+    )
 
 
 def test_stale_drafts_are_reported():

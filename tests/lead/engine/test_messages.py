@@ -35,7 +35,7 @@ EVENTS = [
     Ready(n_ctx=9, n_ctx_sequence=8, n_slots=2, speculates=True, exact=False),
     LoadFailed(reason="no such file:\nm.gguf"),
     Started(sequence="s", n_cached=4),
-    Committed(sequence="s", start=4, tokens=[1, 2], source="back", n_accepted=1, rejected=[9]),
+    Committed(sequence="s", start=4, tokens=[1, 2], n_accepted=1, rejected=[9], sources=["back", "back"]),
     Committed(sequence="s", start=4, tokens=[1]),
     Finished(sequence="s", reason="length"),
     DraftsDropped(source="back", n_stale=3),

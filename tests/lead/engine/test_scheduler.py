@@ -173,7 +173,9 @@ def test_a_draft_is_decoded_behind_the_last_committed_token():
 def test_a_right_draft_is_accepted_with_a_bonus_token():
     bench = drafting()
     post(bench, TEXT[3:6])
-    assert bench.step() == [Committed(sequence="s", start=3, tokens=TEXT[3:7], source="a", n_accepted=3)]
+    assert bench.step() == [
+        Committed(sequence="s", start=3, tokens=TEXT[3:7], n_accepted=3, sources=["a"] * 3)
+    ]
 
 
 def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
@@ -182,7 +184,7 @@ def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
     post(bench, [TEXT[3], wrong, 8])
     (step,) = bench.step()
     assert step == Committed(
-        sequence="s", start=3, tokens=TEXT[3:5], source="a", n_accepted=1, rejected=[wrong, 8]
+        sequence="s", start=3, tokens=TEXT[3:5], n_accepted=1, rejected=[wrong, 8], sources=["a"] * 3
     )
     assert bench.scheduler.plan().trims == [(0, 4)]
 
