@@ -43,5 +43,5 @@ class NgramDrafter:
             place = self._followed + end - self._n_tokens
             if place not in places:
                 places.append(place)
-        found = [Match(match_length(tokens, at, tokens, end), at) for at in places if at < end]
+        found = [Match(match_length(tokens, at, tokens, end), at) for at in places]
         return sorted((match for match in found if match.length >= SHORTEST_MATCH), reverse=True)

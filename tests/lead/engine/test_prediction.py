@@ -63,8 +63,8 @@ def test_what_is_only_behind_is_found_too():
 
 
 def test_a_longer_match_counts_more_than_a_nearer_one():
-    prediction = [30, 31, 8, 1, 2, 50, 20, 21, 9, 1, 2, 60]
-    assert after([30, 31, 7, 7, 9, 1, 2], 1, prediction) == [60]
+    source = drafter([30, 31, 8, 1, 2, 50, 20, 21, 9, 1, 2, 60])
+    assert source.draft([*PROMPT, 30, 31, 9, 1, 2], 1)[0] == [60]
 
 
 def test_several_tokens_at_once_are_followed_like_single_ones():
