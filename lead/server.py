@@ -119,6 +119,7 @@ class Lead:
             depth=settings.depth,
             policy=settings.policy,
             ngram=settings.ngram,
+            calibrate=settings.calibrate,
         )
 
     def _on_event(self, event: Event) -> None:

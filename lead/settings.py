@@ -60,6 +60,9 @@ class LeadSettings(ProgramSettings):
     )
     depth: int = Field(4, ge=0, le=32, description="draft tokens per step of --policy fixed and sync")
     ngram: bool = Field(True, description="also draft from the text itself, where it repeats; costs no model")
+    calibrate: bool = Field(
+        True, description="time steps of several sizes after loading, until the first request"
+    )
     print: Print | None = Field(
         None,
         description="show text as it is generated: none, accepted (drafted tokens in colour), "

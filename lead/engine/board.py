@@ -54,6 +54,9 @@ class Proposal(NamedTuple):
         return Proposal(self.tokens[:n], self.sources[:n], self.chances[:n])
 
 
+NOTHING = Proposal()
+
+
 class Posted(NamedTuple):
     """Whether a draft may still come true, and what its tokens in the past say about its source."""
 

@@ -32,6 +32,7 @@ class Load(_Message):
     depth: int
     policy: PolicyName = "adaptive"
     ngram: bool = True
+    calibrate: bool = True
 
 
 class Submit(_Message):

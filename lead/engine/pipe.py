@@ -26,6 +26,11 @@ class EnginePipe:
         except (BrokenPipeError, ConnectionResetError):
             self.open = False
 
+    @property
+    def readable(self) -> bool:
+        """Whether a command is waiting, or the front is gone."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
     def drain(self, wait: float | None) -> list[Command]:
         """All commands that have arrived; if none has, wait for one (or for the front's end).
 

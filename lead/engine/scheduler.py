@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.board import Proposal
+from lead.engine.board import NOTHING, Proposal
 from lead.engine.messages import (
     Committed,
     DraftsDropped,
@@ -59,16 +59,16 @@ class Entry:
 
     slot: Slot
     n_fed: int
-    draft: Proposal = Proposal()
+    draft: Proposal = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A step: cut the caches back as `trims` (slot, n_keep) say, then decode `spans` (one per entry).
 
-    `news` is what planning it has already settled. `expected`: how many tokens it should commit; None with
-    prompts in the batch. With `wait` > 0 there is nothing to decode yet: plan again when a command has arrived,
-    or after so many seconds.
+    `news`: what planning it has already settled. `expected`: how many tokens it should commit; None with
+    prompts in the batch. With `wait` > 0 there is nothing to decode yet: plan again when a command has
+    arrived, or after so many seconds.
     """
 
     news: list[Started]
@@ -217,7 +217,7 @@ class Scheduler:
 
     def _decide(self, generating: list[Slot], n_prompt: int, now: float) -> Decision:
         if not self._limits.can_trim:
-            return Decision([Proposal()] * len(generating), 0.0, len(generating))
+            return Decision([NOTHING] * len(generating), 0.0, len(generating))
         running = [
             (slot.sequence, slot.sequence.n_left(self._limits.n_ctx_sequence) - 1)
             for slot in generating

@@ -1,4 +1,4 @@
-"""Speculation as the scheduler sees it: drafts go in, choices come out, and what was committed is learned from.
+"""Speculation as the scheduler sees it: drafts go in, choices come out, and commits are learned from.
 
 Ties the board (what is proposed) to the planner (what to do about it), and asks the sources that live in the
 lead itself, such as n-grams.
@@ -8,12 +8,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from lead.engine.board import Board, Proposal
+from lead.engine.board import NOTHING, Board, Proposal
 from lead.engine.draft_tree import DraftTree
 from lead.engine.messages import Committed, PolicyName, PostDraft, Submit, Tuned
 from lead.engine.planner.planner import Planner, Step
 from lead.engine.planner.policy import MOST_DEPTH, SYNC_PATIENCE_S, Offer, Prospect
 from lead.engine.slot import EngineSequence
+
+_MOST_OWN = 16
+"""Tokens that a source in the lead is asked for: they cost time in every step."""
 
 
 class OwnSource(Protocol):
@@ -86,7 +89,7 @@ class Speculation:
         """For (sequence, most draft tokens that can be committed) of each that generates."""
         planner = self._planner
         if planner.name == "off":
-            return Decision([Proposal()] * len(running), 0.0, len(running))
+            return Decision([NOTHING] * len(running), 0.0, len(running))
         offers = [self._offer(sequence, n_useful, now) for sequence, n_useful in running]
         choice = planner.choose(offers, n_prompt)
         proposals = [offer.proposal.cut(n) for offer, n in zip(offers, choice.depths, strict=True)]
@@ -138,7 +141,7 @@ class Speculation:
 
     def _offer(self, sequence: EngineSequence, n_useful: int, now: float) -> Offer:
         if n_useful <= 0:
-            return Offer(Proposal(), 0)
+            return Offer(NOTHING, 0)
         planner = self._planner
         if planner.name != "sync":  # which stands for what others do
             self._ask_own(sequence)
@@ -156,7 +159,7 @@ class Speculation:
 
     def _ask_own(self, sequence: EngineSequence) -> None:
         for name, source in self._own[sequence.id].items():
-            tokens, confidences = source.draft(sequence.tokens, MOST_DEPTH)
+            tokens, confidences = source.draft(sequence.tokens, _MOST_OWN)
             if tokens:
                 tree = DraftTree(len(sequence.tokens), tokens, None, confidences)
                 self._board.post(sequence.id, name, tree, sequence.tokens)

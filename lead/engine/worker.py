@@ -5,12 +5,15 @@ import signal
 import socket
 import sys
 
+from lead.engine.calibration import calibrate
 from lead.engine.loop import Loop
 from lead.engine.messages import Load, LoadFailed, Ready, Submit
+from lead.engine.ngram import NgramDrafter
 from lead.engine.pipe import EnginePipe
 from lead.engine.planner.planner import Planner
+from lead.engine.prediction import PredictionDrafter
 from lead.engine.scheduler import Limits, Scheduler
-from lead.engine.speculation import Speculation
+from lead.engine.speculation import OwnSource, Speculation
 from shared.errors import ModelLoadError
 from shared.llama.chain import make_sampler
 from shared.llama.exactness import warm_up_and_measure
@@ -19,6 +22,9 @@ from shared.logs import configure_logging
 from shared.sampling import Sampler
 
 log = logging.getLogger("engine")
+
+_NGRAM_BITS = 14
+"""A quarter of a megabyte per request, those that wait included; repetitions further back are forgotten."""
 
 
 def main() -> None:
@@ -55,7 +61,8 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens)
 
-    speculation = Speculation(Planner(load.policy, load.depth), vocabulary.end_tokens)
+    planner = Planner(load.policy, load.depth)
+    speculation = Speculation(planner, vocabulary.end_tokens, lambda request: _own_sources(request, load))
     scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens)
     if not model.can_trim:
         log.warning("this model cannot take tokens back (recurrent or hybrid): served without speculation")
@@ -68,7 +75,18 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
             exact=exactness.exact,
         )
     )
+    if limits.can_trim and load.calibrate:
+        calibrate(model, planner.cost, interrupted=lambda: pipe.readable)
     Loop(model, scheduler, pipe).run()
+
+
+def _own_sources(request: Submit, load: Load) -> dict[str, OwnSource]:
+    sources: dict[str, OwnSource] = {}
+    if load.ngram:
+        sources["ngram"] = NgramDrafter(_NGRAM_BITS)
+    if request.prediction:
+        sources["prediction"] = PredictionDrafter(request.prediction, len(request.tokens))
+    return sources
 
 
 def _model_options(load: Load) -> ModelOptions:

@@ -97,7 +97,7 @@ class Sync:
 class Adaptive:
     """The most expected tokens per second, over all sequences together.
 
-    rate = (number of sequences + Σ survival of the draft tokens taken) / (T(tokens in the batch) + wait), where
+    rate = (number of sequences + Σ survival of the draft tokens taken) / (T(tokens in the batch) + wait);
     a token's survival is the product of the chances up to it. Waiting is for draft tokens that are on their
     way; while prompts are being processed there is something better to do.
     """
