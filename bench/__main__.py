@@ -21,7 +21,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     part, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
     if part not in PARTS:
         sys.exit(_usage(part))
-    configure_logging("warning")
     try:
         importlib.import_module(f"bench.{part}").main(rest)
     except ConfigError as error:
@@ -43,4 +42,5 @@ def _usage(part: str) -> int:
 
 
 if __name__ == "__main__":
+    configure_logging("warning")
     main()

@@ -34,7 +34,8 @@ def plot_lines(
         if points:
             axes.plot(*zip(*points, strict=True), marker="o", label=str(value))
     axes.set(xlabel=labels[0], ylabel=labels[1], ylim=(0, None))
-    axes.legend()
+    if axes.lines:
+        axes.legend()
     return _save(figure, folder, name)
 
 

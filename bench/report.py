@@ -26,6 +26,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", type=Path, metavar="DIR", help="write charts (SVG) into this folder")
 
 
+def parse(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], quick: Mapping[str, Any]
+) -> argparse.Namespace:
+    """Parse; with --quick the defaults are those of `quick`, and what is given beside it still counts."""
+    settings = parser.parse_args(arguments)
+    if settings.quick:
+        parser.set_defaults(**quick)
+        settings = parser.parse_args(arguments)
+    return settings
+
+
 def finish(
     part: str,
     rows: Sequence[Mapping[str, Any]],

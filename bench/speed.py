@@ -39,6 +39,13 @@ COLUMNS = {
 
 _WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17)
 _WARM_UP_TOKENS = 16
+_QUICK = {
+    "draft_costs": ["shipped"],
+    "depths": [2, 4],
+    "repeats": 1,
+    "kinds": ["stories", "knowledge", "lists"],
+    "tokens": 48,
+}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -67,11 +74,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--peer", type=peer.find, metavar="llama-server=PATH", help="measure it beside the lead"
     )
-    settings = parser.parse_args(arguments)
-    if settings.quick:
-        settings.draft_costs, settings.depths, settings.repeats = ["shipped"], [4], 1
-        settings.kinds, settings.tokens = settings.kinds[:3], min(settings.tokens, 48)
-    return settings
+    return report.parse(parser, arguments, _QUICK)
 
 
 def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], dict[str, Any]]:
