@@ -2,8 +2,10 @@
 
     python -m bench.bad_back --lead http://127.0.0.1:5555 --kind random
 
-`random` answers all news about a sequence at once with tokens drawn at random; `slow` drafts honestly and
-sleeps after each step. Both speak the real protocol over the real link.
+`random` answers all news about a sequence at once with tokens drawn at random. They are dead as soon as the lead
+has chosen another first token, unless it waits for them; so `liar` drafts honestly and replaces all but the
+first tokens, which keeps its drafts alive. `slow` drafts honestly and sleeps before each step. All speak the real
+protocol over the real link.
 """
 
 import argparse
@@ -33,6 +35,9 @@ from shared.protocol import PROTOCOL_VERSION, Close, Draft, Extend, Hello, Open,
 log = logging.getLogger("bench.bad_back")
 
 _N_AHEAD = 16
+_N_HONEST = 2
+_CONFIDENCE = 0.95
+"""As sure of itself as a good back: confidences are hints that a lead must not trust blindly."""
 
 
 class RandomFollower:
@@ -64,9 +69,18 @@ class RandomFollower:
     def _follow(self, sequence: str, n_committed: int) -> None:
         self._n_committed[sequence] = n_committed
         tokens = [self._rng.randrange(self._n_vocab) for _ in range(self._n_tokens)]
-        # As sure of itself as a good back: confidences are hints that a lead must not trust blindly.
-        confidences = [0.95] * self._n_tokens
+        confidences = [_CONFIDENCE] * self._n_tokens
         self._post(Draft(sequence=sequence, base=n_committed, tokens=tokens, confidences=confidences))
+
+
+def garbled(draft: Draft, n_honest: int, n_vocab: int, rng: random.Random) -> Draft:
+    """A chain that begins as `draft` does for `n_honest` tokens and goes on with random ones."""
+    honest = draft.tokens[:n_honest]
+    random_ones = [rng.randrange(n_vocab) for _ in range(_N_AHEAD - len(honest))]
+    tokens = [*honest, *random_ones]
+    return Draft(
+        sequence=draft.sequence, base=draft.base, tokens=tokens, confidences=[_CONFIDENCE] * len(tokens)
+    )
 
 
 class SlowModel:
@@ -95,7 +109,7 @@ def main() -> None:
     parser.add_argument("--lead", required=True)
     parser.add_argument("--model", type=Path, help="for its vocabulary; without it the built-in draft model")
     parser.add_argument("--name", default="bad")
-    parser.add_argument("--kind", choices=("random", "slow"), default="random")
+    parser.add_argument("--kind", choices=("random", "liar", "slow"), default="random")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="slow: what each step takes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cpus")
@@ -120,12 +134,14 @@ async def _run(arguments: argparse.Namespace, model: Model) -> None:
     rng = random.Random(arguments.seed)  # noqa: S311 - a seeded choice is wanted
     link = Link(f"ws{arguments.lead.removeprefix('http')}/v1/speculation", hello, rng)
     follower: Follower = RandomFollower(model.n_vocab, link.post, rng)
-    if arguments.kind == "slow":
-        worker = Worker(
-            _drafter(model, arguments.delay_ms / 1000),
-            lambda draft: _soon(loop, link, draft),
-            _give_up,
-        )
+    if arguments.kind != "random":
+
+        def on_draft(draft: Draft) -> None:
+            if arguments.kind == "liar":
+                draft = garbled(draft, _N_HONEST, model.n_vocab, rng)
+            _soon(loop, link, draft)
+
+        worker = Worker(_drafter(model, arguments.delay_ms / 1000), on_draft, _give_up)
         worker.start()
         follower = worker
     following = asyncio.ensure_future(link.run(follower))

@@ -41,7 +41,7 @@ def run(settings: argparse.Namespace, cores: Cores, tell: Tell) -> tuple[list[Ro
 
 
 def _hostile(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row]:
-    """The adaptive lead with backs that propose random tokens, are stopped, or far too slow."""
+    """The adaptive lead with backs that propose nonsense, are stopped, or far too slow."""
     target = models.target(settings.targets[0])
     good = models.draft("shipped" if settings.quick else "0.1", target, cores.lead, cores.back)
     honest = BackPlan.of_model(good.path, "stopped")
@@ -49,6 +49,7 @@ def _hostile(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row
     slow = BackPlan.bad("slow", _SLOW_FACTOR * step * 1000)
     companies = [
         Company("random back", lambda house: house.connected([BackPlan.bad("random")])),
+        Company("lying back", lambda house: house.connected([BackPlan.bad("liar")])),
         Company("stopped back", lambda house: _stopped(house, honest)),
         Company(f"{_SLOW_FACTOR}x too slow back", lambda house: house.connected([slow])),
     ]

@@ -3,9 +3,9 @@ import random
 import numpy as np
 import pytest
 
-from bench.bad_back import RandomFollower, SlowModel
+from bench.bad_back import RandomFollower, SlowModel, garbled
 from shared.llama.span import Span
-from shared.protocol import Close, Extend, Open, parse_back_message
+from shared.protocol import Close, Draft, Extend, Open, parse_back_message
 from shared.sampling import SamplingParameters
 
 N_VOCAB = 50
@@ -60,6 +60,15 @@ def test_a_lost_connection_forgets_everything(follower, posted):
     follower.reset()
     follower.tell(Extend(sequence="s", start=3, tokens=[1]))
     assert len(posted) == 1
+
+
+def test_a_lie_begins_with_the_truth():
+    draft = Draft(sequence="s", base=4, tokens=[1, 2, 3, 4])
+    lies = [garbled(draft, 2, N_VOCAB, random.Random(seed)) for seed in (1, 2)]
+    assert [lie.tokens[:2] for lie in lies] == [[1, 2], [1, 2]]
+    assert [len(lie.tokens) for lie in lies] == [16, 16]
+    assert lies[0].tokens[2:] != lies[1].tokens[2:]
+    assert lies[0].base == 4
 
 
 class Model:
