@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from lead.engine.messages import PolicyName
 from shared import cpus
 from shared.logs import LogLevel
 from shared.settings import CpuList, ProgramSettings, program_config
@@ -52,7 +53,13 @@ class LeadSettings(ProgramSettings):
     cpus: CpuList | None = Field(
         None, description="cores to run on, as in 0-7,16; give backs on this machine others"
     )
-    depth: int = Field(4, ge=0, le=32, description="most draft tokens verified in a step; 0: no speculation")
+    policy: PolicyName = Field(
+        "adaptive",
+        description="how many draft tokens to verify: adaptive learns what is fastest; for comparison, fixed "
+        "takes up to --depth if they are there, sync waits for --depth at every step, off takes none",
+    )
+    depth: int = Field(4, ge=0, le=32, description="draft tokens per step of --policy fixed and sync")
+    ngram: bool = Field(True, description="also draft from the text itself, where it repeats; costs no model")
     print: Print | None = Field(
         None,
         description="show text as it is generated: none, accepted (drafted tokens in colour), "
