@@ -47,10 +47,18 @@ class Reading:
     drafted: tuple[bool, ...] = ()
     wait_seconds: float | None = None
     """Of the lead, for drafts; None where it is not known."""
+    n_counted: int | None = None
+    """Forward passes as the server counted them, with the prompt's one; None where it does not."""
 
     @property
     def n_steps(self) -> int:
-        """Forward passes after the prompt's: each gives the accepted tokens and one more."""
+        """Forward passes after the prompt's.
+
+        Where they were not counted: each gives the accepted tokens and one more, so that a last one that the
+        limit cut short is missed.
+        """
+        if self.n_counted is not None:
+            return max(0, self.n_counted - 1)
         return max(0, self.n_tokens - 1 - self.n_accepted)
 
 

@@ -2,10 +2,10 @@
 
     python -m bench.bad_back --lead http://127.0.0.1:5555 --kind random
 
-`random` answers all news about a sequence at once with tokens drawn at random. They are dead as soon as the lead
-has chosen another first token, unless it waits for them; so `liar` drafts honestly and replaces all but the
-first tokens, which keeps its drafts alive. `slow` drafts honestly and sleeps before each step. All speak the real
-protocol over the real link.
+`random` answers all news about a sequence at once with tokens drawn at random. Unless the lead waits for them
+they are dead before it looks, because their first token is wrong; so `liar` drafts honestly and replaces all
+but the first tokens. `slow` drafts honestly and sleeps before each step. All speak the real protocol over the
+real link.
 """
 
 import argparse

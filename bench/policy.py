@@ -47,8 +47,8 @@ def counters(http: httpx.Client) -> dict[str, Any]:
     return planner
 
 
-def waited(before: dict[str, Any], after: dict[str, Any]) -> float | None:
-    """Seconds that the lead waited for drafts between two readings; None where it does not say."""
-    if "wait_seconds" not in after:
+def grown(before: dict[str, Any], after: dict[str, Any], counter: str) -> float | None:
+    """How much a counter grew between two readings; None where the lead does not have it."""
+    if counter not in after:
         return None
-    return float(after["wait_seconds"]) - float(before.get("wait_seconds", 0.0))
+    return float(after[counter]) - float(before.get(counter, 0.0))

@@ -17,6 +17,7 @@ from bench.contest import Course, hold, warm_up
 from bench.grid import Configuration
 from bench.house import BackPlan, Cores, House
 from bench.plot import plot_speed
+from bench.policy import counters
 from bench.prompts import draw
 from bench.step_time import step_times
 from bench.summary import Row, summarize
@@ -79,6 +80,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], dict[str, Any]]:
     rows: list[Row] = []
+    planners: dict[str, Any] = {}
     costs: dict[str, float] = {}
     steps: dict[str, dict[int, float]] = {}
     for configuration in grid.configurations(settings):
@@ -88,13 +90,17 @@ def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], di
         if configuration.target not in steps:
             steps[configuration.target] = step_times(target, cores.lead, _WIDTHS, 3 if settings.quick else 9)
         _tell(f"{configuration} (measured draft cost {draft.ratio:.3f})")
-        rows += _run_cell(settings, cores, configuration, steps[configuration.target])
-    return rows, {"draft_costs": costs, "step_seconds": steps}
+        cell, planners[str(configuration)] = _run_cell(
+            settings, cores, configuration, steps[configuration.target]
+        )
+        rows += cell
+    return rows, {"draft_costs": costs, "step_seconds": steps, "planners": planners}
 
 
 def _run_cell(
     settings: argparse.Namespace, cores: Cores, configuration: Configuration, steps: dict[int, float]
-) -> list[Row]:
+) -> tuple[list[Row], dict[str, Any]]:
+    """The rows of one cell, and what its lead's planner had learned at the end."""
     target = models.target(configuration.target)
     draft = models.draft(configuration.cost, target, cores.lead, cores.back)
     sampling = Sampling(configuration.temperature, settings.tokens)
@@ -111,7 +117,8 @@ def _run_cell(
         warm_up([baseline(house.http, short), *(way for way in ways if "llama-server" in way.name)], warm)
         course = Course(settings.kinds, settings.prompts, settings.repeats, settings.seed)
         runs = hold(ways, course, lambda: house.connected(backs, configuration.rtt_ms), _tell)
-    return summarize(str(configuration), runs, [way.name for way in ways], step_times=steps)
+        planner = counters(house.http)
+    return summarize(str(configuration), runs, [way.name for way in ways], step_times=steps), planner
 
 
 def _tell(line: str) -> None:

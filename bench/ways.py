@@ -11,7 +11,7 @@ from bench import peer
 from bench.asking import Reading, Sampling, ask
 from bench.contest import Way
 from bench.house import Cores
-from bench.policy import ADAPTIVE, OFF, Policy, choose, counters, waited
+from bench.policy import ADAPTIVE, OFF, Policy, choose, counters, grown
 from bench.prompts import Prompt
 from bench.summary import BASELINE
 from shared.errors import ConfigError
@@ -34,7 +34,13 @@ def policy_way(
         choose(http, policy)
         before = counters(http)
         reading = ask(http, prompt, sampling)
-        return replace(reading, wait_seconds=waited(before, counters(http)))
+        after = counters(http)
+        n_steps = grown(before, after, "n_steps")
+        return replace(
+            reading,
+            wait_seconds=grown(before, after, "wait_seconds"),
+            n_counted=None if n_steps is None else int(n_steps),
+        )
 
     return Way(name or str(policy), answer, with_backs)
 

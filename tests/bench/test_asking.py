@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import httpx
 import pytest
 
@@ -25,6 +27,10 @@ def test_a_server_that_does_not_draft_has_no_drafts():
 
 def test_each_step_gives_the_accepted_tokens_and_one_more():
     assert read(ANSWER).n_steps == 2
+
+
+def test_steps_that_the_server_counted_include_the_prompts():
+    assert replace(read(ANSWER), n_counted=4).n_steps == 3
 
 
 def test_the_request_has_the_prompts_seed_and_truncates_nothing():

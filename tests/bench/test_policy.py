@@ -3,7 +3,7 @@ import json
 import httpx
 import pytest
 
-from bench.policy import ADAPTIVE, Policy, choose, counters, waited
+from bench.policy import ADAPTIVE, Policy, choose, counters, grown
 from shared.errors import ConfigError
 
 
@@ -49,11 +49,12 @@ def test_a_lead_without_a_planner_has_no_counters():
 
 
 def test_waiting_is_a_difference():
-    assert waited({"wait_seconds": 1.0}, {"wait_seconds": 1.5}) == 0.5
+    assert grown({"wait_seconds": 1.0}, {"wait_seconds": 1.5}, "wait_seconds") == 0.5
+    assert grown({}, {"wait_seconds": 1.5}, "wait_seconds") == 1.5
 
 
 def test_waiting_is_unknown_where_the_lead_does_not_say():
-    assert waited({}, {}) is None
+    assert grown({}, {}, "wait_seconds") is None
 
 
 def test_a_policy_is_written_with_its_depth():
