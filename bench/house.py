@@ -40,8 +40,8 @@ class BackPlan:
 
     @classmethod
     def bad(cls, kind: str, delay_ms: float = 0.0) -> "BackPlan":
-        """One that does not help (`bench.bad_back`)."""
-        return cls("bench.bad_back", ("--kind", kind, "--delay-ms", str(delay_ms)))
+        """One that does not help (`bench.bad_back`); the lead scores sources by name, so each kind has its own."""
+        return cls("bench.bad_back", ("--kind", kind, "--name", f"bad-{kind}", "--delay-ms", str(delay_ms)))
 
 
 class House:
