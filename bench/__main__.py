@@ -10,6 +10,7 @@ from shared.logs import configure_logging
 PARTS = {
     "speed": "tokens/s by policy, depth, draft cost and round trip; llama-server beside it",
     "precision": "the same by how the target's weights are stored",
+    "acceptance": "how often drafted tokens are right, by temperature and drafting rule",
     "overhead": "microseconds per step outside the model",
     "serve": "throughput and latency for concurrent clients",
     "simulate": "a model of lead, backs and network, beyond this machine",
