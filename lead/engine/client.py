@@ -68,6 +68,8 @@ class EngineClient:
         self.state = EngineState.STARTING
         self.ready: Ready | None = None
         """What the engine said when it last became ready."""
+        self.has_been_ready = asyncio.Event()
+        """Set for good when the engine is ready for the first time."""
 
     @property
     def _stopped(self) -> bool:
@@ -184,6 +186,7 @@ class EngineClient:
                     )
                 if not self._stopped:
                     self.state = EngineState.READY
+                    self.has_been_ready.set()
             case LoadFailed():
                 if self.ready is None:
                     self.state = EngineState.FAILED
