@@ -23,6 +23,7 @@ from shared.protocol import (
     Hello,
     LeadMessage,
     Open,
+    Tune,
     VocabularyId,
     Welcome,
 )
@@ -63,6 +64,7 @@ class Back:
     last_heard: float
     cursors: dict[str, int] = field(default_factory=dict)
     figures: Figures = field(default_factory=Figures)
+    tune: Tune | None = None  # what it has been told to do
 
     def __str__(self) -> str:
         return f"{self.name} ({self.hello.vocabulary.model}, {self.transport})"
@@ -76,14 +78,21 @@ class Backs:
         sequences: Sequences,
         vocabulary: VocabularyId,
         n_vocab: int,
+        *,
         post_draft: Callable[[PostDraft], None],
+        on_change: Callable[[list[str]], None],
         clock: Callable[[], float],
     ) -> None:
-        """`post_draft` hands a draft to the engine; `clock` gives seconds."""
+        """`post_draft` hands a draft to the engine; `on_change` hears the names of the connected backs.
+
+        `clock` gives seconds, and must be the engine's.
+        """
         self._sequences = sequences
         self._vocabulary = vocabulary
         self._n_vocab = n_vocab
         self._post_draft = post_draft
+        self._on_change = on_change
+        self._tune: Tune | None = None
         self._clock = clock
         self._backs: dict[str, Back] = {}
         sequences.observe(self)
@@ -109,6 +118,7 @@ class Backs:
         back = Back(secrets.token_hex(16), self._free_name(hello.name), hello, transport, now, now)
         self._backs[back.id] = back
         log.info("back %s joined", back)
+        self._tell_change()
         return back, Welcome(back=back.id, name=back.name)
 
     def get(self, back_id: str) -> Back | None:
@@ -123,6 +133,7 @@ class Backs:
         """Forget a back; its drafts on the board stay, they may still be right."""
         if self._backs.pop(back.id, None):
             log.info("back %s left", back)
+            self._tell_change()
 
     def dismiss(self) -> None:
         """The lead is about to end: forget the backs that post, and wake those that wait for news."""
@@ -138,6 +149,9 @@ class Backs:
     def news(self, back: Back) -> list[LeadMessage]:
         """All that has happened since the last call, merged; empty if nothing has."""
         messages: list[LeadMessage] = []
+        if self._tune != back.tune and self._tune is not None:
+            back.tune = self._tune
+            messages.append(self._tune)
         for sequence_id in [known for known in back.cursors if self._sequences.get(known) is None]:
             del back.cursors[sequence_id]
             messages.append(Close(sequence=sequence_id, reason="ended"))
@@ -150,6 +164,11 @@ class Backs:
             messages += _extensions(sequence, back.cursors[sequence.id])
             back.cursors[sequence.id] = len(sequence.tokens)
         return messages
+
+    def tune(self, tune: Tune) -> None:
+        """All backs should draft like this from now on."""
+        self._tune = tune
+        self._sequences.changed.notify()
 
     def take_draft(self, back: Back, draft: Draft) -> None:
         """Check a draft and hand it on; raises ProtocolError when a back has sent too many wrong ones."""
@@ -205,6 +224,9 @@ class Backs:
             }
             for back in self
         ]
+
+    def _tell_change(self) -> None:
+        self._on_change([back.name for back in self._backs.values()])
 
     def _count_invalid(self, back: Back) -> None:
         back.figures.n_invalid_drafts += 1

@@ -74,13 +74,28 @@ class Completions:
             raise UnavailableError("the model is being loaded: try again in a moment")
         return self._engine.ready.n_ctx_sequence
 
-    def start(self, prompt: list[int], sampling: SamplingParameters, max_tokens: int | None) -> LiveSequence:
-        """Begin to continue `prompt`; raises RequestError, UnavailableError."""
+    def start(
+        self,
+        prompt: list[int],
+        sampling: SamplingParameters,
+        max_tokens: int | None,
+        prediction: Sequence[int] = (),
+    ) -> LiveSequence:
+        """Begin to continue `prompt`; raises RequestError, UnavailableError.
+
+        `prediction` is what the client thinks will follow: it can make the answer faster, never another one.
+        """
         self._check_prompt(prompt)
         sequence = self._sequences.create(prompt, sampling)
         try:
             self._engine.submit(
-                Submit(sequence=sequence.id, tokens=prompt, sampling=sampling, max_tokens=max_tokens)
+                Submit(
+                    sequence=sequence.id,
+                    tokens=prompt,
+                    sampling=sampling,
+                    max_tokens=max_tokens,
+                    prediction=list(prediction),
+                )
             )
         except UnavailableError:
             self._sequences.discard(sequence)

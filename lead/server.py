@@ -21,7 +21,7 @@ from lead.chat_template import ChatTemplate
 from lead.completions import Completions
 from lead.demo_model import demo_model
 from lead.engine.client import EngineClient
-from lead.engine.messages import Committed, DraftsDropped, Event, Finished, Load, Started
+from lead.engine.messages import Committed, DraftsDropped, Event, Finished, Load, Started, Tuned
 from lead.local_back import LocalBack, back_command
 from lead.printer import Printer
 from lead.sequences import Sequences
@@ -29,7 +29,7 @@ from lead.services import Services
 from lead.settings import LeadSettings
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
-from shared.protocol import MAX_BACK_MESSAGE_BYTES
+from shared.protocol import MAX_BACK_MESSAGE_BYTES, Tune
 
 log = logging.getLogger("lead")
 
@@ -102,7 +102,12 @@ class Lead:
     def _services(self, vocabulary: Vocabulary, engine: EngineClient) -> Services:
         self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
         self._backs = Backs(
-            self._sequences, vocabulary.identify(), vocabulary.n_tokens, engine.post_draft, time.monotonic
+            self._sequences,
+            vocabulary.identify(),
+            vocabulary.n_tokens,
+            post_draft=engine.post_draft,
+            on_change=engine.connect,
+            clock=time.monotonic,
         )
         return Services(
             alias=self._settings.alias or vocabulary.info.name,
@@ -124,6 +129,8 @@ class Lead:
             n_threads=settings.n_threads,
             n_gpu_layers=settings.n_gpu_layers,
             depth=settings.depth,
+            policy=settings.policy,
+            ngram=settings.ngram,
         )
 
     def _on_event(self, event: Event) -> None:
@@ -133,6 +140,9 @@ class Lead:
             case DraftsDropped():
                 if self._backs:
                     self._backs.count_stale(event.source, event.n_stale)
+            case Tuned():
+                if self._backs:
+                    self._backs.tune(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
             case _:
                 raise AssertionError(f"the engine client keeps {event} for itself")
 

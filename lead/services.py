@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from fastapi import Request
 
@@ -10,6 +10,7 @@ from lead.backs import Backs
 from lead.chat_template import ChatTemplate
 from lead.completions import Completions, Engine
 from lead.engine.client import EngineState
+from lead.engine.messages import PolicyName
 from lead.sequences import Sequences
 from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
@@ -21,6 +22,12 @@ class SupervisedEngine(Engine, Protocol):
     @property
     def state(self) -> EngineState:
         """Whether it can take requests."""
+
+    def set_policy(self, policy: PolicyName, depth: int) -> None:
+        """Choose depths in another way from now on."""
+
+    async def explain(self) -> dict[str, Any] | None:
+        """What the planner has learned and done; None if the engine cannot say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from lead.engine.messages import PolicyName
 from shared import cpus
 from shared.builtin import builtin_draft
 from shared.logs import LogLevel
@@ -66,7 +67,13 @@ class LeadSettings(ProgramSettings):
     )
     back_gpu_layers: int = Field(-1, ge=-1, description="layers that back keeps on the GPU; -1: all")
     back_cpus: CpuList | None = Field(None, description="that back's cores, as in 7 or 6-7; none of --cpus")
-    depth: int = Field(4, ge=0, le=32, description="most draft tokens verified in a step; 0: no speculation")
+    policy: PolicyName = Field(
+        "adaptive",
+        description="how many draft tokens to verify: adaptive learns what is fastest; for comparison, fixed "
+        "takes up to --depth if they are there, sync waits for --depth at every step, off takes none",
+    )
+    depth: int = Field(4, ge=0, le=32, description="draft tokens per step of --policy fixed and sync")
+    ngram: bool = Field(True, description="also draft from the text itself, where it repeats; costs no model")
     print: Print | None = Field(
         None,
         description="show text as it is generated: none, accepted (drafted tokens in colour), "

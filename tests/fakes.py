@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from back.drafter import Drafter, DrafterOptions
-from lead.engine.board import Board
 from lead.engine.loop import Loop
-from lead.engine.messages import Cancel, Committed, DraftsDropped, Finished, PostDraft, Started, Submit
-from lead.engine.planner import FixedDepth
+from lead.engine.messages import Cancel, Committed, DraftsDropped, Finished, PostDraft, Started, Submit, Tuned
+from lead.engine.planner.planner import Planner
 from lead.engine.scheduler import Limits, Scheduler
+from lead.engine.speculation import Speculation
 from shared.errors import KvCacheFullError
 from shared.llama.chain import Chain
 from shared.protocol import Close, Extend, Open
@@ -295,8 +295,10 @@ class FakeFront:
         self.texts: Texts = {}  # of all sequences, cancelled ones, too
         self.reasons: dict[str, str] = {}
         self.events: list = []
+        self.now = 0.0
 
-    def drain(self, *, block: bool):
+    def drain(self, wait):
+        block = wait is None
         assert self._n_steps < self._n_most_steps, f"no end: {self.running}"
         assert not (block and self.running), f"forgotten: {self.running}"
         self._n_steps = min(self._script, default=0) if block else self._n_steps + 1
@@ -307,9 +309,14 @@ class FakeFront:
         self.open = bool(self.running or self._script)
         return [*commands, *self._drafter.drafts(self.running)]
 
+    def clock(self):
+        """Time passes with every look at it."""
+        self.now += 0.001
+        return self.now
+
     def send(self, event):
         self.events.append(event)
-        if isinstance(event, DraftsDropped):
+        if isinstance(event, DraftsDropped | Tuned):
             return
         text = self.running[event.sequence]  # KeyError: nothing may follow the end of a sequence
         match event:
@@ -336,11 +343,11 @@ class FakeFront:
             self.running.pop(command.sequence, None)
 
 
-def make_scheduler(limits: Limits, depth=4, board: Board | None = None) -> Scheduler:
+def make_scheduler(limits: Limits, depth=4, policy="fixed") -> Scheduler:
     def sampler_for(request: Submit) -> Sampler:
         return toy_sampler(request.sampling, request.tokens)
 
-    return Scheduler(limits, board or Board(), FixedDepth(depth), sampler_for, END_TOKENS)
+    return Scheduler(limits, Speculation(Planner(policy, depth), END_TOKENS), sampler_for, END_TOKENS)
 
 
 def make_limits(n_slots=2, n_ctx=200, n_ctx_sequence=100, n_batch=16, **more) -> Limits:
@@ -352,11 +359,12 @@ def run_engine(
     limits: Limits,
     depth=4,
     make_target: Callable[..., FakeTarget] = FakeTarget,
+    policy="fixed",
 ) -> FakeTarget:
     """The real loop and scheduler between a fake model and a fake front, to the script's end."""
-    scheduler = make_scheduler(limits, depth)
+    scheduler = make_scheduler(limits, depth, policy)
     target = make_target(limits.n_slots, limits.n_ctx, limits.n_batch, n_window=limits.n_ctx_sequence)
-    loop = Loop(target, scheduler, front)
+    loop = Loop(target, scheduler, front, clock=front.clock)
     while front.open:
         loop.step()
         scheduler.check_integrity()

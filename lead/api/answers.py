@@ -36,16 +36,19 @@ class Job:
     sampling: SamplingParameters
     max_tokens: int | None
     stops: list[str]
+    prediction: list[int]
 
     @classmethod
-    def read(cls, fields: GenerationFields, prompts: list[list[int]], services: Services) -> "Job":
+    async def read(cls, fields: GenerationFields, prompts: list[list[int]], services: Services) -> "Job":
         """Raises RequestError naming the field at fault."""
         fields.check()
+        vocabulary, n_ctx = services.vocabulary, services.completions.n_ctx
         return cls(
             prompts,
-            fields.sampling(services.vocabulary, services.completions.n_ctx),
+            fields.sampling(vocabulary, n_ctx),
             fields.limit(),
             fields.stops(),
+            await asyncio.to_thread(fields.predicted, vocabulary, n_ctx),
         )
 
     async def run(self, services: Services) -> Answers:
@@ -64,7 +67,8 @@ class Job:
 
         try:
             sequences.extend(
-                completions.start(prompt, self.sampling, self.max_tokens) for prompt in self.prompts
+                completions.start(prompt, self.sampling, self.max_tokens, self.prediction)
+                for prompt in self.prompts
             )
             followers = [asyncio.ensure_future(follow(index)) for index in range(len(sequences))]
             n_open = len(followers)

@@ -12,20 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from lead.api import shapes
 from lead.api.answers import Answer, Job
 from lead.api.chunks import chunks
-from lead.api.fields import GenerationFields
+from lead.api.fields import GenerationFields, TextPart
 from lead.api.sse import event_stream
 from lead.services import Services, provide_ready
 
 router = APIRouter()
-
-
-class TextPart(BaseModel):
-    """A part of a message; only text is understood."""
-
-    model_config = ConfigDict(strict=True)
-
-    type: Annotated[str, Field(pattern="^text$")]
-    text: str
 
 
 class Message(BaseModel):
@@ -57,7 +48,7 @@ async def create_chat_completion(
 ) -> Response:
     """Continue a conversation."""
     prompt = await asyncio.to_thread(_tokenize, body, services)
-    job = Job.read(body, [prompt], services)
+    job = await Job.read(body, [prompt], services)
     frame = {
         "id": f"chatcmpl-{secrets.token_hex(12)}",
         "created": int(time.time()),

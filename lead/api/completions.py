@@ -46,7 +46,7 @@ async def create_completion(
 ) -> Response:
     """Continue text."""
     prompts = [await asyncio.to_thread(_tokenize, prompt, services.vocabulary) for prompt in body.prompts()]
-    job = Job.read(body, prompts, services)
+    job = await Job.read(body, prompts, services)
     frame = {
         "id": f"cmpl-{secrets.token_hex(12)}",
         "object": "text_completion",

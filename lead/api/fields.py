@@ -24,6 +24,30 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
+class TextPart(BaseModel):
+    """A part of a message; only text is understood."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Annotated[str, Field(pattern="^text$")]
+    text: str
+
+
+class PredictedText(BaseModel):
+    """OpenAI's `prediction`: what the client thinks the answer will be, for the most part."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["content"]
+    content: str | list[TextPart]
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content)
+
+
 class GenerationFields(BaseModel):
     """Fields that are absent or null take the default; unknown ones are ignored; types are not converted."""
 
@@ -49,6 +73,7 @@ class GenerationFields(BaseModel):
     frequency_penalty: float | None = None
     logit_bias: dict[str, Bias] | list[list[int | str | Bias]] | None = None
     ignore_eos: bool | None = None
+    prediction: PredictedText | None = None
     return_speculation: bool | None = None
 
     def check(self) -> None:
@@ -74,6 +99,13 @@ class GenerationFields(BaseModel):
                 raise RequestError(f"{name}: {value} is not a number of tokens (-1: no limit)", name)
             return int(value)
         return None
+
+    def predicted(self, vocabulary: Vocabulary, n_ctx: int) -> list[int]:
+        """The prediction as the model would write it, so without special tokens; at most `n_ctx` tokens."""
+        if self.prediction is None:
+            return []
+        tokens = vocabulary.tokenize(self.prediction.text, add_special=False, parse_special=False)
+        return tokens[:n_ctx]
 
     def sampling(self, vocabulary: Vocabulary, n_ctx: int) -> SamplingParameters:
         """How to sample; a seed is drawn where none is given. Raises RequestError naming the field."""

@@ -7,9 +7,12 @@ from collections import Counter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, WebSocket, WebSocketDisconnect
+from pydantic import BaseModel, Field
 
 from lead.api.sse import unless_gone
 from lead.backs import Back, Backs, Figures
+from lead.engine.messages import PolicyName
+from lead.engine.planner.policy import MOST_DEPTH
 from lead.sequences import Sequences
 from lead.services import Services, provide, provide_ready
 from shared.errors import ProtocolError
@@ -37,13 +40,33 @@ _MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two
 
 
 @router.get("/v1/speculation")
-async def list_backs(services: Annotated[Services, Depends(provide)]) -> dict[str, Any]:
-    """The connected backs and what came of their drafts."""
+async def describe(services: Annotated[Services, Depends(provide)]) -> dict[str, Any]:
+    """The connected backs, what came of their drafts, and why the planner decides as it does."""
     backs = services.backs.describe()
     totals: Counter[str] = Counter()
     for back in backs:
         totals.update({name: back[name] for name in Figures.__slots__})
-    return {"backs": backs, "totals": {name: totals[name] for name in Figures.__slots__}}
+    return {
+        "backs": backs,
+        "totals": {name: totals[name] for name in Figures.__slots__},
+        "planner": await services.engine.explain(),
+    }
+
+
+class PolicyRequest(BaseModel):
+    """How to choose depths; `depth` is for `fixed` and `sync`."""
+
+    policy: PolicyName
+    depth: Annotated[int, Field(ge=0, le=MOST_DEPTH)] = 4
+
+
+@router.put("/v1/speculation")
+async def set_policy(
+    body: PolicyRequest, services: Annotated[Services, Depends(provide_ready)]
+) -> dict[str, Any]:
+    """Change the policy while running, for instance to see what speculation is worth."""
+    services.engine.set_policy(body.policy, body.depth)
+    return {"policy": body.policy, "depth": body.depth}
 
 
 @router.post("/v1/speculation")

@@ -1,72 +1,138 @@
 """The board: the drafts that are pinned up for each sequence, by source.
 
-Holds at most one draft per source and sequence: a newer one replaces it. A draft stays on the board while it
-agrees with what is committed: after a step that accepted its first tokens, its tail is still a draft.
+Holds at most one draft per source and sequence. A draft stays on the board while it agrees with what is
+committed: after a step that accepted its first tokens, the rest is still a draft; after a rejection a side
+branch may be. Every source is scored by what is committed, whether its draft was verified or not.
 Knows nothing of models, time or networks.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from lead.engine.draft_tree import DraftToken, DraftTree
+
+Company = Literal["alone", "agreed", "disputed"]
+"""Of a proposed token: nobody else proposed one there, somebody the same, or all others another."""
+
+Chance = Callable[[str, float | None, Company], float]
+"""How likely a token of (source, confidence, company) is right, if those before it are."""
+
+_LEAST_SURVIVAL = 0.01
+"""Further along a draft no token would ever be worth a place in a batch."""
+_MOST_TOKENS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """Draft tokens to follow the committed ones, and who proposed them."""
+class Trial(NamedTuple):
+    """One token of a source held against the committed one; those before it were right.
+
+    `place` 0 is the token that directly followed the committed ones when they were extended.
+    """
 
     source: str
-    tokens: tuple[int, ...]
+    confidence: float | None
+    company: Company
+    place: int
+    right: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    base: int
-    tokens: tuple[int, ...]
-    number: int  # drafts are numbered in the order of arrival
+class Proposal(NamedTuple):
+    """A line of draft tokens to follow the committed ones.
+
+    chances[i]: that token i is right, if those before it are.
+    """
+
+    tokens: tuple[int, ...] = ()
+    sources: tuple[str, ...] = ()
+    chances: tuple[float, ...] = ()
+
+    def cut(self, n: int) -> "Proposal":
+        """Its first `n` tokens."""
+        if n >= len(self.tokens):
+            return self
+        return Proposal(self.tokens[:n], self.sources[:n], self.chances[:n])
+
+
+class Posted(NamedTuple):
+    """Whether a draft may still come true, and what its tokens in the past say about its source."""
+
+    lives: bool
+    trials: list[Trial]
+
+
+@dataclass(slots=True)
+class _Pinned:
+    """The drafts for one sequence. scored[source]: up to which position a source has been judged."""
+
+    trees: dict[str, DraftTree] = field(default_factory=dict)
+    scored: dict[str, int] = field(default_factory=dict)
 
 
 class Board:
-    """All methods take `committed`, the sequence's committed tokens, and do not modify it."""
+    """`committed` is always the sequence's committed tokens; it is not modified."""
 
     def __init__(self) -> None:
-        self._drafts: dict[str, dict[str, _Draft]] = {}
-        self._n_posted = 0
+        self._pinned: dict[str, _Pinned] = {}
         self._stale: Counter[str] = Counter()
 
     def open(self, sequence: str) -> None:
         """Take drafts for `sequence` from now on."""
-        self._drafts[sequence] = {}
+        self._pinned[sequence] = _Pinned()
 
     def close(self, sequence: str) -> None:
         """Forget `sequence`; drafts that still arrive for it are stale."""
-        self._drafts.pop(sequence, None)
+        self._pinned.pop(sequence, None)
 
-    def post(
-        self, sequence: str, source: str, base: int, tokens: Sequence[int], committed: Sequence[int]
-    ) -> bool:
-        """Pin up a draft; False if nothing of it lives.
+    def post(self, sequence: str, source: str, tree: DraftTree, committed: Sequence[int]) -> Posted:
+        """Pin up a draft if it lives.
 
-        With m = len(committed) ≥ base, a draft lives iff tokens[: m - base] == committed[base : m].
+        With m = len(committed) ≥ base it lives iff committed[base : m] lie in the tree and something follows
+        them. It does not replace a draft of its source that knew more of the text, or as much and is longer:
+        messages may overtake each other.
         """
-        drafts = self._drafts.get(sequence)
-        draft = _Draft(base, tuple(tokens), self._n_posted)
-        self._n_posted += 1
-        if drafts is None or not _live_tail(draft, committed):
+        pinned = self._pinned.get(sequence)
+        if pinned is None or tree.base > len(committed):
             self._stale[source] += 1
-            return False
-        drafts[source] = draft
-        return True
+            return Posted(lives=False, trials=[])
+        trials = self._catch_up(pinned, source, tree, committed)
+        if not tree.alive:
+            self._stale[source] += 1
+        elif not _outdated(tree, pinned.trees.get(source)):
+            pinned.trees[source] = tree
+        return Posted(tree.alive, trials)
 
-    def best(self, sequence: str, committed: Sequence[int]) -> Proposal | None:
-        """The longest live draft, the newest of equally long ones. Drafts found dead are removed."""
-        drafts = self._drafts.get(sequence, {})
-        live = {source: _live_tail(draft, committed) for source, draft in drafts.items()}
-        for source in [source for source, tail in live.items() if not tail]:
-            del drafts[source], live[source]
-        if not live:
-            return None
-        source = max(live, key=lambda name: (len(live[name]), drafts[name].number))
-        return Proposal(source, live[source])
+    def extend(self, sequence: str, start: int, tokens: Sequence[int]) -> list[Trial]:
+        """committed[start : start + len(tokens)] = tokens. Drafts that are dead now are removed."""
+        pinned = self._pinned[sequence]
+        trials = []
+        for place, token in enumerate(tokens):
+            proposed = {source: next_ for source, tree in pinned.trees.items() if (next_ := tree.proposed())}
+            for source, draft in proposed.items():
+                company = _company(draft.token, [other.token for other in proposed.values()])
+                trials.append(Trial(source, draft.confidence, company, place, draft.token == token))
+                pinned.scored[source] = start + place + 1
+            for tree in pinned.trees.values():
+                tree.step(token)
+        pinned.trees = {source: tree for source, tree in pinned.trees.items() if tree.alive}
+        return trials
+
+    def line_of(self, sequence: str, source: str) -> list[DraftToken]:
+        """What one source proposes; empty if nothing of it lives."""
+        tree = self._pinned[sequence].trees.get(source)
+        return list(tree.line()) if tree else []
+
+    def sources(self, sequence: str) -> Iterable[str]:
+        """Those who have a live draft for `sequence`."""
+        return self._pinned[sequence].trees
+
+    def best(self, sequence: str, chance: Chance) -> Proposal:
+        """The line with the largest expected number of right tokens, whoever proposed which part of it."""
+        pinned = self._pinned.get(sequence)
+        if pinned is None or not pinned.trees:
+            return Proposal()
+        lines = {source: list(tree.line()) for source, tree in pinned.trees.items()}
+        return _Merge(lines, chance).best()
 
     def take_stale(self) -> dict[str, int]:
         """Drafts dropped on arrival since the last call, by source."""
@@ -75,12 +141,81 @@ class Board:
         return stale
 
     def check_integrity(self, sequences: set[str]) -> None:
-        """Raise AssertionError unless the board knows exactly `sequences`."""
-        assert set(self._drafts) == sequences, f"board has {set(self._drafts)}, expected {sequences}"
+        """Raise AssertionError unless the board knows exactly `sequences`, and only live drafts."""
+        assert set(self._pinned) == sequences, f"board has {set(self._pinned)}, expected {sequences}"
+        for pinned in self._pinned.values():
+            assert all(tree.alive for tree in pinned.trees.values()), "a dead draft on the board"
+
+    def _catch_up(
+        self, pinned: _Pinned, source: str, tree: DraftTree, committed: Sequence[int]
+    ) -> list[Trial]:
+        """Move a new draft's cursor to the end of what is committed, scoring positions not yet scored."""
+        trials = []
+        for position in range(tree.base, len(committed)):
+            proposed = tree.proposed()
+            if proposed and position >= pinned.scored.get(source, 0):
+                right = proposed.token == committed[position]
+                place = position - tree.base
+                trials.append(Trial(source, proposed.confidence, "alone", place, right))
+                pinned.scored[source] = position + 1
+            tree.step(committed[position])
+        return trials
 
 
-def _live_tail(draft: _Draft, committed: Sequence[int]) -> tuple[int, ...]:
-    n_passed = len(committed) - draft.base  # draft tokens that are no longer in the future
-    if not 0 <= n_passed < len(draft.tokens) or draft.tokens[:n_passed] != tuple(committed[draft.base :]):
-        return ()
-    return draft.tokens[n_passed:]
+def _outdated(tree: DraftTree, pinned: DraftTree | None) -> bool:
+    return pinned is not None and (tree.base, len(tree)) < (pinned.base, len(pinned))
+
+
+def _company(token: int, proposed: Sequence[int]) -> Company:
+    if len(proposed) == 1:
+        return "alone"
+    return "agreed" if proposed.count(token) > 1 else "disputed"
+
+
+class _Merge:
+    """Several lines over the same place as one tree: where they agree they are one."""
+
+    def __init__(self, lines: dict[str, list[DraftToken]], chance: Chance) -> None:
+        self._lines = lines
+        self._chance = chance
+
+    def best(self) -> Proposal:
+        chosen = self._best_after(tuple(self._lines), 0, 1.0)[1]
+        return Proposal(
+            tuple(token for token, _, _ in chosen),
+            tuple(source for _, source, _ in chosen),
+            tuple(chance for _, _, chance in chosen),
+        )
+
+    def _best_after(
+        self, sources: tuple[str, ...], place: int, survival: float
+    ) -> tuple[float, list[tuple[int, str, float]]]:
+        """(expected number of right tokens, (token, source, chance) of each) from `place` on."""
+        if len(sources) == 1:
+            return self._single(sources[0], place, survival)
+        best: tuple[float, list[tuple[int, str, float]]] = (0.0, [])
+        if survival < _LEAST_SURVIVAL or place >= _MOST_TOKENS:
+            return best
+        here = [
+            (source, self._lines[source][place]) for source in sources if place < len(self._lines[source])
+        ]
+        tokens = [draft.token for _, draft in here]
+        for token in dict.fromkeys(tokens):
+            company = _company(token, tokens)
+            agreeing = [(source, draft) for source, draft in here if draft.token == token]
+            chance, source = max((self._chance(s, draft.confidence, company), s) for s, draft in agreeing)
+            expected, rest = self._best_after(tuple(s for s, _ in agreeing), place + 1, survival * chance)
+            if chance * (1 + expected) > best[0]:
+                best = (chance * (1 + expected), [(token, source, chance), *rest])
+        return best
+
+    def _single(self, source: str, place: int, survival: float) -> tuple[float, list[tuple[int, str, float]]]:
+        chosen, expected, product = [], 0.0, 1.0
+        for draft in self._lines[source][place:_MOST_TOKENS]:
+            if survival * product < _LEAST_SURVIVAL:
+                break
+            chance = self._chance(source, draft.confidence, "alone")
+            product *= chance
+            expected += product
+            chosen.append((draft.token, source, chance))
+        return expected, chosen

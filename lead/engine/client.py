@@ -8,15 +8,21 @@ import random
 import socket
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from lead.engine.messages import (
     Cancel,
     Command,
     Event,
+    Explain,
+    Explained,
     Load,
     LoadFailed,
+    PolicyName,
     PostDraft,
     Ready,
+    SetPolicy,
+    Sources,
     Submit,
     decode_event,
     encode,
@@ -32,6 +38,8 @@ _MOST_UNSENT_BYTES = 1 << 16
 _MOST_EVENT_BYTES = 1 << 20
 _STOP_SECONDS = 10.0
 """How long the engine may take for its last step before it is killed."""
+_EXPLAIN_SECONDS = 10.0
+"""An engine answers between two steps; with a long prompt on a slow machine those may take so long."""
 RETRY_AFTER_SECONDS = 5
 """What clients are told to wait when the engine is not there."""
 
@@ -56,7 +64,7 @@ class EngineClient:
         on_event: Callable[[Event], None],
         on_lost: Callable[[str], None],
     ) -> None:
-        """`on_event` gets every event but Ready and LoadFailed; `on_lost` hears why the engine is gone."""
+        """`on_event` gets what concerns sequences and backs; `on_lost` hears why the engine is gone."""
         self._load = load
         self._log_level = log_level
         self._on_event = on_event
@@ -64,6 +72,8 @@ class EngineClient:
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._held_drafts: dict[tuple[str, str], PostDraft] = {}
+        self._sources = Sources(names=[])
+        self._explanations: list[asyncio.Future[dict[str, Any] | None]] = []
         self._stopping = asyncio.Event()
         self.state = EngineState.STARTING
         self.ready: Ready | None = None
@@ -129,6 +139,30 @@ class EngineClient:
         else:
             self._send(draft)
 
+    def connect(self, names: list[str]) -> None:
+        """These backs are connected now; an engine that is started again is told, too."""
+        self._sources = Sources(names=names)
+        if self.state is EngineState.READY:
+            self._send(self._sources)
+
+    def set_policy(self, policy: PolicyName, depth: int) -> None:
+        """Choose depths in another way from now on; an engine that is started again does so, too."""
+        self._load = self._load.model_copy(update={"policy": policy, "depth": depth})
+        if self.state is EngineState.READY:
+            self._send(SetPolicy(policy=policy, depth=depth))
+
+    async def explain(self) -> dict[str, Any] | None:
+        """What the planner has learned and done; None if the engine is not there or busy for too long."""
+        if self.state is not EngineState.READY:
+            return None
+        answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+        self._explanations.append(answer)
+        self._send(Explain())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_EXPLAIN_SECONDS):
+                return await answer
+        return None
+
     async def _run_once(self) -> bool:
         """Run one engine process to its end; returns whether it became ready."""
         ours, theirs = socket.socketpair()
@@ -162,6 +196,7 @@ class EngineClient:
                 await self._writer.wait_closed()
         self._writer = None
         self._held_drafts.clear()
+        self._explained(None)
         if self._process:
             code = await self._process.wait()
             if not self._stopped:
@@ -187,6 +222,10 @@ class EngineClient:
                 if not self._stopped:
                     self.state = EngineState.READY
                     self.has_been_ready.set()
+                    if self._sources.names:
+                        self._send(self._sources)
+            case Explained():
+                self._explained(event.report)
             case LoadFailed():
                 if self.ready is None:
                     self.state = EngineState.FAILED
@@ -195,6 +234,12 @@ class EngineClient:
             case _:
                 self._on_event(event)
                 self._send_held()  # the engine has finished a step and reads again
+
+    def _explained(self, report: dict[str, Any] | None) -> None:
+        waiting, self._explanations = self._explanations, []
+        for answer in waiting:
+            if not answer.done():
+                answer.set_result(report)
 
     def _send_held(self) -> None:
         held, self._held_drafts = self._held_drafts, {}

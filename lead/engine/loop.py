@@ -1,13 +1,24 @@
 """The engine's loop: drain the inbox, plan, decode, commit."""
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.messages import Cancel, Command, Event, PostDraft, Submit
+from lead.engine.messages import (
+    Cancel,
+    Command,
+    Event,
+    Explain,
+    Explained,
+    PostDraft,
+    SetPolicy,
+    Sources,
+    Submit,
+)
 from lead.engine.scheduler import Plan, Scheduler
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span
@@ -33,17 +44,22 @@ class Pipe(Protocol):
     def send(self, event: Event) -> None:
         """Hand an event to the front."""
 
-    def drain(self, *, block: bool) -> list[Command]:
-        """All commands that have arrived; with `block`, wait for one."""
+    def drain(self, wait: float | None) -> list[Command]:
+        """All commands that have arrived; if none has, wait for one so many seconds (None: for ever)."""
 
 
 class Loop:
     """Runs until the front closes the pipe."""
 
-    def __init__(self, target: Target, scheduler: Scheduler, pipe: Pipe) -> None:
+    def __init__(
+        self, target: Target, scheduler: Scheduler, pipe: Pipe, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`clock` gives seconds; it must be the one that drafts were stamped with."""
         self._target = target
         self._scheduler = scheduler
         self._pipe = pipe
+        self._clock = clock
+        self._wait = 0.0
 
     def run(self) -> None:
         """Raises DecodeFatalError: the context cannot be trusted any more and the process has to go."""
@@ -52,19 +68,29 @@ class Loop:
 
     def step(self) -> None:
         """One step, or a wait for commands when there is nothing to do."""
-        for command in self._pipe.drain(block=self._scheduler.idle):
+        began = self._clock()
+        for command in self._pipe.drain(None if self._scheduler.idle else self._wait):
             self._apply(command)
-        plan = self._scheduler.plan()
+        now = self._clock()
+        if self._wait:
+            self._scheduler.waited(now - began)
+            self._wait = 0.0
+        plan = self._scheduler.plan(now)
         if plan is None:
             return
         self._send(plan.news)
+        if plan.wait > 0:
+            self._wait = plan.wait
+            return
         try:
+            began = self._clock()
             logits = self._decode(plan)
+            now = self._clock()
         except KvCacheFullError as error:
             log.warning("%s: making room", error)
             events = self._scheduler.shed()
         else:
-            events = self._scheduler.commit(plan, logits)
+            events = self._scheduler.commit(plan, logits, now, now - began)
         self._send(events)
 
     def _send(self, events: Sequence[Event]) -> None:
@@ -79,10 +105,16 @@ class Loop:
     def _apply(self, command: Command) -> None:
         match command:
             case Submit():
-                self._scheduler.submit(command)
+                self._scheduler.submit(command, self._clock())
             case Cancel():
                 self._scheduler.cancel(command.sequence)
             case PostDraft():
-                self._scheduler.post_draft(command.sequence, command.source, command.base, command.tokens)
+                self._scheduler.post_draft(command)
+            case Sources():
+                self._scheduler.connect(command.names)
+            case SetPolicy():
+                self._scheduler.set_policy(command.policy, command.depth)
+            case Explain():
+                self._pipe.send(Explained(report=self._scheduler.describe()))
             case _:
                 raise AssertionError(f"not a command for a running engine: {command}")

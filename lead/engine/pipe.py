@@ -6,6 +6,7 @@ front has read.
 
 import select
 import socket
+import time
 
 from lead.engine.messages import Command, Event, decode_command, encode
 
@@ -25,12 +26,19 @@ class EnginePipe:
         except (BrokenPipeError, ConnectionResetError):
             self.open = False
 
-    def drain(self, *, block: bool) -> list[Command]:
-        """All commands that have arrived; with `block`, wait for at least one (or for the front's end)."""
+    def drain(self, wait: float | None) -> list[Command]:
+        """All commands that have arrived; if none has, wait for one (or for the front's end).
+
+        `wait` is the most seconds to do so; None: for ever.
+        """
         self._read_available()
         commands = self._take_lines()
-        while block and self.open and not commands:
-            select.select([self._socket], [], [])
+        deadline = None if wait is None else time.monotonic() + wait
+        while self.open and not commands:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            select.select([self._socket], [], [], left)
             self._read_available()
             commands = self._take_lines()
         return commands

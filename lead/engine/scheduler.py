@@ -1,26 +1,37 @@
 """The scheduler: which tokens of which sequences go into the next step, and what the step's logits mean.
 
 Continuous batching: every step is one decode over all running sequences, prompt chunks beside generation.
-Knows no model and no clock: logits are passed in, so it is tested with a fake model in milliseconds.
+Knows no model and no clock: logits and times are passed in; it is tested with a fake model in milliseconds.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.board import Board, Proposal
-from lead.engine.messages import Committed, DraftsDropped, Finished, FinishReason, Started, Submit
-from lead.engine.planner import Offer, Planner
+from lead.engine.board import Proposal
+from lead.engine.messages import (
+    Committed,
+    DraftsDropped,
+    Finished,
+    FinishReason,
+    PolicyName,
+    PostDraft,
+    Started,
+    Submit,
+    Tuned,
+)
+from lead.engine.planner.planner import Step
 from lead.engine.slot import EngineSequence, Slot
+from lead.engine.slots import Slots
+from lead.engine.speculation import Decision, Speculation
 from lead.engine.verify import verify
 from shared.llama.span import Span
 from shared.sampling import Sampler
-from shared.slot_cache import SlotCache
 
-SchedulerEvent = Started | Committed | Finished | DraftsDropped
+SchedulerEvent = Started | Committed | Finished | DraftsDropped | Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +52,48 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A slot's part of a step: `n_fed` committed tokens not yet in the cache, then `draft`.
+    """A slot's part of a step: `n_fed` committed tokens not yet in the cache, then the draft.
 
     Logits exist only where the committed tokens are fed to their end.
     """
 
     slot: Slot
     n_fed: int
-    draft: tuple[int, ...] = ()
-    source: str | None = None
+    draft: Proposal = Proposal()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A step: cut the caches back as `trims` (slot, n_keep) say, then decode `spans` (one per entry).
 
-    `news` is what planning it has already settled.
+    `news` is what planning it has already settled. `expected`: how many tokens it should commit; None with
+    prompts in the batch. With `wait` > 0 there is nothing to decode yet: plan again when a command has arrived,
+    or after so many seconds.
     """
 
     news: list[Started]
     trims: list[tuple[int, int]]
     entries: list[Entry]
     spans: list[Span]
+    wait: float = 0.0
+    expected: float | None = None
+
+    @property
+    def n_tokens(self) -> int:
+        """In its batch."""
+        return sum(len(span.tokens) for span in self.spans)
 
 
 class Scheduler:
-    """`plan` and `commit` alternate; `submit`, `cancel` and drafts come in between."""
+    """`plan` and `commit` alternate; `submit`, `cancel` and drafts come in between.
+
+    `now` is always seconds of one monotonic clock.
+    """
 
     def __init__(
         self,
         limits: Limits,
-        board: Board,
-        planner: Planner,
+        speculation: Speculation,
         make_sampler: Callable[[Submit], Sampler],
         end_tokens: frozenset[int],
     ) -> None:
@@ -81,61 +102,89 @@ class Scheduler:
         if limits.n_ctx_sequence > limits.n_ctx + 1:  # the last token of a sequence is never decoded
             raise ValueError("the cache must have room for one whole sequence")
         self._limits = limits
-        self._board = board
-        self._planner = planner
+        self._speculation = speculation
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._slots = [Slot(SlotCache(index)) for index in range(limits.n_slots)]
-        self._waiting: deque[EngineSequence] = deque()
-        self._n_steps = 0
-        self._n_started = 0
+        self._slots = Slots(limits.n_slots, limits.n_ctx, can_trim=limits.can_trim)
         self._frugal = False  # the last plan found no room: the next takes as little as it can
 
     @property
     def idle(self) -> bool:
         """Nothing to do until a command arrives."""
-        return not self._waiting and not any(slot.sequence for slot in self._slots)
+        return self._slots.idle
 
-    def submit(self, request: Submit) -> None:
+    def submit(self, request: Submit, now: float) -> None:
         """Queue a sequence; it starts when a slot is free. The prompt must leave room for one token."""
         assert 0 < len(request.tokens) < self._limits.n_ctx_sequence
         sequence = EngineSequence(
             request.sequence, list(request.tokens), self._make_sampler(request), request.max_tokens
         )
-        self._board.open(sequence.id)
-        self._waiting.append(sequence)
+        self._speculation.open(request, now)
+        self._slots.enqueue(sequence)
 
     def cancel(self, sequence_id: str) -> None:
         """Stop a sequence, wherever it is; one that is unknown has ended already."""
-        self._board.close(sequence_id)
-        self._waiting = deque(sequence for sequence in self._waiting if sequence.id != sequence_id)
-        for slot in self._running():
-            if slot.sequence and slot.sequence.id == sequence_id:
-                self._release(slot)
+        self._speculation.close(sequence_id)
+        self._slots.remove(sequence_id)
 
-    def post_draft(self, sequence_id: str, source: str, base: int, tokens: Sequence[int]) -> None:
+    def post_draft(self, draft: PostDraft) -> None:
         """Put a draft on the board."""
-        self._board.post(sequence_id, source, base, tokens, self._committed(sequence_id))
+        self._speculation.post(draft, self._slots.tokens_of(draft.sequence))
 
-    def plan(self) -> Plan | None:
+    def connect(self, sources: Sequence[str]) -> None:
+        """These backs are connected now."""
+        self._speculation.connect(sources)
+
+    def set_policy(self, policy: PolicyName, depth: int) -> None:
+        """Choose depths in another way from now on."""
+        self._speculation.set_policy(policy, depth)
+
+    def waited(self, seconds: float) -> None:
+        """The engine waited for drafts, because a plan said so."""
+        self._speculation.learn_wait(seconds)
+
+    def describe(self) -> dict[str, Any]:
+        """What speculation has learned and done."""
+        return self._speculation.describe()
+
+    def plan(self, now: float) -> Plan | None:
         """The next step, or None if there is nothing to do."""
-        news = self._admit()
-        self._make_room_for_one_token_each()
-        running = self._running()
+        news = self._slots.admit(nobody_new=self._frugal)
+        self._slots.make_room_for_one_token_each()
+        running = self._slots.running()
         if not running:
             return None
-        self._n_steps += 1
-        entries = self._entries(running)
-        return Plan(news, self._trims(), entries, [_span(entry) for entry in entries])
+        generating = [slot for slot in running if slot.n_todo == 1]
+        prompts = [slot for slot in running if slot.n_todo > 1]
+        n_prompt = self._n_prompt(generating, prompts)
+        decision = self._decide(generating, n_prompt, now)
+        if decision.wait > 0:
+            return Plan(news, [], [], [], decision.wait)
+        entries = self._entries(generating, decision.proposals, prompts)
+        expected = None if prompts else decision.expected
+        return Plan(news, self._slots.trims(), entries, [_span(entry) for entry in entries], 0.0, expected)
 
-    def commit(self, plan: Plan, logits: Sequence[NDArray[np.float32]]) -> list[SchedulerEvent]:
-        """Take in a decoded plan's logits, one array of shape (n_logits, n_vocab) per span."""
+    def commit(
+        self, plan: Plan, logits: Sequence[NDArray[np.float32]], now: float, seconds: float
+    ) -> list[SchedulerEvent]:
+        """Take in a decoded plan's logits, one array of shape (n_logits, n_vocab) per span.
+
+        Decoding took `seconds`.
+        """
         self._frugal = False
         events: list[SchedulerEvent] = []
         for entry, rows in zip(plan.entries, logits, strict=True):
-            events += self._commit_entry(entry, rows)
-        events += [DraftsDropped(source=source, n_stale=n) for source, n in self._board.take_stale().items()]
-        return events
+            events += self._commit_entry(entry, rows, now)
+        depths = [
+            len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
+        ]
+        n_committed = sum(len(event.tokens) for event in events if isinstance(event, Committed))
+        self._speculation.learn_step(Step(plan.n_tokens, seconds, depths, n_committed, plan.expected))
+        events += [
+            DraftsDropped(source=source, n_stale=n) for source, n in self._speculation.take_stale().items()
+        ]
+        tuned = self._speculation.take_tuned()
+        return events if tuned is None else [*events, tuned]
 
     def shed(self) -> list[SchedulerEvent]:
         """The cache had no room for a plan although the count said so: give something up.
@@ -144,152 +193,66 @@ class Scheduler:
         slots, then the youngest sequence's place; the last one left ends.
         """
         was_frugal, self._frugal = self._frugal, True
-        if self._evict_idle() or not was_frugal:
+        if self._slots.evict_idle() or not was_frugal:
             return []
-        running = self._running()
+        running = self._slots.running()
         if len(running) > 1:
-            self._preempt(running[-1])
+            self._slots.preempt(running[-1])
             return []
         return [self._finish(slot, "length") for slot in running]
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless the books are right."""
-        running = self._running()
-        ids = [slot.sequence.id for slot in running if slot.sequence] + [s.id for s in self._waiting]
-        assert len(ids) == len(set(ids)), f"a sequence is in two places: {ids}"
-        for slot in running:
-            assert slot.sequence
-            tokens = slot.sequence.tokens
-            assert len(slot.cache) < len(tokens), "nothing left to decode"
-            assert slot.cache.tokens == tokens[: len(slot.cache)], "the cache holds another text"
-        assert sum(len(slot.cache) for slot in self._slots) <= self._limits.n_ctx, "more cells than there are"
-        self._board.check_integrity(set(ids))
+        self._slots.check_integrity()
+        self._speculation.check_integrity(set(self._slots.ids))
 
-    # Slots: who runs where
+    # Plan: what each slot decodes
 
-    def _running(self) -> list[Slot]:
-        """Slots with a sequence, the one that started first in front."""
-        running = [slot for slot in self._slots if slot.sequence]
-        return sorted(running, key=_number)
-
-    def _idle_slots(self) -> list[Slot]:
-        """Slots without a sequence, the one used longest ago in front."""
-        return sorted((slot for slot in self._slots if not slot.sequence), key=lambda slot: slot.last_used)
-
-    def _admit(self) -> list[Started]:
-        started = []
-        while self._waiting and (idle := self._idle_slots()) and self._fits(self._waiting[0]):
-            sequence = self._waiting.popleft()
-            slot = max(idle, key=lambda slot: slot.cache.affinity(sequence.tokens))
-            n_reused = self._reusable(slot, sequence)
-            slot.sequence = sequence
-            slot.cache.keep(n_reused)
-            if sequence.number is None:
-                sequence.number = self._n_started
-                self._n_started += 1
-                started.append(Started(sequence=sequence.id, n_cached=n_reused))
-        return started
-
-    def _fits(self, sequence: EngineSequence) -> bool:
-        """Whether its prompt finds room beside what the others have: one that does not waits its turn."""
-        held = [len(slot.sequence.tokens) + 1 for slot in self._slots if slot.sequence]
-        if not held:
-            return True
-        return not self._frugal and sum(held) + len(sequence.tokens) + 1 <= self._limits.n_ctx
-
-    def _reusable(self, slot: Slot, sequence: EngineSequence) -> int:
-        """How much of a slot's cache serves `sequence`; its last token is always decoded, for the logits."""
-        n = min(slot.cache.shared_with(sequence.tokens), len(sequence.tokens) - 1)
-        return n if self._limits.can_trim or n == slot.cache.n_physical else 0
-
-    def _release(self, slot: Slot) -> None:
-        slot.sequence = None
-        slot.last_used = self._n_steps
-
-    def _preempt(self, slot: Slot) -> None:
-        """Back into the queue, in front: it will go on with the same tokens, since its text is a function
-        of (seed, position) and its committed tokens. Its cache is now one that can be evicted.
-        """
-        sequence = slot.sequence
-        assert sequence
-        self._release(slot)
-        self._waiting.appendleft(sequence)
-
-    # Cells: the KV cache is one pool
-
-    def _n_free(self) -> int:
-        return self._limits.n_ctx - sum(len(slot.cache) for slot in self._slots)
-
-    def _evict_idle(self) -> bool:
-        """Give up the least recently used idle cache; False if there is none."""
-        for slot in self._idle_slots():
-            if len(slot.cache):
-                slot.cache.keep(0)
-                return True
-        return False
-
-    def _make_room_for_one_token_each(self) -> None:
-        while (running := self._running()) and self._n_free() < len(running):
-            if not self._evict_idle():
-                self._preempt(running[-1])
-
-    def _free_up_to(self, n_wanted: int) -> int:
-        """Evict idle caches until `n_wanted` cells are free, if that is possible; returns the free cells."""
-        while self._n_free() < n_wanted and self._evict_idle():
-            pass
-        return self._n_free()
-
-    # Entries: what each slot decodes
-
-    def _entries(self, running: list[Slot]) -> list[Entry]:
-        todo = {slot.index: slot.n_todo for slot in running}
-        generating = [slot for slot in running if todo[slot.index] == 1]
-        prompts = [slot for slot in running if todo[slot.index] > 1]
-        proposals = [self._proposal(slot) for slot in generating]
-        depths = self._planner.depths(
-            [
-                Offer(slot.sequence.id if slot.sequence else "", len(proposal.tokens) if proposal else 0)
-                for slot, proposal in zip(generating, proposals, strict=True)
-            ]
+    def _n_prompt(self, generating: list[Slot], prompts: list[Slot]) -> int:
+        """About how many tokens of prompts will be in the batch."""
+        n_most = (
+            min(self._limits.n_batch, self._limits.n_prompt_chunk) if generating else self._limits.n_batch
         )
+        return min(sum(slot.n_todo for slot in prompts), len(prompts) + n_most)
+
+    def _decide(self, generating: list[Slot], n_prompt: int, now: float) -> Decision:
+        if not self._limits.can_trim:
+            return Decision([Proposal()] * len(generating), 0.0, len(generating))
+        running = [
+            (slot.sequence, slot.sequence.n_left(self._limits.n_ctx_sequence) - 1)
+            for slot in generating
+            if slot.sequence
+        ]
+        return self._speculation.decide(running, n_prompt, now)
+
+    def _entries(self, generating: list[Slot], proposals: list[Proposal], prompts: list[Slot]) -> list[Entry]:
         # Every running slot has one place in the batch for certain; the rest goes to drafts, then to prompts.
-        n_wanted = len(running) if self._frugal else sum(depths) + sum(todo.values())
-        n_spare = min(self._limits.n_batch, self._free_up_to(n_wanted), n_wanted) - len(running)
+        n_running = len(generating) + len(prompts)
+        n_wanted = n_running
+        if not self._frugal:
+            n_wanted += sum(len(p.tokens) for p in proposals) + sum(slot.n_todo - 1 for slot in prompts)
+        n_spare = min(self._limits.n_batch, self._slots.free_up_to(n_wanted), n_wanted) - n_running
         entries = []
-        for slot, proposal, depth in zip(generating, proposals, depths, strict=True):
-            n_draft = min(depth, n_spare)
-            n_spare -= n_draft
-            entries.append(_generating_entry(slot, proposal, n_draft))
+        for slot, proposal in zip(generating, proposals, strict=True):
+            draft = proposal.cut(n_spare)
+            n_spare -= len(draft.tokens)
+            entries.append(Entry(slot, 1, draft))
         if generating:
             n_spare = min(n_spare, self._limits.n_prompt_chunk)
         for slot in prompts:
-            n_more = min(todo[slot.index] - 1, n_spare)
+            n_more = min(slot.n_todo - 1, n_spare)
             n_spare -= n_more
             entries.append(Entry(slot, 1 + n_more))
         return entries
 
-    def _proposal(self, slot: Slot) -> Proposal | None:
-        """The best draft for a slot, cut to what can still be committed beside the bonus token."""
-        sequence = slot.sequence
-        if sequence is None or not self._limits.can_trim:
-            return None
-        proposal = self._board.best(sequence.id, sequence.tokens)
-        n_useful = sequence.n_left(self._limits.n_ctx_sequence) - 1
-        if proposal is None or n_useful <= 0:
-            return None
-        return Proposal(proposal.source, proposal.tokens[:n_useful])
-
-    def _trims(self) -> list[tuple[int, int]]:
-        """Cut every cache back to what is valid in it."""
-        return [trim for slot in self._slots if (trim := slot.cache.take_trim())]
-
     # Commit: what the logits mean
 
-    def _commit_entry(self, entry: Entry, rows: NDArray[np.float32]) -> list[SchedulerEvent]:
+    def _commit_entry(self, entry: Entry, rows: NDArray[np.float32], now: float) -> list[SchedulerEvent]:
         slot, sequence = entry.slot, entry.slot.sequence
         assert sequence
         n_before = len(slot.cache)
-        slot.cache.add([*sequence.tokens[n_before : n_before + entry.n_fed], *entry.draft])
+        draft = entry.draft.tokens
+        slot.cache.add([*sequence.tokens[n_before : n_before + entry.n_fed], *draft])
         if len(rows) == 0:  # a prompt chunk that does not reach the end
             return []
         start = len(sequence.tokens)
@@ -299,7 +262,7 @@ class Scheduler:
             sequence.sampler.accept(token)
             return token
 
-        verdict = verify(entry.draft, choose, self._end_tokens)
+        verdict = verify(draft, choose, self._end_tokens)
         sequence.tokens += verdict.tokens
         # The last committed token is never in the cache: it is fed in the next step.
         slot.cache.keep(len(sequence.tokens) - 1)
@@ -308,9 +271,10 @@ class Scheduler:
             start=start,
             tokens=verdict.tokens,
             n_accepted=verdict.n_accepted,
-            rejected=list(entry.draft[verdict.n_accepted :]),
-            sources=[entry.source] * len(entry.draft) if entry.source else [],
+            rejected=list(draft[verdict.n_accepted :]),
+            sources=list(entry.draft.sources),
         )
+        self._speculation.extend(sequence.id, committed, now)
         reason = self._finish_reason(sequence)
         return [committed] if reason is None else [committed, self._finish(slot, reason)]
 
@@ -322,25 +286,9 @@ class Scheduler:
     def _finish(self, slot: Slot, reason: FinishReason) -> Finished:
         sequence = slot.sequence
         assert sequence
-        self._release(slot)
-        self._board.close(sequence.id)
+        self._slots.release(slot)
+        self._speculation.close(sequence.id)
         return Finished(sequence=sequence.id, reason=reason)
-
-    def _committed(self, sequence_id: str) -> list[int]:
-        for slot in self._slots:
-            if slot.sequence and slot.sequence.id == sequence_id:
-                return slot.sequence.tokens
-        return next((sequence.tokens for sequence in self._waiting if sequence.id == sequence_id), [])
-
-
-def _number(slot: Slot) -> int:
-    return slot.sequence.number or 0 if slot.sequence else 0
-
-
-def _generating_entry(slot: Slot, proposal: Proposal | None, n_draft: int) -> Entry:
-    if proposal is None or n_draft == 0:
-        return Entry(slot, 1)
-    return Entry(slot, 1, proposal.tokens[:n_draft], proposal.source)
 
 
 def _span(entry: Entry) -> Span:
@@ -348,4 +296,5 @@ def _span(entry: Entry) -> Span:
     tokens = slot.sequence.tokens if slot.sequence else []
     fed = tokens[n_cached : n_cached + entry.n_fed]
     reaches_end = n_cached + entry.n_fed == len(tokens)
-    return Span(slot.index, n_cached, [*fed, *entry.draft], 1 + len(entry.draft) if reaches_end else 0)
+    draft = entry.draft.tokens
+    return Span(slot.index, n_cached, [*fed, *draft], 1 + len(draft) if reaches_end else 0)

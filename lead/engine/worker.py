@@ -5,12 +5,12 @@ import signal
 import socket
 import sys
 
-from lead.engine.board import Board
 from lead.engine.loop import Loop
 from lead.engine.messages import Load, LoadFailed, Ready, Submit
 from lead.engine.pipe import EnginePipe
-from lead.engine.planner import FixedDepth
+from lead.engine.planner.planner import Planner
 from lead.engine.scheduler import Limits, Scheduler
+from lead.engine.speculation import Speculation
 from shared.errors import ModelLoadError
 from shared.llama.chain import make_sampler
 from shared.llama.exactness import warm_up_and_measure
@@ -28,7 +28,7 @@ def main() -> None:
     # Ctrl-C reaches the whole process group; the front decides when the engine ends, by closing the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = EnginePipe(socket.socket(fileno=int(descriptor)))
-    commands = pipe.drain(block=True)
+    commands = pipe.drain(None)
     if not commands:
         return
     load, *early = commands
@@ -55,7 +55,8 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens)
 
-    scheduler = Scheduler(limits, Board(), FixedDepth(load.depth), sampler_for, vocabulary.end_tokens)
+    speculation = Speculation(Planner(load.policy, load.depth), vocabulary.end_tokens)
+    scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens)
     if not model.can_trim:
         log.warning("this model cannot take tokens back (recurrent or hybrid): served without speculation")
     pipe.send(
@@ -63,7 +64,7 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
             n_ctx=limits.n_ctx,
             n_ctx_sequence=limits.n_ctx_sequence,
             n_slots=limits.n_slots,
-            speculates=limits.can_trim and load.depth > 0,
+            speculates=limits.can_trim,
             exact=exactness.exact,
         )
     )

@@ -30,6 +30,8 @@ class ScriptedEngine:
         self.submitted = []
         self.cancelled = []
         self.posted = []
+        self.connected = []
+        self.policy = None
         self.dies_after = None
         self.pause_after = None
         self._sequences = sequences
@@ -61,6 +63,15 @@ class ScriptedEngine:
     def post_draft(self, draft):
         self.posted.append(draft)
 
+    def connect(self, names):
+        self.connected = names
+
+    def set_policy(self, policy, depth):
+        self.policy = (policy, depth)
+
+    async def explain(self):
+        return {"policy": "adaptive"}
+
     async def _answer(self, request):
         await self._released.wait()
         start = len(request.tokens)
@@ -91,8 +102,9 @@ class House:
             self.sequences,
             vocabulary.identify(),
             vocabulary.n_tokens,
-            self.engine.post_draft,
-            lambda: self.now,
+            post_draft=self.engine.post_draft,
+            on_change=self.engine.connect,
+            clock=lambda: self.now,
         )
         self.app = create_app(
             Services(

@@ -23,7 +23,15 @@ class House:
         self.now = 0.0
         self.posted = []
         self.sequences = Sequences()
-        self.backs = Backs(self.sequences, OURS, 100, self.posted.append, lambda: self.now)
+        self.names = []
+        self.backs = Backs(
+            self.sequences,
+            OURS,
+            100,
+            post_draft=self.posted.append,
+            on_change=lambda names: setattr(self, "names", names),
+            clock=lambda: self.now,
+        )
 
     def join(self, transport="websocket", **changes):
         return self.backs.join(hello(**changes), transport)[0]

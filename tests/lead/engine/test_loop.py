@@ -15,15 +15,15 @@ class ScriptedPipe:
 
     def __init__(self, *batches):
         self._batches = list(batches)
-        self.blocked = []
+        self.waits = []
         self.sent = []
 
     @property
     def open(self):
         return bool(self._batches)
 
-    def drain(self, *, block):
-        self.blocked.append(block)
+    def drain(self, wait):
+        self.waits.append(wait)
         return self._batches.pop(0)
 
     def send(self, event):
@@ -38,13 +38,13 @@ def run(*batches, target=None):
 
 def test_without_work_it_waits_for_commands():
     pipe, target = run([], [])
-    assert pipe.blocked == [True, True]
+    assert pipe.waits == [None, None]
     assert target.steps == []
 
 
 def test_with_work_it_only_looks_for_commands():
     pipe, _ = run([submit(max_tokens=9)], [], [])
-    assert pipe.blocked == [True, False, False]
+    assert pipe.waits == [None, 0.0, 0.0]
 
 
 def test_a_request_is_decoded_in_the_step_it_arrives_in():

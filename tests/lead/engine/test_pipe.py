@@ -21,24 +21,24 @@ def ends():
 
 def test_without_commands_there_is_no_waiting(ends):
     _, pipe = ends
-    assert pipe.drain(block=False) == []
+    assert pipe.drain(0.0) == []
     assert pipe.open
 
 
 def test_all_commands_that_have_arrived_come_at_once_and_in_order(ends):
     front, pipe = ends
     front.sendall(encode(ONE) + encode(TWO))
-    assert pipe.drain(block=False) == [ONE, TWO]
-    assert pipe.drain(block=False) == []
+    assert pipe.drain(0.0) == [ONE, TWO]
+    assert pipe.drain(0.0) == []
 
 
 def test_half_a_line_waits_for_its_other_half(ends):
     front, pipe = ends
     line = encode(TWO)
     front.sendall(encode(ONE) + line[:9])
-    assert pipe.drain(block=False) == [ONE]
+    assert pipe.drain(0.0) == [ONE]
     front.sendall(line[9:])
-    assert pipe.drain(block=False) == [TWO]
+    assert pipe.drain(0.0) == [TWO]
 
 
 def test_a_command_larger_than_one_read_arrives_whole(ends):
@@ -46,7 +46,7 @@ def test_a_command_larger_than_one_read_arrives_whole(ends):
     draft = PostDraft(sequence="s", source="a", base=0, tokens=list(range(100_000)))
     sender = threading.Thread(target=front.sendall, args=[encode(draft)])
     sender.start()
-    assert pipe.drain(block=True) == [draft]
+    assert pipe.drain(None) == [draft]
     sender.join()
 
 
@@ -54,17 +54,17 @@ def test_blocking_waits_for_a_whole_command(ends):
     front, pipe = ends
     line = encode(ONE)
     front.sendall(line[:5])
-    assert pipe.drain(block=False) == []
+    assert pipe.drain(0.0) == []
     sender = threading.Thread(target=front.sendall, args=[line[5:]])
     sender.start()
-    assert pipe.drain(block=True) == [ONE]
+    assert pipe.drain(None) == [ONE]
     sender.join()
 
 
 def test_the_front_s_end_ends_the_wait(ends):
     front, pipe = ends
     front.close()
-    assert pipe.drain(block=True) == []
+    assert pipe.drain(None) == []
     assert not pipe.open
 
 
@@ -72,7 +72,7 @@ def test_commands_sent_before_the_front_s_end_are_still_taken(ends):
     front, pipe = ends
     front.sendall(encode(ONE))
     front.close()
-    assert pipe.drain(block=True) == [ONE]
+    assert pipe.drain(None) == [ONE]
     assert not pipe.open
 
 
@@ -94,5 +94,5 @@ def test_a_front_that_left_with_events_unread_is_gone(ends):
     front, pipe = ends
     pipe.send(Finished(sequence="s", reason="stop"))
     front.close()  # with unread data the kernel resets the connection
-    assert pipe.drain(block=True) == []
+    assert pipe.drain(None) == []
     assert not pipe.open

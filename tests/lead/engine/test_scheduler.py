@@ -9,13 +9,14 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lead.engine.messages import Committed, DraftsDropped, Finished, Started
+from lead.engine.messages import Committed, DraftsDropped, Finished, PostDraft, Started
 from shared.llama.span import Span
 from shared.sampling import SamplingParameters
 from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_limits, make_scheduler, plain_run, submit
 
 LONG = (0, 2)
 """A prompt whose greedy continuation fills a context of 100 tokens."""
+NOW = 1.0
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
 
 
@@ -30,10 +31,10 @@ class Bench:
 
     def step(self):
         """The events of one step; its spans are in `spans`."""
-        plan = self.scheduler.plan()
+        plan = self.scheduler.plan(NOW)
         for trim in plan.trims:
             self.target.trim(*trim)
-        events = [*plan.news, *self.scheduler.commit(plan, self.target.decode(plan.spans))]
+        events = [*plan.news, *self.scheduler.commit(plan, self.target.decode(plan.spans), NOW, 0.01)]
         self.spans = plan.spans
         self.scheduler.check_integrity()
         return events
@@ -46,7 +47,7 @@ class Bench:
         return events
 
     def submit(self, *args, **kwargs):
-        self.scheduler.submit(submit(*args, **kwargs))
+        self.scheduler.submit(submit(*args, **kwargs), NOW)
 
     def complete(self, *args, **kwargs):
         """Run a sequence to its end; returns how much of its prompt was cached."""
@@ -93,7 +94,7 @@ def test_a_prompt_that_leaves_no_room_for_a_token_is_a_bug_of_the_front(n_prompt
 def test_without_sequences_there_is_nothing_to_plan():
     scheduler = Bench().scheduler
     assert scheduler.idle
-    assert scheduler.plan() is None
+    assert scheduler.plan(NOW) is None
 
 
 def test_a_sequence_ends_with_the_context():
@@ -160,7 +161,7 @@ def drafting(*, depth=4, max_tokens=None, prompt=LONG, **limits):
 
 
 def post(bench, tokens, base=3, sequence="s", source="a"):
-    bench.scheduler.post_draft(sequence, source, base, tokens)
+    bench.scheduler.post_draft(PostDraft(sequence=sequence, source=source, base=base, tokens=tokens))
 
 
 def test_a_draft_is_decoded_behind_the_last_committed_token():
@@ -186,14 +187,14 @@ def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
     assert step == Committed(
         sequence="s", start=3, tokens=TEXT[3:5], n_accepted=1, rejected=[wrong, 8], sources=["a"] * 3
     )
-    assert bench.scheduler.plan().trims == [(0, 4)]
+    assert bench.scheduler.plan(NOW).trims == [(0, 4)]
 
 
 def test_after_an_accepted_draft_nothing_is_trimmed():
     bench = drafting()
     post(bench, TEXT[3:6])
     bench.step()
-    assert bench.scheduler.plan().trims == []
+    assert bench.scheduler.plan(NOW).trims == []
 
 
 def test_the_rest_of_a_deep_draft_is_verified_in_the_next_step():
@@ -451,7 +452,7 @@ def test_what_a_cancelled_sequence_has_cached_is_reused():
 
 def planned(bench):
     """The next plan, of which only the trims were carried out."""
-    plan = bench.scheduler.plan()
+    plan = bench.scheduler.plan(NOW)
     for trim in plan.trims:
         bench.target.trim(*trim)
     return plan
@@ -526,14 +527,14 @@ def test_a_frugal_scheduler_whose_sequences_are_cancelled_goes_on():
 
 def test_a_cache_with_another_text_is_noticed():
     bench = drafting()
-    bench.scheduler._slots[0].cache.tokens[0] += 1
+    bench.scheduler._slots._slots[0].cache.tokens[0] += 1
     with pytest.raises(AssertionError, match="another text"):
         bench.scheduler.check_integrity()
 
 
 def test_a_sequence_in_two_places_is_noticed():
     bench = drafting()
-    bench.scheduler._waiting.append(bench.scheduler._slots[0].sequence)
+    bench.scheduler._slots._waiting.append(bench.scheduler._slots._slots[0].sequence)
     with pytest.raises(AssertionError, match="two places"):
         bench.scheduler.check_integrity()
 
@@ -566,7 +567,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         stem = [4, 9, 2, 9, 4, 1, 1, 8, 22, 5, 6, 0] * 4
         tokens = [*stem[: n_prompt - 1], rng.randrange(N_VOCAB)]
         request = submit(name, tokens, sampling, rng.choice([None, 1, 7]))
-        self.scheduler.submit(request)
+        self.scheduler.submit(request, NOW)
         self.truth[name], self.reasons[name] = plain_run(request, self.bench.limits.n_ctx_sequence)
         self.texts[name] = tokens
         self.running.append(name)
@@ -585,7 +586,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         name = rng.choice(self.running)
         base = max(0, len(self.texts[name]) - n_back)
         tokens = [*self.truth[name], *END_TOKENS, 1][base : base + n]
-        self.scheduler.post_draft(name, source, base, tokens)
+        self.scheduler.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
 
     @precondition(lambda self: self.running)
     @rule(rng=rngs, n_right=st.integers(0, 3), source=st.sampled_from("ab"))
@@ -593,7 +594,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         name = rng.choice(self.running)
         base = len(self.texts[name])
         tokens = [*self.truth[name][base : base + n_right], rng.randrange(N_VOCAB), rng.randrange(N_VOCAB)]
-        self.scheduler.post_draft(name, source, base, tokens)
+        self.scheduler.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
 
     @rule(n=st.integers(1, 4))
     def step(self, n):
@@ -609,7 +610,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if sum(len(span.tokens) for span in plan.spans) > 1:
             self.take(self.scheduler.shed())
         else:  # a single token always finds room
-            self.take(self.scheduler.commit(plan, self.bench.target.decode(plan.spans)))
+            self.take(self.scheduler.commit(plan, self.bench.target.decode(plan.spans), NOW, 0.01))
 
     @invariant()
     def the_books_are_right(self):

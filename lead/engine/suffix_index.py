@@ -1,0 +1,111 @@
+"""Where the n-grams of a growing text ended: constant memory, linear time.
+
+For each n-gram the table keeps the two newest places where it, or another of the same hash, ended. It holds
+no tokens: whoever asks compares. Knows nothing of drafts.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+ORDERS = (2, 5)
+"""Lengths of the n-grams. Two places of each find as good matches as a search through the whole text does."""
+
+_MASK = (1 << 64) - 1
+# Vector multiply-shift hashing (Dietzfelbinger, "Universal hashing via integer arithmetic without primes,
+# revisited", 2018): odd 64-bit factors, the upper bits of the sum of products.
+_FACTORS = (
+    0x9E3779B97F4A7C15,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0xD6E8FEB86659FD93,
+    0xA0761D6478BD642F,
+)
+_MOST_ONE_BY_ONE = 24
+"""Up to so many tokens a loop is faster than numpy."""
+
+
+class SuffixIndex:
+    """Grows with one sequence. A place is the position after an n-gram's last token, so never 0."""
+
+    def __init__(self, n_bits: int = 16) -> None:
+        """2**n_bits entries for each order, n_bits ≥ 1: 1 MB in all for 16; only what is used is touched."""
+        self._shift = 64 - n_bits
+        self._newest = [np.zeros(1 << n_bits, np.int32) for _ in ORDERS]
+        self._previous = [np.zeros(1 << n_bits, np.int32) for _ in ORDERS]
+        # Reading one element through a memoryview gives a plain int, several times faster than an array does.
+        self._views = [
+            (memoryview(newest), memoryview(previous))  # type: ignore[arg-type]  # numpy's stubs for 3.11
+            for newest, previous in zip(self._newest, self._previous, strict=True)
+        ]
+        self.n_indexed = 0
+        """n-grams that end at this place or before it are in the table."""
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Take in what is new in `tokens`, the whole text so far, but for what ends with its last token."""
+        n_new = len(tokens) - 1 - self.n_indexed
+        if n_new > _MOST_ONE_BY_ONE:
+            self._extend_at_once(tokens)
+        else:
+            for end in range(self.n_indexed + 1, len(tokens)):
+                self._add(tokens, end)
+        self.n_indexed = max(self.n_indexed, len(tokens) - 1)
+
+    def places(self, tokens: Sequence[int]) -> list[int]:
+        """Places where the end of `tokens` may have stood before, without repetitions, in no order.
+
+        Hashes may collide, so what is there must be compared.
+        """
+        found: dict[int, None] = {}
+        for (newest, previous), bucket in zip(self._views, self._buckets(tokens, len(tokens)), strict=False):
+            found[newest[bucket]] = None
+            found[previous[bucket]] = None
+        found.pop(0, None)
+        return list(found)
+
+    def _add(self, tokens: Sequence[int], end: int) -> None:
+        for (newest, previous), bucket in zip(self._views, self._buckets(tokens, end), strict=False):
+            previous[bucket] = newest[bucket]
+            newest[bucket] = end
+
+    def _buckets(self, tokens: Sequence[int], end: int) -> list[int]:
+        """Of the n-grams that end at `end`; those of orders that do not fit are missing."""
+        if end < ORDERS[0]:
+            return []
+        a, b, c, d, e = _FACTORS
+        short = tokens[end - 1] * a + tokens[end - 2] * b
+        if end < ORDERS[1]:
+            return [(short & _MASK) >> self._shift]
+        long = short + tokens[end - 3] * c + tokens[end - 4] * d + tokens[end - 5] * e
+        return [(short & _MASK) >> self._shift, (long & _MASK) >> self._shift]
+
+    def _extend_at_once(self, tokens: Sequence[int]) -> None:
+        first = max(0, self.n_indexed + 1 - ORDERS[-1])
+        new = np.array(tokens[first:-1], np.uint64)
+        products = [_shifted(new, i) * np.uint64(factor) for i, factor in enumerate(_FACTORS)]
+        sums = list(accumulate(products))
+        ends = np.arange(first + 1, len(tokens), dtype=np.int32)
+        for order, newest, previous in zip(ORDERS, self._newest, self._previous, strict=True):
+            fresh = (ends > self.n_indexed) & (ends >= order)
+            buckets = (sums[order - 1] >> np.uint64(self._shift)).astype(np.int64)[fresh]
+            _enter(newest, previous, buckets, ends[fresh])
+
+
+def _shifted(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
+    """shifted[i] = tokens[i - n]; what would come from before the beginning is 0."""
+    return np.concatenate([np.zeros(n, np.uint64), tokens])[: len(tokens)]
+
+
+def _enter(
+    newest: NDArray[np.int32],
+    previous: NDArray[np.int32],
+    buckets: NDArray[np.int64],
+    ends: NDArray[np.int32],
+) -> None:
+    """As if one by one. numpy promises no order when an index repeats; `maximum.at` needs none."""
+    previous[buckets] = newest[buckets]
+    np.maximum.at(newest, buckets, ends)
+    passed = newest[buckets] != ends
+    np.maximum.at(previous, buckets[passed], ends[passed])
