@@ -171,6 +171,7 @@ class DrainingServer(uvicorn.Server):
             server_header=False,
             ws="websockets-sansio",
             ws_max_size=MAX_BACK_MESSAGE_BYTES,
+            ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
             timeout_graceful_shutdown=int(drain_seconds) + _CLOSE_SECONDS,
         )
         super().__init__(config)
