@@ -85,7 +85,7 @@ class LocalBack:
                 # It writes no results; the lead's standard output is for text.
                 stdout=asyncio.subprocess.DEVNULL,
                 # Ctrl-C reaches the whole process group; the lead decides when its back ends.
-                process_group=0,
+                start_new_session=True,
             )
         except OSError as error:
             log.warning("the local back cannot be started: %s", error)
