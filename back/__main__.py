@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from back.drafter import Drafter, DrafterOptions
@@ -23,12 +25,16 @@ from shared.protocol import PROTOCOL_VERSION, Draft, Hello
 log = logging.getLogger("back")
 
 _BATCH = 512
+_FAILED = 3
+"""The exit status after which a new start may help, unlike Python's and argparse's own 1 and 2."""
 
 
 def main() -> None:
-    """Draft until a signal; exit status 1 if that cannot be done."""
+    """Draft until a signal; exit status 1 if a person has to change something first, 3 for all else."""
     settings = BackSettings.from_command_line()
     configure_logging(settings.log_level)
+    if settings.exit_with_stdin:
+        threading.Thread(target=_exit_with_stdin, name="stdin", daemon=True).start()
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
@@ -38,7 +44,14 @@ def main() -> None:
         sys.exit(1)
     except Exception:
         log.exception("drafting failed")
-        sys.exit(1)
+        sys.exit(_FAILED)
+
+
+def _exit_with_stdin() -> None:
+    """At once: there is nobody left to whom an orderly end would matter."""
+    while os.read(sys.stdin.fileno(), 1 << 10):
+        pass
+    os._exit(0)
 
 
 def _load(settings: BackSettings) -> Model:

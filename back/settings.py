@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
+from pydantic_settings import CliSuppress
 
 from shared import cpus
 from shared.logs import LogLevel
@@ -52,6 +53,9 @@ class BackSettings(ProgramSettings):
     )
     cpus: CpuList | None = Field(
         None, description="cores to run on, as in 0-7,16; not those of a lead beside it"
+    )
+    exit_with_stdin: CliSuppress[bool] = Field(
+        False, description="end when standard input does: a lead's own back must not outlive it"
     )
     log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
 
