@@ -1,7 +1,7 @@
 """Which side branches pay: best first, by the chance that their next token is on the committed text.
 
-A branch leaves the main line before one of its tokens and begins with the draft model's runner-up there:
-under the shared noise that is the likeliest token for the lead to recover. The chance of a path is the
+A branch leaves the main line before one of its tokens and begins with a runner-up of the draft model's there:
+under the shared noise those are the likeliest tokens for the lead to recover. The chance of a path is the
 product of the confidences along it.
 """
 
@@ -13,9 +13,6 @@ from back.followed import Followed
 from back.line import Line
 from back.options import DrafterOptions
 from shared.sampling import Choice
-
-_MUCH = 2.0
-"""How many times likelier a new branch must be to replace one: what was decoded of that is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +41,6 @@ def choose(
     return [each for _, each in worths[:n]]
 
 
-def outdone(followed: Followed, options: DrafterOptions, end_tokens: frozenset[int]) -> Line | None:
-    """A branch whose place could be taken by one that is much likelier to be entered."""
-    if not followed.branches or len(followed.branches) < options.n_branches:
-        return None
-    reach = _reach(followed)
-    entries = [
-        (reach[branch.start - followed.main.start] * branch.drafted[0].confidence, i)
-        for i, branch in enumerate(followed.branches)
-    ]
-    worth, i = min(entries)
-    forks = _forks(followed, options, end_tokens, reach)
-    return followed.branches[i] if forks and forks[0].worth > _MUCH * worth else None
-
-
 def _reach(followed: Followed) -> list[float]:
     """reach[i]: the chance that the text follows the first i tokens of the main line."""
     return list(accumulate((each.confidence for each in followed.main.drafted), mul, initial=1.0))
@@ -80,19 +63,21 @@ def _forks(
     followed: Followed, options: DrafterOptions, end_tokens: frozenset[int], reach: list[float]
 ) -> list[Fork]:
     """The branches that might be started now, the likeliest first."""
-    taken = {branch.start for branch in followed.branches}
+    taken = {(branch.start, branch.drafted[0].token) for branch in followed.branches}
     main = followed.main
     # A branch's cache begins as a copy of the main line's, which after a slide has to be filled again.
     n_cached_end = followed.window_start + len(main.cache)
     last = min(n_cached_end, main.start + options.n_ahead - 2, followed.window_start + options.n_window - 1)
     forks = []
     for start, each in enumerate(main.drafted, main.start):
-        runner_up = each.runner_up
         if start > last:
             break
-        if start <= followed.window_start or start in taken or runner_up is None:
+        if start <= followed.window_start:
             continue
-        worth = reach[start - main.start] * runner_up.confidence
-        if worth >= options.least_worth and runner_up.token not in end_tokens:
-            forks.append(Fork(start, runner_up, worth))
+        for runner_up in each.runners_up:
+            worth = reach[start - main.start] * runner_up.confidence
+            if worth < options.least_worth:
+                break
+            if runner_up.token not in end_tokens and (start, runner_up.token) not in taken:
+                forks.append(Fork(start, runner_up, worth))
     return sorted(forks, key=lambda fork: -fork.worth)

@@ -179,8 +179,6 @@ class Drafter:
     def _side_work(self, followed: Followed, beside_main: bool) -> list[Line]:
         if not self._may_branch:
             return []
-        if weak := branches.outdone(followed, self._options, self._end_tokens):
-            self._release([followed.drop(weak)])
         n = self._options.n_beside if beside_main else self._options.n_branches
         return [
             self._start(followed, each) if isinstance(each, Fork) else each
@@ -225,7 +223,7 @@ class Drafter:
         line.cache.add(span.tokens)
         if not span.n_logits:
             return None
-        line.append(line.sampler.rank(rows[0], line.end, 2 if self._options.n_branches else 1))
+        line.append(line.sampler.rank(rows[0], line.end, self._options.n_choices))
         urgent = line is followed.main and (
             len(line.drafted) <= self._options.n_at_once or not self._wants_main(followed)
         )
@@ -245,10 +243,7 @@ class Drafter:
     def _wants_branches(self, followed: Followed) -> bool:
         if not self._may_branch:
             return False
-        return bool(
-            branches.choose(followed, self._options, self._end_tokens, 1)
-            or branches.outdone(followed, self._options, self._end_tokens)
-        )
+        return bool(branches.choose(followed, self._options, self._end_tokens, 1))
 
     # The caches
 

@@ -86,7 +86,7 @@ class Followed:
             return None
         drafted = list(self.main.drafted)
         parents = list(range(-1, len(drafted) - 1))
-        for branch in sorted(self.branches, key=lambda each: each.start):
+        for branch in sorted(self.branches, key=lambda each: (each.start, -each.drafted[0].confidence)):
             part = branch.drafted[: MAX_DRAFT_TOKENS - len(drafted)]
             if len(part) > 1:
                 parents += [
@@ -106,9 +106,8 @@ class Followed:
         """Raise AssertionError unless all lines continue the committed tokens and hold no others."""
         base = len(self.committed)
         assert self.main.start == base, f"main line starts at {self.main.start}, committed ends at {base}"
-        assert len({branch.start for branch in self.branches}) == len(self.branches), (
-            "two branches at one place"
-        )
+        entries = {(branch.start, branch.drafted[0].token) for branch in self.branches}
+        assert len(entries) == len(self.branches), "two branches that begin alike"
         for line in (self.main, *self.branches):
             assert base <= line.start <= self.main.end
             text = [*self.committed, *self.main.tokens[: line.start - base], *line.tokens]

@@ -10,11 +10,11 @@ from shared.slot_cache import SlotCache
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A draft token, how sure the draft model is of it, and what it would have chosen instead."""
+    """A draft token, how sure the draft model is of it, and what it would choose next after it."""
 
     token: int
     confidence: float
-    runner_up: Choice | None = None
+    runners_up: tuple[Choice, ...] = ()
 
 
 @dataclass(slots=True)
@@ -58,6 +58,6 @@ class Line:
 
     def append(self, choices: Sequence[Choice]) -> None:
         """The next token is the first of `choices`, the likeliest first."""
-        first, *others = choices
-        self.drafted.append(Drafted(first.token, first.confidence, others[0] if others else None))
+        first, *runners_up = choices
+        self.drafted.append(Drafted(first.token, first.confidence, tuple(runners_up)))
         self.sampler.accept(first.token)

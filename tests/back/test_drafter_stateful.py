@@ -121,7 +121,7 @@ class DrafterMachine(RuleBasedStateMachine):
 
     def rank(self, text, sampling):
         logits = self.bench.model._row(functools.reduce(extend_hash, text, 0))
-        return toy_sampler(sampling, text).rank(logits, len(text), 2)
+        return toy_sampler(sampling, text).rank(logits, len(text), 3)
 
     @invariant()
     def the_books_are_right(self):
