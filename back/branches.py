@@ -67,7 +67,7 @@ def _forks(
     main = followed.main
     # A branch's cache begins as a copy of the main line's, which after a slide has to be filled again.
     n_cached_end = followed.window_start + len(main.cache)
-    last = min(n_cached_end, main.start + options.n_ahead - 2, followed.window_start + options.n_window - 1)
+    last = min(n_cached_end, main.start + options.n_ahead - 2)
     forks = []
     for start, each in enumerate(main.drafted, main.start):
         if start > last:

@@ -11,7 +11,7 @@ from shared.sampling import SamplingParameters
 from tests.back.drafting import Bench
 from tests.fakes import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
 
-N_AHEAD = 5
+MOST_AHEAD = 9
 
 
 def paths(draft):
@@ -37,11 +37,10 @@ class DrafterMachine(RuleBasedStateMachine):
         self.sampling = {}
         self.drafts = {}
         self.n_opened = 0
-        self.n_ahead = N_AHEAD
         self.bench = Bench(
             n_slots=2,
             n_window=12,
-            n_ahead=N_AHEAD,
+            n_ahead=MOST_AHEAD,
             n_batch=6,
             n_chunk=2,
             n_branches=2,
@@ -93,7 +92,7 @@ class DrafterMachine(RuleBasedStateMachine):
         before, _ = list(paths(draft))[i]
         return [*before, draft.tokens[i]]
 
-    @rule(n_ahead=st.integers(0, 9), min_confidence=st.sampled_from([0, 0.05, 0.5, 1]))
+    @rule(n_ahead=st.integers(0, MOST_AHEAD), min_confidence=st.sampled_from([0, 0.05, 0.5, 1]))
     def tune(self, n_ahead, min_confidence):
         self.bench.tune(n_ahead, min_confidence)
 
@@ -112,7 +111,7 @@ class DrafterMachine(RuleBasedStateMachine):
         committed = self.committed[draft.sequence]
         assert draft.base == len(committed)
         ways = list(paths(draft))
-        assert all(len(before) < N_AHEAD for before, _ in ways)
+        assert all(len(before) < MOST_AHEAD for before, _ in ways)
         assert not any(END_TOKENS.intersection(before) for before, _ in ways)
         if self.bench.drafter._followed[draft.sequence].window_start == 0:  # else it sees another text
             for (before, place), token, confidence in zip(ways, draft.tokens, draft.confidences, strict=True):
@@ -134,11 +133,11 @@ class DrafterMachine(RuleBasedStateMachine):
         assert self.committed or self.bench.drafter.idle
 
     def teardown(self):
-        self.bench.tune(N_AHEAD)
+        self.bench.tune(MOST_AHEAD)
         self.bench.drain()
         for followed in self.bench.drafter._followed.values():
             drafted = followed.main.tokens
-            assert len(drafted) == N_AHEAD or drafted[-1] in END_TOKENS
+            assert len(drafted) == MOST_AHEAD or drafted[-1] in END_TOKENS
 
 
 TestDrafterMachine = DrafterMachine.TestCase

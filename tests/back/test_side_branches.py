@@ -170,6 +170,16 @@ def test_a_branch_that_was_taken_goes_on_as_if_it_had_always_been_the_main_line(
     assert followed(bench).main.tokens == chosen(text, sampling, 8)
 
 
+def test_a_text_may_be_some_way_along_a_branch_already():
+    bench = branching(n_ahead=8)
+    place, tokens = branches(bench)[0]
+    n_steps = len(bench.model.steps)
+    bench.extend(2, [*followed(bench).main.tokens[:place], *tokens[:2]])
+    assert bench.drafter.draft("s").tokens == tokens[2:]
+    bench.step()
+    assert bench.model.steps[n_steps:] == [[1]]
+
+
 def test_a_branch_that_was_taken_and_left_again_is_cut_back():
     bench = branching(n_ahead=8)
     place, tokens = branches(bench)[0]
@@ -281,15 +291,44 @@ def test_growth_is_urgent_until_the_lead_has_enough_to_check_and_when_the_main_l
 # Rooms and windows
 
 
-def test_a_window_that_slides_drops_the_branches():
-    bench = branching(n_window=12, n_ahead=6)
-    assert branches(bench)
-    main = followed(bench).main.tokens
-    bench.extend(2, main[:5])
-    bench.extend(7, chosen([*PROMPT, *main[:5]], n=5))
+def sliding():
+    """A bench whose main line is about to fill its window, with branches."""
+    bench = Bench(n_branches=3, n_ahead=16, n_window=10)
+    bench.tune(6)
+    bench.open(tokens=PROMPT, sampling=WARM)
     bench.drain()
-    assert followed(bench).window_start > 0
+    assert branches(bench)
+    bench.tune(16)
+    return bench
+
+
+def test_a_window_that_slides_drops_the_branches():
+    bench = sliding()
+    while followed(bench).window_start == 0:
+        bench.step()
+    assert branches(bench) == []
     bench.drafter.check_integrity()
+
+
+def test_a_new_window_is_read_before_a_branch_shares_it():
+    bench = sliding()
+    while not bench.drafter.idle:
+        bench.step()
+        bench.drafter.check_integrity()
+        start, n = followed(bench).window_start, len(followed(bench).main.cache)
+        assert all(start < each.start <= start + n for each in followed(bench).branches)
+
+
+def test_no_branch_reaches_behind_the_window_where_the_main_line_stops_before_it():
+    longest = 0
+    for seed in range(20):
+        bench = Bench(n_branches=3, n_ahead=16, n_window=6)
+        bench.tune(16, min_confidence=0.3)
+        bench.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": seed, "temperature": 0.3}))
+        bench.drain()
+        assert max(map(len, bench.model.slots)) <= 6
+        longest = max([longest, *(len(each.cache) for each in followed(bench).branches)])
+    assert longest == 6
 
 
 def test_closing_gives_all_slots_back():
