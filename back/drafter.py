@@ -58,8 +58,7 @@ class Drafter:
     ) -> None:
         """`make_sampler` takes the parameters of a sequence and its tokens so far."""
         self._model = model
-        self._options = options
-        self._most_ahead = options.n_ahead
+        self._own_options = self._options = options
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         caches = [SlotCache(index) for index in range(options.n_model_slots)]
@@ -93,6 +92,7 @@ class Drafter:
         """The connection is gone: follow nothing. The caches stay, for when the same texts come back."""
         for sequence in list(self._followed):
             self._close(sequence)
+        self._options = self._own_options
 
     def draft(self, sequence: str) -> Draft | None:
         """What is drafted for a sequence now; None if there is nothing, or no such sequence."""
@@ -144,7 +144,7 @@ class Drafter:
             self._release(followed.advance(new))
 
     def _tune(self, message: Tune) -> None:
-        n_ahead = min(self._most_ahead, message.n_ahead)
+        n_ahead = min(self._own_options.n_ahead, message.n_ahead)
         self._options = replace(self._options, n_ahead=n_ahead, min_confidence=message.min_confidence)
 
     def _close(self, sequence: str) -> None:

@@ -442,6 +442,14 @@ def test_the_lead_cannot_ask_for_more_than_the_back_was_set_to():
     assert len(bench.last_draft().tokens) == 4
 
 
+def test_what_a_lead_asked_for_ends_with_the_connection():
+    bench = Bench(n_ahead=4)
+    bench.tune(0, min_confidence=1.0)
+    bench.drafter.reset()
+    bench.open(sampling=GREEDY)
+    assert len(bench.last_draft().tokens) == 4
+
+
 def test_the_lead_can_ask_for_nothing_and_for_more_again():
     bench = Bench(n_ahead=4)
     bench.tune(0)
