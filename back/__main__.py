@@ -10,8 +10,10 @@ import sys
 import threading
 from pathlib import Path
 
-from back.drafter import Drafter, DrafterOptions
+from back.drafter import Drafter
 from back.link import Link
+from back.options import DrafterOptions
+from back.pace import Pace
 from back.settings import BackSettings
 from back.worker import Worker
 from shared import cpus
@@ -27,6 +29,8 @@ log = logging.getLogger("back")
 _BATCH = 512
 _FAILED = 3
 """The exit status after which a new start may help, unlike Python's and argparse's own 1 and 2."""
+_PACE_SECONDS = 0.005
+"""A draft message costs the lead's front process about 0.2 ms of the core that its model may need."""
 
 
 def main() -> None:
@@ -75,7 +79,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
     def on_failure(error: Exception) -> None:
         loop.call_soon_threadsafe(failed.set_exception, error)
 
-    worker = Worker(_drafter(settings, model), on_draft, on_failure)
+    worker = Worker(_drafter(settings, model), Pace(_PACE_SECONDS), on_draft, on_failure)
     worker.start()
     following = asyncio.ensure_future(link.run(worker))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -90,10 +94,12 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
 def _drafter(settings: BackSettings, model: Model) -> Drafter:
     vocabulary = model.vocabulary
-    options = DrafterOptions(
+    options = DrafterOptions.sharing(
+        model.n_ctx,
         n_slots=settings.parallel,
-        n_window=min(model.n_ctx // settings.parallel, vocabulary.info.n_ctx_train),
+        n_train=vocabulary.info.n_ctx_train,
         n_ahead=settings.n_ahead,
+        n_branches=settings.n_branches_each,
     )
     return Drafter(
         model,
@@ -117,7 +123,8 @@ def _model_options(settings: BackSettings, path: Path) -> ModelOptions:
     return ModelOptions(
         path=path,
         n_ctx=settings.ctx_size,
-        n_slots=settings.parallel,
+        n_slots=settings.parallel * (1 + settings.n_branches_each),
+        n_texts=settings.parallel,
         n_batch=_BATCH,
         n_threads=settings.n_threads,
         n_gpu_layers=settings.n_gpu_layers,

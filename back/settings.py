@@ -13,6 +13,8 @@ from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.settings import CpuList, ProgramSettings, program_config
 
+_MAX_SLOTS = 256
+"""The most sequences that a cache of llama.cpp can tell apart (LLAMA_MAX_SEQ)."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -35,7 +37,14 @@ class BackSettings(ProgramSettings):
     n_ahead: int = Field(
         16, ge=1, le=MAX_DRAFT_TOKENS, description="how many tokens to draft past the lead's text"
     )
-    parallel: int = Field(4, ge=1, le=256, description="how many sequences to follow at the same time")
+    n_branches: int = Field(
+        3,
+        ge=0,
+        le=8,
+        description="side branches to prepare for each sequence with time to spare: what follows if the lead "
+        "leaves the draft",
+    )
+    parallel: int = Field(4, ge=1, le=_MAX_SLOTS, description="how many sequences to follow at the same time")
     ctx_size: int = Field(
         0,
         ge=0,
@@ -79,6 +88,11 @@ class BackSettings(ProgramSettings):
             return self.threads
         beside_lead = urlsplit(self.lead).hostname in _LOOPBACK and not self.cpus
         return 1 if beside_lead else cpus.n_physical()
+
+    @property
+    def n_branches_each(self) -> int:
+        """As many as are asked for and fit into the slots that llama.cpp has: each line takes one."""
+        return min(self.n_branches, _MAX_SLOTS // self.parallel - 1)
 
     @property
     def own_name(self) -> str:
