@@ -35,7 +35,8 @@ class Shares:
 class Rows:
     """Logits by position, peaked as a real model's are: some tokens whose probabilities follow Zipf's law.
 
-    Its exponent differs between positions, from hesitant to sure; all other tokens are far below.
+    Its exponent differs between positions, from hesitant to sure: min-p 0.05 leaves one token at every other.
+    All other tokens are far below.
     """
 
     def __init__(self, n_vocab: int, seed: int) -> None:
@@ -44,7 +45,7 @@ class Rows:
         ranks = np.log(np.arange(1, _N_LIKELY + 1))
         for row in self._rows:
             likely = rng.choice(n_vocab, _N_LIKELY, replace=False)
-            row[likely] = 20 - rng.uniform(0.8, 5) * ranks
+            row[likely] = 20 - rng.uniform(0.8, 8) * ranks
 
     def at(self, position: int) -> NDArray[np.float32]:
         """The logits that choose the token at `position`, shape (n_vocab,)."""

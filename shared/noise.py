@@ -26,6 +26,9 @@ _HALF, _UNIT = np.array(0.5), np.array(2.0**-53)
 _CHUNK = 1 << 14
 """Tokens worked on at once: what is computed for them stays in the CPU's cache."""
 
+_HANDFUL = 8
+"""So few tokens are hashed faster in Python's integers than by a dozen calls of numpy."""
+
 _SLACK = 1e-6
 """Far more than the rounding errors of a logarithm of a logarithm."""
 
@@ -36,11 +39,13 @@ def gumbel(seed: int, position: int, tokens: NDArray[np.integer[Any]]) -> NDArra
     `seed` and `position` are taken modulo 2**64. The result is finite: u stays 2**-54 away from 0 and 1.
     """
     start = _first_state(seed, position)
+    if len(tokens) <= _HANDFUL:
+        return _gumbel(np.array([_bits_int(start, token) for token in tokens.tolist()], np.uint64))
     if len(tokens) <= _CHUNK:
-        return _gumbel(_states(tokens, start))
+        return _gumbel(_bits(tokens, start))
     noise = np.empty(len(tokens))
     for at in range(0, len(tokens), _CHUNK):
-        noise[at : at + _CHUNK] = _gumbel(_states(tokens[at : at + _CHUNK], start))
+        noise[at : at + _CHUNK] = _gumbel(_bits(tokens[at : at + _CHUNK], start))
     return noise
 
 
@@ -67,11 +72,19 @@ def _first_state(seed: int, position: int) -> int:
     return (_mix_int(_mix_int(seed) + position * _GOLDEN) + _GOLDEN) & _MASK
 
 
-def _states(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.uint64]:
-    states = tokens.astype(np.uint64)
-    states *= _GOLDEN_U64
-    states += np.uint64(start)
-    return states
+def _bits_int(start: int, token: int) -> int:
+    return _mix_int(start + token * _GOLDEN) >> 11
+
+
+def _bits(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.uint64]:
+    """53 random bits of each token."""
+    bits = tokens.astype(np.uint64)
+    bits *= _GOLDEN_U64
+    bits += np.uint64(start)
+    _mix_upper(bits)
+    bits ^= bits >> _31
+    bits >>= _11
+    return bits
 
 
 @functools.lru_cache(maxsize=4)
@@ -82,10 +95,7 @@ def _stream(n: int) -> NDArray[np.uint64]:
     return steps
 
 
-def _gumbel(states: NDArray[np.uint64]) -> NDArray[np.float64]:
-    bits = _mix_upper(states)
-    bits ^= bits >> _31
-    bits >>= _11
+def _gumbel(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
     u = bits.astype(np.float64)
     u += _HALF
     u *= _UNIT

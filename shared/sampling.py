@@ -22,7 +22,7 @@ MAX_SEED = (1 << 63) - 1
 BANNED = -1e9
 """A logit bias that no logit and no noise can outweigh; finite, because JSON has no infinity."""
 
-_FEW = 1024
+_FEW = 2048
 """For so few candidates noise is computed faster than it is found out which of them need any."""
 
 _N_FAVOURITES = 64
@@ -187,7 +187,7 @@ def coupled_choice(
 
 
 def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDArray[np.int32]:
-    """A few ids, ascending, among which is that of the largest sum of logit and noise over a vocabulary.
+    """A few ids, ascending, some perhaps twice; that of the largest sum of logit and noise is among them.
 
     With `best` the largest sum among the tokens of the largest logits, any other token needs noise of at
     least best - ceiling, ceiling being the largest logit of all these.
@@ -201,8 +201,9 @@ def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDA
     best = float((scaled_logits[favourites] + gumbel(seed, position, favourites)).max())
     if not math.isfinite(best - ceiling):
         return every_token(n)
-    others = exceeding(seed, position, n, best - ceiling)
-    return np.union1d(favourites, others).astype(np.int32)
+    rivals = np.concatenate((favourites, exceeding(seed, position, n, best - ceiling)))
+    rivals.sort()
+    return rivals.astype(np.int32)
 
 
 def _likeliest(ids: NDArray[np.int32], logits: NDArray[np.float32]) -> int:

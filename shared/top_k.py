@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FEW = 64
-"""Fewer values than this for each one wanted are sorted as they are."""
+"""So few values are sorted as they are."""
 
 
 def top_k(values: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:

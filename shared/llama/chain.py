@@ -39,7 +39,7 @@ class Chain:
         self._adjustment = _Adjustment(parameters, bias, n_vocab) if adjusts else None
         self._top_k = max(parameters.top_k, 0)
         self._temperature = np.float32(max(parameters.temperature, _COLDEST))
-        self._scales = parameters.temperature > 0
+        self._scales = parameters.temperature not in {0, 1}
         self._narrows_by_min_p_alone = parameters.top_p == 1 and not self._top_k
         self._cut = _cut(parameters)
         samplers = _samplers(parameters)

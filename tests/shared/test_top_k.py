@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.top_k import candidates_for_top_k, top_k
 
 
-def rows(n_values):
+def rows(n_values, n_most=3000):
     """Rows of many lengths whose values are few, so that there are ties, or many."""
     return st.builds(
         lambda seed, n: np.random.default_rng(seed).integers(0, n_values, n).astype(np.float32),
         st.integers(0, 1 << 32),
-        st.integers(1, 3000),
+        st.integers(1, n_most),
     )
 
 
@@ -24,13 +24,14 @@ def test_it_is_the_front_of_the_sorted_values_and_ties_go_to_the_lowest_index(va
     assert top_k(values, k).tolist() == straightforward(values, k).tolist()
 
 
-@given(st.integers(0, 1 << 32), st.sampled_from([4096, 32_000, 128_256]))
-def test_it_holds_at_the_sizes_of_vocabularies(seed, n):
-    values = np.random.default_rng(seed).normal(size=n).astype(np.float32).round(2)
+@given(st.integers(0, 1 << 32), st.sampled_from([4096, 32_000, 65_536, 128_256, 151_937]), st.booleans())
+@settings(max_examples=40)
+def test_it_holds_at_the_sizes_of_vocabularies(seed, n, many_ties):
+    values = np.random.default_rng(seed).normal(size=n).astype(np.float32).round(0 if many_ties else 3)
     assert top_k(values, 40).tolist() == straightforward(values, 40).tolist()
 
 
-@given(rows(n_values=1 << 20), st.integers(1, 100))
+@given(rows(n_values=1 << 20) | rows(n_values=9, n_most=200_000), st.integers(1, 100))
 def test_every_value_that_reaches_the_bound_is_a_candidate(values, k):
     k = min(k, len(values))
     candidates, bound = candidates_for_top_k(values, k)
@@ -38,8 +39,9 @@ def test_every_value_that_reaches_the_bound_is_a_candidate(values, k):
     assert len(candidates) >= k
 
 
-def test_of_peaked_values_few_are_candidates():
-    values = np.random.default_rng(0).normal(size=128_000).astype(np.float32)
+@pytest.mark.parametrize("n", [4096, 128_000])
+def test_of_values_that_differ_few_are_candidates(n):
+    values = np.random.default_rng(0).normal(size=n).astype(np.float32)
     assert len(candidates_for_top_k(values, 40)[0]) < 100
 
 
