@@ -6,13 +6,17 @@ planner, verification.
 """
 
 import argparse
+import contextlib
 import itertools
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from bench import report, table
+from bench.plot import Rows as PlotRows
+from bench.plot import plot_lines
 from bench.stand_in import SEQUENCE, Rows, Shares, StandInFront, StandInTarget, TimedSampler
 from lead.engine.board import Board
 from lead.engine.loop import Loop
@@ -86,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
     ]
     rows = [asdict(cost) for cost in costs]
     table.show(f"A step outside the model, {n_steps} steps each, depth {DEPTH}", rows, _COLUMNS)
-    report.finish("overhead", rows, options, within_bounds=all(cost.within_bound for cost in costs))
+    report.finish("overhead", rows, options, _plot, within_bounds=all(cost.within_bound for cost in costs))
 
 
 def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
@@ -102,12 +106,11 @@ def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
         _scheduler(0 if accuracy is None else DEPTH, parameters, n_vocab, len(truth), shares),
         front,
     )
-    front.command(
-        Submit(sequence=SEQUENCE, tokens=truth[:_N_PROMPT], sampling=parameters, max_tokens=n_tokens)
-    )
-    steps = [_step(loop, shares) for _ in range(n_steps + _N_WARM_UP)][_N_WARM_UP:]
+    request = Submit(sequence=SEQUENCE, tokens=truth[:_N_PROMPT], sampling=parameters, max_tokens=n_tokens)
+    with contextlib.closing(front):
+        front.command(request)
+        steps = [_step(loop, shares) for _ in range(n_steps + _N_WARM_UP)][_N_WARM_UP:]
     n_rows = (front.n_committed - _N_PROMPT) / (n_steps + _N_WARM_UP)
-    front.close()
     return _cost(n_vocab, sampling, drafts, n_rows, steps)
 
 
@@ -164,3 +167,13 @@ def _cost(
         ),
         bound_us=BOUNDS.get(n_vocab) if bounded else None,
     )
+
+
+def _plot(rows: PlotRows, folder: Path) -> list[Path]:
+    labels = ("tokens in the vocabulary", f"µs per step, {DEPTH} drafts accepted")
+    hardest = [row for row in rows if row["drafts"] == "all right"]
+    return [
+        plot_lines(
+            hardest, folder, name="overhead", x="n_vocab", y="step_us", group="sampling", labels=labels
+        )
+    ]

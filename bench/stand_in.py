@@ -107,7 +107,7 @@ class StandInFront:
 
     def __init__(self, truth: Sequence[int], accuracy: float | None, shares: Shares) -> None:
         ours, theirs = socket.socketpair()
-        self._front = theirs
+        self._engine, self._front = ours, theirs
         self._pipe = EnginePipe(ours)
         self._truth, self._accuracy, self._shares = truth, accuracy, shares
         self._rng = random.Random(0)  # noqa: S311 - the same drafts each time are wanted
@@ -141,6 +141,8 @@ class StandInFront:
         self._shares.outside += time.perf_counter() - sent
 
     def close(self) -> None:
+        """Close both ends."""
+        self._engine.close()
         self._front.close()
 
     def _draft(self, accuracy: float) -> PostDraft:
