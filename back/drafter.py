@@ -20,7 +20,7 @@ from back.branches import Fork
 from back.followed import Followed
 from back.line import Drafted, Line
 from back.options import DrafterOptions
-from back.pace import Growth
+from back.pace import Growth, Urgency
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
@@ -224,10 +224,15 @@ class Drafter:
         if not span.n_logits:
             return None
         line.append(line.sampler.rank(rows[0], line.end, self._options.n_choices))
-        urgent = line is followed.main and (
-            len(line.drafted) <= self._options.n_at_once or not self._wants_main(followed)
-        )
-        return Growth(followed.id, urgent)
+        return Growth(followed.id, self._urgency(followed, line))
+
+    def _urgency(self, followed: Followed, line: Line) -> Urgency:
+        n_at_once = self._options.n_at_once
+        if line is not followed.main:
+            return "later"
+        if len(line.drafted) == n_at_once or not self._wants_main(followed):
+            return "now"
+        return "soon" if len(line.drafted) < n_at_once else "later"
 
     def _wants_main(self, followed: Followed) -> bool:
         drafted = followed.main.drafted

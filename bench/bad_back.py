@@ -21,8 +21,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from back.drafter import Drafter, DrafterOptions, DraftModel
+from back.drafter import Drafter, DraftModel
 from back.link import Follower, Link
+from back.options import DrafterOptions
+from back.pace import Pace
 from back.worker import Worker
 from shared import cpus
 from shared.builtin import builtin_draft
@@ -102,6 +104,10 @@ class SlowModel:
         """Keep the first `n_keep` tokens of a slot in the cache."""
         self._model.trim(slot, n_keep)
 
+    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
+        """Share the first `n_keep` tokens of `source_slot` with `slot`."""
+        self._model.copy(source_slot, slot, n_keep)
+
 
 def main() -> None:
     """Draft badly until a signal."""
@@ -141,7 +147,7 @@ async def _run(arguments: argparse.Namespace, model: Model) -> None:
                 draft = garbled(draft, _N_HONEST, model.n_vocab, rng)
             _soon(loop, link, draft)
 
-        worker = Worker(_drafter(model, arguments.delay_ms / 1000), on_draft, _give_up)
+        worker = Worker(_drafter(model, arguments.delay_ms / 1000), Pace(0.0, 0.0), on_draft, _give_up)
         worker.start()
         follower = worker
     following = asyncio.ensure_future(link.run(follower))

@@ -18,11 +18,13 @@ from bench import report, table
 from bench.plot import Rows as PlotRows
 from bench.plot import plot_lines
 from bench.stand_in import SEQUENCE, Rows, Shares, StandInFront, StandInTarget, TimedSampler
-from lead.engine.board import Board
 from lead.engine.loop import Loop
 from lead.engine.messages import Submit
-from lead.engine.planner import FixedDepth
+from lead.engine.ngram import NgramDrafter
+from lead.engine.planner.planner import Planner
+from lead.engine.planner.step_cost import StepCost
 from lead.engine.scheduler import Limits, Scheduler
+from lead.engine.speculation import Speculation
 from shared.llama.chain import Chain
 from shared.sampling import Sampler, SamplingParameters, needs_filters
 
@@ -114,6 +116,13 @@ def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
     return _cost(n_vocab, sampling, drafts, n_rows, steps)
 
 
+class _Cost(StepCost):
+    """A T(n) with which an adaptive planner takes `DEPTH`: next to nothing up to there, then steep."""
+
+    def seconds(self, n_tokens: int) -> float:
+        return 0.05 * (1 + 0.01 * n_tokens + max(0, n_tokens - DEPTH - 1))
+
+
 def _scheduler(
     depth: int, parameters: SamplingParameters, n_vocab: int, n_ctx: int, shares: Shares
 ) -> Scheduler:
@@ -123,7 +132,10 @@ def _scheduler(
     def sampler_for(request: Submit) -> Sampler:
         return TimedSampler(parameters, _filters(parameters, n_vocab), request.tokens, shares)
 
-    return Scheduler(limits, Board(), FixedDepth(depth), sampler_for, frozenset())
+    planner = Planner("adaptive" if depth else "off", depth)
+    planner.cost = _Cost()
+    speculation = Speculation(planner, frozenset(), lambda _: {"ngram": NgramDrafter()})
+    return Scheduler(limits, speculation, sampler_for, frozenset())
 
 
 def _filters(parameters: SamplingParameters, n_vocab: int) -> Chain | None:

@@ -118,13 +118,13 @@ class StandInFront:
         """Hand a command to the engine."""
         self._front.sendall(encode(command))
 
-    def drain(self, *, block: bool) -> list[Command]:
+    def drain(self, wait: float | None) -> list[Command]:
         """The engine asks what is new."""
         started = time.perf_counter()
         if self._accuracy is not None and self.n_committed:
             self.command(self._draft(self._accuracy))
         asked = time.perf_counter()
-        commands = self._pipe.drain(block=block)
+        commands = self._pipe.drain(wait)
         self._shares.outside += asked - started
         self._shares.pipe += time.perf_counter() - asked
         return commands

@@ -5,23 +5,39 @@ from hypothesis import strategies as st
 
 from back.pace import Growth, Pace
 
-URGENT, QUIET = Growth("s", urgent=True), Growth("s", urgent=False)
+URGENT, SOON, QUIET = Growth("s", "now"), Growth("s", "soon"), Growth("s", "later")
 
 
 def paced(interval=5.0):
     """A pace that has just sent something."""
-    pace = Pace(interval)
+    pace = Pace(interval, 1.5)
     assert pace.due([QUIET], 0.0, idle=False) == ["s"]
     return pace
 
 
 def test_the_first_growth_is_sent_at_once():
-    assert Pace(5).due([QUIET], 0.0, idle=False) == ["s"]
+    assert Pace(5, 1.5).due([QUIET], 0.0, idle=False) == ["s"]
 
 
 def test_what_is_urgent_is_sent_at_once_each_time():
     pace = paced()
     assert [pace.due([URGENT], 1.0, idle=False) for _ in range(3)] == [["s"]] * 3
+
+
+def test_what_the_lead_may_wait_for_is_sent_a_little_after_the_last_message():
+    pace = paced()
+    assert [pace.due([SOON], time, idle=False) for time in (1.0, 1.4, 1.5, 2.9, 3.0)] == [
+        [],
+        [],
+        ["s"],
+        [],
+        ["s"],
+    ]
+
+
+def test_what_is_complete_stays_urgent_when_a_branch_grows():
+    pace = paced()
+    assert pace.due([URGENT, QUIET], 1.0, idle=False) == ["s"]
 
 
 def test_what_is_not_urgent_is_sent_once_in_an_interval():
@@ -51,7 +67,7 @@ def test_what_was_sent_as_urgent_waits_no_more():
 
 def test_an_urgent_draft_does_not_take_others_with_it():
     pace = paced()
-    assert pace.due([QUIET, Growth("t", urgent=True)], 1.0, idle=False) == ["t"]
+    assert pace.due([QUIET, Growth("t", "now")], 1.0, idle=False) == ["t"]
     assert pace.flush(1.1) == ["s"]
 
 
@@ -71,7 +87,7 @@ growths = st.lists(st.builds(Growth, st.sampled_from("stu"), st.booleans()), max
 
 @given(st.lists(st.tuples(growths, st.floats(0, 3)), max_size=20))
 def test_whatever_grew_was_sent_after_it_grew_for_the_last_time(steps):
-    pace, now, unsent = Pace(5.0), 0.0, set()
+    pace, now, unsent = Pace(5.0, 1.5), 0.0, set()
     for grown, seconds in steps:
         now += seconds
         unsent |= {growth.sequence for growth in grown}

@@ -61,7 +61,9 @@ def drafts():
 def worker_of(drafter, drafts, on_failure=None):
     """Of the clock it only matters that it goes: 1 ms a look, for a pace of 5 ms."""
     ticks = itertools.count()
-    return Worker(drafter, Pace(0.005), drafts.put, on_failure or drafts.put, lambda: next(ticks) / 1000)
+    return Worker(
+        drafter, Pace(0.005, 0.001), drafts.put, on_failure or drafts.put, lambda: next(ticks) / 1000
+    )
 
 
 def sent(drafts):
