@@ -1,6 +1,6 @@
 """A posted draft: a tree of tokens, and a cursor in it that follows the committed tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -56,12 +56,18 @@ class DraftTree:
         following = self._following(self._node) if self._node is not None else ()
         self._node = next((node for node in following if self._tokens[node] == token), None)
 
-    def line(self) -> Iterator[DraftToken]:
+    def line(self) -> Sequence[DraftToken]:
         """What it proposes from the cursor on: the first branch at every fork."""
         node = self._node
-        while node is not None and (following := self._following(node)):
+        if node is None:
+            return []
+        if self._children is None:
+            return [self._at(following) for following in range(node + 1, len(self._tokens))]
+        line = []
+        while following := self._children[node + 1]:
             node = following[0]
-            yield self._at(node)
+            line.append(self._at(node))
+        return line
 
     def _following(self, node: int) -> Sequence[int]:
         if self._children is not None:
