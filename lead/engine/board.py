@@ -19,8 +19,6 @@ Company = Literal["alone", "agreed", "disputed"]
 Chance = Callable[[str, float | None, Company], float]
 """How likely a token of (source, confidence, company) is right, if those before it are."""
 
-_LEAST_SURVIVAL = 0.01
-"""Further along a draft no token would ever be worth a place in a batch."""
 _MOST_TOKENS = 32
 
 
@@ -129,13 +127,16 @@ class Board:
         """Those who have a live draft for `sequence`."""
         return self._pinned[sequence].trees
 
-    def best(self, sequence: str, chance: Chance) -> Proposal:
-        """The line with the largest expected number of right tokens, whoever proposed which part of it."""
+    def best(self, sequence: str, chance: Chance, least_survival: float = 0.0) -> Proposal:
+        """The line with the largest expected number of right tokens, whoever proposed which part of it.
+
+        It ends where the chance that all of it is right falls below `least_survival`.
+        """
         pinned = self._pinned.get(sequence)
         if pinned is None or not pinned.trees:
             return Proposal()
         lines = {source: list(tree.line()) for source, tree in pinned.trees.items()}
-        return _Merge(lines, chance).best()
+        return _Merge(lines, chance, least_survival).best()
 
     def take_stale(self) -> dict[str, int]:
         """Drafts dropped on arrival since the last call, by source."""
@@ -178,9 +179,10 @@ def _company(token: int, proposed: Sequence[int]) -> Company:
 class _Merge:
     """Several lines over the same place as one tree: where they agree they are one."""
 
-    def __init__(self, lines: dict[str, list[DraftToken]], chance: Chance) -> None:
+    def __init__(self, lines: dict[str, list[DraftToken]], chance: Chance, least_survival: float) -> None:
         self._lines = lines
         self._chance = chance
+        self._least_survival = least_survival
 
     def best(self) -> Proposal:
         chosen = self._best_after(tuple(self._lines), 0, 1.0)[1]
@@ -197,7 +199,7 @@ class _Merge:
         if len(sources) == 1:
             return self._single(sources[0], place, survival)
         best: tuple[float, list[tuple[int, str, float]]] = (0.0, [])
-        if survival < _LEAST_SURVIVAL or place >= _MOST_TOKENS:
+        if survival < self._least_survival or place >= _MOST_TOKENS:
             return best
         here = [
             (source, self._lines[source][place]) for source in sources if place < len(self._lines[source])
@@ -208,14 +210,14 @@ class _Merge:
             agreeing = [(source, draft) for source, draft in here if draft.token == token]
             chance, source = max((self._chance(s, draft.confidence, company), s) for s, draft in agreeing)
             expected, rest = self._best_after(tuple(s for s, _ in agreeing), place + 1, survival * chance)
-            if chance * (1 + expected) > best[0]:
+            if not best[1] or chance * (1 + expected) > best[0]:
                 best = (chance * (1 + expected), [(token, source, chance), *rest])
         return best
 
     def _single(self, source: str, place: int, survival: float) -> tuple[float, list[tuple[int, str, float]]]:
         chosen, expected, product = [], 0.0, 1.0
         for draft in self._lines[source][place:_MOST_TOKENS]:
-            if survival * product < _LEAST_SURVIVAL:
+            if survival * product < self._least_survival:
                 break
             chance = self._chance(source, draft.confidence, "alone")
             product *= chance

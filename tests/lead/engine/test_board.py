@@ -238,10 +238,17 @@ def test_agreement_decides_if_it_makes_tokens_likelier(board):
     assert best(board, chance) == (1, 2)
 
 
-def test_a_line_ends_where_nothing_further_would_ever_be_worth_a_place(board):
-    post(board, 3, [1] * 40, confidences=[0.05] * 40)
-    assert len(best(board, stated)) == 2
-    post(board, 3, [1] * 41, confidences=[1.0] * 41, source="b")
+@pytest.mark.parametrize("sources", ["a", "ab"])
+def test_a_line_ends_where_it_has_become_too_unlikely(board, sources):
+    for source in sources:
+        post(board, 3, [1] * 40, confidences=[0.05] * 40, source=source)
+    assert len(board.best("s", stated, least_survival=0.01).tokens) == 2
+
+
+@pytest.mark.parametrize("sources", ["a", "ab"])
+def test_however_unlikely_a_line_is_there_if_that_does_not_matter(board, sources):
+    for source in sources:
+        post(board, 3, [1] * 40, confidences=[0.0] * 40, source=source)
     assert len(best(board, stated)) == 32
 
 
