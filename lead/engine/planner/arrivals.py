@@ -13,7 +13,9 @@ _LEAST_PATIENCE_S = 0.002
 _LEAST_LEFT_S = 0.0005
 """What is overdue is not there yet."""
 _OUTLIER = 4.0
-"""A gap so many times longer than usual is a pause, not the time of a token."""
+"""A gap so many times longer than usual is a pause, not the time of a token …"""
+_MOST_PAUSES = 3
+"""… unless there are so many in a row: then the usual was wrong (two drafts that were read together)."""
 _MOST_COMMITS = 64
 """A source that answers news so many commits old is not worth waiting for."""
 
@@ -95,6 +97,7 @@ class _Source:
     first: _Mean = field(default_factory=_Mean)
     n_first: _Mean = field(default_factory=_Mean)
     token: _Mean = field(default_factory=_Mean)
+    n_pauses: int = 0  # in a row
     watches: dict[str, _Watch] = field(default_factory=dict)
 
 
@@ -209,8 +212,13 @@ class Arrivals:
         if end <= watch.end:
             return
         per_token = (now - watch.grown_at) / (end - watch.end)
-        if record.token.value is None or per_token < _OUTLIER * record.token.value:
-            record.token.learn(per_token)
+        if record.token.value is not None and per_token > _OUTLIER * record.token.value:
+            record.n_pauses += 1
+            if record.n_pauses < _MOST_PAUSES:
+                return
+            record.token = _Mean()
+        record.n_pauses = 0
+        record.token.learn(per_token)
 
 
 def _silent_since(watch: _Watch | None, text: _Text) -> float:

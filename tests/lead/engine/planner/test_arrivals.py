@@ -102,6 +102,30 @@ def test_a_pause_is_not_taken_for_the_time_of_a_token(drafting):
     assert drafting.expected(5.0).per_token == pytest.approx(0.01, rel=0.01)
 
 
+def test_a_pause_after_every_few_tokens_is_still_one(drafting):
+    end, now = 15, 0.05
+    for _ in range(20):
+        for gap in (1.0, 0.01, 0.01):
+            end, now = end + 1, now + gap
+            drafting.post(10, end, now)
+    assert drafting.expected(now).per_token == pytest.approx(0.01, rel=0.01)
+
+
+def test_drafts_that_were_read_together_do_not_set_the_pace_for_ever():
+    watching = Watching()
+    watching.post(10, 11, 0.01)
+    watching.post(10, 12, 0.01)
+    for i in range(2, 10):
+        watching.post(10, 11 + i, i / 100)
+    assert watching.expected(0.09).per_token == pytest.approx(0.01)
+
+
+def test_a_source_that_became_slower_is_believed(drafting):
+    for i in range(1, 8):
+        drafting.post(10, 15 + i, 0.05 + i / 10)
+    assert drafting.expected(0.75).per_token == pytest.approx(0.1, rel=0.1)
+
+
 def test_a_first_draft_alone_tells_no_pace():
     watching = Watching()
     watching.post(10, 12, 0.01)
