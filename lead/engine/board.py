@@ -21,10 +21,7 @@ Company = Literal["alone", "agreed", "disputed"]
 Chance = Callable[[str, float | None, Company], float]
 """How likely a token of (source, confidence, company) is right, if those before it are."""
 
-_LEAST_SURVIVAL = 0.03
-"""Further along a draft no token would ever be worth a place in a batch."""
-_MOST_TOKENS = 16
-"""Of a line: deeper no step goes."""
+_MOST_TOKENS = 32
 
 _Chosen = tuple[int, str, float]
 """A token, who proposed it, and the chance that it is right."""
@@ -135,12 +132,16 @@ class Board:
         """Those who have a live draft for `sequence`."""
         return self._pinned[sequence].trees
 
-    def best(self, sequence: str, chance: Chance) -> Proposal:
-        """The line with the largest expected number of right tokens, whoever proposed which part of it."""
+    def best(self, sequence: str, chance: Chance, least_survival: float = 0.0) -> Proposal:
+        """The line with the largest expected number of right tokens, whoever proposed which part of it.
+
+        It ends where the chance that all of it is right falls below `least_survival`.
+        """
         pinned = self._pinned.get(sequence)
         if pinned is None or not pinned.trees:
             return Proposal()
-        return _Merge({source: tree.line() for source, tree in pinned.trees.items()}, chance).best()
+        lines = {source: tree.line() for source, tree in pinned.trees.items()}
+        return _Merge(lines, chance, least_survival).best()
 
     def take_stale(self) -> dict[str, int]:
         """Drafts dropped on arrival since the last call, by source."""
@@ -183,9 +184,12 @@ def _company(token: int, proposed: Sequence[int]) -> Company:
 class _Merge:
     """Several lines over the same place as one tree: where they agree they are one."""
 
-    def __init__(self, lines: Mapping[str, Sequence[DraftToken]], chance: Chance) -> None:
+    def __init__(
+        self, lines: Mapping[str, Sequence[DraftToken]], chance: Chance, least_survival: float
+    ) -> None:
         self._lines = lines
         self._chance = chance
+        self._least_survival = least_survival
 
     def best(self) -> Proposal:
         chosen = self._best_after(list(self._lines), 0, 1.0)
@@ -198,7 +202,7 @@ class _Merge:
             drafts = [
                 (source, self._lines[source][here]) for source in sources if here < len(self._lines[source])
             ]
-            if not drafts or survival < _LEAST_SURVIVAL:
+            if not drafts or survival < self._least_survival:
                 break
             tokens = [draft.token for _, draft in drafts]
             if tokens.count(tokens[0]) < len(tokens):
