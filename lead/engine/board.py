@@ -197,6 +197,8 @@ class _Merge:
 
     def _best_after(self, sources: list[str], place: int, survival: float) -> list[_Chosen]:
         """The best line from `place` on among those of `sources`, which agree up to there."""
+        if len(sources) == 1:
+            return self._alone(sources[0], place, survival)
         chosen: list[_Chosen] = []
         for here in range(place, _MOST_TOKENS):
             drafts = [
@@ -207,10 +209,23 @@ class _Merge:
             tokens = [draft.token for _, draft in drafts]
             if tokens.count(tokens[0]) < len(tokens):
                 return chosen + self._best_fork(drafts, here, survival)
-            best = self._likeliest(drafts, "alone" if len(drafts) == 1 else "agreed")
+            if len(drafts) == 1:
+                return chosen + self._alone(drafts[0][0], here, survival)
+            best = self._likeliest(drafts, "agreed")
             chosen.append(best)
             survival *= best[2]
             sources = [source for source, _ in drafts]
+        return chosen
+
+    def _alone(self, source: str, place: int, survival: float) -> list[_Chosen]:
+        """The rest of one source's line, where nobody else proposes anything."""
+        chosen: list[_Chosen] = []
+        for token, confidence in self._lines[source][place:_MOST_TOKENS]:
+            if survival < self._least_survival:
+                break
+            chance = self._chance(source, confidence, "alone")
+            chosen.append((token, source, chance))
+            survival *= chance
         return chosen
 
     def _best_fork(self, drafts: list[tuple[str, DraftToken]], place: int, survival: float) -> list[_Chosen]:
