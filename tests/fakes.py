@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from back.drafter import Drafter, DrafterOptions
+from back.drafter import Drafter
+from back.options import DrafterOptions
 from lead.engine.loop import Loop
 from lead.engine.messages import Cancel, Committed, DraftsDropped, Finished, PostDraft, Started, Submit, Tuned
+from lead.engine.ngram import NgramDrafter
 from lead.engine.planner.planner import Planner
+from lead.engine.prediction import PredictionDrafter
 from lead.engine.scheduler import Limits, Scheduler
-from lead.engine.speculation import Speculation
+from lead.engine.speculation import OwnSources, Speculation
 from shared.errors import KvCacheFullError
 from shared.llama.chain import Chain
 from shared.protocol import Close, Extend, Open
@@ -55,6 +58,8 @@ class FakeTarget:
         self.slots: list[list[int]] = [[] for _ in range(n_slots)]
         self.steps: list[list[int]] = []  # for each decode, how many tokens of each slot
         self._hashes = [[0] for _ in range(n_slots)]  # hashes[slot][n]: of the first n tokens
+        self._cells: list[list[int]] = [[] for _ in range(n_slots)]  # copied tokens share their cells
+        self._n_cells_written = 0
         self._blur = blur
         self._rows = np.empty((0, N_VOCAB), np.float32)
 
@@ -63,7 +68,7 @@ class FakeTarget:
         assert 0 < sum(len(span.tokens) for span in spans) <= self.n_batch
         assert max(Counter(span.slot for span in spans).values()) == 1, "two spans of one slot"
         rows = [self._decode_span(span) for span in spans]
-        assert sum(map(len, self.slots)) <= self.n_ctx, "more tokens than the cache has cells"
+        assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
         self.steps.append([len(span.tokens) for span in spans])
         self._rows = np.array([row for span_rows in rows for row in span_rows]).reshape(-1, N_VOCAB)
         ends = np.cumsum([len(span_rows) for span_rows in rows])
@@ -73,6 +78,18 @@ class FakeTarget:
         assert 0 <= n_keep < len(self.slots[slot]), f"slot {slot} cannot be cut back to {n_keep} tokens"
         del self.slots[slot][n_keep:]
         del self._hashes[slot][n_keep + 1 :]
+        del self._cells[slot][n_keep:]
+
+    def copy(self, source_slot, slot, n_keep):
+        assert not self.slots[slot], f"slot {slot} is not empty"
+        assert 0 < n_keep <= len(self.slots[source_slot]), f"slot {source_slot} has no {n_keep} tokens"
+        self.slots[slot] = self.slots[source_slot][:n_keep]
+        self._hashes[slot] = self._hashes[source_slot][: n_keep + 1]
+        self._cells[slot] = self._cells[source_slot][:n_keep]
+
+    @property
+    def n_cells_used(self):
+        return len(set().union(*self._cells))
 
     def _decode_span(self, span):
         cache, hashes = self.slots[span.slot], self._hashes[span.slot]
@@ -83,6 +100,8 @@ class FakeTarget:
         for token in span.tokens:
             assert 0 <= token < N_VOCAB, f"no such token: {token}"
             cache.append(token)
+            self._cells[span.slot].append(self._n_cells_written)
+            self._n_cells_written += 1
             hashes.append(extend_hash(hashes[-1], token))
         first = len(hashes) - span.n_logits
         return [self._row(text_hash) for text_hash in hashes[first:]]
@@ -251,13 +270,106 @@ class Duplicating:
         return [*new, *new, *self._past]
 
 
-class RealBack:
-    """The project's own drafter, beside a model that is `blur` away from the target."""
+class Growing:
+    """Knows the target's text; its draft has two more tokens, in two messages, each time it is asked."""
 
-    def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000):
+    def __init__(self, truth: Texts):
+        self._truth = truth
+        self._begun: dict[str, tuple[int, int]] = {}  # (base, tokens so far)
+
+    def drafts(self, committed: Texts) -> Drafts:
+        return [
+            self._draft(sequence, len(tokens)) for sequence, tokens in committed.items() for _ in range(2)
+        ]
+
+    def _draft(self, sequence: str, n_committed: int) -> PostDraft:
+        base, n = self._begun.get(sequence, (n_committed, 0))
+        base, n = (base, n + 1) if n_committed < base + n else (n_committed, 1)
+        self._begun[sequence] = base, n
+        tokens = [*self._truth[sequence], 5, 3, 7, *[0] * n][base : base + n]
+        return PostDraft(sequence=sequence, source="growing", base=base, tokens=tokens, confidences=[0.9] * n)
+
+
+class Branching:
+    """The truth in a tree: with wrong tokens on its main line, and a right branch beside each of them."""
+
+    def __init__(self, truth: Texts, rng: random.Random):
+        self._truth, self._rng = truth, rng
+
+    def drafts(self, committed: Texts) -> Drafts:
+        return [self._draft(sequence, len(tokens)) for sequence, tokens in committed.items()]
+
+    def _draft(self, sequence: str, n_committed: int) -> PostDraft:
+        base = max(0, n_committed - self._rng.randint(0, 3))
+        tokens: list[int] = []
+        parents: list[int] = []
+        parent = -1
+        for right in [*self._truth[sequence][base:], 5, 3, 7][:9]:
+            if self._rng.random() < 0.3:
+                tokens += [(right + 1) % N_VOCAB, self._rng.randrange(N_VOCAB)]
+                parents += [parent, len(tokens) - 2]
+            tokens.append(right)
+            parents.append(parent)
+            parent = len(tokens) - 1
+        confidences = [self._rng.random() for _ in tokens]
+        return PostDraft(
+            sequence=sequence,
+            source="branching",
+            base=base,
+            tokens=tokens,
+            parents=parents,
+            confidences=confidences,
+        )
+
+
+class Thicket:
+    """Any tree with any confidences, at any base; some of its tokens are the truth, wherever they hang."""
+
+    def __init__(self, truth: Texts, rng: random.Random):
+        self._truth, self._rng = truth, rng
+
+    def drafts(self, committed: Texts) -> Drafts:
+        return [
+            self._draft(sequence, len(tokens))
+            for sequence, tokens in committed.items()
+            for _ in range(self._rng.randint(0, 3))
+        ]
+
+    def _draft(self, sequence: str, n_committed: int) -> PostDraft:
+        rng = self._rng
+        base = max(0, n_committed + rng.randint(-3, 1))
+        ahead = [*self._truth[sequence][base:], 3, 17]
+        n = rng.randint(1, 64)
+        tokens = [rng.choice([ahead[min(i, len(ahead) - 1)], rng.randrange(N_VOCAB)]) for i in range(n)]
+        shape = rng.choice([lambda i: rng.randint(-1, i - 1), lambda i: max(-1, i - 3), lambda _: -1])
+        confidences = [rng.choice([0.0, 1.0, rng.random()]) for _ in tokens]
+        return PostDraft(
+            sequence=sequence,
+            source=f"thicket-{rng.randint(0, 2)}",
+            base=base,
+            tokens=tokens,
+            parents=[shape(i) for i in range(n)],
+            confidences=rng.choice([None, confidences]),
+        )
+
+
+class Several:
+    """Others, all at once."""
+
+    def __init__(self, *inner):
+        self._inner = inner
+
+    def drafts(self, committed: Texts) -> Drafts:
+        return [draft for drafter in self._inner for draft in drafter.drafts(committed)]
+
+
+class RealBack:
+    """The project's own drafter with side branches, beside a model that is `blur` away from the target."""
+
+    def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000, n_branches=2):
         self._requests = {request.sequence: request for request in requests}
-        options = DrafterOptions(n_slots=2, n_window=n_window, n_ahead=n_ahead, n_chunk=4)
-        model = FakeTarget(2, 2 * n_window, n_batch=16, n_window=n_window, blur=blur)
+        options = DrafterOptions(2, n_window, n_ahead, n_chunk=4, n_branches=n_branches, n_branch_tokens=3)
+        model = FakeTarget(options.n_model_slots, options.n_cells, 16, n_window=n_window, blur=blur)
         self._drafter = Drafter(model, options, toy_sampler, END_TOKENS)
         self._told: Texts = {}
 
@@ -268,7 +380,8 @@ class RealBack:
         for sequence, tokens in committed.items():
             self._drafter.follow(self._news(sequence, tokens))
             self._told[sequence] = list(tokens)
-        drafts = [draft for _ in range(3) for draft in self._drafter.step()]
+        grown = {growth.sequence for _ in range(6) for growth in self._drafter.step()}
+        drafts = [draft for sequence in sorted(grown) if (draft := self._drafter.draft(sequence))]
         return [PostDraft(source="back", **draft.model_dump(exclude={"type"})) for draft in drafts]
 
     def _news(self, sequence, tokens):
@@ -295,6 +408,7 @@ class FakeFront:
         self.texts: Texts = {}  # of all sequences, cancelled ones, too
         self.reasons: dict[str, str] = {}
         self.events: list = []
+        self.waits: list[float] = []
         self.now = 0.0
 
     def drain(self, wait):
@@ -307,7 +421,11 @@ class FakeFront:
         for command in commands:
             self._note(command)
         self.open = bool(self.running or self._script)
-        return [*commands, *self._drafter.drafts(self.running)]
+        drafts = self._drafter.drafts(self.running)
+        if wait:
+            self.waits.append(wait)
+            self.now += wait / 2 if commands or drafts else wait
+        return [*commands, *(draft.model_copy(update={"received_at": self.now}) for draft in drafts)]
 
     def clock(self):
         """Time passes with every look at it."""
@@ -343,26 +461,42 @@ class FakeFront:
             self.running.pop(command.sequence, None)
 
 
-def make_scheduler(limits: Limits, depth=4, policy="fixed") -> Scheduler:
+def no_sources(_request: Submit):
+    return {}
+
+
+def own_sources(request: Submit):
+    """Those that the engine's process makes."""
+    return {
+        "ngram": NgramDrafter(8),
+        "prediction": PredictionDrafter(request.prediction, len(request.tokens)),
+    }
+
+
+def make_scheduler(
+    limits: Limits, depth=4, policy="fixed", own: OwnSources = no_sources, planner: Planner | None = None
+) -> Scheduler:
     def sampler_for(request: Submit) -> Sampler:
         return toy_sampler(request.sampling, request.tokens)
 
-    return Scheduler(limits, Speculation(Planner(policy, depth), END_TOKENS), sampler_for, END_TOKENS)
+    speculation = Speculation(planner or Planner(policy, depth), END_TOKENS, own)
+    return Scheduler(limits, speculation, sampler_for, END_TOKENS)
 
 
 def make_limits(n_slots=2, n_ctx=200, n_ctx_sequence=100, n_batch=16, **more) -> Limits:
     return Limits(n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=n_ctx_sequence, n_batch=n_batch, **more)
 
 
-def run_engine(
+def run_engine(  # noqa: PLR0917 - what a run is made of
     front: FakeFront,
     limits: Limits,
     depth=4,
     make_target: Callable[..., FakeTarget] = FakeTarget,
     policy="fixed",
+    own: OwnSources = no_sources,
 ) -> FakeTarget:
     """The real loop and scheduler between a fake model and a fake front, to the script's end."""
-    scheduler = make_scheduler(limits, depth, policy)
+    scheduler = make_scheduler(limits, depth, policy, own)
     target = make_target(limits.n_slots, limits.n_ctx, limits.n_batch, n_window=limits.n_ctx_sequence)
     loop = Loop(target, scheduler, front, clock=front.clock)
     while front.open:

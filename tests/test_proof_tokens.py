@@ -1,33 +1,40 @@
-"""Proof 1: with any drafter, any company and any memory the tokens are the plain ones."""
+"""Proof 1: with any drafters, policy, company and memory the tokens are the plain ones."""
 
 import random
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.engine.messages import Cancel, Committed, Submit
+from lead.engine.messages import Cancel, Committed, PostDraft, SetPolicy, Sources, Submit
 from shared.sampling import SamplingParameters
 from tests.fakes import (
     END_TOKENS,
     N_VOCAB,
+    Branching,
     Duplicating,
     FailingTarget,
     FakeFront,
     FakeTarget,
+    Growing,
     Hostile,
     Late,
     Perfect,
     Random,
     RealBack,
     Reordering,
+    Several,
     Silent,
+    Thicket,
     make_limits,
+    no_sources,
+    own_sources,
     plain_run,
     run_engine,
 )
 
-DRAFTERS = {
+CHAINS = {
     "silent": lambda _requests, _truth, _rng: Silent(),
     "perfect": lambda _requests, truth, _rng: Perfect(truth),
     "random": lambda _requests, _truth, rng: Random(rng),
@@ -39,6 +46,17 @@ DRAFTERS = {
     "weaker back": lambda requests, _truth, _rng: RealBack(requests, blur=0.3),
     "back with a short window": lambda requests, _truth, _rng: RealBack(requests, blur=0.3, n_window=7),
 }
+DRAFTERS = CHAINS | {
+    "growing": lambda _requests, truth, _rng: Growing(truth),
+    "branching": lambda _requests, truth, rng: Branching(truth, rng),
+    "branching, reordered": lambda _requests, truth, rng: Reordering(Branching(truth, rng), rng),
+    "thicket": lambda _requests, truth, rng: Thicket(truth, rng),
+    "several": lambda requests, truth, rng: Several(
+        Growing(truth), Random(rng), Branching(truth, rng), Hostile(truth, rng), RealBack(requests, blur=0.3)
+    ),
+}
+POLICIES = ["adaptive", "sync", "off"]  # beside fixed
+NAMES = Sources(names=["perfect", "random", "growing", "branching", "back", "hostile-0", "thicket-1"])
 PENALTIES = {"repeat_penalty": 1.4, "presence_penalty": 0.3, "frequency_penalty": 0.2, "repeat_last_n": 5}
 SAMPLINGS = {
     "greedy": {"temperature": 0},
@@ -67,6 +85,17 @@ def requests_for(sampling: dict, rng: random.Random, n=8) -> list[Submit]:
     ]
 
 
+def with_predictions(requests, truth, rng):
+    """The requests, with what the client expects: almost the truth."""
+    predicting = []
+    for request in requests:
+        answer = truth[request.sequence][len(request.tokens) :]
+        prediction = [rng.randrange(N_VOCAB) if rng.random() < 0.1 else token for token in answer]
+        prediction[len(prediction) // 3 : len(prediction) // 2] = []
+        predicting.append(request.model_copy(update={"prediction": prediction}))
+    return predicting
+
+
 def truth_of(requests, limits):
     return {request.sequence: plain_run(request, limits.n_ctx_sequence) for request in requests}
 
@@ -88,7 +117,7 @@ def spread(requests, rng, most=12):
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("drafter", CHAINS)
 @pytest.mark.parametrize("limits", [ROOMY, CRAMPED, ONE_BY_ONE], ids=["roomy", "cramped", "one by one"])
 def test_with_every_drafter_the_tokens_are_the_plain_ones(drafter, sampling, limits):
     rng = random.Random(f"{drafter} {sampling}")
@@ -96,6 +125,52 @@ def test_with_every_drafter_the_tokens_are_the_plain_ones(drafter, sampling, lim
     truth = truth_of(requests, limits)
     front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
     run_engine(front, limits)
+    assert front.texts == texts_of(truth)
+    assert front.reasons == reasons_of(truth)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "policy"),
+    [*product(DRAFTERS, POLICIES), *product(sorted(DRAFTERS.keys() - CHAINS.keys()), ["fixed"])],
+)
+def test_under_every_policy_the_tokens_are_the_plain_ones(drafter, policy):
+    rng = random.Random(f"{drafter} {policy}")
+    limits = rng.choice([ROOMY, CRAMPED])
+    requests = requests_for(SAMPLINGS[rng.choice(sorted(SAMPLINGS))], rng)
+    truth = truth_of(requests, limits)
+    script = spread(requests, rng)
+    script[0] = [NAMES, *script.get(0, [])]
+    front = FakeFront(script, DRAFTERS[drafter](requests, texts_of(truth), rng))
+    run_engine(front, limits, policy=policy)
+    assert front.texts == texts_of(truth)
+    assert front.reasons == reasons_of(truth)
+
+
+@pytest.mark.parametrize("policy", ["fixed", "adaptive"])
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_with_sources_in_the_lead_the_tokens_are_the_plain_ones(sampling, policy):
+    rng = random.Random(f"{sampling} {policy}")
+    drafter = rng.choice(["silent", "branching", "several"])
+    requests = requests_for(SAMPLINGS[sampling], rng)
+    truth = truth_of(requests, ROOMY)
+    requests = with_predictions(requests, texts_of(truth), rng)
+    front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
+    run_engine(front, ROOMY, policy=policy, own=own_sources)
+    assert front.texts == texts_of(truth)
+    assert front.reasons == reasons_of(truth)
+
+
+def test_sources_and_policies_may_come_and_go_at_any_step():
+    rng = random.Random(11)
+    requests = requests_for(SAMPLINGS["sampled with penalties"], rng, n=12)
+    truth = truth_of(requests, CRAMPED)
+    script = spread(requests, rng)
+    for step in range(0, 200, 5):
+        names = rng.sample(NAMES.names, rng.randint(0, 4))
+        policy = SetPolicy(policy=rng.choice([*POLICIES, "fixed"]), depth=rng.randint(0, 32))
+        script.setdefault(step, []).extend([Sources(names=names), policy])
+    front = FakeFront(script, DRAFTERS["several"](requests, texts_of(truth), rng))
+    run_engine(front, CRAMPED, own=own_sources)
     assert front.texts == texts_of(truth)
     assert front.reasons == reasons_of(truth)
 
@@ -109,16 +184,17 @@ def test_with_every_drafter_the_tokens_are_the_plain_ones(drafter, sampling, lim
     n_batch=st.integers(4, 40),
     n_prompt_chunk=st.integers(1, 20),
     depth=st.integers(0, 9),
+    policy=st.sampled_from([*POLICIES, "fixed"]),
 )
 def test_in_any_room_the_tokens_are_the_plain_ones(  # noqa: PLR0917 - what hypothesis draws
-    seed, drafter, sampling, n_slots, n_ctx, n_batch, n_prompt_chunk, depth
+    seed, drafter, sampling, n_slots, n_ctx, n_batch, n_prompt_chunk, depth, policy
 ):
     rng = random.Random(seed)
     limits = make_limits(n_slots, n_ctx, 60, n_batch, n_prompt_chunk=n_prompt_chunk)
     requests = requests_for(SAMPLINGS[sampling], rng)
     truth = truth_of(requests, limits)
     front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
-    run_engine(front, limits, depth)
+    run_engine(front, limits, depth, policy=policy)
     assert front.texts == texts_of(truth)
     assert front.reasons == reasons_of(truth)
 
@@ -173,12 +249,19 @@ def test_a_model_that_cannot_trim_gives_the_same_tokens():
 # The proofs above prove something only if drafts are taken, and refused, in them.
 
 
-def run_with(drafter, sampling="sampled", limits=ROOMY):
+def run_with(drafter, *, policy="fixed", own=no_sources, step_s=0.0):
     rng = random.Random(3)
-    requests = requests_for(SAMPLINGS[sampling], rng)
-    truth = truth_of(requests, limits)
-    front = FakeFront({0: requests}, DRAFTERS[drafter](requests, texts_of(truth), rng))
-    target = run_engine(front, limits)
+    requests = requests_for(SAMPLINGS["sampled"], rng)
+    truth = truth_of(requests, ROOMY)
+    requests = with_predictions(requests, texts_of(truth), rng)
+    front = FakeFront({0: [NAMES, *requests]}, DRAFTERS[drafter](requests, texts_of(truth), rng))
+
+    class Slow(FakeTarget):
+        def decode(self, spans):
+            front.now += step_s
+            return super().decode(spans)
+
+    target = run_engine(front, ROOMY, make_target=Slow, policy=policy, own=own)
     return front, target
 
 
@@ -204,7 +287,60 @@ def test_drafts_that_may_be_right_are_sometimes_accepted(drafter):
     assert any(step.n_accepted > 1 for step in front.of(Committed))
 
 
-@pytest.mark.parametrize("drafter", ["random", "hostile", "duplicating", "weaker back"])
+@pytest.mark.parametrize(
+    "drafter", ["random", "hostile", "duplicating", "branching", "thicket", "several", "weaker back"]
+)
 def test_wrong_drafts_are_sometimes_rejected(drafter):
     front, _ = run_with(drafter)
     assert any(step.rejected for step in front.of(Committed))
+
+
+@pytest.mark.parametrize("source", ["ngram", "prediction"])
+def test_sources_in_the_lead_are_sometimes_verified(source):
+    front, _ = run_with("silent", own=own_sources)
+    assert any(source in step.sources for step in front.of(Committed))
+
+
+def test_predictions_are_sometimes_accepted():
+    front, _ = run_with("silent", own=own_sources)
+    assert any("prediction" in step.sources[: step.n_accepted] for step in front.of(Committed))
+
+
+def test_several_sources_share_one_step():
+    front, _ = run_with("several")
+    assert any(len(set(step.sources)) > 1 for step in front.of(Committed))
+
+
+@pytest.mark.parametrize("drafter", ["perfect", "branching", "growing"])
+def test_the_adaptive_policy_takes_what_is_right(drafter):
+    front, _ = run_with(drafter, policy="adaptive")
+    assert any(step.n_accepted > 1 for step in front.of(Committed))
+
+
+def test_after_a_rejection_the_right_branch_is_taken_without_a_new_draft():
+    request = Submit(
+        sequence="s", tokens=[0, 2], sampling=SamplingParameters(seed=0, temperature=0), max_tokens=9
+    )
+    text, _ = plain_run(request, 100)
+    wrong = (text[2] + 1) % N_VOCAB
+    tree = PostDraft(sequence="s", source="a", base=2, tokens=[wrong, *text[2:6]], parents=[-1, -1, 1, 2, 3])
+    front = FakeFront({0: [request, tree]})
+    run_engine(front, ROOMY)
+    assert [step.n_accepted for step in front.of(Committed)][:2] == [0, 3]
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "sync"])
+def test_waits_happen_and_end(policy):
+    front, _ = run_with("growing", policy=policy, step_s=0.1)
+    assert front.waits
+
+
+def test_sync_gives_up_on_sources_that_say_nothing():
+    front, _ = run_with("silent", policy="sync")
+    assert 0 < sum(front.waits) < 60
+
+
+@pytest.mark.parametrize("policy", ["fixed", "off"])
+def test_where_nothing_is_waited_for_there_are_no_waits(policy):
+    front, _ = run_with("growing", policy=policy)
+    assert front.waits == []

@@ -17,6 +17,8 @@ from lead.engine.slot import EngineSequence
 
 _MOST_OWN = 16
 """Tokens that a source in the lead is asked for: they cost time in every step."""
+_LEAST_SURVIVAL = 0.01
+"""Further along a draft no token would ever be worth a place in a batch; other policies do not ask."""
 
 
 class OwnSource(Protocol):
@@ -52,11 +54,14 @@ class Speculation:
         self._end_tokens = end_tokens
         self._make_own = own_sources
         self._own: dict[str, Mapping[str, OwnSource]] = {}
+        self._own_names: set[str] = set()
 
     def open(self, request: Submit, now: float) -> None:
         """A sequence begins."""
         self._board.open(request.sequence)
-        self._own[request.sequence] = self._make_own(request)
+        own = self._make_own(request)
+        self._own[request.sequence] = own
+        self._own_names.update(own)
         self._planner.arrivals.opened(request.sequence, len(request.tokens), now)
 
     def close(self, sequence: str) -> None:
@@ -66,15 +71,17 @@ class Speculation:
         self._planner.arrivals.closed(sequence)
 
     def connect(self, sources: Sequence[str]) -> None:
-        """These backs are connected now."""
-        for gone in self._planner.arrivals.connected(sources):
-            self._planner.acceptance.forget(gone)
+        """These backs are connected now; what is pinned up of others stays, they themselves are forgotten."""
+        self._planner.arrivals.connected(sources)
+        acceptance = self._planner.acceptance
+        for gone in set(acceptance.sources) - {*sources, *self._own_names}:
+            acceptance.forget(gone)
 
     def post(self, draft: PostDraft, committed: Sequence[int]) -> None:
         """A back proposes something; `committed` are the sequence's tokens."""
         tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
         arrivals = self._planner.arrivals
-        n_line = sum(1 for _ in tree.line())
+        n_line = len(tree.line())
         posted = self._board.post(draft.sequence, draft.source, tree, committed)
         self._planner.acceptance.learn(posted.trials)
         arrivals.posted(draft.sequence, draft.source, draft.base, draft.base + n_line, draft.received_at)
@@ -145,7 +152,8 @@ class Speculation:
         planner = self._planner
         if planner.name != "sync":  # which stands for what others do
             self._ask_own(sequence)
-        best = self._board.best(sequence.id, planner.acceptance.chance)
+        least = _LEAST_SURVIVAL if planner.name == "adaptive" else 0.0
+        best = self._board.best(sequence.id, planner.acceptance.chance, least)
         offer = Offer(best.cut(min(n_useful, MOST_DEPTH)), n_useful)
         match planner.name:
             case "adaptive":

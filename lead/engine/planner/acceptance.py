@@ -14,6 +14,7 @@ _PRIOR_TRIALS = 3.0
 _UNKNOWN = 0.5
 """For sources that state no confidence, before there are trials."""
 _MOST_PLACES = 16
+"""The last one stands for all further ones, too."""
 
 
 @dataclass(slots=True)
@@ -60,9 +61,9 @@ class Acceptance:
             if trial.company != "alone":
                 record.bins.setdefault((bin_, trial.company), _Bin()).learn(trial.right)
             record.mean.learn(trial.right)
-            if trial.place < _MOST_PLACES:
-                record.by_place[trial.place][0] += 1
-                record.by_place[trial.place][1] += trial.right
+            place = min(trial.place, _MOST_PLACES - 1)
+            record.by_place[place][0] += 1
+            record.by_place[place][1] += trial.right
 
     def chance(self, source: str, confidence: float | None, company: Company) -> float:
         """The chance that a token is right, given that those before it are: a `lead.engine.board.Chance`."""
@@ -71,10 +72,10 @@ class Acceptance:
         if record is None:
             return prior
         bin_ = _bin_of(confidence)
-        if all_ := record.bins.get((bin_, None)):
-            prior = all_.chance(prior)
+        if all_ := record.bins.get((bin_, None)):  # the hot path of every step: `_Bin.chance` written out
+            prior = (all_.n_right + _PRIOR_TRIALS * prior) / (all_.n_trials + _PRIOR_TRIALS)
         if company != "alone" and (some := record.bins.get((bin_, company))):
-            return some.chance(prior)
+            prior = (some.n_right + _PRIOR_TRIALS * prior) / (some.n_trials + _PRIOR_TRIALS)
         return prior
 
     def mean(self, source: str) -> float:
@@ -87,13 +88,15 @@ class Acceptance:
         self._records.pop(source, None)
 
     def describe(self, source: str) -> dict[str, object]:
-        """For people and dashboards: right over tried by place, and the calibration."""
+        """For people and dashboards: right over tried by place (None: not tried), and the calibration."""
         record = self._records.get(source, _Record())
-        tried = [(n, right) for n, right in record.by_place if n]
+        n_places = max((place + 1 for place, (n, _) in enumerate(record.by_place) if n), default=0)
         return {
             "n_scored": sum(n for n, _ in record.by_place),
             "n_right": sum(right for _, right in record.by_place),
-            "acceptance_by_position": [round(right / n, 4) for n, right in tried],
+            "acceptance_by_position": [
+                round(right / n, 4) if n else None for n, right in record.by_place[:n_places]
+            ],
             "calibration": [
                 {"confidence_from": _lower_edge(bin_), "chance": round(counts.n_right / counts.n_trials, 4)}
                 for (bin_, company), counts in sorted(record.bins.items(), key=lambda item: item[0][0])

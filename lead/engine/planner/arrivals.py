@@ -10,8 +10,12 @@ _GAIN = 0.2
 _PATIENCE = 4.0
 """A source that is late by more than so many mean deviations has gone quiet."""
 _LEAST_PATIENCE_S = 0.002
+_LEAST_LEFT_S = 0.0005
+"""What is overdue is not there yet."""
 _OUTLIER = 4.0
-"""A gap so many times longer than usual is a pause, not the time of a token."""
+"""A gap so many times longer than usual is a pause, not the time of a token …"""
+_MOST_PAUSES = 3
+"""… unless there are so many in a row: then the usual was wrong (two drafts that were read together)."""
 _MOST_COMMITS = 64
 """A source that answers news so many commits old is not worth waiting for."""
 
@@ -47,11 +51,17 @@ class _Mean:
         """Later than this it should not be."""
         return (self.value or 0.0) + _PATIENCE * self.deviation + _LEAST_PATIENCE_S
 
+    def left(self, elapsed: float) -> float:
+        """How long it will still take; what is overdue is late by about as much as others were."""
+        left = (self.value or 0.0) - elapsed
+        return left if left > 0 else max(self.deviation, _LEAST_LEFT_S)
+
 
 @dataclass(slots=True)
 class _Text:
     """When a sequence had how many committed tokens: (n_committed, time), the last few commits."""
 
+    opened_at: float
     commits: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_MOST_COMMITS))
 
     @property
@@ -62,9 +72,9 @@ class _Text:
         """When it had exactly `n_committed` tokens; None if that was never so, or too long ago."""
         return next((time for n, time in reversed(self.commits) if n == n_committed), None)
 
-    def passed(self, n_committed: int) -> float:
-        """When it first had more, as far as is remembered."""
-        return next((time for n, time in self.commits if n > n_committed), self.last_commit)
+    def passed(self, n_committed: int) -> float | None:
+        """When it first had more, as far as is remembered; None if it has no more."""
+        return next((time for n, time in self.commits if n > n_committed), None)
 
 
 @dataclass(slots=True)
@@ -72,12 +82,14 @@ class _Watch:
     """A source and a sequence: its last draft followed `base` tokens and reached to position `end`.
 
     `died_with`: how many tokens were committed when nothing of it lived any more; None: something lives.
+    `unseen_since`: when the text went on beyond what it had seen; None: it has seen everything.
     """
 
     base: int = -1  # it has not been heard yet
     end: int = 0
     grown_at: float = 0.0
     died_with: int | None = 0
+    unseen_since: float | None = None
 
 
 @dataclass(slots=True)
@@ -85,6 +97,7 @@ class _Source:
     first: _Mean = field(default_factory=_Mean)
     n_first: _Mean = field(default_factory=_Mean)
     token: _Mean = field(default_factory=_Mean)
+    n_pauses: int = 0  # in a row
     watches: dict[str, _Watch] = field(default_factory=dict)
 
 
@@ -112,12 +125,15 @@ class Arrivals:
 
     def opened(self, sequence: str, n_committed: int, now: float) -> None:
         """A sequence begins; the sources are being told."""
-        self._texts[sequence] = _Text()
+        self._texts[sequence] = _Text(now)
         self._texts[sequence].commits.append((n_committed, now))
 
     def committed(self, sequence: str, n_committed: int, now: float) -> None:
         """A sequence has `n_committed` tokens now; the sources are being told."""
         self._texts[sequence].commits.append((n_committed, now))
+        for record in self._sources.values():
+            if (watch := record.watches.get(sequence)) and watch.unseen_since is None:
+                watch.unseen_since = now
 
     def closed(self, sequence: str) -> None:
         """A sequence has ended."""
@@ -126,20 +142,28 @@ class Arrivals:
             record.watches.pop(sequence, None)
 
     def posted(self, sequence: str, source: str, base: int, end: int, now: float) -> None:
-        """A draft of `source` arrived, dead or alive: positions base … end - 1."""
+        """A draft of `source` arrived, dead or alive: positions base … end - 1.
+
+        One that was overtaken, or brings nothing new, is no sign of life: nobody keeps the lead waiting by
+        repeating himself.
+        """
         text = self._texts.get(sequence)
         if text is None:
             return
         record = self._sources.setdefault(source, _Source())
         watch = record.watches.setdefault(sequence, _Watch())
+        if base < watch.base:
+            return
         if watch.died_with is None or base == watch.base:
             self._learn_growth(record, watch, end, now)
         elif watch.base >= 0 and base >= watch.died_with and (told_at := text.reached(base)) is not None:
             record.first.learn(max(0.0, now - told_at))
             record.n_first.learn(end - base)
-        if end > watch.end or base != watch.base:
-            watch.grown_at = now
-        watch.base, watch.end = base, end
+        if base > watch.base:
+            watch.base, watch.end, watch.grown_at = base, end, now
+            watch.unseen_since = text.passed(base)
+        elif end > watch.end:
+            watch.end, watch.grown_at = end, now
 
     def lives(self, sequence: str, source: str) -> None:
         """What it posted is on the board."""
@@ -165,11 +189,11 @@ class Arrivals:
             waited = now - watch.grown_at
             if record.token.value is None or waited > record.token.latest:
                 return None
-            return Arrival(max(0.0, per_token - waited), 1, per_token)
-        if record.first.value is None or now - text.passed(watch.base) > record.first.latest:
+            return Arrival(record.token.left(waited), 1, per_token)
+        if record.first.value is None or now - _silent_since(watch, text) > record.first.latest:
             return None
         n_first = max(1, round(record.n_first.value or 1.0))
-        return Arrival(max(0.0, record.first.value - (now - text.last_commit)), n_first, per_token)
+        return Arrival(record.first.left(now - text.last_commit), n_first, per_token)
 
     def at_work(self, sequence: str, now: float, patience: float) -> bool:
         """Whether some source owes a word on `sequence`, and not for longer than `patience` seconds."""
@@ -188,14 +212,21 @@ class Arrivals:
         if end <= watch.end:
             return
         per_token = (now - watch.grown_at) / (end - watch.end)
-        if record.token.value is None or per_token < _OUTLIER * record.token.value:
-            record.token.learn(per_token)
+        if record.token.value is not None and per_token > _OUTLIER * record.token.value:
+            record.n_pauses += 1
+            if record.n_pauses < _MOST_PAUSES:
+                return
+            record.token = _Mean()
+        record.n_pauses = 0
+        record.token.learn(per_token)
 
 
 def _silent_since(watch: _Watch | None, text: _Text) -> float:
     if watch is None:
-        return text.passed(-1)
-    return watch.grown_at if watch.died_with is None else text.passed(watch.base)
+        return text.opened_at
+    if watch.died_with is None or watch.unseen_since is None:
+        return watch.grown_at
+    return watch.unseen_since
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -54,7 +54,7 @@ class Planner:
         self.name: PolicyName = policy
         self.depth = depth
         self._policy = _make(policy, depth)
-        self.n_ahead = 0 if policy == "off" else _MOST_AHEAD
+        self.n_ahead = _n_ahead(policy, depth)
         self.min_confidence = 0.0
         self._recent_depth = 0.0
 
@@ -113,10 +113,22 @@ class Planner:
         n_ahead = min(_MOST_AHEAD, max(_LEAST_AHEAD, 2 * round(self._recent_depth) + _SPARE))
         base = max(1, n_sequences)
         least_cost = min(self.cost.seconds(base + n + 1) - self.cost.seconds(base + n) for n in range(8))
-        rate = tally.n_committed / (tally.step_seconds + tally.wait_seconds)
+        seconds = tally.step_seconds + tally.wait_seconds
+        rate = tally.n_committed / seconds if seconds > 0 else 0.0
         min_confidence = min(_MOST_MIN_CONFIDENCE, max(0.0, _CAUTION * rate * least_cost))
         if n_ahead != self.n_ahead or abs(min_confidence - self.min_confidence) > _CHANGED:
             self.n_ahead, self.min_confidence = n_ahead, min_confidence
+
+
+def _n_ahead(policy: PolicyName, depth: int) -> int:
+    """What backs are asked for before anything else is known."""
+    match policy:
+        case "adaptive":
+            return _MOST_AHEAD
+        case "fixed" | "sync":
+            return max(_MOST_AHEAD, depth)
+        case "off":
+            return 0
 
 
 def _make(policy: PolicyName, depth: int) -> Policy:

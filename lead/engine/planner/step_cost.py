@@ -10,9 +10,11 @@ _WINDOW = 9
 _EXACT = 32
 """Up to here each n has its own entry: T has steps there and need not even rise."""
 _BUCKET = 32
-_DRIFT = 0.1
+_DRIFT = 0.3
 """How much of a step's surprise is put down to the whole machine's having become slower or faster."""
 _MOST_SURPRISE = 0.3
+_LEAST_STEP_S = 1e-6
+"""No step is shorter, whatever a coarse clock says."""
 _GUESSED_STEP_S = 0.05
 _GUESSED_SLOPE = 0.1
 """T(n + 1) - T(n) over T(1), as long as only one n is known."""
@@ -34,7 +36,7 @@ class StepCost:
 
     def learn(self, n_tokens: int, seconds: float) -> None:
         """A step of `n_tokens` took `seconds`."""
-        n = _key(n_tokens)
+        n, seconds = _key(n_tokens), max(seconds, _LEAST_STEP_S)
         self._n_learned += 1
         self._last_seen[n] = self._n_learned
         if n not in self._samples:
@@ -80,4 +82,4 @@ class StepCost:
 
 
 def _key(n_tokens: int) -> int:
-    return n_tokens if n_tokens <= _EXACT else _BUCKET * round(n_tokens / _BUCKET)
+    return n_tokens if n_tokens <= _EXACT else _BUCKET * max(_EXACT // _BUCKET + 1, round(n_tokens / _BUCKET))
