@@ -159,9 +159,8 @@ class Speculation:
             case "adaptive":
                 return offer._replace(prospects=self._prospects(sequence.id, now))
             case "sync":
-                at_work = not self._has_all(sequence.id) and planner.arrivals.at_work(
-                    sequence.id, now, SYNC_PATIENCE_S
-                )
+                ended = bool(best.tokens) and best.tokens[-1] in self._end_tokens
+                at_work = not ended and planner.arrivals.at_work(sequence.id, now, SYNC_PATIENCE_S)
                 return offer._replace(at_work=at_work)
             case _:
                 return offer
@@ -185,14 +184,6 @@ class Speculation:
             chances = tuple(acceptance.chance(source, draft.confidence, "alone") for draft in line)
             prospects.append(Prospect(chances, acceptance.mean(source), arrival))
         return tuple(prospects)
-
-    def _has_all(self, sequence: str) -> bool:
-        """Whether `sync` has what it waits for. The board leaves out what is hardly ever right: no reason to wait."""
-        lines = [self._board.line_of(sequence, source) for source in self._board.sources(sequence)]
-        return any(
-            len(line) >= self._planner.depth or (line and line[-1].token in self._end_tokens)
-            for line in lines
-        )
 
     def _complete(self, line: Sequence[Any]) -> bool:
         """Whether a back that follows `Tuned` has stopped here."""
