@@ -192,9 +192,11 @@ class Arrivals:
         per_token = record.token.value or 0.0
         if watch.died_with is None:
             waited = now - watch.grown_at
-            if record.token.value is None or waited > record.token.latest:
+            if record.token.value is None:
                 return None
-            return Arrival(record.token.left(waited), 1, per_token)
+            if waited <= record.token.latest:
+                return Arrival(record.token.left(waited), 1, per_token)
+            return self._resumption(record, watch, now)
         if record.first.value is None or now - _silent_since(watch, text) > record.first.latest:
             return None
         n_first = max(1, round(record.n_first.value or 1.0))
@@ -212,6 +214,16 @@ class Arrivals:
         """For people and dashboards, in milliseconds."""
         record = self._sources.get(source, _Source())
         return {"first_draft_ms": _ms(record.first.value), "token_ms": _ms(record.token.value)}
+
+    @staticmethod
+    def _resumption(record: _Source, watch: _Watch, now: float) -> Arrival | None:
+        """Of one that had drafted as far as it should, and has just been told that the text went on."""
+        if record.first.value is None or record.token.value is None or watch.unseen_since is None:
+            return None
+        waited = now - watch.unseen_since
+        if waited > record.first.latest:
+            return None
+        return Arrival(record.first.left(waited), 1, record.token.value)
 
     def _learn_growth(self, record: _Source, watch: _Watch, end: int, now: float) -> None:
         if end <= watch.end:
