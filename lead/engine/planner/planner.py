@@ -71,13 +71,15 @@ class Planner:
     def learn_step(self, step: Step) -> None:
         """A step is over."""
         tally = self.tally
+        expected_seconds = self.cost.seconds(step.n_tokens)
+        self.cost.learn(step.n_tokens, step.seconds)
         if step.expected is not None:
             tally.expected_tokens += step.expected
-            tally.expected_seconds += self.cost.seconds(step.n_tokens) + self._waited
+            tally.expected_seconds += expected_seconds + self._waited
             tally.actual_tokens += step.n_committed
             tally.actual_seconds += step.seconds + self._waited
+            self._policy.learn(len(step.depths), step.n_committed, step.seconds + self._waited, self.cost)
         self._waited = 0.0
-        self.cost.learn(step.n_tokens, step.seconds)
         tally.n_steps += 1
         tally.step_seconds += step.seconds
         tally.depths.update(step.depths)
