@@ -1,7 +1,8 @@
-# Four verbs, each of which sets up what it needs by itself:
+# Five verbs, each of which sets up what it needs by itself:
 #   make demo    the point of the project in a minute
 #   make test    all tests
 #   make check   format, lint, types
+#   make bench   how fast, against what: each part for two minutes; ARGS="speed --repeats 5" for one of them
 #   make setup   only the set-up: .venv with llama-cpp-python compiled for this compiler and CPU
 #
 # For a GPU:  CMAKE_ARGS="-DGGML_CUDA=on" make setup
@@ -20,7 +21,7 @@ NO_AMX := $(shell echo "__GNUC__ __clang__ __x86_64__" | $(CC) -E -P -x c - 2>/d
 BUILD := CFLAGS="$(CFLAGS) $(NO_AMX)" CXXFLAGS="$(CXXFLAGS) $(NO_AMX)" \
 	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)"
 
-.PHONY: setup demo test check clean
+.PHONY: setup demo test check bench clean
 
 setup: $(READY)
 
@@ -29,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 		echo "A C and a C++ compiler are needed, on Debian: apt install build-essential python3-venv"; exit 1; }
 	@echo "Setting up $(VENV). Compiling llama.cpp takes 5 to 10 minutes on two cores, once."
 	$(PYTHON) -m venv $(VENV)
-	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m bench.smoke || { \
 		echo "The llama-cpp-python from pip's cache does not run here: compiling it again."; \
 		$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
@@ -46,6 +47,13 @@ check: $(READY)
 	$(BIN)/ruff format $(if $(CI),--check) .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Parts in the order of their weight. Each ends with one line of JSON.
+PARTS ?= speed precision overhead serve simulate
+
+bench: $(READY)
+	@$(if $(ARGS),$(BIN)/python -m bench $(ARGS),set -e; for part in $(PARTS); do \
+		echo "--- bench $$part --quick"; $(BIN)/python -m bench $$part --quick; done)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import signal
 import sys
+import threading
 from pathlib import Path
 
-from back.drafter import Drafter, DrafterOptions
+from back.drafter import Drafter
 from back.link import Link
+from back.options import DrafterOptions
+from back.pace import Pace
 from back.settings import BackSettings
 from back.worker import Worker
 from shared import cpus
@@ -23,12 +27,18 @@ from shared.protocol import PROTOCOL_VERSION, Draft, Hello
 log = logging.getLogger("back")
 
 _BATCH = 512
+_FAILED = 3
+"""The exit status after which a new start may help, unlike Python's and argparse's own 1 and 2."""
+_PACE_SECONDS, _SOON_SECONDS = 0.005, 0.001
+"""A draft message costs the lead's front process about 0.2 ms of the core that its model may need."""
 
 
 def main() -> None:
-    """Draft until a signal; exit status 1 if that cannot be done."""
+    """Draft until a signal; exit status 1 if a person has to change something first, 3 for all else."""
     settings = BackSettings.from_command_line()
     configure_logging(settings.log_level)
+    if settings.exit_with_stdin:
+        threading.Thread(target=_exit_with_stdin, name="stdin", daemon=True).start()
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
@@ -38,7 +48,14 @@ def main() -> None:
         sys.exit(1)
     except Exception:
         log.exception("drafting failed")
-        sys.exit(1)
+        sys.exit(_FAILED)
+
+
+def _exit_with_stdin() -> None:
+    """At once: there is nobody left to whom an orderly end would matter."""
+    while os.read(sys.stdin.fileno(), 1 << 10):
+        pass
+    os._exit(0)
 
 
 def _load(settings: BackSettings) -> Model:
@@ -62,7 +79,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
     def on_failure(error: Exception) -> None:
         loop.call_soon_threadsafe(failed.set_exception, error)
 
-    worker = Worker(_drafter(settings, model), on_draft, on_failure)
+    worker = Worker(_drafter(settings, model), Pace(_PACE_SECONDS, _SOON_SECONDS), on_draft, on_failure)
     worker.start()
     following = asyncio.ensure_future(link.run(worker))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -77,10 +94,12 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
 def _drafter(settings: BackSettings, model: Model) -> Drafter:
     vocabulary = model.vocabulary
-    options = DrafterOptions(
+    options = DrafterOptions.sharing(
+        model.n_ctx,
         n_slots=settings.parallel,
-        n_window=min(model.n_ctx // settings.parallel, vocabulary.info.n_ctx_train),
+        n_train=vocabulary.info.n_ctx_train,
         n_ahead=settings.n_ahead,
+        n_branches=settings.n_branches_each,
     )
     return Drafter(
         model,
@@ -104,7 +123,8 @@ def _model_options(settings: BackSettings, path: Path) -> ModelOptions:
     return ModelOptions(
         path=path,
         n_ctx=settings.ctx_size,
-        n_slots=settings.parallel,
+        n_slots=settings.parallel * (1 + settings.n_branches_each),
+        n_texts=settings.parallel,
         n_batch=_BATCH,
         n_threads=settings.n_threads,
         n_gpu_layers=settings.n_gpu_layers,

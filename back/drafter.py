@@ -1,17 +1,27 @@
 """Drafting: keeps a small model's KV cache equal to `committed + its own draft`, for several sequences.
 
-Calls in, values out: knows no network, no threads and no clock. `open`, `extend`, `close` follow the lead;
-each `step` is one decode over all sequences with something to do, and returns the drafts that grew.
+Calls in, values out: knows no network, no threads and no clock. `follow` takes in what the lead says; each
+`step` is one decode over all sequences with something to do; `draft` is what there is to send.
+
+A step serves the main lines first. Until one has as many tokens as the lead checks at once, no branch may
+slow it down; then branch tokens are decoded beside it, and with time to spare only those.
 """
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from back import branches
+from back.branches import Fork
+from back.followed import Followed
+from back.line import Drafted, Line
+from back.options import DrafterOptions
+from back.pace import Growth, Urgency
+from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling import Sampler, SamplingParameters
@@ -27,82 +37,13 @@ class DraftModel(Protocol):
     n_vocab: int
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """One forward pass; logits for each span, shape (n_logits, n_vocab)."""
+        """One forward pass; logits for each span, shape (n_logits, n_vocab). Raises KvCacheFullError."""
 
     def trim(self, slot: int, n_keep: int) -> None:
         """Keep the first `n_keep` tokens of a slot in the cache."""
 
-
-@dataclass(frozen=True, slots=True)
-class DrafterOptions:
-    """`n_window` is the most tokens of one sequence that the model can see at once.
-
-    While some sequence drafts, the text of others is read in chunks of at most `n_chunk` tokens a step.
-    """
-
-    n_slots: int
-    n_window: int
-    n_ahead: int
-    n_chunk: int = 64
-
-
-@dataclass(slots=True)
-class Followed:
-    """A sequence being followed. The cache holds a window of committed + draft.
-
-    committed + draft        [0 ......................... len(committed) + len(draft))
-    the model's window           [window_start ...... up to n_window tokens)
-    in the cache                 [window_start .. window_start + len(cache))
-    """
-
-    id: str
-    sampler: Sampler
-    cache: SlotCache
-    committed: list[int]
-    draft: list[int] = field(default_factory=list)
-    window_start: int = 0
-
-    @property
-    def n_tokens(self) -> int:
-        return len(self.committed) + len(self.draft)
-
-    @property
-    def n_todo(self) -> int:
-        """Tokens to decode before the next one can be drafted."""
-        return self.n_tokens - self.window_start - len(self.cache)
-
-    def todo(self, n: int) -> list[int]:
-        """The next `n` tokens to decode."""
-        start = self.window_start + len(self.cache)
-        if start >= len(self.committed):
-            return self.draft[start - len(self.committed) :][:n]
-        return [*self.committed[start : start + n], *self.draft][:n]
-
-    def advance(self, tokens: Sequence[int]) -> None:
-        """The lead has committed `tokens`: keep what agrees, drop the rest."""
-        n_agreeing = next(
-            (i for i, pair in enumerate(zip(self.draft, tokens, strict=False)) if pair[0] != pair[1]),
-            min(len(self.draft), len(tokens)),
-        )
-        n_valid = len(self.committed) + n_agreeing
-        self.committed += tokens
-        if n_agreeing == len(tokens):
-            del self.draft[: len(tokens)]
-            return
-        self.draft = []
-        self.cache.keep(max(0, n_valid - self.window_start))
-        self.sampler.rewind(self.committed)
-
-    def slide(self, n_window: int) -> None:
-        """Move a window that is full: read its later half anew, from position 0.
-
-        Back again, too, when a rejected draft leaves the text shorter than the window's start.
-        Drafting stays right with any window, because the lead verifies.
-        """
-        if 0 < self.n_tokens - self.window_start < n_window:
-            return
-        self.window_start = max(0, self.n_tokens - max(1, n_window // 2))
-        self.cache.keep(0)
+    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
+        """Share the first `n_keep` tokens of a slot with an empty one."""
 
 
 class Drafter:
@@ -117,16 +58,23 @@ class Drafter:
     ) -> None:
         """`make_sampler` takes the parameters of a sequence and its tokens so far."""
         self._model = model
-        self._options = options
+        self._own_options = self._options = options
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._free = [SlotCache(index) for index in range(options.n_slots)]
+        caches = [SlotCache(index) for index in range(options.n_model_slots)]
+        # The caches of sequences that have ended stay: the same texts may come back. Branches do not.
+        self._ended, self._spare = caches[: options.n_slots], caches[options.n_slots :]
         self._followed: dict[str, Followed] = {}
+        self._cramped = False
+        self._said_full = False
 
     @property
     def idle(self) -> bool:
         """Nothing to do until the lead says something."""
-        return not any(self._wants(followed) for followed in self._followed.values())
+        return not any(
+            self._wants_main(followed) or self._wants_branches(followed)
+            for followed in self._followed.values()
+        )
 
     def follow(self, message: Open | Extend | Close | Tune) -> None:
         """Take in what the lead says. A sequence that cannot be followed is left alone: it costs no text."""
@@ -144,35 +92,44 @@ class Drafter:
         """The connection is gone: follow nothing. The caches stay, for when the same texts come back."""
         for sequence in list(self._followed):
             self._close(sequence)
+        self._options = self._own_options
 
-    def step(self) -> list[Draft]:
+    def draft(self, sequence: str) -> Draft | None:
+        """What is drafted for a sequence now; None if there is nothing, or no such sequence."""
+        followed = self._followed.get(sequence)
+        return followed.draft() if followed else None
+
+    def step(self) -> list[Growth]:
         """One decode; the drafts that it made longer."""
-        working = [followed for followed in self._followed.values() if self._wants(followed)]
-        for followed in working:
-            followed.slide(self._options.n_window)
-        working = working[: self._model.n_batch]
-        if not working:
+        work = self._choose()
+        if not work:
             return []
-        for cache in [*self._free, *(followed.cache for followed in self._followed.values())]:
-            if trim := cache.take_trim():
-                self._model.trim(*trim)
-        spans = self._spans(working)
-        logits = self._model.decode(spans)
+        spans = self._spans(work)
+        try:
+            logits = self._model.decode(spans)
+        except KvCacheFullError:
+            self._make_room()
+            return []
         return [
-            draft
-            for followed, span, rows in zip(working, spans, logits, strict=True)
-            if (draft := self._take(followed, span, rows))
+            growth
+            for (followed, line), span, rows in zip(work, spans, logits, strict=True)
+            if (growth := self._take(followed, line, span, rows))
         ]
 
+    # What the lead says
+
     def _open(self, message: Open) -> None:
-        if not self._free or message.sequence in self._followed or not self._known(message.tokens):
+        if not self._ended or message.sequence in self._followed or not self._known(message.tokens):
             return
-        slot = max(self._free, key=lambda cache: cache.affinity(message.tokens))
-        self._free.remove(slot)
+        slot = max(self._ended, key=lambda cache: cache.affinity(message.tokens))
+        self._ended.remove(slot)
         # The last token is always decoded, for its logits.
         slot.keep(min(slot.shared_with(message.tokens), max(0, len(message.tokens) - 1)))
         sampler = self._make_sampler(message.sampling, message.tokens)
-        self._followed[message.sequence] = Followed(message.sequence, sampler, slot, list(message.tokens))
+        main = Line(slot, sampler, len(message.tokens))
+        self._followed[message.sequence] = Followed(
+            message.sequence, message.sampling, list(message.tokens), main
+        )
 
     def _extend(self, message: Extend) -> None:
         followed = self._followed.get(message.sequence)
@@ -184,47 +141,167 @@ class Drafter:
             self._close(message.sequence)
             return
         if new := message.tokens[n_known:]:
-            followed.advance(new)
+            self._release(followed.advance(new))
 
     def _tune(self, message: Tune) -> None:
-        self._options = replace(self._options, n_ahead=message.n_ahead)
+        n_ahead = min(self._own_options.n_ahead, message.n_ahead)
+        self._options = replace(self._options, n_ahead=n_ahead, min_confidence=message.min_confidence)
 
     def _close(self, sequence: str) -> None:
         followed = self._followed.pop(sequence, None)
         if followed is None:
             return
+        cache = followed.main.cache
         if followed.window_start:  # what begins in the middle of a text is no prefix of another
-            followed.cache.keep(0)
-        self._free.append(followed.cache)
+            cache.keep(0)
+        self._ended.append(cache)
+        self._drop_branches(followed)
+        self._cramped = False
 
     def _known(self, tokens: Sequence[int]) -> bool:
         """A lead with a larger vocabulary of the same family may use ids that this model does not have."""
         return all(0 <= token < self._model.n_vocab for token in tokens)
 
-    def _wants(self, followed: Followed) -> bool:
-        if not followed.n_tokens or len(followed.draft) >= self._options.n_ahead:
-            return False
-        return not followed.draft or followed.draft[-1] not in self._end_tokens
+    # A step
 
-    def _spans(self, working: list[Followed]) -> list[Span]:
+    def _choose(self) -> list[tuple[Followed, Line]]:
+        """The lines to decode, main lines first."""
+        drafting = [followed for followed in self._followed.values() if self._wants_main(followed)]
+        for followed in drafting:
+            self._release(followed.slide(self._options.n_window))
+        self._settle()
+        work = [(followed, followed.main) for followed in drafting[: self._model.n_batch]]
+        if not any(len(followed.main.drafted) < self._options.n_at_once for followed in drafting):
+            for followed in self._followed.values():
+                work += [(followed, branch) for branch in self._side_work(followed, followed in drafting)]
+        return work[: self._model.n_batch]
+
+    def _side_work(self, followed: Followed, beside_main: bool) -> list[Line]:
+        if not self._may_branch:
+            return []
+        n = self._options.n_beside if beside_main else self._options.n_branches
+        return [
+            self._start(followed, each) if isinstance(each, Fork) else each
+            for each in branches.choose(followed, self._options, self._end_tokens, n)
+        ]
+
+    def _start(self, followed: Followed, fork: Fork) -> Line:
+        cache = self._spare.pop()
+        self._cut_back(cache)
+        n_shared = fork.start - followed.window_start
+        self._model.copy(followed.main.cache.index, cache.index, n_shared)
+        cache.share(followed.main.cache, n_shared)
+        first = Drafted(fork.runner_up.token, fork.runner_up.confidence)
+        branch = Line(cache, self._branch_sampler(followed, fork), fork.start, [first])
+        followed.branches.append(branch)
+        return branch
+
+    def _branch_sampler(self, followed: Followed, fork: Fork) -> Sampler:
+        """Without penalties a choice needs no memory: one sampler serves all lines."""
+        main = followed.main
+        if not followed.sampling.penalizes:
+            return main.sampler
+        history = [*followed.committed, *main.tokens[: fork.start - main.start], fork.runner_up.token]
+        return self._make_sampler(followed.sampling, history)
+
+    def _spans(self, work: list[tuple[Followed, Line]]) -> list[Span]:
         """One token for each that drafts; the others share the rest of the batch."""
-        drafting = any(followed.n_todo == 1 for followed in working)
-        n_spare = self._model.n_batch - len(working)
+        drafting = any(followed.n_todo(line) == 1 for followed, line in work)
+        n_spare = self._model.n_batch - len(work)
         if drafting:
             n_spare = min(n_spare, self._options.n_chunk)
         spans = []
-        for followed in working:
-            n = 1 + min(followed.n_todo - 1, n_spare)
+        for followed, line in work:
+            n_todo = followed.n_todo(line)
+            n = 1 + min(n_todo - 1, n_spare)
             n_spare -= n - 1
-            n_logits = 1 if n == followed.n_todo else 0
-            spans.append(Span(followed.cache.index, len(followed.cache), followed.todo(n), n_logits))
+            n_logits = 1 if n == n_todo else 0
+            spans.append(Span(line.cache.index, len(line.cache), followed.todo(line, n), n_logits))
         return spans
 
-    def _take(self, followed: Followed, span: Span, rows: NDArray[np.float32]) -> Draft | None:
-        followed.cache.add(span.tokens)
+    def _take(self, followed: Followed, line: Line, span: Span, rows: NDArray[np.float32]) -> Growth | None:
+        line.cache.add(span.tokens)
         if not span.n_logits:
             return None
-        token = followed.sampler.choose(rows[0], followed.n_tokens)
-        followed.sampler.accept(token)
-        followed.draft.append(token)
-        return Draft(sequence=followed.id, base=len(followed.committed), tokens=list(followed.draft))
+        line.append(line.sampler.rank(rows[0], line.end, self._options.n_choices))
+        return Growth(followed.id, self._urgency(followed, line))
+
+    def _urgency(self, followed: Followed, line: Line) -> Urgency:
+        n_at_once = self._options.n_at_once
+        if line is not followed.main:
+            return "later"
+        if len(line.drafted) == n_at_once or not self._wants_main(followed):
+            return "now"
+        return "soon" if len(line.drafted) < n_at_once else "later"
+
+    def _wants_main(self, followed: Followed) -> bool:
+        drafted = followed.main.drafted
+        if not followed.main.end or len(drafted) >= self._options.n_ahead:
+            return False
+        if not drafted:
+            return True
+        return (
+            drafted[-1].token not in self._end_tokens
+            and followed.main.confidence >= self._options.min_confidence
+        )
+
+    def _wants_branches(self, followed: Followed) -> bool:
+        if not self._may_branch:
+            return False
+        return bool(branches.choose(followed, self._options, self._end_tokens, 1))
+
+    # The caches
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless each slot is in one place and holds what its line says."""
+        followed = list(self._followed.values())
+        lines = [(each, line) for each in followed for line in (each.main, *each.branches)]
+        slots = [*self._ended, *self._spare, *(line.cache for _, line in lines)]
+        assert sorted(slot.index for slot in slots) == list(range(self._options.n_model_slots)), (
+            "a slot is lost"
+        )
+        assert len(self._ended) + len(followed) == self._options.n_slots
+        assert not any(self._spare), "a branch that was given up still holds tokens"
+        for each in followed:
+            assert len(each.branches) <= self._options.n_branches
+            each.check_integrity()
+
+    @property
+    def _may_branch(self) -> bool:
+        return self._options.n_branches > 0 and not self._cramped
+
+    def _make_room(self) -> None:
+        """Give up what costs least: branches, texts that have ended, and only then a sequence."""
+        log.log(
+            logging.DEBUG if self._said_full else logging.WARNING,
+            "the draft model's cache is full, drafting less: try a larger --ctx-size or a smaller --parallel",
+        )
+        self._said_full = True
+        if any(followed.branches for followed in self._followed.values()):
+            for followed in self._followed.values():
+                self._drop_branches(followed)
+            self._cramped = True
+        elif any(self._ended):
+            for cache in self._ended:
+                cache.keep(0)
+        else:
+            largest = max(self._followed.values(), key=lambda followed: len(followed.main.cache))
+            self._close(largest.id)
+
+    def _drop_branches(self, followed: Followed) -> None:
+        self._release([followed.drop(branch) for branch in followed.branches])
+
+    def _release(self, caches: Sequence[SlotCache]) -> None:
+        for cache in caches:
+            cache.keep(0)
+        self._spare += caches
+
+    def _settle(self) -> None:
+        """Cut the model's cache back to what the books say is valid."""
+        lines = [line for followed in self._followed.values() for line in (followed.main, *followed.branches)]
+        for cache in [*self._ended, *self._spare, *(line.cache for line in lines)]:
+            self._cut_back(cache)
+
+    def _cut_back(self, cache: SlotCache) -> None:
+        if trim := cache.take_trim():
+            self._model.trim(*trim)

@@ -6,12 +6,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
+from pydantic_settings import CliSuppress
 
 from shared import cpus
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.settings import CpuList, ProgramSettings, program_config
 
+_MAX_SLOTS = 256
+"""The most sequences that a cache of llama.cpp can tell apart (LLAMA_MAX_SEQ)."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -34,7 +37,14 @@ class BackSettings(ProgramSettings):
     n_ahead: int = Field(
         16, ge=1, le=MAX_DRAFT_TOKENS, description="how many tokens to draft past the lead's text"
     )
-    parallel: int = Field(4, ge=1, le=256, description="how many sequences to follow at the same time")
+    n_branches: int = Field(
+        3,
+        ge=0,
+        le=8,
+        description="side branches to prepare for each sequence with time to spare: what follows if the lead "
+        "leaves the draft",
+    )
+    parallel: int = Field(4, ge=1, le=_MAX_SLOTS, description="how many sequences to follow at the same time")
     ctx_size: int = Field(
         0,
         ge=0,
@@ -52,6 +62,9 @@ class BackSettings(ProgramSettings):
     )
     cpus: CpuList | None = Field(
         None, description="cores to run on, as in 0-7,16; not those of a lead beside it"
+    )
+    exit_with_stdin: CliSuppress[bool] = Field(
+        False, description="end when standard input does: a lead's own back must not outlive it"
     )
     log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
 
@@ -75,6 +88,11 @@ class BackSettings(ProgramSettings):
             return self.threads
         beside_lead = urlsplit(self.lead).hostname in _LOOPBACK and not self.cpus
         return 1 if beside_lead else cpus.n_physical()
+
+    @property
+    def n_branches_each(self) -> int:
+        """As many as are asked for and fit into the slots that llama.cpp has: each line takes one."""
+        return min(self.n_branches, _MAX_SLOTS // self.parallel - 1)
 
     @property
     def own_name(self) -> str:

@@ -19,14 +19,17 @@ class ProgramError(Exception):
 class Program:
     """One of `lead`, `back`, `chat` as a child process. A context manager: leaving it stops the process."""
 
-    def __init__(self, name: str, *arguments: str) -> None:
-        """Start `python -m name arguments`; its log (stderr) is kept and can be waited for."""
+    def __init__(self, name: str, *arguments: str, command: Sequence[str] = ()) -> None:
+        """Start `python -m name arguments`; its log (stderr) is kept and can be waited for.
+
+        `command` starts another program instead; `name` is then only what messages call it.
+        """
         self.name = name
         self._lines: list[str] = []
         self._news = threading.Condition()
         self._ended = False
         self.process = subprocess.Popen(
-            [sys.executable, "-m", name, *arguments],
+            [*(command or (sys.executable, "-m", name)), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

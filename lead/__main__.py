@@ -4,6 +4,8 @@ import asyncio
 import logging
 import sys
 
+import uvloop
+
 from lead.server import Lead
 from lead.settings import LeadSettings
 from shared import cpus
@@ -20,7 +22,9 @@ def main() -> None:
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
-        asyncio.run(Lead(settings).serve())
+        # A fifth of what a message costs the core that the engine wants.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(Lead(settings).serve())
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
         sys.exit(1)

@@ -1,7 +1,7 @@
 """Completions: from a prompt's tokens to the pieces of an answer, whoever asked and over whatever API."""
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -102,7 +102,7 @@ class Completions:
             raise
         return sequence
 
-    async def follow(self, sequence: LiveSequence, stops: Sequence[str]) -> AsyncIterator[Piece | Outcome]:
+    async def follow(self, sequence: LiveSequence, stops: Sequence[str]) -> AsyncGenerator[Piece | Outcome]:
         """The answer's pieces as they come, then its outcome; raises UnavailableError if the engine dies.
 
         Closing the iterator before its end cancels the sequence.

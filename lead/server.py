@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import random
 import signal
 import socket
 import sys
@@ -21,6 +22,7 @@ from lead.completions import Completions
 from lead.demo_model import demo_model
 from lead.engine.client import EngineClient
 from lead.engine.messages import Committed, DraftsDropped, Event, Finished, Load, Started, Tuned
+from lead.local_back import LocalBack, back_command
 from lead.printer import Printer
 from lead.sequences import Sequences
 from lead.services import Services
@@ -43,6 +45,8 @@ class Lead:
         self._sequences = Sequences()
         self._engine: EngineClient | None = None
         self._backs: Backs | None = None
+        self._local_back: LocalBack | None = None
+        self._backing: asyncio.Future[None] | None = None
         self._stopping = threading.Event()
         self._app = create_app()
 
@@ -50,17 +54,23 @@ class Lead:
         """Run until a signal ends it; raises ConfigError if it cannot start.
 
         The order of an end: backs that wait for news are sent away; no new connections; running answers go on
-        for the drain time, then get an error event; connections close; the engine finishes its step and ends.
+        for the drain time, then get an error event; connections close; a back of the lead's own has ended
+        meanwhile; the engine finishes its step and ends.
         """
         listener = _listen(self._settings.host, self._settings.port)
         host, port = listener.getsockname()[:2]
         log.info("listening on http://%s:%d, loading the model", f"[{host}]" if ":" in host else host, port)
+        if self._settings.back:
+            self._local_back = LocalBack(back_command(self._settings, host, port), random.Random())  # noqa: S311 - jitter
         server = DrainingServer(self._app, self._settings.drain_seconds, self._sequences, self._dismiss_backs)
         running = asyncio.ensure_future(self._run_engine(server))
         try:
             await server.serve(sockets=[listener])
         finally:
             self._stopping.set()
+            self._dismiss_backs()
+            if self._backing:
+                await self._backing
             if self._engine:
                 await self._engine.stop()
             else:
@@ -77,6 +87,8 @@ class Lead:
             )
             self._app.state.services = self._services(vocabulary, self._engine)
             if not self._stopping.is_set():
+                if self._local_back:
+                    self._backing = asyncio.ensure_future(self._local_back.run(self._engine.has_been_ready))
                 await self._engine.run()
         except BaseException:
             server.should_exit = True
@@ -139,6 +151,8 @@ class Lead:
         self._sequences.fail_all(reason)
 
     def _dismiss_backs(self) -> None:
+        if self._local_back:
+            self._local_back.stop()
         if self._backs:
             self._backs.dismiss()
 
@@ -158,6 +172,7 @@ class DrainingServer(uvicorn.Server):
             server_header=False,
             ws="websockets-sansio",
             ws_max_size=MAX_BACK_MESSAGE_BYTES,
+            ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
             timeout_graceful_shutdown=int(drain_seconds) + _CLOSE_SECONDS,
         )
         super().__init__(config)

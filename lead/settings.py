@@ -2,16 +2,19 @@
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from lead.engine.messages import PolicyName
 from shared import cpus
+from shared.builtin import builtin_draft
 from shared.logs import LogLevel
 from shared.settings import CpuList, ProgramSettings, program_config
 
 Print = Literal["none", "accepted", "all"]
+_BUILTIN = Path("builtin")
 
 
 class LeadSettings(ProgramSettings):
@@ -20,6 +23,7 @@ class LeadSettings(ProgramSettings):
         lead                                           the built-in demo model
         lead --model 70B.gguf --n-gpu-layers 99        a model of yours
         lead --model 70B.gguf --host 0.0.0.0           for backs and clients on other machines
+        lead --model 70B.gguf --back 1B.gguf           with a back of its own on this machine
 
     Every option is also an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS and so on.
     """
@@ -53,6 +57,16 @@ class LeadSettings(ProgramSettings):
     cpus: CpuList | None = Field(
         None, description="cores to run on, as in 0-7,16; give backs on this machine others"
     )
+    back: Path | None = Field(
+        None,
+        description="a small GGUF file of the same family, to draft with in a back of the lead's own on this "
+        "machine; builtin: the demo's",
+    )
+    back_threads: int = Field(
+        0, ge=0, le=1024, description="that back's compute threads; 0: one per core of --back-cpus, or one"
+    )
+    back_gpu_layers: int = Field(-1, ge=-1, description="layers that back keeps on the GPU; -1: all")
+    back_cpus: CpuList | None = Field(None, description="that back's cores, as in 7 or 6-7; none of --cpus")
     policy: PolicyName = Field(
         "adaptive",
         description="how many draft tokens to verify: adaptive learns what is fastest; for comparison, fixed "
@@ -72,6 +86,41 @@ class LeadSettings(ProgramSettings):
         10.0, ge=0, le=3600, description="how long running answers may go on after SIGTERM"
     )
     log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
+
+    @field_validator("back_threads", "back_gpu_layers", "back_cpus")
+    @classmethod
+    def _check_back_is_there(cls, value: Any, info: ValidationInfo) -> Any:
+        default = cls.model_fields[str(info.field_name)].default
+        if value != default and info.data.get("back") is None:
+            raise ValueError("there is no back to set it for: name its model with --back")
+        return value
+
+    @field_validator("back_cpus")
+    @classmethod
+    def _check_back_has_own_cores(cls, value: str | None, info: ValidationInfo) -> str | None:
+        own = info.data.get("cpus")
+        if info.data.get("back") is None or own is None:
+            return value
+        if value is None:
+            # The child of a pinned process is pinned to the same cores.
+            raise PydanticCustomError("missing", "with --cpus and --back, say which cores the back gets")
+        if shared := cpus.parse_cpus(own) & cpus.parse_cpus(value):
+            raise ValueError(
+                f"two programs that spin on the same cores crawl: --cpus has {sorted(shared)}, too"
+            )
+        return value
+
+    @property
+    def back_model(self) -> Path | None:
+        """What the lead's own back drafts with; raises ConfigError in an installation without the demo's."""
+        if self.back == _BUILTIN:
+            return builtin_draft()
+        return self.back and self.back.resolve()
+
+    @property
+    def n_back_threads(self) -> int:
+        """One, because a back beside a lead shares its cores, unless they were chosen by hand (0)."""
+        return self.back_threads or (0 if self.back_cpus else 1)
 
     @property
     def n_threads(self) -> int:

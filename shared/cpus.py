@@ -3,6 +3,7 @@
 Knows Linux's affinity and topology files; elsewhere every core counts as usable and pinning is refused.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -30,13 +31,19 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 def pin(cpus: frozenset[int]) -> None:
-    """Keep this process and its later children on these cores."""
+    """Keep this process and its later children on these cores; raises ConfigError if it may not use one.
+
+    What it was started with does not limit it: a lead that is pinned starts a back on other cores.
+    """
     if not hasattr(os, "sched_setaffinity"):
         raise ConfigError("--cpus needs Linux: this system cannot pin a process to cores")
-    missing = cpus - usable()
-    if missing:
-        raise ConfigError(f"--cpus names cores that this process may not use: {sorted(missing)}")
-    os.sched_setaffinity(0, cpus)
+    before = usable()
+    with contextlib.suppress(OSError):  # raised where it may use none of them; of some, Linux takes those
+        os.sched_setaffinity(0, cpus)
+    granted = usable()
+    if granted != cpus:
+        os.sched_setaffinity(0, before)
+        raise ConfigError(f"--cpus names cores that this process may not use: {sorted(cpus - granted)}")
 
 
 def usable() -> frozenset[int]:

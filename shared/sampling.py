@@ -5,6 +5,8 @@ leave (Gumbel-max: an exact sample of the filtered distribution). The text there
 and target model alone. This noise must never be mixed with a `u < p/q` acceptance test: that is biased.
 """
 
+import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
@@ -13,11 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from shared.noise import gumbel
+from shared.noise import exceeding, gumbel
+from shared.top_k import candidates_for_top_k, top_k
 
 MAX_SEED = (1 << 63) - 1
 BANNED = -1e9
 """A logit bias that no logit and no noise can outweigh; finite, because JSON has no infinity."""
+
+_FEW = 2048
+"""For so few candidates noise is computed faster than it is found out which of them need any."""
+
+_N_FAVOURITES = 64
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Bias = Annotated[float, Field(ge=BANNED, le=-BANNED, allow_inf_nan=False)]
@@ -57,7 +65,11 @@ class Filters(Protocol):
     """The seam to llama.cpp's sampler chain (`shared.llama.chain`)."""
 
     def apply(self, logits: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(ids, logits) of the candidates left; temperature is applied. Valid until the next call."""
+        """(ids, logits) of the candidates left; temperature is applied. Valid until the next call.
+
+        Where all are left, in ascending order, the ids are best `every_token(n_vocab)` itself: the choice
+        among them is then faster.
+        """
 
     def accept(self, token: int) -> None:
         """Take note of a token, for the penalties."""
@@ -96,7 +108,7 @@ class Sampler:
     def choose(self, logits: NDArray[np.float32], position: int) -> int:
         """The token at absolute `position`, from the model's logits there, shape (n_vocab,), not modified."""
         if self._filters is None:
-            return int(np.argmax(logits))
+            return int(logits.argmax())
         ids, left = self._filters.apply(logits)
         if self._parameters.temperature == 0:
             return _likeliest(ids, left)
@@ -108,11 +120,11 @@ class Sampler:
         Under the shared noise the runners-up are what another model, whose logits differ a little, chooses.
         """
         scores, ids = self._scores(logits, position)
-        n = min(n, len(scores))
-        top = np.argpartition(scores, len(scores) - n)[len(scores) - n :]
-        top = top[np.lexsort((ids[top], -scores[top]))]
-        weights = np.exp(scores - scores[top[0]])
-        total = float(weights.sum())
+        ascending = ids is every_token(len(scores))
+        top = top_k(scores, n) if ascending else np.lexsort((ids, -scores))[:n]
+        # A hint needs no more than 32 bits, in which exp is several times as fast.
+        weights = (scores - scores[top[0]]).astype(np.float32, copy=False)
+        total = float(np.exp(weights, out=weights).sum())
         return [Choice(int(ids[i]), float(weights[i]) / total) for i in top]
 
     def _scores(
@@ -120,7 +132,7 @@ class Sampler:
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int32]]:
         """(scores, ids): the largest score, of equal ones that of the lowest id, is the choice."""
         if self._filters is None:
-            return logits, np.arange(len(logits), dtype=np.int32)
+            return logits, every_token(len(logits))
         ids, left = self._filters.apply(logits)
         if self._parameters.temperature == 0:
             return left, ids
@@ -154,11 +166,44 @@ def needs_filters(parameters: SamplingParameters) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=8)
+def every_token(n_vocab: int) -> NDArray[np.int32]:
+    """The ids of a whole vocabulary, ascending; always the same array, which cannot be written to."""
+    ids = np.arange(n_vocab, dtype=np.int32)
+    ids.flags.writeable = False
+    return ids
+
+
 def coupled_choice(
     ids: NDArray[np.int32], scaled_logits: NDArray[np.float32], seed: int, position: int
 ) -> int:
     """Gumbel-max under the shared noise; `scaled_logits` are already divided by the temperature."""
+    if len(ids) == 1:
+        return int(ids[0])
+    if len(ids) > _FEW and ids is every_token(len(ids)):
+        ids = _rivals(scaled_logits, seed, position)
+        scaled_logits = scaled_logits[ids]
     return int(ids[np.argmax(scaled_logits + gumbel(seed, position, ids))])
+
+
+def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDArray[np.int32]:
+    """A few ids, ascending, some perhaps twice; that of the largest sum of logit and noise is among them.
+
+    With `best` the largest sum among the tokens of the largest logits, any other token needs noise of at
+    least best - ceiling, ceiling being the largest logit of all these.
+    """
+    n = len(scaled_logits)
+    favourites, ceiling = candidates_for_top_k(scaled_logits, _N_FAVOURITES)
+    if len(favourites) > 8 * _N_FAVOURITES:  # many equal logits
+        favourites, ceiling = favourites[:_N_FAVOURITES], float(scaled_logits.max())
+    if len(favourites) < _N_FAVOURITES:  # NaNs
+        return every_token(n)
+    best = float((scaled_logits[favourites] + gumbel(seed, position, favourites)).max())
+    if not math.isfinite(best - ceiling):
+        return every_token(n)
+    rivals = np.concatenate((favourites, exceeding(seed, position, n, best - ceiling)))
+    rivals.sort()
+    return rivals.astype(np.int32)
 
 
 def _likeliest(ids: NDArray[np.int32], logits: NDArray[np.float32]) -> int:

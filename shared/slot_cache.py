@@ -30,6 +30,13 @@ class SlotCache:
         self.tokens.extend(tokens)
         self.n_physical = len(self.tokens)
 
+    def share(self, source: "SlotCache", n_keep: int) -> None:
+        """The first `n_keep` tokens of `source` were copied into this slot, which was empty."""
+        assert self.n_physical == 0, f"slot {self.index} was not emptied before a copy"
+        assert 0 < n_keep <= len(source.tokens), f"slot {source.index} has no {n_keep} tokens to share"
+        self.tokens = source.tokens[:n_keep]
+        self.n_physical = n_keep
+
     def take_trim(self) -> tuple[int, int] | None:
         """(slot, n_keep) if the native cache has to be cut back before the next decode: told once."""
         if self.n_physical <= len(self.tokens):

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from back.drafter import Drafter, DrafterOptions
+from back.drafter import Drafter
+from back.options import DrafterOptions
 from lead.engine.loop import Loop
 from lead.engine.messages import Cancel, Committed, DraftsDropped, Finished, PostDraft, Started, Submit, Tuned
 from lead.engine.ngram import NgramDrafter
@@ -57,6 +58,8 @@ class FakeTarget:
         self.slots: list[list[int]] = [[] for _ in range(n_slots)]
         self.steps: list[list[int]] = []  # for each decode, how many tokens of each slot
         self._hashes = [[0] for _ in range(n_slots)]  # hashes[slot][n]: of the first n tokens
+        self._cells: list[list[int]] = [[] for _ in range(n_slots)]  # copied tokens share their cells
+        self._n_cells_written = 0
         self._blur = blur
         self._rows = np.empty((0, N_VOCAB), np.float32)
 
@@ -65,7 +68,7 @@ class FakeTarget:
         assert 0 < sum(len(span.tokens) for span in spans) <= self.n_batch
         assert max(Counter(span.slot for span in spans).values()) == 1, "two spans of one slot"
         rows = [self._decode_span(span) for span in spans]
-        assert sum(map(len, self.slots)) <= self.n_ctx, "more tokens than the cache has cells"
+        assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
         self.steps.append([len(span.tokens) for span in spans])
         self._rows = np.array([row for span_rows in rows for row in span_rows]).reshape(-1, N_VOCAB)
         ends = np.cumsum([len(span_rows) for span_rows in rows])
@@ -75,6 +78,18 @@ class FakeTarget:
         assert 0 <= n_keep < len(self.slots[slot]), f"slot {slot} cannot be cut back to {n_keep} tokens"
         del self.slots[slot][n_keep:]
         del self._hashes[slot][n_keep + 1 :]
+        del self._cells[slot][n_keep:]
+
+    def copy(self, source_slot, slot, n_keep):
+        assert not self.slots[slot], f"slot {slot} is not empty"
+        assert 0 < n_keep <= len(self.slots[source_slot]), f"slot {source_slot} has no {n_keep} tokens"
+        self.slots[slot] = self.slots[source_slot][:n_keep]
+        self._hashes[slot] = self._hashes[source_slot][: n_keep + 1]
+        self._cells[slot] = self._cells[source_slot][:n_keep]
+
+    @property
+    def n_cells_used(self):
+        return len(set().union(*self._cells))
 
     def _decode_span(self, span):
         cache, hashes = self.slots[span.slot], self._hashes[span.slot]
@@ -85,6 +100,8 @@ class FakeTarget:
         for token in span.tokens:
             assert 0 <= token < N_VOCAB, f"no such token: {token}"
             cache.append(token)
+            self._cells[span.slot].append(self._n_cells_written)
+            self._n_cells_written += 1
             hashes.append(extend_hash(hashes[-1], token))
         first = len(hashes) - span.n_logits
         return [self._row(text_hash) for text_hash in hashes[first:]]
@@ -347,12 +364,12 @@ class Several:
 
 
 class RealBack:
-    """The project's own drafter, beside a model that is `blur` away from the target."""
+    """The project's own drafter with side branches, beside a model that is `blur` away from the target."""
 
-    def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000):
+    def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000, n_branches=2):
         self._requests = {request.sequence: request for request in requests}
-        options = DrafterOptions(n_slots=2, n_window=n_window, n_ahead=n_ahead, n_chunk=4)
-        model = FakeTarget(2, 2 * n_window, n_batch=16, n_window=n_window, blur=blur)
+        options = DrafterOptions(2, n_window, n_ahead, n_chunk=4, n_branches=n_branches, n_branch_tokens=3)
+        model = FakeTarget(options.n_model_slots, options.n_cells, 16, n_window=n_window, blur=blur)
         self._drafter = Drafter(model, options, toy_sampler, END_TOKENS)
         self._told: Texts = {}
 
@@ -363,7 +380,8 @@ class RealBack:
         for sequence, tokens in committed.items():
             self._drafter.follow(self._news(sequence, tokens))
             self._told[sequence] = list(tokens)
-        drafts = [draft for _ in range(3) for draft in self._drafter.step()]
+        grown = {growth.sequence for _ in range(6) for growth in self._drafter.step()}
+        drafts = [draft for sequence in sorted(grown) if (draft := self._drafter.draft(sequence))]
         return [PostDraft(source="back", **draft.model_dump(exclude={"type"})) for draft in drafts]
 
     def _news(self, sequence, tokens):

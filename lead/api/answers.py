@@ -1,7 +1,8 @@
 """Following the answers of one HTTP request: one sequence per prompt, merged as they come."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 
 from fastapi import Request
@@ -53,6 +54,20 @@ class Job:
 
     async def run(self, services: Services) -> Answers:
         """(index of the prompt, piece or outcome) as they come. Closing it early cancels all."""
+        merged = self._run_one(services) if len(self.prompts) == 1 else self._run_several(services)
+        async with contextlib.aclosing(merged) as items:
+            async for item in items:
+                yield item
+
+    async def _run_one(self, services: Services) -> AsyncGenerator[tuple[int, Piece | Outcome]]:
+        """Without a queue and a task between the engine's events and the client: it is the usual case."""
+        completions = services.completions
+        sequence = completions.start(self.prompts[0], self.sampling, self.max_tokens, self.prediction)
+        async with contextlib.aclosing(completions.follow(sequence, self.stops)) as items:
+            async for item in items:
+                yield 0, item
+
+    async def _run_several(self, services: Services) -> AsyncGenerator[tuple[int, Piece | Outcome]]:
         completions = services.completions
         sequences: list[Sequence] = []
         followers = []

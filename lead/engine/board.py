@@ -7,8 +7,10 @@ Knows nothing of models, time or networks.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
 from typing import Literal, NamedTuple
 
 from lead.engine.draft_tree import DraftToken, DraftTree
@@ -20,6 +22,9 @@ Chance = Callable[[str, float | None, Company], float]
 """How likely a token of (source, confidence, company) is right, if those before it are."""
 
 _MOST_TOKENS = 32
+
+_Chosen = tuple[int, str, float]
+"""A token, who proposed it, and the chance that it is right."""
 
 
 class Trial(NamedTuple):
@@ -118,10 +123,10 @@ class Board:
         pinned.trees = {source: tree for source, tree in pinned.trees.items() if tree.alive}
         return trials
 
-    def line_of(self, sequence: str, source: str) -> list[DraftToken]:
+    def line_of(self, sequence: str, source: str) -> Sequence[DraftToken]:
         """What one source proposes; empty if nothing of it lives."""
         tree = self._pinned[sequence].trees.get(source)
-        return list(tree.line()) if tree else []
+        return tree.line() if tree else []
 
     def sources(self, sequence: str) -> Iterable[str]:
         """Those who have a live draft for `sequence`."""
@@ -135,7 +140,7 @@ class Board:
         pinned = self._pinned.get(sequence)
         if pinned is None or not pinned.trees:
             return Proposal()
-        lines = {source: list(tree.line()) for source, tree in pinned.trees.items()}
+        lines = {source: tree.line() for source, tree in pinned.trees.items()}
         return _Merge(lines, chance, least_survival).best()
 
     def take_stale(self) -> dict[str, int]:
@@ -179,48 +184,67 @@ def _company(token: int, proposed: Sequence[int]) -> Company:
 class _Merge:
     """Several lines over the same place as one tree: where they agree they are one."""
 
-    def __init__(self, lines: dict[str, list[DraftToken]], chance: Chance, least_survival: float) -> None:
+    def __init__(
+        self, lines: Mapping[str, Sequence[DraftToken]], chance: Chance, least_survival: float
+    ) -> None:
         self._lines = lines
         self._chance = chance
         self._least_survival = least_survival
 
     def best(self) -> Proposal:
-        chosen = self._best_after(tuple(self._lines), 0, 1.0)[1]
-        return Proposal(
-            tuple(token for token, _, _ in chosen),
-            tuple(source for _, source, _ in chosen),
-            tuple(chance for _, _, chance in chosen),
-        )
+        chosen = self._best_after(list(self._lines), 0, 1.0)
+        return Proposal(*zip(*chosen, strict=True)) if chosen else NOTHING
 
-    def _best_after(
-        self, sources: tuple[str, ...], place: int, survival: float
-    ) -> tuple[float, list[tuple[int, str, float]]]:
-        """(expected number of right tokens, (token, source, chance) of each) from `place` on."""
+    def _best_after(self, sources: list[str], place: int, survival: float) -> list[_Chosen]:
+        """The best line from `place` on among those of `sources`, which agree up to there."""
         if len(sources) == 1:
-            return self._single(sources[0], place, survival)
-        best: tuple[float, list[tuple[int, str, float]]] = (0.0, [])
-        if survival < self._least_survival or place >= _MOST_TOKENS:
-            return best
-        here = [
-            (source, self._lines[source][place]) for source in sources if place < len(self._lines[source])
-        ]
-        tokens = [draft.token for _, draft in here]
-        for token in dict.fromkeys(tokens):
-            company = _company(token, tokens)
-            agreeing = [(source, draft) for source, draft in here if draft.token == token]
-            chance, source = max((self._chance(s, draft.confidence, company), s) for s, draft in agreeing)
-            expected, rest = self._best_after(tuple(s for s, _ in agreeing), place + 1, survival * chance)
-            if not best[1] or chance * (1 + expected) > best[0]:
-                best = (chance * (1 + expected), [(token, source, chance), *rest])
-        return best
-
-    def _single(self, source: str, place: int, survival: float) -> tuple[float, list[tuple[int, str, float]]]:
-        chosen, expected, product = [], 0.0, 1.0
-        for draft in self._lines[source][place:_MOST_TOKENS]:
-            if survival * product < self._least_survival:
+            return self._alone(sources[0], place, survival)
+        chosen: list[_Chosen] = []
+        for here in range(place, _MOST_TOKENS):
+            drafts = [
+                (source, self._lines[source][here]) for source in sources if here < len(self._lines[source])
+            ]
+            if not drafts or survival < self._least_survival:
                 break
-            chance = self._chance(source, draft.confidence, "alone")
-            product *= chance
-            expected += product
-            chosen.append((draft.token, source, chance))
-        return expected, chosen
+            tokens = [draft.token for _, draft in drafts]
+            if tokens.count(tokens[0]) < len(tokens):
+                return chosen + self._best_fork(drafts, here, survival)
+            if len(drafts) == 1:
+                return chosen + self._alone(drafts[0][0], here, survival)
+            best = self._likeliest(drafts, "agreed")
+            chosen.append(best)
+            survival *= best[2]
+            sources = [source for source, _ in drafts]
+        return chosen
+
+    def _alone(self, source: str, place: int, survival: float) -> list[_Chosen]:
+        """The rest of one source's line, where nobody else proposes anything."""
+        chosen: list[_Chosen] = []
+        for token, confidence in self._lines[source][place:_MOST_TOKENS]:
+            if survival < self._least_survival:
+                break
+            chance = self._chance(source, confidence, "alone")
+            chosen.append((token, source, chance))
+            survival *= chance
+        return chosen
+
+    def _best_fork(self, drafts: list[tuple[str, DraftToken]], place: int, survival: float) -> list[_Chosen]:
+        """Of the tokens proposed at `place`, the one with which most tokens are expected to be right."""
+        tokens = [draft.token for _, draft in drafts]
+        forks = []
+        for token in dict.fromkeys(tokens):
+            agreeing = [(source, draft) for source, draft in drafts if draft.token == token]
+            first = self._likeliest(agreeing, _company(token, tokens))
+            rest = self._best_after([source for source, _ in agreeing], place + 1, survival * first[2])
+            forks.append([first, *rest])
+        return max(forks, key=_expected)
+
+    def _likeliest(self, drafts: Sequence[tuple[str, DraftToken]], company: Company) -> _Chosen:
+        """The one token that `drafts` propose, by the source that is most often right about such ones."""
+        chance, source = max((self._chance(source, draft[1], company), source) for source, draft in drafts)
+        return drafts[0][1].token, source, chance
+
+
+def _expected(line: Sequence[_Chosen]) -> float:
+    """How many of its tokens will be right."""
+    return float(sum(accumulate((chance for _, _, chance in line), mul)))

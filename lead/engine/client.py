@@ -78,6 +78,8 @@ class EngineClient:
         self.state = EngineState.STARTING
         self.ready: Ready | None = None
         """What the engine said when it last became ready."""
+        self.has_been_ready = asyncio.Event()
+        """Set for good when the engine is ready for the first time."""
 
     @property
     def _stopped(self) -> bool:
@@ -219,6 +221,7 @@ class EngineClient:
                     )
                 if not self._stopped:
                     self.state = EngineState.READY
+                    self.has_been_ready.set()
                     if self._sources.names:
                         self._send(self._sources)
             case Explained():

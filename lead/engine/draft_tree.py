@@ -1,6 +1,6 @@
 """A posted draft: a tree of tokens, and a cursor in it that follows the committed tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -18,7 +18,7 @@ class DraftTree:
     hangs below it. It starts at the root; `step` moves it.
     """
 
-    __slots__ = ("_children", "_confidences", "_node", "_tokens", "base")
+    __slots__ = ("_children", "_confidences", "_line", "_node", "_tokens", "base")
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class DraftTree:
             for node, parent in enumerate(parents):
                 self._children[parent + 1].append(node)
         self._node: int | None = -1
+        self._line: list[DraftToken] | None = None  # asked for several times in each step
 
     def __len__(self) -> int:
         """All its tokens, those in the past, too."""
@@ -53,15 +54,27 @@ class DraftTree:
 
     def step(self, token: int) -> None:
         """`token` was committed behind the cursor."""
+        self._line = None
         following = self._following(self._node) if self._node is not None else ()
         self._node = next((node for node in following if self._tokens[node] == token), None)
 
-    def line(self) -> Iterator[DraftToken]:
+    def line(self) -> Sequence[DraftToken]:
         """What it proposes from the cursor on: the first branch at every fork."""
+        if self._line is None:
+            self._line = self._first_branches()
+        return self._line
+
+    def _first_branches(self) -> list[DraftToken]:
         node = self._node
-        while node is not None and (following := self._following(node)):
+        if node is None:
+            return []
+        if self._children is None:
+            return [self._at(following) for following in range(node + 1, len(self._tokens))]
+        line = []
+        while following := self._children[node + 1]:
             node = following[0]
-            yield self._at(node)
+            line.append(self._at(node))
+        return line
 
     def _following(self, node: int) -> Sequence[int]:
         if self._children is not None:

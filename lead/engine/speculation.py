@@ -81,7 +81,7 @@ class Speculation:
         """A back proposes something; `committed` are the sequence's tokens."""
         tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
         arrivals = self._planner.arrivals
-        n_line = sum(1 for _ in tree.line())
+        n_line = len(tree.line())
         posted = self._board.post(draft.sequence, draft.source, tree, committed)
         self._planner.acceptance.learn(posted.trials)
         arrivals.posted(draft.sequence, draft.source, draft.base, draft.base + n_line, draft.received_at)

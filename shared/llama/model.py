@@ -1,7 +1,7 @@
 """A loaded model with its KV cache: the one thing that computes.
 
 `decode` takes spans of several sequences at once and gives their logits; `trim` takes tokens back out of
-the cache. Not thread-safe: one owner.
+the cache, `copy` shares them between sequences. Not thread-safe: one owner.
 """
 
 import ctypes
@@ -24,7 +24,8 @@ from shared.llama.vocabulary import Vocabulary, load_native
 class ModelOptions:
     """How to load a model; names and meanings are llama.cpp's. `n_ctx` counts all slots together.
 
-    n_ctx = 0 gives every slot the context the model was trained for, as far as `default_ctx` goes.
+    n_ctx = 0 gives every slot the context the model was trained for, as far as `default_ctx` goes; where
+    slots share their cells by `Model.copy`, `n_texts` says how many of them have a text of their own.
     """
 
     path: Path
@@ -34,6 +35,7 @@ class ModelOptions:
     n_threads: int
     n_gpu_layers: int = -1
     default_ctx: int = 16_384  # 5 GB of KV cache for a 70B model
+    n_texts: int | None = None
 
 
 class Model:
@@ -97,6 +99,16 @@ class Model:
         if not done:  # "returns false if a partial sequence cannot be removed" (llama.h)
             raise DecodeFatalError(f"this model's memory cannot be cut back to {n_keep} tokens")
 
+    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
+        """Give `slot`, which must be empty, the first `n_keep` tokens of another.
+
+        They take no room: in a unified cache both slots own the same cells, until neither does.
+        """
+        if not (0 <= source_slot < self.n_slots and 0 <= slot < self.n_slots) or source_slot == slot:
+            raise ValueError(f"no copy from slot {source_slot} to slot {slot} of {self.n_slots}")
+        assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
+        llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, n_keep)
+
     def close(self) -> None:
         """Free everything native; the object must not be used afterwards."""
         llama_cpp.llama_free(self._context)
@@ -106,7 +118,8 @@ class Model:
         if options.n_ctx > 0:
             return options.n_ctx
         n_train = self.vocabulary.info.n_ctx_train
-        return min(n_train * options.n_slots, options.default_ctx)
+        n_texts = options.n_slots if options.n_texts is None else options.n_texts
+        return min(n_train * n_texts, options.default_ctx)
 
     def _rows(self, spans: Sequence[Span], n_outputs: int) -> list[NDArray[np.float32]]:
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in the batch's order

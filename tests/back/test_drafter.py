@@ -1,53 +1,11 @@
-"""The drafter: follows committed tokens, drafts ahead of them, and never trips over its own cache.
-
-A model that equals the target drafts the target's own tokens: TEXT is what follows LONG.
-"""
-
-import random
+"""The drafter: follows committed tokens, drafts ahead of them, and never trips over its own cache."""
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from back.drafter import Drafter, DrafterOptions
-from shared.protocol import Close, Draft, Extend, Open
+from shared.protocol import Draft
 from shared.sampling import SamplingParameters
-from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, FakeTarget, plain_run, submit, toy_sampler
-
-LONG = [0, 2]
-TEXT, _ = plain_run(submit(tokens=LONG), 100)
-SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat_last_n=8)
-
-
-class Bench:
-    """A drafter beside a model with as many cells as its windows need, and not one more."""
-
-    def __init__(self, *, n_slots=2, n_window=100, n_ahead=4, n_batch=16, n_chunk=64, blur=0.0):
-        self.model = FakeTarget(n_slots, n_slots * n_window, n_batch, n_window=n_window, blur=blur)
-        self.drafter = Drafter(
-            self.model, DrafterOptions(n_slots, n_window, n_ahead, n_chunk), toy_sampler, END_TOKENS
-        )
-
-    def open(self, sequence="s", tokens=LONG, sampling=GREEDY):
-        self.drafter.follow(Open(sequence=sequence, sampling=sampling, tokens=tokens))
-
-    def extend(self, start, tokens, sequence="s"):
-        self.drafter.follow(Extend(sequence=sequence, start=start, tokens=tokens))
-
-    def close(self, sequence="s"):
-        self.drafter.follow(Close(sequence=sequence, reason="ended"))
-
-    def drain(self):
-        """All drafts until nothing is left to do."""
-        drafts = []
-        while not self.drafter.idle:
-            drafts += self.drafter.step()
-        return drafts
-
-    def last_draft(self):
-        *_, draft = self.drain()
-        return draft
-
+from tests.back.drafting import LONG, SAMPLED, TEXT, Bench, drafting
+from tests.fakes import GREEDY, N_VOCAB, plain_run, submit
 
 # Drafting
 
@@ -55,7 +13,7 @@ class Bench:
 def test_without_sequences_there_is_nothing_to_do():
     bench = Bench()
     assert bench.drafter.idle
-    assert bench.drafter.step() == []
+    assert bench.step() == []
 
 
 def test_a_draft_grows_by_one_token_a_step():
@@ -102,25 +60,17 @@ def test_a_model_equal_to_the_target_drafts_the_target_s_tokens(sampling):
 # Following
 
 
-def drafting(**options):
-    """A bench that has drafted TEXT[2:6] behind TEXT[:2]."""
-    bench = Bench(**options)
-    bench.open()
-    bench.drain()
-    return bench
-
-
 def test_an_accepted_beginning_leaves_the_rest_of_the_draft():
     bench = drafting()
     bench.extend(2, TEXT[2:4])
-    assert bench.drafter.step() == [Draft(sequence="s", base=4, tokens=TEXT[4:7])]
+    assert bench.step() == [Draft(sequence="s", base=4, tokens=TEXT[4:7])]
 
 
 def test_an_accepted_draft_costs_no_second_decode():
     bench = drafting()
     n_steps = len(bench.model.steps)
     bench.extend(2, TEXT[2:7])  # all four, and the bonus
-    bench.drafter.step()
+    bench.step()
     assert bench.model.steps[n_steps:] == [[2]]
 
 
@@ -137,7 +87,7 @@ def test_after_a_rejection_only_what_is_new_is_decoded():
     bench = drafting()
     n_steps = len(bench.model.steps)
     bench.extend(2, [TEXT[2], (TEXT[3] + 1) % N_VOCAB])
-    bench.drafter.step()
+    bench.step()
     assert bench.model.steps[n_steps:] == [[1]]
 
 
@@ -212,7 +162,7 @@ def test_sequences_are_drafted_together():
     bench = Bench()
     bench.open("s")
     bench.open("t")
-    assert [draft.sequence for draft in bench.drafter.step()] == ["s", "t"]
+    assert [draft.sequence for draft in bench.step()] == ["s", "t"]
     assert bench.model.steps == [[2, 2]]
 
 
@@ -240,16 +190,16 @@ def test_more_sequences_than_a_batch_has_places_take_turns():
 def test_a_long_prompt_does_not_hold_up_another_s_draft():
     bench = Bench(n_chunk=3, n_ahead=9)
     bench.open("s")
-    bench.drafter.step()
+    bench.step()
     bench.open("t", [4] * 12)
-    assert [draft.sequence for draft in bench.drafter.step()] == ["s"]
+    assert [draft.sequence for draft in bench.step()] == ["s"]
     assert bench.model.steps[-1] == [1, 4]
 
 
 def test_a_long_prompt_fills_the_batch_while_nobody_drafts():
     bench = Bench(n_chunk=3, n_batch=8)
     bench.open("t", [4] * 12)
-    bench.drafter.step()
+    bench.step()
     assert bench.model.steps == [[8]]
 
 
@@ -260,7 +210,7 @@ def test_a_text_that_continues_a_closed_one_finds_it_cached():
     bench = drafting()
     bench.close()
     bench.open("t", TEXT[:9])
-    bench.drafter.step()
+    bench.step()
     assert bench.model.steps[-1] == [4]  # TEXT[:5] was there
 
 
@@ -268,7 +218,7 @@ def test_the_last_token_is_decoded_even_if_it_is_cached():
     bench = drafting()
     bench.close()
     bench.open("t", TEXT[:4])
-    bench.drafter.step()
+    bench.step()
     assert bench.model.steps[-1] == [1]
 
 
@@ -323,7 +273,7 @@ def test_a_window_is_no_beginning_of_another_text():
     bench.drain()
     bench.close()
     bench.open("t", TEXT[55:59])
-    bench.drafter.step()
+    bench.step()
     assert bench.model.steps[-1] == [4]
 
 
@@ -333,86 +283,4 @@ def test_a_window_that_begins_inside_a_rejected_draft_moves_back():
     wrong = (bench.last_draft().tokens[0] + 1) % N_VOCAB
     bench.extend(1, [wrong])
     right, _ = plain_run(submit(tokens=[4, wrong]), 3)
-    assert bench.drafter.step() == [Draft(sequence="s", base=2, tokens=right[2:])]
-
-
-class DrafterMachine(RuleBasedStateMachine):
-    """A lead that commits what it likes; the model's books and the windows are checked at each decode."""
-
-    rngs = st.integers(0, 1 << 20).map(random.Random)
-
-    def __init__(self):
-        super().__init__()
-        self.committed = {}
-        self.sampling = {}
-        self.drafts = {}
-        self.n_opened = 0
-        self.n_ahead = 5
-        self.bench = Bench(n_slots=2, n_window=9, n_ahead=self.n_ahead, n_batch=6, n_chunk=2)
-
-    @rule(rng=rngs, n=st.integers(0, 30), temperature=st.sampled_from([0, 1]))
-    def open(self, rng, n, temperature):
-        name = f"s{self.n_opened}"
-        self.n_opened += 1
-        stem = [4, 9, 2, 9, 4, 1, 1, 8, 22, 5, 6, 0] * 3
-        tokens = [*stem[:n], rng.randrange(N_VOCAB)]
-        sampling = SamplingParameters(seed=1, temperature=temperature, presence_penalty=5, repeat_last_n=4)
-        self.bench.open(name, tokens, sampling)
-        if len(self.committed) < 2:
-            self.committed[name], self.sampling[name] = tokens, sampling
-
-    @precondition(lambda self: self.committed)
-    @rule(rng=rngs)
-    def close(self, rng):
-        name = rng.choice(sorted(self.committed))
-        self.bench.close(name)
-        del self.committed[name]
-
-    @precondition(lambda self: self.committed)
-    @rule(rng=rngs, n_right=st.integers(0, 6), n_back=st.integers(0, 3))
-    def extend(self, rng, n_right, n_back):
-        """Some of the draft is right, then comes another token; the lead may repeat itself."""
-        name = rng.choice(sorted(self.committed))
-        committed, draft = self.committed[name], self.drafts.pop(name, None)
-        known = (draft.tokens if draft else [])[len(committed) - draft.base :] if draft else []
-        start = max(0, len(committed) - n_back)
-        committed += [*known[:n_right], rng.randrange(N_VOCAB)]
-        self.bench.extend(start, committed[start:], name)
-
-    @rule()
-    def lose_the_connection(self):
-        self.bench.drafter.reset()
-        self.committed.clear()
-
-    @rule(n=st.integers(1, 4))
-    def step(self, n):
-        for _ in range(n):
-            for draft in self.bench.drafter.step():
-                assert draft.base == len(self.committed[draft.sequence])
-                assert len(draft.tokens) <= self.n_ahead
-                assert not END_TOKENS.intersection(draft.tokens[:-1])
-                self.check_right(draft)
-                self.drafts[draft.sequence] = draft
-
-    def check_right(self, draft):
-        """Where the model sees the whole text, it drafts what a plain run would write."""
-        if self.bench.drafter._followed[draft.sequence].window_start == 0:
-            request = submit(
-                tokens=self.committed[draft.sequence],
-                sampling=self.sampling[draft.sequence],
-                max_tokens=len(draft.tokens),
-            )
-            assert [*request.tokens, *draft.tokens] == plain_run(request, 100)[0]
-
-    @invariant()
-    def without_sequences_it_is_idle(self):
-        assert self.committed or self.bench.drafter.idle
-
-    def teardown(self):
-        self.bench.drain()
-        for followed in self.bench.drafter._followed.values():
-            assert followed.committed == self.committed[followed.id]
-            assert len(followed.draft) == self.n_ahead or followed.draft[-1] in END_TOKENS
-
-
-TestDrafterMachine = DrafterMachine.TestCase
+    assert bench.step() == [Draft(sequence="s", base=2, tokens=right[2:])]

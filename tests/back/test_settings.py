@@ -60,3 +60,19 @@ def test_the_name_is_one_that_the_protocol_allows(name, own):
 def test_drafting_further_than_the_protocol_allows_is_refused():
     with pytest.raises(SystemExit):
         settings("--n-ahead", "65")
+
+
+def test_each_sequence_gets_the_branches_that_are_asked_for():
+    assert settings("--n-branches", "5").n_branches_each == 5
+
+
+@pytest.mark.parametrize(("parallel", "n_branches"), [(64, 3), (65, 2), (128, 1), (129, 0), (256, 0)])
+def test_branches_give_way_where_llama_cpp_has_no_slots_for_them(parallel, n_branches):
+    assert settings("--parallel", str(parallel)).n_branches_each == n_branches
+
+
+@pytest.mark.parametrize("n", ["-1", "9"])
+def test_a_number_of_branches_out_of_range_is_refused(n, capsys):
+    with pytest.raises(SystemExit):
+        settings("--n-branches", n)
+    assert "branches" in capsys.readouterr().err

@@ -1,9 +1,11 @@
 """The worker: takes in all that was told, then drafts; an error in its thread is handed over."""
 
+import itertools
 import queue
 
 import pytest
 
+from back.pace import Growth, Pace
 from back.worker import Worker
 from shared.protocol import Close, Draft, Extend, Open
 from tests.fakes import GREEDY
@@ -15,10 +17,15 @@ DRAFT = Draft(sequence="s", base=1, tokens=[5])
 
 
 class ScriptedDrafter:
-    """Notes what it is told; each step gives the next result of its script. Idle when that is used up."""
+    """Notes what it is told; each step gives the next result of its script. Idle when that is used up.
 
-    def __init__(self, *results):
+    A result is the drafts that grew, or an error; `paced` are those that are not urgent.
+    """
+
+    def __init__(self, *results, paced=()):
         self._results = list(results)
+        self._paced = paced
+        self._drafts = {}
         self.told = []
 
     @property
@@ -27,9 +34,14 @@ class ScriptedDrafter:
 
     def follow(self, message):
         self.told.append(message)
+        if isinstance(message, Close):
+            self._drafts.pop(message.sequence, None)
 
     def reset(self):
         self.told.append("reset")
+
+    def draft(self, sequence):
+        return self._drafts.get(sequence)
 
     def step(self):
         if not self._results:
@@ -37,7 +49,8 @@ class ScriptedDrafter:
         result = self._results.pop(0)
         if isinstance(result, Exception):
             raise result
-        return result
+        self._drafts |= {draft.sequence: draft for draft in result}
+        return [Growth(draft.sequence, draft not in self._paced) for draft in result]
 
 
 @pytest.fixture
@@ -46,7 +59,19 @@ def drafts():
 
 
 def worker_of(drafter, drafts, on_failure=None):
-    return Worker(drafter, drafts.put, on_failure or drafts.put)
+    """Of the clock it only matters that it goes: 1 ms a look, for a pace of 5 ms."""
+    ticks = itertools.count()
+    return Worker(
+        drafter, Pace(0.005, 0.001), drafts.put, on_failure or drafts.put, lambda: next(ticks) / 1000
+    )
+
+
+def sent(drafts):
+    return [drafts.get_nowait() for _ in range(drafts.qsize())]
+
+
+def draft_of(*tokens, sequence="s"):
+    return Draft(sequence=sequence, base=1, tokens=tokens)
 
 
 def test_a_busy_worker_does_not_wait_for_news(drafts):
@@ -76,9 +101,45 @@ def test_an_idle_worker_takes_in_what_was_told(drafts):
 
 
 def test_every_draft_of_a_step_is_handed_on(drafts):
-    other = DRAFT.model_copy(update={"sequence": "t"})
+    other = draft_of(5, sequence="t")
     worker_of(ScriptedDrafter([DRAFT, other]), drafts).step()
-    assert [drafts.get_nowait(), drafts.get_nowait()] == [DRAFT, other]
+    assert sent(drafts) == [DRAFT, other]
+
+
+def test_what_is_not_urgent_waits_for_its_time_and_is_sent_as_it_is_then(drafts):
+    growing = [draft_of(*range(n)) for n in range(1, 12)]
+    worker = worker_of(ScriptedDrafter(*([draft] for draft in growing), paced=growing), drafts)
+    for _ in range(10):
+        worker.step()
+    assert sent(drafts) == [growing[0], growing[5]]
+
+
+def test_nothing_is_left_unsent_when_there_is_nothing_else_to_do(drafts):
+    growing = [draft_of(5), draft_of(5, 6), draft_of(5, 6, 7)]
+    worker = worker_of(ScriptedDrafter(*([draft] for draft in growing), paced=growing), drafts)
+    for _ in growing:
+        worker.step()
+    assert sent(drafts) == [growing[0], growing[2]]
+
+
+def test_news_makes_it_send_what_waits(drafts):
+    growing = [draft_of(5), draft_of(5, 6)]
+    worker = worker_of(ScriptedDrafter(*([draft] for draft in growing), [], [], paced=growing), drafts)
+    worker.step()
+    worker.step()
+    worker.tell(EXTEND)
+    worker.step()
+    assert sent(drafts) == growing
+
+
+def test_of_a_sequence_that_was_closed_nothing_is_sent(drafts):
+    growing = [draft_of(5), draft_of(5, 6)]
+    worker = worker_of(ScriptedDrafter(*([draft] for draft in growing), [], paced=growing), drafts)
+    worker.step()
+    worker.step()
+    worker.tell(CLOSE)
+    worker.step()
+    assert sent(drafts) == growing[:1]
 
 
 def test_a_started_worker_drafts_by_itself(drafts):

@@ -58,3 +58,29 @@ def test_nonsense_is_refused(wrong, capsys):
     with pytest.raises(SystemExit):
         settings(*wrong)
     assert wrong[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--back-threads", "--back-gpu-layers", "--back-cpus"])
+def test_the_settings_of_a_back_need_a_back(option, capsys):
+    with pytest.raises(SystemExit):
+        settings(option, "1")
+    assert f"{option}: there is no back to set it for: name its model with --back" in capsys.readouterr().err
+
+
+def test_lead_and_back_may_not_share_cores(capsys):
+    with pytest.raises(SystemExit):
+        settings("--cpus", "0-3", "--back", "b.gguf", "--back-cpus", "3-4")
+    assert "crawl: --cpus has [3], too" in capsys.readouterr().err
+
+
+def test_a_back_of_a_pinned_lead_needs_cores_of_its_own(capsys):
+    with pytest.raises(SystemExit):
+        settings("--cpus", "0-3", "--back", "b.gguf")
+    assert capsys.readouterr().err.endswith(
+        "--back-cpus: with --cpus and --back, say which cores the back gets\n"
+    )
+
+
+def test_a_back_with_cores_of_its_own_is_fine():
+    given = settings("--cpus", "0-3", "--back", "b.gguf", "--back-cpus", "4")
+    assert (given.cpus, given.back_cpus, given.n_back_threads) == ("0-3", "4", 0)

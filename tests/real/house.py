@@ -16,11 +16,20 @@ BACK = ("--threads", "1")
 
 def engine_of(lead: Program) -> int:
     """The process id of a lead's engine."""
+    return _child_of(lead, b"lead.engine.worker")
+
+
+def local_back_of(lead: Program) -> int:
+    """The process id of a lead's own back."""
+    return _child_of(lead, b"back")
+
+
+def _child_of(lead: Program, module: bytes) -> int:
     pid = lead.process.pid
     children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     names = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-    (engine,) = (child for child, name in names.items() if b"lead.engine.worker" in name)
-    return engine
+    (found,) = (child for child, name in names.items() if b"\0-m\0" + module + b"\0" in name)
+    return found
 
 
 @contextmanager

@@ -33,6 +33,25 @@ def test_pinning_keeps_the_process_on_those_cores():
         os.sched_setaffinity(0, before)
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_a_process_that_was_started_on_one_core_may_use_another():
+    before = os.sched_getaffinity(0)
+    one, other = sorted(before)[:2]
+    try:
+        os.sched_setaffinity(0, {one})
+        cpus.pin(frozenset({other}))
+        assert cpus.usable() == {other}
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_a_pinning_that_fails_changes_nothing():
+    before = os.sched_getaffinity(0)
+    with pytest.raises(ConfigError, match=r"\[60000\]"):
+        cpus.pin(frozenset({min(before), 60_000}))
+    assert os.sched_getaffinity(0) == before
+
+
 def test_there_is_at_least_one_physical_core_and_no_more_than_logical_ones():
     assert 1 <= cpus.n_physical() <= len(cpus.usable())
 

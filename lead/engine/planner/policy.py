@@ -108,7 +108,7 @@ class Adaptive:
     def choose(self, offers: Sequence[Offer], n_prompt: int, cost: StepCost) -> Choice:
         lines = [tuple(accumulate(offer.proposal.chances[: offer.n_useful], _times)) for offer in offers]
         n_base = len(offers) + n_prompt
-        seconds = [cost.seconds(n_base + n) for n in range(MOST_DEPTH + 1)]
+        seconds = [cost.seconds(n_base + n) for n in range(_most_tokens(offers, lines) + 1)]
         now = _best_batch(lines, seconds, 0.0)
         if n_prompt == 0 and (wait := _worth_waiting(offers, lines, seconds, now.rate)):
             return Choice((0,) * len(offers), wait)
@@ -129,6 +129,15 @@ class Adaptive:
 class _Batch(NamedTuple):
     rate: float
     n_tokens: int
+
+
+def _most_tokens(offers: Sequence[Offer], lines: Sequence[Sequence[float]]) -> int:
+    """The most draft tokens that there can be in the batch, those on their way included."""
+    n = sum(
+        max([len(line), *(len(each.chances) + _room(offer, each) for each in offer.prospects)])
+        for offer, line in zip(offers, lines, strict=True)
+    )
+    return min(n, MOST_DEPTH)
 
 
 def _best_batch(lines: Sequence[Sequence[float]], seconds: Sequence[float], wait: float) -> _Batch:

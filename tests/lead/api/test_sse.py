@@ -26,7 +26,7 @@ async def connection():
 
 
 async def read(response):
-    return "".join([chunk async for chunk in response.body_iterator])
+    return b"".join([chunk async for chunk in response.body_iterator]).decode()
 
 
 async def produce(*items, closed=None):
@@ -70,12 +70,53 @@ async def test_a_later_error_is_the_last_event(connection):
 async def test_a_long_wait_is_filled_with_comments(connection, monkeypatch):
     monkeypatch.setattr(sse, "PING_SECONDS", 0.001)
     ready = asyncio.Event()
+    bodies = []
+
+    async def send(message):
+        bodies.append(message.get("body"))
+        if bodies.count(b": ping\n\n") == 2:
+            ready.set()
+
     response = await event_stream(connection.request, produce(ready, {"a": 1}))
-    stream = response.body_iterator
-    assert [await anext(stream) for _ in range(2)] == [": ping\n\n"] * 2
-    ready.set()
-    rest = "".join([chunk async for chunk in stream])
-    assert rest.endswith('data: {"a":1}\n\ndata: [DONE]\n\n')
+    await response({"type": "http"}, connection.receive, send)
+    assert bodies[:3] == [None, b": ping\n\n", b": ping\n\n"]
+    assert bodies[-3:] == [b'data: {"a":1}\n\n', b"data: [DONE]\n\n", b""]
+
+
+async def test_no_comment_is_sent_before_the_headers(connection, monkeypatch):
+    monkeypatch.setattr(sse, "PING_SECONDS", 0.0)
+    sent = []
+
+    async def send(message):
+        if not sent:
+            for _ in range(9):
+                await asyncio.sleep(0)
+        sent.append(message["type"])
+
+    response = await event_stream(connection.request, produce({"a": 1}))
+    await response({"type": "http"}, connection.receive, send)
+    assert sent[0] == "http.response.start"
+
+
+async def test_a_client_that_leaves_in_mid_stream_stops_the_work_in_peace(connection):
+    """What is to be awaited at the end of the work is awaited."""
+    released = asyncio.Event()
+
+    async def work():
+        try:
+            yield {"a": 1}
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            released.set()
+
+    async def send(message):
+        if message.get("body"):
+            connection.gone.set()
+
+    response = await event_stream(connection.request, work())
+    await response({"type": "http"}, connection.receive, send)
+    assert released.is_set()
 
 
 async def test_a_client_that_leaves_before_the_first_event_stops_the_work(connection):

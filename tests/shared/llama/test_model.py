@@ -49,6 +49,43 @@ def test_a_padded_token_leaves_one_token_in_the_cache(model):
     assert np.array_equal(rows, plain)
 
 
+def test_a_copied_beginning_gives_the_bits_of_the_original(model):
+    model.decode([Span(0, 0, TEXT[:4], 0)])
+    model.copy(0, 1, 4)
+    first, second = model.decode([Span(0, 4, [TEXT[4]], 1), Span(1, 4, [TEXT[4]], 1)])
+    assert np.array_equal(first, second)
+
+
+def test_a_copy_lives_on_without_the_original(model):
+    model.decode([Span(0, 0, TEXT[:5], 0)])
+    model.copy(0, 1, 4)
+    right = model.decode([Span(0, 5, [TEXT[5]], 1)])[0].copy()
+    model.trim(0, 0)
+    model.decode([Span(1, 4, [TEXT[4]], 0)])
+    assert np.array_equal(model.decode([Span(1, 5, [TEXT[5]], 1)])[0], right)
+
+
+def test_a_copy_takes_no_room(model):
+    for start in range(0, 448, 64):
+        model.decode([Span(0, start, [5] * 64, 0)])
+    model.copy(0, 1, 448)
+    model.decode([Span(0, 448, [6] * 32, 1), Span(1, 448, [7] * 32, 1)])
+    with pytest.raises(KvCacheFullError):
+        model.decode([Span(1, 480, [8], 1)])
+
+
+@pytest.mark.parametrize(("source", "slot"), [(0, 2), (2, 0), (-1, 0), (0, -1), (1, 1)])
+def test_a_copy_between_wrong_slots_never_reaches_native_code(model, source, slot):
+    with pytest.raises(ValueError, match="slot"):
+        model.copy(source, slot, 1)
+
+
+def test_a_copy_into_a_slot_in_use_is_a_bug(model):
+    model.decode([Span(0, 0, TEXT, 0), Span(1, 0, TEXT, 0)])
+    with pytest.raises(AssertionError, match="not empty"):
+        model.copy(0, 1, 2)
+
+
 def test_a_full_cache_is_said_and_changes_nothing(model):
     for start in range(0, 512, 64):
         model.decode([Span(0, start, [5] * 64, 0)])
@@ -84,6 +121,13 @@ def test_a_wrong_slot_never_reaches_native_code(model):
 
 def test_no_size_given_means_what_the_model_was_trained_for():
     model = Model(ModelOptions(builtin_draft(), n_ctx=0, n_slots=3, n_batch=32, n_threads=1))
+    assert model.n_ctx == 3 * 2048
+    model.close()
+
+
+def test_slots_that_share_a_text_need_no_room_of_their_own():
+    options = ModelOptions(builtin_draft(), n_ctx=0, n_slots=12, n_batch=32, n_threads=1, n_texts=3)
+    model = Model(options)
     assert model.n_ctx == 3 * 2048
     model.close()
 

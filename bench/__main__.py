@@ -1,0 +1,47 @@
+"""`python -m bench PART …`: each part is a module of this package with `main(arguments)`."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from shared.errors import ConfigError
+from shared.logs import configure_logging
+
+PARTS = {
+    "speed": "tokens/s by policy, depth, draft cost and round trip; llama-server beside it",
+    "precision": "the same by how the target's weights are stored",
+    "acceptance": "how often drafted tokens are right, by temperature and drafting rule",
+    "overhead": "microseconds per step outside the model",
+    "serve": "throughput and latency for concurrent clients",
+    "simulate": "a model of lead, backs and network, beyond this machine",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one part; status 2 and the list of them if none is named, 1 if it cannot be run."""
+    part, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
+    if part not in PARTS:
+        sys.exit(_usage(part))
+    try:
+        importlib.import_module(f"bench.{part}").main(rest)
+    except ConfigError as error:
+        sys.exit(f"bench {part}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"bench {part}: cancelled")
+
+
+def _usage(part: str) -> int:
+    wants_help = part in {"-h", "--help"}
+    lines = [f"  {name:<10} {what}" for name, what in PARTS.items()]
+    print(
+        "usage: python -m bench PART …  (PART --help lists the options of a part)",
+        *lines,
+        sep="\n",
+        file=sys.stdout if wants_help else sys.stderr,
+    )
+    return 0 if wants_help else 2
+
+
+if __name__ == "__main__":
+    configure_logging("warning")
+    main()

@@ -1,0 +1,124 @@
+"""`python -m bench acceptance`: how often a draft model's choice is the target's, by temperature and rule.
+
+Along texts that the target samples, at every position: the coupled choice (what backs draft), the draft
+model's likeliest token (what others draft), and 1 - TV, the largest chance that any drafting rule can have of
+proposing what the target samples. No truncation, so that all three speak of the same two distributions. Uses
+the shipped pair itself: a grown model computes the same function.
+"""
+
+import argparse
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench import report, table
+from shared.builtin import builtin_draft, builtin_target
+from shared.llama.chain import make_sampler
+from shared.llama.model import Model, ModelOptions
+from shared.llama.span import Span
+from shared.sampling import SamplingParameters
+
+_TEMPERATURES = (0.7, 1.0, 1.5, 2.0)
+_PROMPTS = (
+    "Tell me a story about a fox who gets lost.",
+    "Write a short story about a baker who finds a letter.",
+    "What is speculative decoding?",
+    "Tell me a bedtime story about a whale.",
+    "How does a for loop work in Python?",
+    "Write a story about a girl who meets a dragon.",
+    "What is the capital of Japan?",
+    "Tell me a story about two friends in a forest.",
+)
+_COLUMNS = {
+    "temperature": ("temperature", "g"),
+    "n_positions": ("positions", "d"),
+    "coupled": ("coupled", ".3f"),
+    "overlap": ("1 - TV", ".3f"),
+    "of_overlap": ("coupled / (1 - TV)", ".3f"),
+    "likeliest": ("likeliest token", ".3f"),
+    "over_likeliest": ("coupled / likeliest", ".2f"),
+}
+_CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One place in a text: did a rule propose the target's token; the overlap of the distributions."""
+
+    coupled: bool
+    likeliest: bool
+    overlap: float
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print a table, then one JSON line."""
+    parser = argparse.ArgumentParser(prog="bench acceptance", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=8, help="texts per prompt")
+    parser.add_argument("--tokens", type=int, default=120, help="tokens per text")
+    report.add_options(parser)
+    options = report.parse(parser, arguments, {"seeds": 1})
+    pair = Pair(builtin_target(), builtin_draft())
+    rows = [_measure(pair, temperature, options.seeds, options.tokens) for temperature in _TEMPERATURES]
+    table.show("Accepted fraction along the target's own samples, no truncation", rows, _COLUMNS)
+    report.finish("acceptance", rows, options)
+
+
+class Pair:
+    """The two models, decoding the same text side by side."""
+
+    def __init__(self, target: Path, draft: Path) -> None:
+        self._target, self._draft = (
+            Model(ModelOptions(path, n_ctx=1024, n_slots=1, n_batch=512, n_threads=1))
+            for path in (target, draft)
+        )
+
+    def positions(self, prompt: str, parameters: SamplingParameters, n_tokens: int) -> Iterator[Position]:
+        """Those of one text that the target samples; `parameters` must not truncate."""
+        vocabulary = self._target.vocabulary
+        tokens = vocabulary.tokenize(_CHAT.format(prompt), add_special=True, parse_special=True)
+        sampler = make_sampler(parameters, vocabulary, tokens)
+        for model in (self._target, self._draft):
+            model.trim(0, 0)
+        n_done = 0
+        for _ in range(n_tokens):
+            ours, theirs = (_logits(model, tokens, n_done) for model in (self._target, self._draft))
+            n_done = len(tokens)
+            chosen, drafted = (sampler.choose(logits, n_done) for logits in (ours, theirs))
+            p, q = (_softmax(logits / parameters.temperature) for logits in (ours, theirs))
+            yield Position(drafted == chosen, int(np.argmax(theirs)) == chosen, float(np.minimum(p, q).sum()))
+            tokens.append(chosen)
+            if chosen in vocabulary.end_tokens:
+                return
+
+
+def _measure(pair: Pair, temperature: float, n_seeds: int, n_tokens: int) -> dict[str, float]:
+    found: list[Position] = []
+    for prompt, seed in itertools.product(_PROMPTS, range(n_seeds)):
+        parameters = SamplingParameters(seed=seed, temperature=temperature, top_k=0, top_p=1, min_p=0)
+        found += pair.positions(prompt, parameters, n_tokens)
+    coupled, likeliest, overlap = (
+        float(np.mean([getattr(position, name) for position in found])) for name in Position.__slots__
+    )
+    return {
+        "temperature": temperature,
+        "n_positions": len(found),
+        "coupled": coupled,
+        "overlap": overlap,
+        "of_overlap": coupled / overlap,
+        "likeliest": likeliest,
+        "over_likeliest": coupled / likeliest,
+    }
+
+
+def _logits(model: Model, tokens: Sequence[int], n_done: int) -> NDArray[np.float32]:
+    (rows,) = model.decode([Span(0, n_done, tokens[n_done:], 1)])
+    return np.array(rows[0])
+
+
+def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    weights = np.exp(logits.astype(np.float64) - logits.max())
+    return np.asarray(weights / weights.sum())

@@ -1,0 +1,183 @@
+"""A back that does not help: it proposes random tokens, or drafts far too slowly.
+
+    python -m bench.bad_back --lead http://127.0.0.1:5555 --kind random
+
+`random` answers all news about a sequence at once with tokens drawn at random. Unless the lead waits for them
+they are dead before it looks, because their first token is wrong; so `liar` drafts honestly and replaces all
+but the first tokens. `slow` drafts honestly and sleeps before each step. All speak the real protocol over the
+real link.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from back.drafter import Drafter, DraftModel
+from back.link import Follower, Link
+from back.options import DrafterOptions
+from back.pace import Pace
+from back.worker import Worker
+from shared import cpus
+from shared.builtin import builtin_draft
+from shared.llama.chain import make_sampler
+from shared.llama.model import Model, ModelOptions
+from shared.llama.span import Span
+from shared.logs import configure_logging
+from shared.protocol import PROTOCOL_VERSION, Close, Draft, Extend, Hello, Open, Tune
+
+log = logging.getLogger("bench.bad_back")
+
+_N_AHEAD = 16
+_N_HONEST = 2
+_CONFIDENCE = 0.95
+"""As sure of itself as a good back: confidences are hints that a lead must not trust blindly."""
+
+
+class RandomFollower:
+    """Posts `n_tokens` random tokens after every news of a sequence."""
+
+    def __init__(
+        self, n_vocab: int, post: Callable[[Draft], None], rng: random.Random, n_tokens: int = _N_AHEAD
+    ) -> None:
+        self._n_vocab = n_vocab
+        self._post = post
+        self._rng = rng
+        self._n_tokens = n_tokens
+        self._n_committed: dict[str, int] = {}
+
+    def tell(self, message: Open | Extend | Close | Tune) -> None:
+        """The lead said something."""
+        match message:
+            case Open():
+                self._follow(message.sequence, len(message.tokens))
+            case Extend() if message.sequence in self._n_committed:
+                self._follow(message.sequence, message.start + len(message.tokens))
+            case Close():
+                self._n_committed.pop(message.sequence, None)
+
+    def reset(self) -> None:
+        """The connection to the lead is gone."""
+        self._n_committed.clear()
+
+    def _follow(self, sequence: str, n_committed: int) -> None:
+        self._n_committed[sequence] = n_committed
+        tokens = [self._rng.randrange(self._n_vocab) for _ in range(self._n_tokens)]
+        confidences = [_CONFIDENCE] * self._n_tokens
+        self._post(Draft(sequence=sequence, base=n_committed, tokens=tokens, confidences=confidences))
+
+
+def garbled(draft: Draft, n_honest: int, n_vocab: int, rng: random.Random) -> Draft:
+    """A chain that begins as `draft` does for `n_honest` tokens and goes on with random ones."""
+    honest = draft.tokens[:n_honest]
+    random_ones = [rng.randrange(n_vocab) for _ in range(_N_AHEAD - len(honest))]
+    tokens = [*honest, *random_ones]
+    return Draft(
+        sequence=draft.sequence, base=draft.base, tokens=tokens, confidences=[_CONFIDENCE] * len(tokens)
+    )
+
+
+class SlowModel:
+    """A draft model each step of which takes `seconds` more."""
+
+    def __init__(self, model: DraftModel, seconds: float, sleep: Callable[[float], None]) -> None:
+        self._model = model
+        self._seconds = seconds
+        self._sleep = sleep
+        self.n_batch = model.n_batch
+        self.n_vocab = model.n_vocab
+
+    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        """One forward pass, late."""
+        self._sleep(self._seconds)
+        return self._model.decode(spans)
+
+    def trim(self, slot: int, n_keep: int) -> None:
+        """Keep the first `n_keep` tokens of a slot in the cache."""
+        self._model.trim(slot, n_keep)
+
+    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
+        """Share the first `n_keep` tokens of `source_slot` with `slot`."""
+        self._model.copy(source_slot, slot, n_keep)
+
+
+def main() -> None:
+    """Draft badly until a signal."""
+    parser = argparse.ArgumentParser(prog="bench.bad_back", description=__doc__)
+    parser.add_argument("--lead", required=True)
+    parser.add_argument("--model", type=Path, help="for its vocabulary; without it the built-in draft model")
+    parser.add_argument("--name", default="bad")
+    parser.add_argument("--kind", choices=("random", "liar", "slow"), default="random")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="slow: what each step takes")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cpus")
+    arguments = parser.parse_args()
+    configure_logging("info")
+    if arguments.cpus:
+        cpus.pin(cpus.parse_cpus(arguments.cpus))
+    path = arguments.model or builtin_draft()
+    model = Model(ModelOptions(path, n_ctx=0, n_slots=4, n_batch=512, n_threads=1))
+    asyncio.run(_run(arguments, model))
+
+
+async def _run(arguments: argparse.Namespace, model: Model) -> None:
+    loop = asyncio.get_running_loop()
+    hello = Hello(
+        protocol=PROTOCOL_VERSION,
+        name=arguments.name,
+        vocabulary=model.vocabulary.identify(),
+        n_ctx=model.n_ctx,
+        n_sequences=model.n_slots,
+    )
+    rng = random.Random(arguments.seed)  # noqa: S311 - a seeded choice is wanted
+    link = Link(f"ws{arguments.lead.removeprefix('http')}/v1/speculation", hello, rng)
+    follower: Follower = RandomFollower(model.n_vocab, link.post, rng)
+    if arguments.kind != "random":
+
+        def on_draft(draft: Draft) -> None:
+            if arguments.kind == "liar":
+                draft = garbled(draft, _N_HONEST, model.n_vocab, rng)
+            _soon(loop, link, draft)
+
+        worker = Worker(_drafter(model, arguments.delay_ms / 1000), Pace(0.0, 0.0), on_draft, _give_up)
+        worker.start()
+        follower = worker
+    following = asyncio.ensure_future(link.run(follower))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, following.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await following
+
+
+def _soon(loop: asyncio.AbstractEventLoop, link: Link, draft: Draft) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended while the thread was asleep
+        loop.call_soon_threadsafe(link.post, draft)
+
+
+def _give_up(error: Exception) -> None:
+    """In the drafting thread; the process ends as on a signal."""
+    log.error("drafting failed: %s", error)
+    signal.raise_signal(signal.SIGTERM)
+
+
+def _drafter(model: Model, seconds: float) -> Drafter:
+    vocabulary = model.vocabulary
+    options = DrafterOptions(model.n_slots, model.n_ctx // model.n_slots, _N_AHEAD)
+    return Drafter(
+        SlowModel(model, seconds, time.sleep),
+        options,
+        lambda parameters, history: make_sampler(parameters, vocabulary, history),
+        vocabulary.end_tokens,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""A load of concurrent clients: each streams one answer after the other, and notes when its text arrived."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from httpx_sse import aconnect_sse
+
+from bench.asking import Sampling
+from bench.prompts import Prompt
+from bench.stats import percentile
+from shared.errors import ConfigError
+
+_TIMEOUT_S = 600.0
+
+
+@dataclass(slots=True)
+class Stay:
+    """One streamed answer, in seconds of the client's clock."""
+
+    asked_at: float
+    arrivals: list[float] = field(default_factory=list)
+    """When each piece of text came."""
+    n_tokens: int = 0
+
+    def take(self, event: dict[str, Any], now: float) -> None:
+        """An event of the stream. Raises ConfigError if it tells of an error."""
+        if "error" in event:
+            raise ConfigError(f"the server broke off an answer: {event['error']}")
+        if any(choice.get("delta", {}).get("content") for choice in event.get("choices", [])):
+            self.arrivals.append(now)
+        if usage := event.get("usage"):
+            self.n_tokens = usage["completion_tokens"]
+
+    @property
+    def to_first(self) -> float | None:
+        """Seconds to the first text; None if none came."""
+        return self.arrivals[0] - self.asked_at if self.arrivals else None
+
+    @property
+    def gaps(self) -> list[float]:
+        """Seconds between two arrivals of text."""
+        return [later - earlier for earlier, later in zip(self.arrivals, self.arrivals[1:], strict=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a number of clients saw of one server. Latencies in milliseconds."""
+
+    server: str
+    n_clients: int
+    n_answers: int
+    tokens_per_second: float
+    """Of all clients together, from the first question to the last answer's end."""
+    first_ms_p50: float
+    first_ms_p95: float
+    between_ms_p50: float
+    between_ms_p95: float
+
+
+def digest(server: str, n_clients: int, stays: Sequence[Stay], seconds: float) -> Load:
+    """The figures of one run that took `seconds` altogether."""
+    firsts = [1000 * first for stay in stays if (first := stay.to_first) is not None]
+    gaps = [1000 * gap for stay in stays for gap in stay.gaps]
+    return Load(
+        server=server,
+        n_clients=n_clients,
+        n_answers=len(stays),
+        tokens_per_second=sum(stay.n_tokens for stay in stays) / seconds if seconds > 0 else 0.0,
+        first_ms_p50=percentile(firsts, 0.5),
+        first_ms_p95=percentile(firsts, 0.95),
+        between_ms_p50=percentile(gaps, 0.5),
+        between_ms_p95=percentile(gaps, 0.95),
+    )
+
+
+async def put_on(
+    url: str,
+    server: str,
+    prompts: Sequence[Sequence[Prompt]],
+    sampling: Sampling,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Load:
+    """One client for each list of prompts, all at once. Raises ConfigError if a request is refused."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    stays: list[Stay] = []
+    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, trust_env=False, limits=limits) as http:
+        begun = clock()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for own in prompts:
+                    group.create_task(_visit(http, own, sampling, stays, clock))
+        except* ConfigError as errors:
+            raise ConfigError(str(errors.exceptions[0])) from errors
+        seconds = clock() - begun
+    return digest(server, len(prompts), stays, seconds)
+
+
+async def _visit(
+    http: httpx.AsyncClient,
+    prompts: Sequence[Prompt],
+    sampling: Sampling,
+    stays: list[Stay],
+    clock: Callable[[], float],
+) -> None:
+    for prompt in prompts:
+        # Answers of one length: what is measured is the server, not where a model ends its stories.
+        request = sampling.request(prompt) | {
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "ignore_eos": True,
+        }
+        stay = Stay(clock())
+        stays.append(stay)
+        async with aconnect_sse(http, "POST", "/v1/chat/completions", json=request) as source:
+            if not source.response.is_success:
+                await source.response.aread()
+                raise ConfigError(f"{http.base_url} refused a request: {source.response.text[:300]}")
+            async for event in source.aiter_sse():
+                if event.data != "[DONE]":
+                    stay.take(event.json(), clock())

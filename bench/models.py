@@ -1,0 +1,149 @@
+"""The bench's models, grown from the shipped pair and kept in the user's cache.
+
+A target has the shipped one's answers at a big model's cost; a draft model is grown until a step of it costs
+the wanted share of a step of the target, which is found by measuring.
+"""
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from platformdirs import user_cache_path
+
+from bench.step_time import step_times
+from shared.builtin import builtin_draft, builtin_target, grown_target
+from shared.errors import ConfigError
+from shared.grow import VERSION, Quantization, Shape, grow
+
+TARGET_SHAPES = {
+    "0.4G": Shape(width=2048, n_layers=6, n_heads=64, n_feed_forward=8192),
+    "0.8G": Shape(width=2048, n_layers=12, n_heads=64, n_feed_forward=8192),
+    "1.1G": Shape(width=2048, n_layers=18, n_heads=64, n_feed_forward=8192),
+}
+"""By their number of parameters."""
+_DEMO = "0.4G:f16"
+
+_DRAFT_LAYERS, _DRAFT_WIDTH_STEP = 4, 64
+_DRAFT_TYPE: Quantization = "q8_0"
+_VOCABULARY = 4096
+_HEAD_WIDTH = 32
+_FIT_TRIES = 4
+_FIT_TOLERANCE = 0.1
+_REPEATS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class DraftModel:
+    """A draft model and what a step of it costs, relative to the target's."""
+
+    path: Path
+    ratio: float
+
+
+def target(name: str) -> Path:
+    """The target called `size:quantization`, as in 0.4G:f16. Raises ConfigError."""
+    size, _, quantization = name.partition(":")
+    if size not in TARGET_SHAPES or quantization not in get_args(Quantization):
+        sizes, types = ", ".join(TARGET_SHAPES), ", ".join(get_args(Quantization))
+        raise ConfigError(f"target {name!r}: write size:type, with a size of {sizes} and a type of {types}")
+    if name == _DEMO:
+        return grown_target()
+    return _grown(builtin_target(), TARGET_SHAPES[size], quantization)  # type: ignore[arg-type]
+
+
+def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftModel:
+    """The draft model whose step costs `cost` times the target's ("shipped": as it is).
+
+    The target's step is measured with one thread on the lead's cores, the draft model's on the back's; what
+    was found is kept. Raises ConfigError.
+    """
+    known = _read_known()
+    key = f"{of_target.name} {cost} {lead_cpus} {back_cpus}"
+    if (found := known.get(key)) and Path(found["path"]).is_file():
+        return DraftModel(Path(found["path"]), found["ratio"])
+    first = step_times(of_target, lead_cpus, [1], _REPEATS)[1]
+    if cost == "shipped":
+        result = DraftModel(builtin_draft(), _ratio(builtin_draft(), back_cpus, first))
+    else:
+        result = _fit(float(cost), of_target, back_cpus, first)
+    known[key] = {"path": str(result.path), "ratio": result.ratio}
+    _known_path().write_text(json.dumps(known, indent=1), encoding="utf-8")
+    return result
+
+
+def draft_shape(n_parameters: float) -> Shape:
+    """The smallest draft shape with at least so many parameters."""
+    width = 2 * _DRAFT_WIDTH_STEP
+    while n_draft_parameters(_draft_shape(width)) < n_parameters:
+        width += _DRAFT_WIDTH_STEP
+    return _draft_shape(width)
+
+
+def n_draft_parameters(shape: Shape) -> int:
+    """Of the matrices; half as many key/value heads as heads, embeddings tied, as in the shipped draft."""
+    heads = shape.n_heads * _HEAD_WIDTH
+    attention = 3 * shape.width * heads  # q and output whole, k and v half each
+    feed_forward = 3 * shape.width * shape.n_feed_forward
+    return shape.n_layers * (attention + feed_forward) + _VOCABULARY * shape.width
+
+
+def _draft_shape(width: int) -> Shape:
+    return Shape(width, _DRAFT_LAYERS, width // _HEAD_WIDTH, 4 * width)
+
+
+def _fit(cost: float, of_target: Path, back_cpus: str, first: float) -> DraftModel:
+    """Grow, measure, correct: time is nearly proportional to size, so that few tries do."""
+    wanted = cost * of_target.stat().st_size
+    tried: dict[Shape, DraftModel] = {}
+    for _ in range(_FIT_TRIES):
+        shape = draft_shape(wanted)
+        if shape in tried:
+            break
+        path = _grown(builtin_draft(), shape, _DRAFT_TYPE)
+        tried[shape] = DraftModel(path, _ratio(path, back_cpus, first))
+        wanted *= cost / tried[shape].ratio
+        if abs(tried[shape].ratio / cost - 1) < _FIT_TOLERANCE:
+            break
+    best = min(tried.values(), key=lambda model: abs(math.log(model.ratio / cost)))
+    in_use = {found["path"] for found in _read_known().values()}
+    for model in tried.values():
+        if model != best and str(model.path) not in in_use:
+            model.path.unlink(missing_ok=True)
+    return best
+
+
+def _ratio(path: Path, back_cpus: str, first: float) -> float:
+    return step_times(path, back_cpus, [1], _REPEATS)[1] / first
+
+
+def _grown(source: Path, shape: Shape, quantization: Quantization) -> Path:
+    recipe = f"{VERSION} {shape} {quantization}".encode() + source.read_bytes()
+    kind = source.name.partition("-")[0]
+    path = _cache() / f"bench-{kind}-{quantization}-{hashlib.sha256(recipe).hexdigest()[:16]}.gguf"
+    if not path.is_file():
+        grow(source, path, shape, quantization)
+    return path
+
+
+def _cache() -> Path:
+    folder = user_cache_path("llama-duo")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the cache folder {folder}: {error}") from error
+    return folder
+
+
+def _known_path() -> Path:
+    return _cache() / "bench-drafts.json"
+
+
+def _read_known() -> dict[str, Any]:
+    try:
+        known: dict[str, Any] = json.loads(_known_path().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known

@@ -1,0 +1,100 @@
+"""llama-server beside the lead: the same target, the same cores, its own draft model on the same host."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from bench.asking import client
+from bench.processes import Program
+from shared import cpus
+from shared.errors import ConfigError
+
+NAME = "llama-server"
+_READY_SECONDS = 120.0
+_POLL_SECONDS = 0.1
+
+
+def find(option: str) -> Path:
+    """The binary that `--peer llama-server=PATH` names. Raises ConfigError."""
+    name, _, path = option.partition("=")
+    if name != NAME or not Path(path).is_file():
+        raise ConfigError(f"--peer {option}: write llama-server=PATH, the path of its binary")
+    return Path(path)
+
+
+def draft_arguments(help_text: str, draft: Path, depth: int) -> list[str]:
+    """Options for a draft model and a fixed number of draft tokens, in this version's words."""
+    if "--spec-draft-n-max" in help_text:
+        names = ("--spec-draft-n-max", "--spec-draft-n-min")
+        # Without a type this version loads the draft model and does not use it.
+        kind = ["--spec-type", "draft-simple"] if "draft-simple" in help_text else []
+    else:
+        names, kind = ("--draft-max", "--draft-min"), []
+    return ["-md", str(draft), names[0], str(depth), names[1], "0", *kind]
+
+
+class Peer:
+    """One running llama-server, pinned. A context manager."""
+
+    def __init__(
+        self, binary: Path, target: Path, cores: str, *, n_slots: int = 1, extra: Sequence[str] = ()
+    ) -> None:
+        """Start it and wait until it is ready. Raises ConfigError."""
+        port = _free_port()
+        n_threads = str(len(cpus.parse_cpus(cores)))
+        arguments = [
+            *("-m", str(target), "--host", "127.0.0.1", "--port", str(port)),
+            *("-t", n_threads, "-tb", n_threads, "-np", str(n_slots), "-c", str(2048 * n_slots)),
+            *("--no-webui", "--cache-ram", "0", *extra),
+        ]
+        self._program = Program(NAME, *arguments, command=("taskset", "-c", cores, str(binary)))
+        self.url = f"http://127.0.0.1:{port}"
+        self.http = client(self.url)
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it."""
+        self.http.close()
+        self._program.stop()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while time.monotonic() < deadline and self._program.process.poll() is None:
+            try:
+                if self.http.get("/health").is_success:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(_POLL_SECONDS)
+        raise ConfigError(f"llama-server did not start:\n{self._program.log[-1500:]}")
+
+
+def help_text(binary: Path) -> str:
+    """What this version's options are."""
+    done = subprocess.run([str(binary), "--help"], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

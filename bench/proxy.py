@@ -1,0 +1,128 @@
+"""A TCP proxy that delays: a network with a longer round trip, on one machine.
+
+    python -m bench.proxy --to 127.0.0.1:5555 --rtt-ms 20
+
+Bytes arrive in order, half a round trip after they were sent, each way; bandwidth is not limited.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from shared import cpus
+from shared.logs import configure_logging
+
+log = logging.getLogger("bench.proxy")
+
+_CHUNK = 1 << 16
+_QUEUED = 1024
+"""Chunks on their way; a reader that does not read stops the sender, as a full socket does."""
+
+
+class Reader(Protocol):
+    """The receiving end of asyncio's streams."""
+
+    async def read(self, n: int, /) -> bytes:
+        """At most `n` bytes; none at the end."""
+
+
+class Writer(Protocol):
+    """The sending end of asyncio's streams."""
+
+    def write(self, data: bytes, /) -> None:
+        """Queue bytes."""
+
+    async def drain(self) -> None:
+        """Wait until there is room."""
+
+    def close(self) -> None:
+        """Send what is queued, then end."""
+
+
+async def carry(
+    reader: Reader,
+    writer: Writer,
+    delay: float,
+    clock: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]],
+) -> None:
+    """Bring everything from `reader` to `writer`, in order, each chunk `delay` seconds after it came."""
+    on_their_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED)
+
+    async def depart() -> None:
+        data = b"-"
+        while data:
+            try:
+                data = await reader.read(_CHUNK)
+            except OSError:  # a connection that breaks has ended, too
+                data = b""
+            await on_their_way.put((clock() + delay, data))
+
+    departing = asyncio.ensure_future(depart())
+    try:
+        while True:
+            due, data = await on_their_way.get()
+            if (remaining := due - clock()) > 0:
+                await sleep(remaining)
+            if not data:
+                break
+            writer.write(data)
+            await writer.drain()
+    finally:
+        departing.cancel()
+        writer.close()
+
+
+async def serve(host: str, port: int, delay: float) -> None:
+    """Pass connections on until cancelled."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            far_reader, far_writer = await asyncio.open_connection(host, port)
+            clock = asyncio.get_running_loop().time
+            await asyncio.gather(
+                _quietly(carry(reader, far_writer, delay, clock, asyncio.sleep)),
+                _quietly(carry(far_reader, writer, delay, clock, asyncio.sleep)),
+            )
+        writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    log.info("listening on port %d", server.sockets[0].getsockname()[1])
+    async with server:
+        await server.serve_forever()
+
+
+async def _quietly(carrying: Awaitable[None]) -> None:
+    """A connection that breaks ends both ways; that is no news for a log."""
+    with contextlib.suppress(OSError):
+        await carrying
+
+
+def main() -> None:
+    """Proxy until a signal."""
+    parser = argparse.ArgumentParser(prog="bench.proxy", description=__doc__)
+    parser.add_argument("--to", required=True, help="host:port")
+    parser.add_argument("--rtt-ms", type=float, required=True)
+    parser.add_argument("--cpus")
+    arguments = parser.parse_args()
+    configure_logging("info")
+    if arguments.cpus:
+        cpus.pin(cpus.parse_cpus(arguments.cpus))
+    host, _, port = arguments.to.rpartition(":")
+    asyncio.run(_until_signal(serve(host, int(port), arguments.rtt_ms / 2000)))
+
+
+async def _until_signal(serving: Awaitable[None]) -> None:
+    task = asyncio.ensure_future(serving)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+if __name__ == "__main__":
+    main()

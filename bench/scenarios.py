@@ -1,0 +1,134 @@
+"""Special cases of `bench speed`: backs that do harm, sources without a back, unequal backs."""
+
+import argparse
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bench import models
+from bench.asking import Sampling, ask
+from bench.contest import Course, Run, Way, hold, warm_up
+from bench.house import BackPlan, Cores, House
+from bench.policy import ADAPTIVE, choose
+from bench.prompts import Prompt, draw
+from bench.step_time import step_times
+from bench.summary import Row, summarize
+from bench.ways import baseline, policy_way
+
+NAMES = ("hostile", "sources", "two-backs")
+
+_SLOW_FACTOR = 10
+_WARM_UP_TOKENS = 16
+
+Tell = Callable[[str], None]
+Connect = Callable[[House], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """A set of backs under a name: one column of a comparison."""
+
+    name: str
+    connect: Connect
+
+
+def run(settings: argparse.Namespace, cores: Cores, tell: Tell) -> tuple[list[Row], dict[str, Any]]:
+    """The rows of the chosen scenario, and what else to report of it. Raises ConfigError."""
+    scenario = {"hostile": _hostile, "sources": _sources, "two-backs": _two_backs}[settings.scenario]
+    return scenario(settings, cores, tell), {"scenario": settings.scenario}
+
+
+def _hostile(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row]:
+    """The adaptive lead with backs that propose nonsense, are stopped, or far too slow."""
+    target = models.target(settings.targets[0])
+    good = models.draft("shipped" if settings.quick else "0.1", target, cores.lead, cores.back)
+    honest = BackPlan.of_model(good.path, "stopped")
+    step = step_times(target, cores.lead, [1], 5)[1]
+    slow = BackPlan.bad("slow", _SLOW_FACTOR * step * 1000)
+    companies = [
+        Company("random back", lambda house: house.connected([BackPlan.bad("random")])),
+        Company("lying back", lambda house: house.connected([BackPlan.bad("liar")])),
+        Company("stopped back", lambda house: _stopped(house, honest)),
+        Company(f"{_SLOW_FACTOR}x too slow back", lambda house: house.connected([slow])),
+    ]
+    return _compare_companies("hostile", settings, cores, companies, tell)
+
+
+def _two_backs(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row]:
+    """Two unequal backs on one sequence against each of them alone."""
+    target = models.target(settings.targets[0])
+    costs = ["shipped", "0.02"] if settings.quick else ["0.02", "0.1"]
+    plans = [
+        BackPlan.of_model(models.draft(cost, target, cores.lead, cores.back).path, f"draft-{cost}")
+        for cost in costs
+    ]
+    random_one = BackPlan.bad("random")
+    companies = [
+        Company(f"draft {costs[0]}", lambda house: house.connected(plans[:1])),
+        Company(f"draft {costs[1]}", lambda house: house.connected(plans[1:])),
+        Company(f"drafts {costs[0]} and {costs[1]}", lambda house: house.connected(plans)),
+        Company(f"draft {costs[0]} and a random back", lambda house: house.connected([plans[0], random_one])),
+    ]
+    return _compare_companies("two backs", settings, cores, companies, tell)
+
+
+def _sources(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row]:
+    """The lead's own n-gram source without any back, by kind of prompt."""
+    sampling = Sampling(settings.temperatures[0], settings.tokens)
+    rows: list[Row] = []
+    with House(models.target(settings.targets[0]), cores, with_ngram=True) as house:
+        ways = [baseline(house.http, sampling), _alone(house, sampling)]
+        warm_up(ways, _warm_prompt(settings))
+        for kind in settings.kinds:
+            tell(f"prompts: {kind}")
+            course = Course([kind], settings.prompts, settings.repeats, settings.seed)
+            rows += summarize(kind, hold(ways, course, lambda: house.connected([]), tell))
+    return rows
+
+
+def _compare_companies(
+    name: str, settings: argparse.Namespace, cores: Cores, companies: Sequence[Company], tell: Tell
+) -> list[Row]:
+    """Adaptive with each company in turn, against no back with and without speculation, repeat by repeat."""
+    sampling = Sampling(settings.temperatures[0], settings.tokens)
+    runs: list[Run] = []
+    with House(models.target(settings.targets[0]), cores, with_ngram=settings.ngram) as house:
+        alone = [baseline(house.http, sampling), _alone(house, sampling)]
+        warm_up(alone, _warm_prompt(settings))
+        for repeat in range(settings.repeats):
+            # Each stage is one round of the same prompts: `hold` draws them from seed and repeat number.
+            course = Course(settings.kinds, settings.prompts, 1, settings.seed * 1000 + repeat)
+            stages = [(alone, lambda _house: house.connected([])), *_stages(house, sampling, companies)]
+            for ways, connect in stages if repeat % 2 == 0 else reversed(stages):
+                tell(f"repeat {repeat + 1} of {settings.repeats}: {ways[-1].name}")
+                held = hold(ways, course, lambda connect=connect: connect(house))  # type: ignore[misc]
+                runs += [Run(run.way, repeat, run.prompt, run.reading) for run in held]
+    return summarize(name, runs)
+
+
+def _stages(
+    house: House, sampling: Sampling, companies: Sequence[Company]
+) -> Iterator[tuple[list[Way], Connect]]:
+    for company in companies:
+        yield [policy_way(house.http, sampling, ADAPTIVE, f"adaptive, {company.name}")], company.connect
+
+
+def _alone(house: House, sampling: Sampling) -> Way:
+    return policy_way(house.http, sampling, ADAPTIVE, "adaptive, no back", with_backs=False)
+
+
+@contextmanager
+def _stopped(house: House, plan: BackPlan) -> Iterator[None]:
+    """A back that has drafted for one answer and is then stopped, its connection open."""
+    with house.connected([plan]) as backs:
+        choose(house.http, ADAPTIVE)
+        ask(house.http, draw(["stories"], 1, 0)[0], Sampling(0.0, _WARM_UP_TOKENS))
+        for back in backs:
+            back.signal(signal.SIGSTOP)
+        yield
+
+
+def _warm_prompt(settings: argparse.Namespace) -> Prompt:
+    return draw(settings.kinds[:1], 1, settings.seed - 1)[0]

@@ -1,0 +1,145 @@
+"""`python -m bench serve`: throughput and latency over HTTP for 1 to 16 concurrent clients.
+
+Each client streams one answer after the other. No back by default; the same load goes to llama-server with
+as many slots, on the same cores, the servers taking turns.
+"""
+
+import argparse
+import asyncio
+import statistics
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from bench import models, options, peer, report, table
+from bench.asking import Sampling
+from bench.contest import hash_seed
+from bench.house import BackPlan, Cores, House
+from bench.load import Load, put_on
+from bench.options import listed
+from bench.plot import plot_lines
+from bench.policy import Policy, choose
+from bench.prompts import Prompt, draw
+from shared.builtin import builtin_draft
+
+COLUMNS = {
+    "server": ("server", ""),
+    "n_clients": ("clients", "d"),
+    "tokens_per_second": ("tokens/s", ".1f"),
+    "against_peer": ("against llama-server", ".2f"),
+    "first_ms_p50": ("first token p50, ms", ".0f"),
+    "first_ms_p95": ("p95", ".0f"),
+    "between_ms_p50": ("between p50, ms", ".0f"),
+    "between_ms_p95": ("p95", ".0f"),
+}
+
+_LEAD = "lead"
+_QUICK = {"clients": [1, 4, 8], "answers": 1, "repeats": 1, "tokens": 24}
+_WARM_UP_TOKENS = 8
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print a table, charts if asked for, and one line of JSON."""
+    settings = _parse(arguments)
+    cores = options.cores(settings)
+    loads = _measure(settings, cores)
+    records = compare(loads)
+    table.show(f"{settings.target}, {settings.tokens} tokens an answer", records, COLUMNS)
+    report.finish("serve", records, settings, _plot, cores=asdict(cores))
+
+
+def compare(loads: Sequence[Load]) -> list[dict[str, Any]]:
+    """One record per server and number of clients: medians of the repeats, and the ratio to llama-server."""
+    cells = dict.fromkeys((load.server, load.n_clients) for load in loads)
+    records = [
+        _median([load for load in loads if (load.server, load.n_clients) == cell]) for cell in sorted(cells)
+    ]
+    peers = {r["n_clients"]: r["tokens_per_second"] for r in records if r["server"] == peer.NAME}
+    for record in records:
+        other = peers.get(record["n_clients"]) if record["server"] != peer.NAME else None
+        record["against_peer"] = record["tokens_per_second"] / other if other else None
+    return records
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench serve", description=__doc__)
+    parser.add_argument("--target", default="0.4G:f16", help="size:type")
+    parser.add_argument("--clients", type=listed(int), default=[1, 2, 4, 8, 16], help="numbers of them")
+    parser.add_argument("--answers", type=int, default=2, help="answers that each client waits for")
+    parser.add_argument(
+        "--back", action="store_true", help="with the shipped draft model on the back's cores"
+    )
+    parser.add_argument(
+        "--policy", choices=("off", "adaptive"), help="without it adaptive with a back, else off"
+    )
+    parser.add_argument("--all-cores", action="store_true", help="give the servers the back's cores, too")
+    parser.add_argument("--peer", type=peer.find, metavar="llama-server=PATH", help="put the load on it, too")
+    options.add_course_options(parser)
+    report.add_options(parser)
+    settings = report.parse(parser, arguments, _QUICK)
+    if settings.back and settings.all_cores:
+        parser.error("--back needs the cores that --all-cores gives away")
+    return settings
+
+
+def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:
+    if settings.all_cores:
+        cores = Cores(f"{cores.lead},{cores.back}", cores.back)
+    target, n_slots = models.target(settings.target), max(settings.clients)
+    sampling = Sampling(0.0, settings.tokens)
+    loads: list[Load] = []
+    with ExitStack() as stack:
+        house = stack.enter_context(House(target, cores, n_parallel=n_slots))
+        choose(house.http, Policy(settings.policy or ("adaptive" if settings.back else "off")))
+        urls = {_LEAD: house.url}
+        if settings.back:
+            plan = BackPlan.of_model(builtin_draft(), "back")
+            stack.enter_context(house.connected([plan]))
+        if settings.peer:
+            server = stack.enter_context(peer.Peer(settings.peer, target, cores.lead, n_slots=n_slots))
+            urls[peer.NAME] = server.url
+        for name, url in urls.items():
+            asyncio.run(put_on(url, name, _prompts(settings, 1, -1), Sampling(0.0, _WARM_UP_TOKENS)))
+        for repeat in range(settings.repeats):
+            for n_clients in settings.clients:
+                prompts = _prompts(settings, n_clients, repeat)
+                for name in list(urls) if repeat % 2 == 0 else reversed(list(urls)):
+                    _tell(f"repeat {repeat + 1} of {settings.repeats}: {n_clients} clients, {name}")
+                    loads.append(asyncio.run(put_on(urls[name], name, prompts, sampling)))
+    return loads
+
+
+def _prompts(settings: argparse.Namespace, n_clients: int, repeat: int) -> list[list[Prompt]]:
+    """Fresh ones for each client, repeat and number of clients."""
+    n_prompts = n_clients * settings.answers
+    n_each = -(-n_prompts // len(settings.kinds))
+    prompts = draw(settings.kinds, n_each, hash_seed(settings.seed, 100 * (repeat + 1) + n_clients))
+    return [prompts[client:n_prompts:n_clients] for client in range(n_clients)]
+
+
+def _median(loads: Sequence[Load]) -> dict[str, Any]:
+    record: dict[str, Any] = {"server": loads[0].server, "n_clients": loads[0].n_clients}
+    for entry in fields(Load)[2:]:
+        record[entry.name] = statistics.median(getattr(load, entry.name) for load in loads)
+    return record
+
+
+def _plot(rows: Sequence[Any], folder: Path) -> list[Path]:
+    charts = (
+        ("throughput", "tokens_per_second", "tokens/s, all clients"),
+        ("first", "first_ms_p50", "ms to the first token, median"),
+        ("between", "between_ms_p95", "ms between tokens, 95 of 100"),
+    )
+    return [
+        plot_lines(
+            rows, folder, name=f"serve-{name}", x="n_clients", y=y, group="server", labels=("clients", label)
+        )
+        for name, y, label in charts
+    ]
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,131 @@
+"""From runs to rows: one per way, compared with the baseline of the same repeat."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from bench.asking import Reading
+from bench.contest import Run
+from bench.stats import Spread, accepted_runs, bound_speedup, survival
+
+BASELINE = "no back"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One way in one configuration. Ratios are None where nothing was drafted or nothing compared."""
+
+    configuration: str
+    way: str
+    tokens_per_second: float
+    low: float
+    high: float
+    speedup: float | None
+    """The median over repeats of the ratio to the baseline."""
+    accepted_share: float | None
+    accepted_per_step: float | None
+    mean_depth: float | None
+    wait_share: float | None
+    n_same_text: int
+    n_texts: int
+    by_kind: dict[str, float]
+    """Tokens per second of each kind of prompt."""
+    bound_share: float | None = None
+    """The speed-up over that of a free, instant drafter of the same acceptance."""
+
+    def record(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+def summarize(
+    configuration: str,
+    runs: Sequence[Run],
+    ways: Sequence[str] = (),
+    *,
+    baseline: str = BASELINE,
+    step_times: Mapping[int, float] | None = None,
+) -> list[Row]:
+    """A row for each way: in the order of `ways`, then in the order in which they first ran.
+
+    With `step_times` (seconds by batch width) ways that have a speed-up and drafted also get their share of
+    the bound; the acceptance is that of the deepest synchronous way, which begins every draft anew, as a
+    free, instant drafter would.
+    """
+    bound = _bound(runs, step_times) if step_times else None
+    names = {run.way for run in runs}
+    ordered = [name for name in dict.fromkeys([*ways, *(run.way for run in runs)]) if name in names]
+    return [_row(configuration, way, runs, baseline, bound) for way in ordered]
+
+
+def tokens_per_second(readings: Iterable[Reading]) -> float:
+    """Tokens after the first of each answer over the time they took; 0 if none took any."""
+    taken = list(readings)
+    seconds = sum(reading.seconds for reading in taken)
+    return sum(max(0, reading.n_tokens - 1) for reading in taken) / seconds if seconds > 0 else 0.0
+
+
+def by_repeat(runs: Sequence[Run], way: str) -> dict[int, float]:
+    """Tokens per second of one way in each repeat."""
+    repeats = sorted({run.repeat for run in runs if run.way == way})
+    return {
+        repeat: tokens_per_second(run.reading for run in runs if (run.way, run.repeat) == (way, repeat))
+        for repeat in repeats
+    }
+
+
+def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str, bound: float | None) -> Row:
+    mine = [run for run in runs if run.way == way]
+    speeds, base = by_repeat(runs, way), by_repeat(runs, baseline)
+    spread = Spread.of(list(speeds.values()))
+    ratios = [speeds[repeat] / base[repeat] for repeat in speeds if base.get(repeat)]
+    speedup = Spread.of(ratios).median if ratios else None
+    n_steps = sum(run.reading.n_steps for run in mine)
+    n_drafted = sum(run.reading.n_drafted for run in mine)
+    n_accepted = sum(run.reading.n_accepted for run in mine)
+    n_same, n_texts = _same_texts(mine, runs, baseline)
+    return Row(
+        configuration=configuration,
+        way=way,
+        tokens_per_second=spread.median,
+        low=spread.low,
+        high=spread.high,
+        speedup=speedup,
+        accepted_share=n_accepted / n_drafted if n_drafted else None,
+        accepted_per_step=n_accepted / n_steps if n_drafted and n_steps else None,
+        mean_depth=n_drafted / n_steps if n_drafted and n_steps else None,
+        wait_share=_wait_share(mine),
+        n_same_text=n_same,
+        n_texts=n_texts,
+        by_kind={
+            kind: tokens_per_second(run.reading for run in mine if run.prompt.kind == kind)
+            for kind in dict.fromkeys(run.prompt.kind for run in mine)
+        },
+        bound_share=speedup / bound if bound and speedup and n_drafted else None,
+    )
+
+
+def _same_texts(mine: Sequence[Run], runs: Sequence[Run], baseline: str) -> tuple[int, int]:
+    expected = {(run.repeat, run.prompt): run.reading.text for run in runs if run.way == baseline}
+    pairs = [(run.reading.text, expected.get((run.repeat, run.prompt))) for run in mine]
+    compared = [(got, wanted) for got, wanted in pairs if wanted is not None]
+    return sum(got == wanted for got, wanted in compared), len(compared)
+
+
+def _wait_share(mine: Sequence[Run]) -> float | None:
+    told = [run.reading for run in mine if run.reading.wait_seconds is not None]
+    seconds = sum(reading.seconds for reading in told)
+    return sum(reading.wait_seconds or 0.0 for reading in told) / seconds if seconds > 0 else None
+
+
+def _bound(runs: Sequence[Run], step_times: Mapping[int, float]) -> float | None:
+    depths = {way: int(way.removeprefix("sync ")) for way in {run.way for run in runs} if _is_sync(way)}
+    if not depths:
+        return None
+    deepest = max(depths, key=lambda way: depths[way])
+    lengths = [n for run in runs if run.way == deepest for n in accepted_runs(run.reading.drafted)]
+    return bound_speedup(survival(lengths, depths[deepest]), step_times) if lengths else None
+
+
+def _is_sync(way: str) -> bool:
+    name, _, depth = way.partition(" ")
+    return name == "sync" and depth.isdecimal()

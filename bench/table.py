@@ -1,0 +1,36 @@
+"""Rows as a table for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Columns = Mapping[str, tuple[str, str]]
+"""Heading by field: how it is called and a format; fields without a value show a dash."""
+
+_WIDTH_OF_A_FILE = 160
+
+
+def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> None:
+    """Print a table to standard output."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH_OF_A_FILE)
+    console.print(build(title, rows, columns))
+
+
+def build(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Table:
+    """Numbers stand to the right, names to the left."""
+    table = Table(title=title, title_justify="left")
+    for field, (heading, _) in columns.items():
+        numeric = any(isinstance(row.get(field), int | float) for row in rows)
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(cell(row.get(field), form) for field, (_, form) in columns.items()))
+    return table
+
+
+def cell(value: object, form: str) -> str:
+    """One value in its format."""
+    return "-" if value is None else format(value, form)

@@ -1,0 +1,55 @@
+"""The k largest of many values, as numpy arrays: the cost is that of reading the values once or twice.
+
+`np.argpartition` over a vocabulary moves every value; here all but a few hundred are only compared.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FEW = 64
+"""So few values are sorted as they are."""
+
+
+def top_k(values: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
+    """Indices of the `k` largest (or of all), the largest first, of equal ones that of the lowest index.
+
+    `values` is of shape (n,) and not modified; a NaN counts as less than every number.
+    """
+    n = len(values)
+    if k <= 0:
+        return np.empty(0, np.intp)
+    if n <= _FEW or n < 4 * k:
+        return _in_order(values)[:k]
+    candidates, _ = candidates_for_top_k(values, k)
+    if len(candidates) < k:  # NaNs
+        return _in_order(values)[:k]
+    left = values[candidates]
+    if len(candidates) > 4 * k:  # many equal values, or an order that is unlucky for the bound
+        kth = np.partition(left, len(left) - k)[len(left) - k]
+        above, equal = candidates[left > kth], candidates[left == kth]
+        candidates = np.concatenate((above, equal[: k - len(above)]))
+        left = values[candidates]
+    # Candidates of equal value are in ascending order, and a stable sort leaves them so.
+    return candidates[(-left).argsort(kind="stable")[:k]]
+
+
+def candidates_for_top_k(values: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.intp], float]:
+    """(indices, bound): ascending indices of all values ≥ bound, a bound that at least `k` values reach.
+
+    0 < k ≤ len(values). The bound is the k-th largest of the maxima of about √(n k) groups of values: each of
+    these maxima is a value. With NaNs among the values there may be fewer than `k`, or none.
+    """
+    n_rows = math.isqrt(len(values) // k)
+    n_groups = len(values) // n_rows
+    # A group is a column: the maximum of whole rows is several times as fast as that within each row.
+    maxima = np.maximum.reduce(values[: n_rows * n_groups].reshape(n_rows, n_groups), axis=0)
+    maxima.partition(n_groups - k)
+    bound = maxima[n_groups - k]
+    return (values >= bound).nonzero()[0], float(bound)
+
+
+def _in_order(values: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
+    return (-values).argsort(kind="stable")

@@ -1,0 +1,61 @@
+"""A drafter on a bench, without back, lead and network.
+
+A model that equals the target drafts the target's own tokens: TEXT is what follows LONG.
+"""
+
+from back.drafter import Drafter
+from back.options import DrafterOptions
+from shared.protocol import Close, Extend, Open, Tune
+from shared.sampling import SamplingParameters
+from tests.fakes import END_TOKENS, GREEDY, FakeTarget, plain_run, submit, toy_sampler
+
+LONG = [0, 2]
+TEXT, _ = plain_run(submit(tokens=LONG), 100)
+SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat_last_n=8)
+
+
+class Bench:
+    """A drafter beside a model with as many slots and cells as it says it needs, and not one more."""
+
+    def __init__(
+        self, *, n_slots=2, n_window=100, n_ahead=4, n_batch=16, blur=0.0, target=FakeTarget, **more
+    ):
+        options = DrafterOptions(n_slots, n_window, n_ahead, **more)
+        self.model = target(options.n_model_slots, options.n_cells, n_batch, n_window=n_window, blur=blur)
+        self.drafter = Drafter(self.model, options, toy_sampler, END_TOKENS)
+
+    def open(self, sequence="s", tokens=LONG, sampling=GREEDY):
+        self.drafter.follow(Open(sequence=sequence, sampling=sampling, tokens=tokens))
+
+    def extend(self, start, tokens, sequence="s"):
+        self.drafter.follow(Extend(sequence=sequence, start=start, tokens=tokens))
+
+    def close(self, sequence="s"):
+        self.drafter.follow(Close(sequence=sequence, reason="ended"))
+
+    def tune(self, n_ahead, min_confidence=0.0):
+        self.drafter.follow(Tune(n_ahead=n_ahead, min_confidence=min_confidence))
+
+    def step(self):
+        """The drafts that grew, as if there were no confidences."""
+        grown = [self.drafter.draft(growth.sequence) for growth in self.drafter.step()]
+        return [draft.model_copy(update={"confidences": None}) for draft in grown]
+
+    def drain(self):
+        """All drafts until nothing is left to do."""
+        drafts = []
+        while not self.drafter.idle:
+            drafts += self.step()
+        return drafts
+
+    def last_draft(self):
+        *_, draft = self.drain()
+        return draft
+
+
+def drafting(**options):
+    """A bench that has drafted TEXT[2:6] behind TEXT[:2]."""
+    bench = Bench(**options)
+    bench.open()
+    bench.drain()
+    return bench

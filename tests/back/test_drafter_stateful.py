@@ -1,0 +1,163 @@
+"""Whatever a lead commits, the drafter's books stay right and what it drafts is its model's own choice."""
+
+import functools
+import random
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from shared.sampling import SamplingParameters
+from tests.back.drafting import Bench
+from tests.fakes import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
+
+MOST_AHEAD = 9
+
+
+def paths(draft):
+    """For each token of a draft, the tokens on the way to it and its place among those that follow these."""
+    parents = draft.parents or range(-1, len(draft.tokens) - 1)
+    ways, n_children = [], {}
+    for token, parent in zip(draft.tokens, parents, strict=True):
+        before = ways[parent] if parent >= 0 else []
+        place = n_children.setdefault(parent, 0)
+        n_children[parent] += 1
+        ways.append([*before, token])
+        yield before, place
+
+
+class DrafterMachine(RuleBasedStateMachine):
+    """A lead that commits what it likes; the model checks its own books and the windows at each decode."""
+
+    rngs = st.integers(0, 1 << 20).map(random.Random)
+
+    def __init__(self):
+        super().__init__()
+        self.committed = {}
+        self.sampling = {}
+        self.drafts = {}
+        self.n_opened = 0
+        self.bench = Bench(
+            n_slots=2,
+            n_window=12,
+            n_ahead=MOST_AHEAD,
+            n_batch=6,
+            n_chunk=2,
+            n_branches=2,
+            n_branch_tokens=3,
+            blur=0.2,
+        )
+
+    @rule(
+        rng=rngs,
+        n=st.integers(0, 30),
+        temperature=st.sampled_from([0, 1, 3]),
+        penalty=st.sampled_from([0, 5]),
+    )
+    def open(self, rng, n, temperature, penalty):
+        name = f"s{self.n_opened}"
+        self.n_opened += 1
+        stem = [4, 9, 2, 9, 4, 1, 1, 8, 22, 5, 6, 0] * 3
+        tokens = [*stem[:n], rng.randrange(N_VOCAB)]
+        sampling = SamplingParameters(
+            seed=1, temperature=temperature, presence_penalty=penalty, repeat_last_n=4
+        )
+        self.bench.open(name, tokens, sampling)
+        if len(self.committed) < 2:
+            self.committed[name], self.sampling[name] = tokens, sampling
+
+    @precondition(lambda self: self.committed)
+    @rule(rng=rngs)
+    def close(self, rng):
+        name = rng.choice(sorted(self.committed))
+        self.bench.close(name)
+        del self.committed[name]
+
+    @precondition(lambda self: self.committed)
+    @rule(rng=rngs, n_right=st.integers(0, 6), n_back=st.integers(0, 3), other=st.booleans())
+    def extend(self, rng, n_right, n_back, other):
+        """Some way through the draft is right, then perhaps another token comes; some is told again."""
+        name = rng.choice(sorted(self.committed))
+        committed = self.committed[name]
+        new = [*self.way(name, rng)[:n_right], *([rng.randrange(N_VOCAB)] if other else [])]
+        start = max(0, len(committed) - n_back)
+        committed += new
+        self.bench.extend(start, committed[start:], name)
+
+    def way(self, name, rng):
+        draft = self.bench.drafter.draft(name)
+        if draft is None:
+            return []
+        i = rng.randrange(len(draft.tokens))
+        before, _ = list(paths(draft))[i]
+        return [*before, draft.tokens[i]]
+
+    @rule(n_ahead=st.integers(0, MOST_AHEAD), min_confidence=st.sampled_from([0, 0.05, 0.5, 1]))
+    def tune(self, n_ahead, min_confidence):
+        self.bench.tune(n_ahead, min_confidence)
+
+    @rule()
+    def lose_the_connection(self):
+        self.bench.drafter.reset()
+        self.committed.clear()
+
+    @rule(n=st.integers(1, 9))
+    def step(self, n):
+        for _ in range(n):
+            for growth in self.bench.drafter.step():
+                self.check(self.bench.drafter.draft(growth.sequence))
+
+    def check(self, draft):
+        committed = self.committed[draft.sequence]
+        assert draft.base == len(committed)
+        ways = list(paths(draft))
+        assert all(len(before) < MOST_AHEAD for before, _ in ways)
+        assert not any(END_TOKENS.intersection(before) for before, _ in ways)
+        if self.bench.drafter._followed[draft.sequence].window_start == 0:  # else it sees another text
+            for (before, place), token, confidence in zip(ways, draft.tokens, draft.confidences, strict=True):
+                choice = self.rank([*committed, *before], self.sampling[draft.sequence])[place]
+                assert (token, confidence) == (choice.token, pytest.approx(choice.confidence, abs=1e-4))
+
+    def rank(self, text, sampling):
+        logits = self.bench.model._row(functools.reduce(extend_hash, text, 0))
+        return toy_sampler(sampling, text).rank(logits, len(text), 3)
+
+    @invariant()
+    def the_books_are_right(self):
+        self.bench.drafter.check_integrity()
+        for name, tokens in self.committed.items():
+            assert self.bench.drafter._followed[name].committed == tokens
+
+    @invariant()
+    def without_sequences_it_is_idle(self):
+        assert self.committed or self.bench.drafter.idle
+
+    def teardown(self):
+        self.bench.tune(MOST_AHEAD)
+        self.bench.drain()
+        for followed in self.bench.drafter._followed.values():
+            drafted = followed.main.tokens
+            assert len(drafted) == MOST_AHEAD or drafted[-1] in END_TOKENS
+
+
+TestDrafterMachine = DrafterMachine.TestCase
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_cache_that_is_full_at_random_breaks_nothing(seed):
+    rng = random.Random(seed)
+    bench = Bench(
+        n_branches=2, n_ahead=6, blur=0.3, target=functools.partial(FailingTarget, rng=rng, rate=0.1)
+    )
+    for number in range(40):
+        name = f"s{number}"
+        bench.open(name, [number % N_VOCAB])
+        for _ in range(rng.randrange(20)):
+            bench.drafter.step()
+            bench.drafter.check_integrity()
+        if draft := bench.drafter.draft(name):
+            bench.extend(1, [*draft.tokens[:2], 9], name)
+            bench.drain()
+        bench.close(name)
+    assert bench.model.n_failed > 5
+    assert bench.drafter.idle

@@ -1,0 +1,54 @@
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from bench.asking import Reading, Sampling, ask, read
+from bench.prompts import Prompt
+from shared.errors import ConfigError
+
+ANSWER = {
+    "choices": [{"message": {"content": "Once"}}],
+    "timings": {"predicted_n": 9, "predicted_ms": 500.0, "draft_n": 8, "draft_n_accepted": 6},
+    "speculation": {"tokens": [{"text": "O", "source": "back"}, {"text": "nce", "source": None}]},
+}
+PROMPT = Prompt("stories", "Tell me a story.", 5)
+
+
+def test_an_answer_is_read():
+    assert read(ANSWER) == Reading("Once", 9, 0.5, 8, 6, (True, False))
+
+
+def test_a_server_that_does_not_draft_has_no_drafts():
+    timings = {"predicted_n": 2, "predicted_ms": 10.0}
+    reading = read({"choices": [{"message": {"content": None}}], "timings": timings})
+    assert reading == Reading("", 2, 0.01)
+
+
+def test_each_step_gives_the_accepted_tokens_and_one_more():
+    assert read(ANSWER).n_steps == 2
+
+
+def test_steps_that_the_server_counted_include_the_prompts():
+    assert replace(read(ANSWER), n_counted=4).n_steps == 3
+
+
+def test_the_request_has_the_prompts_seed_and_truncates_nothing():
+    request = Sampling(1.0, 30).request(PROMPT)
+    assert request["messages"] == [{"role": "user", "content": "Tell me a story."}]
+    assert {name: request[name] for name in ("seed", "temperature", "max_tokens", "top_k", "top_p")} == {
+        "seed": 5,
+        "temperature": 1.0,
+        "max_tokens": 30,
+        "top_k": 0,
+        "top_p": 1.0,
+    }
+
+
+def test_a_refusal_is_told_in_the_servers_words():
+    transport = httpx.MockTransport(lambda _: httpx.Response(400, text="top_k: no"))
+    with (
+        httpx.Client(base_url="http://lead", transport=transport) as http,
+        pytest.raises(ConfigError, match="400: top_k: no"),
+    ):
+        ask(http, PROMPT, Sampling(0.0, 1))

@@ -1,0 +1,88 @@
+import json
+
+import httpx
+import pytest
+
+from bench import load
+from bench.asking import Sampling
+from bench.load import Stay, digest, put_on
+from bench.prompts import Prompt
+from shared.errors import ConfigError
+
+
+def text(content):
+    return {"choices": [{"delta": {"content": content}}]}
+
+
+def test_only_text_is_an_arrival():
+    stay = Stay(asked_at=1.0)
+    stay.take({"choices": [{"delta": {"role": "assistant", "content": ""}}]}, 2.0)
+    stay.take(text("a"), 3.0)
+    stay.take(text("b"), 3.5)
+    stay.take({"choices": [], "usage": {"completion_tokens": 4}}, 4.0)
+    assert (stay.to_first, stay.gaps, stay.n_tokens) == (2.0, [0.5], 4)
+
+
+def test_an_answer_without_text_has_no_first():
+    assert Stay(0.0).to_first is None
+
+
+def test_an_error_in_the_stream_is_raised():
+    with pytest.raises(ConfigError, match="broke off"):
+        Stay(0.0).take({"error": {"message": "gone"}}, 1.0)
+
+
+def test_the_digest_is_of_all_clients_together():
+    stays = [Stay(0.0, [0.1, 0.2], 2), Stay(0.0, [0.3, 0.6, 0.7], 3)]
+    got = digest("lead", 2, stays, 2.0)
+    assert (got.tokens_per_second, got.n_answers) == (2.5, 2)
+    assert (got.first_ms_p50, got.first_ms_p95) == pytest.approx((100, 300))
+    assert (got.between_ms_p50, got.between_ms_p95) == pytest.approx((100, 300))
+
+
+class Server:
+    """Answers every request with two pieces of text."""
+
+    def __init__(self, status=200):
+        self.status = status
+        self.asked = []
+
+    def __call__(self, request):
+        self.asked.append(json.loads(request.content))
+        if self.status != 200:
+            return httpx.Response(self.status, text="too busy")
+        events = [text("a"), text("b"), {"choices": [], "usage": {"completion_tokens": 2}}]
+        lines = [f"data: {json.dumps(event)}\n\n" for event in events] + ["data: [DONE]\n\n"]
+        headers = {"content-type": "text/event-stream"}
+        return httpx.Response(200, headers=headers, content="".join(lines).encode())
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    def start(server):
+        plain = httpx.AsyncClient
+
+        def client(**options):
+            return plain(base_url=options["base_url"], transport=httpx.MockTransport(server))
+
+        monkeypatch.setattr(load.httpx, "AsyncClient", client)
+        return server
+
+    return start
+
+
+PROMPTS = [[Prompt("stories", "a", 1), Prompt("stories", "b", 2)], [Prompt("lists", "c", 3)]]
+
+
+async def test_every_client_asks_all_of_its_prompts(serve):
+    server = serve(Server())
+    got = await put_on("http://x", "lead", PROMPTS, Sampling(0.0, 2), iter(range(100)).__next__)
+    assert sorted(body["messages"][0]["content"] for body in server.asked) == ["a", "b", "c"]
+    assert all(body["stream"] and body["ignore_eos"] for body in server.asked)
+    assert (got.n_clients, got.n_answers) == (2, 3)
+
+
+async def test_a_refusal_ends_the_load_with_the_servers_words(serve):
+    serve(Server(status=503))
+    with pytest.raises(ConfigError, match="too busy"):
+        await put_on("http://x", "lead", PROMPTS, Sampling(0.0, 2))

@@ -1,0 +1,32 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from bench.__main__ import PARTS, main
+from shared.errors import ConfigError
+
+
+def test_a_part_gets_the_rest_of_the_arguments(monkeypatch):
+    seen = []
+    monkeypatch.setitem(sys.modules, "bench.speed", SimpleNamespace(main=seen.append))
+    main(["speed", "--quick", "--repeats", "1"])
+    assert seen == [["--quick", "--repeats", "1"]]
+
+
+@pytest.mark.parametrize("arguments", [[], ["fast"]])
+def test_without_a_part_the_parts_are_listed(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert all(part in said for part in PARTS)
+
+
+def test_what_a_person_can_change_is_said_in_a_sentence(monkeypatch):
+    def refuse(_):
+        raise ConfigError("no room")
+
+    monkeypatch.setitem(sys.modules, "bench.speed", SimpleNamespace(main=refuse))
+    with pytest.raises(SystemExit, match="bench speed: no room"):
+        main(["speed"])

@@ -1,0 +1,57 @@
+import argparse
+import json
+
+import pytest
+
+from bench import report
+from shared.errors import ConfigError
+
+
+def parsed(*arguments):
+    parser = argparse.ArgumentParser()
+    report.add_options(parser)
+    parser.add_argument("--repeats", type=int, default=3)
+    return report.parse(parser, arguments, {"repeats": 1})
+
+
+def test_the_last_line_is_the_result(capsys):
+    report.finish("speed", [{"way": "off", "speed": 1.23456}], parsed(), cores="0")
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["bench"] == "speed"
+    assert result["cores"] == "0"
+    assert result["rows"] == [{"way": "off", "speed": 1.235}]
+    assert result["environment"]["versions"]["numpy"]
+
+
+def test_the_result_is_written_to_a_file_too(tmp_path, capsys):
+    path = tmp_path / "result.json"
+    report.finish("speed", [], parsed("--json", str(path)))
+    assert json.loads(path.read_text()) == json.loads(capsys.readouterr().out)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="--json"):
+        report.finish("speed", [], parsed("--json", str(tmp_path / "no" / "result.json")))
+
+
+def test_charts_are_drawn_where_asked_for(tmp_path, capsys):
+    rows = [{"a": 1}]
+    report.finish(
+        "speed", rows, parsed("--plot", str(tmp_path)), lambda got, folder: [folder / str(len(got))]
+    )
+    assert f"wrote {tmp_path / '1'}" in capsys.readouterr().out
+
+
+def test_quick_has_defaults_of_its_own():
+    assert (parsed().repeats, parsed("--quick").repeats) == (3, 1)
+
+
+def test_what_is_given_beside_quick_counts():
+    assert parsed("--quick", "--repeats", "5").repeats == 5
+
+
+def test_floats_are_rounded_wherever_they_are():
+    assert report.rounded({"a": [1.23456, {"b": 0.000123456}], "n": 7}) == {
+        "a": [1.235, {"b": 0.0001235}],
+        "n": 7,
+    }
