@@ -123,6 +123,11 @@ class Arrivals:
             self._sources.setdefault(source, _Source())
         return gone
 
+    @property
+    def slowest_first(self) -> float:
+        """Seconds from news to an answer, of the source that takes longest; 0 as long as nothing is known."""
+        return max((record.first.value or 0.0 for record in self._sources.values()), default=0.0)
+
     def opened(self, sequence: str, n_committed: int, now: float) -> None:
         """A sequence begins; the sources are being told."""
         self._texts[sequence] = _Text(now)

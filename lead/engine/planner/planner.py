@@ -1,5 +1,6 @@
 """The planner: learns what steps cost, how often drafts are right and when they come; its policy chooses."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -108,13 +109,17 @@ class Planner:
         }
 
     def _tune(self, n_sequences: int) -> None:
-        """Far enough ahead for the step after the one under way, and no further than would be taken."""
+        """Far enough ahead for the step after the one under way, and no further than would be taken.
+
+        Besides, a far back is always behind by what is committed until its answer is there.
+        """
         tally = self.tally
-        n_ahead = min(_MOST_AHEAD, max(_LEAST_AHEAD, 2 * round(self._recent_depth) + _SPARE))
         base = max(1, n_sequences)
         least_cost = min(self.cost.seconds(base + n + 1) - self.cost.seconds(base + n) for n in range(8))
         seconds = tally.step_seconds + tally.wait_seconds
         rate = tally.n_committed / seconds if seconds > 0 else 0.0
+        n_under_way = math.ceil(rate / base * self.arrivals.slowest_first)
+        n_ahead = min(_MOST_AHEAD, max(_LEAST_AHEAD, 2 * round(self._recent_depth) + _SPARE) + n_under_way)
         min_confidence = min(_MOST_MIN_CONFIDENCE, max(0.0, _CAUTION * rate * least_cost))
         if n_ahead != self.n_ahead or abs(min_confidence - self.min_confidence) > _CHANGED:
             self.n_ahead, self.min_confidence = n_ahead, min_confidence

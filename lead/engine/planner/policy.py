@@ -170,7 +170,7 @@ def _worth_waiting(
         later = [_line_at(offer, line, moment) for offer, line in zip(offers, lines, strict=True)]
         batch = _best_batch(later, seconds, moment)
         if batch.rate > best_rate:
-            best_rate, best_wait = batch.rate, moment
+            best_rate, best_wait = batch.rate, max(moment, _LEAST_WAIT_S)
     return best_wait
 
 
@@ -190,6 +190,8 @@ def _room(offer: Offer, prospect: Prospect) -> int:
     return max(0, min(offer.n_useful, _FAR) - len(prospect.chances))
 
 
+_LEAST_WAIT_S = 0.0005
+"""Whatever arrives ends a wait, so it may be longer than meant; a shorter one would be over at once."""
 _FAR = 10
 """Nobody waits for a tenth token: the chance that all before it are right is small."""
 

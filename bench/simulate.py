@@ -1,0 +1,263 @@
+"""`python -m bench simulate`: what backs would give, on machines and networks that are not here.
+
+The lead's scheduler and planner are the real ones; steps, backs and network only take simulated time. So it
+says how well the planner decides for given times, not what the times are: feed it with measured ones.
+
+    python -m bench simulate                                       the standing tables
+    python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
+
+steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
+"""
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.simulation.cell import Cell
+from bench.simulation.contest import ADAPTIVE, BOUND, FIXED, OFF, SYNC, Result, contest
+from bench.simulation.scenarios import (
+    BACKS,
+    F16,
+    FLAT,
+    PAIRS,
+    RTTS_MS,
+    TABLES,
+    Grid,
+    Pair,
+    unequal_backs,
+    useless_backs,
+)
+from bench.simulation.step_table import StepTable
+
+_N_TOKENS = 1536
+_N_QUICK = 384
+_QUICK_DEPTHS = (0, 1, 2, 4, 6, 8)
+_PIPED_WIDTH = 140
+Rows = list[dict[str, Any]]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Simulate, print tables, and one JSON object in the last line. Raises ConfigError for a bad table."""
+    options = _parser().parse_args(arguments)
+    began = time.monotonic()
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+    n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
+    parts: dict[str, Rows] = {}
+    if options.step_ms:
+        pair = Pair("yours", StepTable.read(options.step_ms), options.draft_ms / 1000, options.acceptance)
+        rtts = (options.rtt_ms,) if options.rtt_ms is not None else RTTS_MS
+        parts["gains"] = _gains((pair,), rtts, BACKS[:2], n_tokens, options.jobs)
+    else:
+        rtts = RTTS_MS if options.rtt_ms is None else (options.rtt_ms,)
+        n_backs = BACKS[:2] if options.quick else BACKS
+        parts["gains"] = _gains(PAIRS, rtts, n_backs, n_tokens, options.jobs)
+        parts["policies"] = _policies(options.quick, n_tokens, options.jobs)
+        parts["clients"] = _clients(options.quick, n_tokens, options.jobs)
+        parts["useless_backs"] = _useless(n_tokens, options.jobs)
+        parts["unequal_backs"] = _unequal(n_tokens, options.jobs)
+    for name, rows in parts.items():
+        console.print(_table(name, rows))
+    if options.plot:
+        from bench.simulation.plot import draw  # noqa: PLC0415 - matplotlib is slow to import and optional
+
+        draw(parts, options.plot)
+    report = {
+        "bench": "simulate",
+        "python": platform.python_version(),
+        "tokens_per_run": n_tokens,
+        "seconds": round(time.monotonic() - began, 1),
+        **parts,
+    }
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(report))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bench simulate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer cells, fewer tokens: about a minute")
+    parser.add_argument("--step-ms", type=Path, metavar="FILE", help="your T(n): JSON, n to milliseconds")
+    parser.add_argument("--draft-ms", type=_positive, default=10.0, help="a step of your draft model")
+    parser.add_argument(
+        "--acceptance", type=_chance, default=0.75, help="how often your draft model's next token is right"
+    )
+    parser.add_argument(
+        "--rtt-ms", type=_positive, default=None, help="one round trip time; default: several"
+    )
+    parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
+    parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here, too")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="write charts there (needs matplotlib)")
+    return parser
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a time")
+    return value
+
+
+def _chance(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return value
+
+
+# The parts
+
+
+def _gains(
+    pairs: Sequence[Pair], rtts_ms: Sequence[float], n_backs: Sequence[int], n_tokens: int, n_jobs: int
+) -> Rows:
+    """What would I gain?"""
+    axes = [(pair, rtt, n) for pair in pairs for rtt in rtts_ms for n in n_backs]
+    cells = [pair.cell(rtt / 1000, n, n_tokens) for pair, rtt, n in axes]
+    results = contest(cells, (OFF, ADAPTIVE, BOUND[0]), n_jobs)
+    return [
+        {
+            "pair": pair.name,
+            "acceptance": pair.acceptance,
+            "draft_ms": round(1000 * pair.draft_s, 3),
+            "rtt_ms": rtt,
+            "backs": n,
+            "alone_tokens_per_second": round(result.best([OFF])[1], 2),
+            "tokens_per_second": round(result.best([ADAPTIVE])[1], 2),
+            "speedup": round(result.speedup(ADAPTIVE), 3),
+            "bound": round(result.speedup(BOUND[0]), 3),
+        }
+        for (pair, rtt, n), result in zip(axes, results, strict=True)
+    ]
+
+
+def _policies(quick: bool, n_tokens: int, n_jobs: int) -> Rows:
+    """Adaptive against the best depth of the others, found by trying all."""
+    grid = Grid((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (0.0, 20.0), n_tokens=n_tokens)
+    if not quick:
+        costs, rtts = (0.003, 0.02, 0.1, 0.3, 0.6), (0.0, 2.0, 20.0, 100.0)
+        grid = Grid(TABLES, (0.6, 0.75, 0.85), costs, rtts, n_tokens=n_tokens)
+    return _compared(list(grid.cells()), quick, n_jobs)
+
+
+def _clients(quick: bool, n_tokens: int, n_jobs: int) -> Rows:
+    """The same with several sequences at the same time."""
+    grid = Grid((F16,), (0.75,), (0.1,), (2.0,), (1, 4), n_tokens)
+    if not quick:
+        grid = Grid((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (2.0, 20.0), (2, 4, 8), n_tokens)
+    return _compared(list(grid.cells()), quick, n_jobs)
+
+
+def _compared(cells: Sequence[Cell], quick: bool, n_jobs: int) -> Rows:
+    ways = (OFF, *SYNC, *FIXED, ADAPTIVE, *BOUND)
+    if quick:
+        ways = tuple(way for way in ways if way.depth in _QUICK_DEPTHS)
+    results = contest(cells, ways, n_jobs)
+    return [_comparison(result) for result in results]
+
+
+def _comparison(result: Result) -> dict[str, Any]:
+    cell, back = result.cell, result.cell.backs[0]
+    sync, fixed = result.best(SYNC), result.best(FIXED)
+    best = max(sync[1], fixed[1], result.best([OFF])[1])
+    adaptive, bound = result.best([ADAPTIVE])[1], result.best(BOUND)[1]
+    outcome = result.outcomes[ADAPTIVE]
+    return {
+        "steps": cell.steps.name,
+        "clients": cell.n_clients,
+        "acceptance": back.skill.acceptance,
+        "cost": round(back.step_s / cell.steps.first, 4),
+        "rtt_ms": round(1000 * back.rtt_s, 3),
+        "sync": round(result.speedup(*SYNC), 3),
+        "sync_depth": sync[0].depth,
+        "fixed": round(result.speedup(*FIXED), 3),
+        "fixed_depth": fixed[0].depth,
+        "adaptive": round(result.speedup(ADAPTIVE), 3),
+        "bound": round(result.speedup(*BOUND), 3),
+        "to_best": round(adaptive / best, 3),
+        "of_bound": round(adaptive / bound, 3),
+        "mean_depth": round(outcome.mean_depth, 2),
+        "waiting": round(outcome.wait_share, 3),
+    }
+
+
+def _useless(n_tokens: int, n_jobs: int) -> Rows:
+    """Backs that do not help must not cost."""
+    names: list[tuple[str, str]] = []
+    cells: list[Cell] = []
+    for steps in (F16, FLAT):
+        for name, cell in useless_backs(steps, n_tokens).items():
+            names.append((steps.name, name))
+            cells.append(cell)
+    results = contest(cells, (OFF, ADAPTIVE), n_jobs)
+    return [
+        {"steps": steps, "back": name, "to_alone": round(result.speedup(ADAPTIVE), 3)}
+        for (steps, name), result in zip(names, results, strict=True)
+    ]
+
+
+def _unequal(n_tokens: int, n_jobs: int) -> Rows:
+    """Two backs must not be slower than the better of them."""
+    names: list[tuple[str, str]] = []
+    cells: list[Cell] = []
+    for steps in (F16, FLAT):
+        for name, group in unequal_backs(steps, n_tokens).items():
+            names.append((steps.name, name))
+            cells += group
+    rates = [result.best([ADAPTIVE])[1] for result in contest(cells, (ADAPTIVE,), n_jobs)]
+    triples = zip(rates[::3], rates[1::3], rates[2::3], strict=True)
+    return [
+        {"steps": steps, "backs": name, "to_better": round(both / max(one, other), 3)}
+        for (steps, name), (both, one, other) in zip(names, triples, strict=True)
+    ]
+
+
+_TITLES = {
+    "gains": "What would I gain? Speed-up by round trip time (each back has a draft model of its own)",
+    "policies": "Speed-up over no drafting: policies at their best depth, one back",
+    "clients": "The same with several clients at once",
+    "useless_backs": "Backs that do not help: speed over that of the lead alone",
+    "unequal_backs": "Two unequal backs: speed over that of the better one alone",
+}
+
+
+_SHORT = {
+    "acceptance": "accept",
+    "sync_depth": "at",
+    "fixed_depth": "at ",
+    "rtt_ms": "rtt ms",
+    "alone_tokens_per_second": "alone tok/s",
+}
+
+
+def _table(name: str, rows: Rows) -> Table:
+    rows = _by_round_trip(rows) if name == "gains" else rows
+    table = Table(title=_TITLES[name], title_justify="left")
+    for key, value in rows[0].items():
+        justify: Literal["left", "right"] = "left" if isinstance(value, str) else "right"
+        table.add_column(_SHORT.get(key, key.replace("_", " ")), justify=justify, no_wrap=True)
+    for row in rows:
+        table.add_row(*(value if isinstance(value, str) else f"{value:g}" for value in row.values()))
+    return table
+
+
+def _by_round_trip(rows: Rows) -> Rows:
+    """One row per pair and number of backs, one column per round trip time: its speed-up."""
+    wide: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in rows:
+        keep = ("pair", "acceptance", "draft_ms", "alone_tokens_per_second", "backs")
+        line = wide.setdefault((row["pair"], row["backs"]), {key: row[key] for key in keep})
+        line[f"{row['rtt_ms']:g} ms"] = row["speedup"]
+    for row in rows:
+        wide[row["pair"], row["backs"]]["bound"] = row["bound"]
+    return list(wide.values())

@@ -1,0 +1,280 @@
+"""A simulated back: drafts along the texts that it follows, as `back/` does, in simulated time.
+
+Main lines first; side branches, best first, when those are long enough. Whatever is told while it decodes is
+taken in after that.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bench.simulation.clock import Clock
+from bench.simulation.text import DraftSkill, Guess, Text
+from lead.engine.messages import PostDraft, Tuned
+
+_PACE_S = 0.005
+_LEAST_WORTH = 0.02
+_BRANCH_TOKENS = 6
+_N_BESIDE = 1
+_MAX_TOKENS = 64
+_MOST_AHEAD = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BackSpec:
+    """A back: a decode of n tokens takes step_s * (1 + slope * (n - 1)); rtt_s is there and back again.
+
+    It says nothing from `silent_from` on (seconds of simulated time).
+    """
+
+    step_s: float
+    rtt_s: float = 0.0
+    skill: DraftSkill = field(default_factory=lambda: DraftSkill(0.75))
+    slope: float = 0.15
+    message_s: float = 0.0003
+    n_branches: int = 3
+    silent_from: float = math.inf
+
+
+class Opened(NamedTuple):
+    """A sequence to follow; `n_committed` tokens of it are there."""
+
+    sequence: str
+    text: Text
+    n_committed: int
+
+
+class Extended(NamedTuple):
+    """A sequence has `n_committed` tokens now."""
+
+    sequence: str
+    n_committed: int
+
+
+class Closed(NamedTuple):
+    """A sequence has ended."""
+
+    sequence: str
+
+
+News = Opened | Extended | Closed | Tuned
+
+
+@dataclass(slots=True)
+class _Line:
+    """Guesses for positions start, start + 1, …; `right`: all of them are, and what is before them."""
+
+    start: int
+    drafted: list[tuple[Guess, ...]] = field(default_factory=list)
+    right: bool = True
+    n_todo: int = 1
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.drafted)
+
+    @property
+    def confidence(self) -> float:
+        return math.prod(guesses[0].confidence for guesses in self.drafted)
+
+    def append(self, guesses: tuple[Guess, ...]) -> None:
+        self.right = self.right and guesses[0].token == Text.token(self.end)
+        self.drafted.append(guesses)
+        self.n_todo = 1
+
+    def n_agreeing(self, n_committed: int) -> int:
+        """How many of its tokens before position `n_committed` are those of the text."""
+        for i, guesses in enumerate(self.drafted[: n_committed - self.start]):
+            if guesses[0].token != Text.token(self.start + i):
+                return i
+        return min(len(self.drafted), n_committed - self.start)
+
+
+class _Followed:
+    """One sequence: the main line starts where the committed tokens end, branches somewhere in it."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.id = opened.sequence
+        self.text = opened.text
+        self.n_committed = opened.n_committed
+        self.main = _Line(opened.n_committed)
+        self.branches: list[_Line] = []
+
+    def advance(self, n_committed: int) -> None:
+        """Keep what agrees; where the text leaves the main line on a branch, that becomes the main line."""
+        before, self.n_committed = self.n_committed, n_committed
+        end = self.main.start + self.main.n_agreeing(n_committed)
+        branch = next((b for b in self.branches if b.start == end and b.n_agreeing(n_committed)), None)
+        if end < n_committed and branch:
+            self.main, self.branches = branch, []
+            end = branch.start + branch.n_agreeing(n_committed)
+        if end in {n_committed, self.main.end}:  # the line is right as far as it goes
+            self.main.n_todo += n_committed - end
+            del self.main.drafted[: n_committed - self.main.start]
+            self.main.start = n_committed
+            self.branches = [each for each in self.branches if each.start >= n_committed]
+        else:
+            self.main, self.branches = (
+                _Line(n_committed, n_todo=min(n_committed - before, n_committed - end)),
+                [],
+            )
+
+
+class Back:
+    """One back. `tell` takes news that have arrived; drafts go to `post`."""
+
+    def __init__(self, name: str, spec: BackSpec, clock: Clock, post: Callable[[PostDraft], None]) -> None:
+        self.name = name
+        self._spec = spec
+        self._clock = clock
+        self._post = post
+        self._inbox: list[News] = []
+        self._busy = False
+        self._chosen: list[tuple[_Followed, _Line]] | None = None  # what to decode next, if nothing is told
+        self._followed: dict[str, _Followed] = {}
+        self._n_ahead = _MOST_AHEAD
+        self._min_confidence = 0.0
+        self._unsent: dict[str, None] = {}  # an ordered set
+        self._flushed_at = -math.inf
+
+    def tell(self, news: News) -> None:
+        """The lead said something."""
+        self._inbox.append(news)
+        if not self._busy:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Take in what was told, then decode."""
+        if self._inbox:
+            for news in self._inbox:
+                self._take_in(news)
+            self._inbox.clear()
+            self._flush()
+            self._chosen = None
+        work = self._chosen if self._chosen is not None else self._choose()
+        self._chosen = None
+        self._busy = bool(work) and self._clock.now < self._spec.silent_from
+        if self._busy:
+            n = sum(line.n_todo for _, line in work)
+            self._clock.after(self._spec.step_s * (1 + self._spec.slope * (n - 1)), lambda: self._end(work))
+
+    def _end(self, work: list[tuple[_Followed, _Line]]) -> None:
+        for followed, line in work:
+            guess = followed.text.guesses if line.right else followed.text.astray
+            line.append(guess(self._spec.skill, line.end))
+            self._unsent[followed.id] = None
+            if line is followed.main and len(line.drafted) <= self._n_at_once:
+                self._send(followed.id)
+        self._chosen = self._choose()
+        if not self._chosen or self._clock.now - self._flushed_at >= _PACE_S:
+            self._flush()
+        self._begin()
+
+    def _take_in(self, news: News) -> None:
+        match news:
+            case Opened():
+                self._followed[news.sequence] = _Followed(news)
+            case Extended():
+                if followed := self._followed.get(news.sequence):
+                    followed.advance(news.n_committed)
+            case Closed():
+                self._followed.pop(news.sequence, None)
+                self._unsent.pop(news.sequence, None)
+            case Tuned():
+                self._n_ahead = min(_MOST_AHEAD, news.n_ahead)
+                self._min_confidence = news.min_confidence
+
+    # What to decode
+
+    @property
+    def _n_at_once(self) -> int:
+        return max(1, self._n_ahead // 2)
+
+    def _choose(self) -> list[tuple[_Followed, _Line]]:
+        drafting = [each for each in self._followed.values() if self._wants_main(each)]
+        work = [(each, each.main) for each in drafting]
+        if not any(len(each.main.drafted) < self._n_at_once for each in drafting):
+            for followed in self._followed.values():
+                n = _N_BESIDE if followed in drafting else self._spec.n_branches
+                work += [(followed, line) for line in self._side_work(followed, n)]
+        return work
+
+    def _wants_main(self, followed: _Followed) -> bool:
+        main = followed.main
+        return (
+            len(main.drafted) < self._n_ahead
+            and main.end < followed.text.n_tokens
+            and main.confidence >= self._min_confidence
+        )
+
+    def _side_work(self, followed: _Followed, n: int) -> list[_Line]:
+        """At most `n` branches to go on with or to start, best first; they are started here."""
+        if self._spec.n_branches == 0:
+            return []
+        reach = [1.0]
+        for guesses in followed.main.drafted:
+            reach.append(reach[-1] * guesses[0].confidence)
+        start = followed.main.start
+        worths = [
+            (reach[branch.start - start] * branch.confidence, branch)
+            for branch in followed.branches
+            if len(branch.drafted) < _BRANCH_TOKENS
+            and branch.end < min(start + self._n_ahead, followed.text.n_tokens)
+        ]
+        least = max(_LEAST_WORTH, self._min_confidence / 2)
+        n_room = self._spec.n_branches - len(followed.branches)
+        forks = self._forks(followed, reach, least) if n_room > 0 else []
+        new = sorted(forks, key=lambda pair: -pair[0])[:n_room]
+        chosen = sorted([*worths, *new], key=lambda pair: -pair[0])[:n]
+        lines = [line for worth, line in chosen if worth >= least]
+        followed.branches += [line for line in lines if not any(line is each for each in followed.branches)]
+        return lines
+
+    def _forks(self, followed: _Followed, reach: list[float], least: float) -> list[tuple[float, _Line]]:
+        """Branches that might be started now."""
+        taken = {(branch.start, branch.drafted[0][0].token) for branch in followed.branches}
+        main = followed.main
+        forks = []
+        right = True
+        for i, guesses in enumerate(main.drafted[: self._n_ahead - 1]):
+            start = main.start + i
+            for runner_up in guesses[1:]:
+                if (worth := reach[i] * runner_up.confidence) < least:
+                    break
+                if (start, runner_up.token) not in taken and start + 1 < followed.text.n_tokens:
+                    is_right = right and runner_up.token == Text.token(start)
+                    forks.append((worth, _Line(start, [(runner_up,)], is_right)))
+            right = right and guesses[0].token == Text.token(start)
+        return forks
+
+    # What to send
+
+    def _flush(self) -> None:
+        for sequence in list(self._unsent):
+            self._send(sequence)
+        self._flushed_at = self._clock.now
+
+    def _send(self, sequence: str) -> None:
+        self._unsent.pop(sequence, None)
+        followed = self._followed.get(sequence)
+        if not followed or not followed.main.drafted:
+            return
+        drafted = [guesses[0] for guesses in followed.main.drafted]
+        parents = list(range(-1, len(drafted) - 1))
+        for branch in followed.branches:
+            part = [guesses[0] for guesses in branch.drafted[: _MAX_TOKENS - len(drafted)]]
+            if len(part) > 1:
+                first = branch.start - followed.main.start - 1
+                parents += [first, *range(len(drafted), len(drafted) + len(part) - 1)]
+                drafted += part
+        self._post(
+            PostDraft(
+                sequence=sequence,
+                source=self.name,
+                base=followed.n_committed,
+                tokens=[guess.token for guess in drafted],
+                parents=parents if len(drafted) > len(followed.main.drafted) else None,
+                confidences=[round(guess.confidence, 4) for guess in drafted],
+            )
+        )

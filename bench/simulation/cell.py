@@ -1,0 +1,183 @@
+"""One cell of a table: a lead with its backs and clients, simulated for a while."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bench.simulation.back import Back, BackSpec, Closed, Extended, News, Opened
+from bench.simulation.clock import Clock
+from bench.simulation.lead import Lead
+from bench.simulation.network import Link
+from bench.simulation.step_table import StepTable
+from bench.simulation.text import DraftSkill, Text
+from lead.engine.messages import Committed, Finished, PolicyName, Submit, Tuned
+from lead.engine.scheduler import SchedulerEvent
+from lead.engine.speculation import OwnSource
+
+_N_WARM_UP = 64
+"""Tokens per client before the clock starts: what the planner learns in them it keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`n_clients` ask for texts of `n_text` tokens, one after the other, until each has `n_tokens`.
+
+    `instant`: a free drafter inside the lead that is always done, the bound of what drafting can give.
+    """
+
+    steps: StepTable
+    backs: tuple[BackSpec, ...] = ()
+    n_clients: int = 1
+    n_tokens: int = 1024
+    n_text: int = 256
+    instant: DraftSkill | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of all clients together, after warming up."""
+
+    tokens_per_second: float
+    tokens_per_step: float
+    mean_depth: float
+    wait_share: float
+    accepted_share: float
+
+
+@dataclass(slots=True)
+class _Totals:
+    """Sums since the beginning."""
+
+    seconds: float = 0.0
+    n_tokens: int = 0
+    n_steps: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    waited: float = 0.0
+
+    def __sub__(self, other: "_Totals") -> "_Totals":
+        return _Totals(
+            self.seconds - other.seconds,
+            self.n_tokens - other.n_tokens,
+            self.n_steps - other.n_steps,
+            self.n_drafted - other.n_drafted,
+            self.n_accepted - other.n_accepted,
+            self.waited - other.waited,
+        )
+
+
+def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> Outcome:
+    """Run a cell under one policy."""
+    simulation = _Simulation(cell, policy, depth)
+    simulation.run(_N_WARM_UP * cell.n_clients)
+    before = simulation.totals()
+    simulation.run((_N_WARM_UP + cell.n_tokens) * cell.n_clients)
+    done = simulation.totals() - before
+    return Outcome(
+        tokens_per_second=done.n_tokens / done.seconds,
+        tokens_per_step=done.n_tokens / max(1, done.n_steps),
+        mean_depth=done.n_drafted / max(1, done.n_steps),
+        wait_share=done.waited / done.seconds,
+        accepted_share=done.n_accepted / max(1, done.n_drafted),
+    )
+
+
+class _InstantDrafter:
+    """Is always done drafting."""
+
+    def __init__(self, text: Text, skill: DraftSkill) -> None:
+        self._text = text
+        self._skill = skill
+
+    def draft(self, tokens: Sequence[int], n_most: int) -> tuple[list[int], list[float]]:
+        positions = range(len(tokens), min(len(tokens) + n_most, self._text.n_tokens))
+        guesses = []
+        right = True
+        for position in positions:
+            guess = (self._text.guesses if right else self._text.astray)(self._skill, position)[0]
+            right = right and guess.token == self._text.token(position)
+            guesses.append(guess)
+        return [guess.token for guess in guesses], [guess.confidence for guess in guesses]
+
+
+@functools.lru_cache(maxsize=64)
+def _text(n_tokens: int, seed: int, number: int) -> Text:
+    """Every policy writes the same texts."""
+    return Text(n_tokens, seed * 1_000_003 + number)
+
+
+@dataclass
+class _Simulation:
+    cell: Cell
+    policy: PolicyName
+    depth: int
+    clock: Clock = field(default_factory=Clock)
+    texts: dict[str, Text] = field(default_factory=dict)
+    n_texts: int = 0
+
+    def __post_init__(self) -> None:
+        self._lead = Lead(
+            self.clock,
+            self.cell.steps,
+            self._on_event,
+            policy=self.policy,
+            depth=self.depth,
+            own_sources=self._own_sources,
+            n_slots=self.cell.n_clients,
+            seed=self.cell.seed,
+        )
+        self._news: list[Link[News]] = [
+            self._connect(f"back-{i}", spec) for i, spec in enumerate(self.cell.backs)
+        ]
+        self._lead.connect([f"back-{i}" for i in range(len(self.cell.backs))])
+        for client in range(self.cell.n_clients):
+            self.clock.after(0.0, functools.partial(self._ask, client))
+
+    def run(self, n_tokens: int) -> None:
+        """Until so many tokens are committed."""
+        self.clock.run(lambda: self._lead.planner.tally.n_committed >= n_tokens)
+
+    def totals(self) -> _Totals:
+        """Up to now."""
+        tally = self._lead.planner.tally
+        return _Totals(
+            self.clock.now,
+            tally.n_committed,
+            tally.n_steps,
+            tally.n_draft_tokens,
+            tally.n_accepted_tokens,
+            tally.wait_seconds,
+        )
+
+    def _connect(self, name: str, spec: BackSpec) -> Link[News]:
+        drafts = Link(self.clock, spec.rtt_s / 2, spec.message_s, self._lead.post)
+        back = Back(name, spec, self.clock, drafts.send)
+        return Link(self.clock, spec.rtt_s / 2, spec.message_s, back.tell)
+
+    def _ask(self, client: int) -> None:
+        sequence = f"{client}.{self.n_texts}"
+        text = self.texts[sequence] = _text(self.cell.n_text, self.cell.seed, self.n_texts)
+        self.n_texts += 1
+        self._lead.submit(sequence, text)
+        self._tell(Opened(sequence, text, 1))
+
+    def _on_event(self, event: SchedulerEvent) -> None:
+        match event:
+            case Committed():
+                self._tell(Extended(event.sequence, event.start + len(event.tokens)))
+            case Finished():
+                self._tell(Closed(event.sequence))
+                del self.texts[event.sequence]
+                self._ask(int(event.sequence.split(".")[0]))
+            case Tuned():
+                self._tell(event)
+
+    def _tell(self, news: News) -> None:
+        for link in self._news:
+            link.send(news)
+
+    def _own_sources(self, request: Submit) -> dict[str, OwnSource]:
+        if self.cell.instant is None:
+            return {}
+        return {"instant": _InstantDrafter(self.texts[request.sequence], self.cell.instant)}

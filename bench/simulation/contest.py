@@ -1,0 +1,71 @@
+"""The same cell under every policy and depth, and under the bound of what drafting can give."""
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from bench.simulation.cell import Cell, Outcome, simulate
+from lead.engine.messages import PolicyName
+
+DEPTHS = (1, 2, 3, 4, 5, 6, 8, 12)
+
+
+class Way(NamedTuple):
+    """A policy and its depth; `instant` is the bound: the first back's draft model, free and always done."""
+
+    policy: PolicyName
+    depth: int = 0
+    instant: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.policy} {self.depth}" if self.depth else self.policy
+
+
+OFF = Way("off")
+ADAPTIVE = Way("adaptive")
+BOUND = (Way("adaptive", instant=True), *(Way("fixed", depth, instant=True) for depth in DEPTHS))
+SYNC = tuple(Way("sync", depth) for depth in DEPTHS)
+FIXED = tuple(Way("fixed", depth) for depth in DEPTHS)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one cell, by way."""
+
+    cell: Cell
+    outcomes: dict[Way, Outcome]
+
+    def best(self, ways: Iterable[Way]) -> tuple[Way, float]:
+        """The fastest of those that were run, and its tokens per second."""
+        rates = {way: self.outcomes[way].tokens_per_second for way in ways if way in self.outcomes}
+        way = max(rates, key=lambda each: rates[each])
+        return way, rates[way]
+
+    def speedup(self, *ways: Way) -> float:
+        """The best of them over no drafting."""
+        return self.best(ways)[1] / self.outcomes[OFF].tokens_per_second
+
+
+def contest(cells: Sequence[Cell], ways: Sequence[Way], n_jobs: int = 0) -> list[Result]:
+    """Every cell in every way; in `n_jobs` processes (0: one per core)."""
+    races = [(_of(cell, way), way) for cell in cells for way in ways]
+    with ProcessPoolExecutor(n_jobs or len(os.sched_getaffinity(0))) as pool:
+        outcomes = list(pool.map(_run, races, chunksize=4))
+    n = len(ways)
+    return [
+        Result(cell, dict(zip(ways, outcomes[i * n : (i + 1) * n], strict=True)))
+        for i, cell in enumerate(cells)
+    ]
+
+
+def _of(cell: Cell, way: Way) -> Cell:
+    if way.instant:
+        return replace(cell, backs=(), instant=cell.backs[0].skill)
+    return replace(cell, backs=()) if way == OFF else cell
+
+
+def _run(race: tuple[Cell, Way]) -> Outcome:
+    cell, way = race
+    return simulate(cell, way.policy, way.depth)

@@ -1,0 +1,156 @@
+"""A simulated lead: the engine's own scheduler and planner; only the decoding and the time are simulated."""
+
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.simulation.clock import Clock
+from bench.simulation.step_table import StepTable
+from bench.simulation.text import Text
+from lead.engine.calibration import calibrate
+from lead.engine.messages import Committed, Finished, PolicyName, PostDraft, Submit, Tuned
+from lead.engine.planner.planner import Planner
+from lead.engine.scheduler import Limits, Plan, Scheduler, SchedulerEvent
+from lead.engine.speculation import OwnSources, Speculation
+from shared.llama.span import Span
+from shared.sampling import Sampler, SamplingParameters
+
+_GREEDY = SamplingParameters(seed=0, temperature=0)
+_JITTER = 0.02
+"""Standard deviation of a step's time, relative to T(n)."""
+_NO_TOKEN_ENDS = frozenset[int]()
+_N_CTX = 1 << 40
+
+Observer = Callable[[SchedulerEvent], None]
+
+
+class TextSampler(Sampler):
+    """Needs no logits: the text is known."""
+
+    def __init__(self, text: Text) -> None:
+        super().__init__(_GREEDY, None, [])
+        self._text = text
+
+    def choose(self, _logits: NDArray[np.float32], position: int) -> int:
+        return self._text.token(position)
+
+
+class _Stopwatch:
+    """A target that only takes time."""
+
+    def __init__(self, steps: StepTable) -> None:
+        self._steps = steps
+        self.now = 0.0
+
+    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        self.now += self._steps.seconds(sum(len(span.tokens) for span in spans))
+        return []
+
+    def trim(self, slot: int, n_keep: int) -> None:
+        pass
+
+
+class Lead:
+    """Serves sequences of known texts. `observer` hears every event at the time when it happens."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        steps: StepTable,
+        observer: Observer,
+        *,
+        policy: PolicyName,
+        depth: int = 0,
+        own_sources: OwnSources = lambda _: {},
+        n_slots: int = 16,
+        seed: int = 0,
+    ) -> None:
+        self._clock = clock
+        self._steps = steps
+        self._observer = observer
+        self._texts: dict[str, Text] = {}
+        self._inbox: list[PostDraft] = []
+        self._rng = random.Random(seed)  # noqa: S311 - jitter
+        self._busy = False
+        self._waiting_since: float | None = None
+        self._n_waits = 0
+        self.planner = Planner(policy, depth)
+        stopwatch = _Stopwatch(steps)
+        calibrate(stopwatch, self.planner.cost, lambda: False, lambda: stopwatch.now)
+        speculation = Speculation(self.planner, _NO_TOKEN_ENDS, own_sources)
+        limits = Limits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
+        self._scheduler = Scheduler(limits, speculation, self._sampler_for, _NO_TOKEN_ENDS)
+
+    def connect(self, backs: Sequence[str]) -> None:
+        """These backs are there."""
+        self._scheduler.connect(backs)
+
+    def submit(self, sequence: str, text: Text) -> None:
+        """Write a text, of which the first token is the prompt."""
+        self._texts[sequence] = text
+        request = Submit(
+            sequence=sequence, tokens=[text.token(0)], sampling=_GREEDY, max_tokens=text.n_tokens - 1
+        )
+        self._scheduler.submit(request, self._clock.now)
+        self._wake()
+
+    def post(self, draft: PostDraft) -> None:
+        """A draft arrives."""
+        self._inbox.append(draft.model_copy(update={"received_at": self._clock.now}))
+        self._wake()
+
+    def _sampler_for(self, request: Submit) -> Sampler:
+        return TextSampler(self._texts[request.sequence])
+
+    def _wake(self) -> None:
+        """Something has arrived: look at it, unless a step is under way."""
+        if not self._busy:
+            self._turn()
+
+    def _turn(self) -> None:
+        """As `lead.engine.loop.Loop.step`, but for decoding."""
+        for draft in self._inbox:
+            self._scheduler.post_draft(draft)
+        self._inbox.clear()
+        if self._waiting_since is not None:
+            self._scheduler.waited(self._clock.now - self._waiting_since)
+            self._waiting_since = None
+        plan = self._scheduler.plan(self._clock.now)
+        if plan is None:
+            return
+        if plan.wait > 0:
+            self._wait(plan.wait)
+            return
+        self._busy = True
+        seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+        self._clock.after(seconds, lambda: self._commit(plan, seconds))
+
+    def _wait(self, seconds: float) -> None:
+        self._waiting_since = self._clock.now
+        self._n_waits += 1
+        n = self._n_waits
+
+        def end() -> None:
+            if self._waiting_since is not None and n == self._n_waits:
+                self._turn()
+
+        self._clock.after(seconds, end)
+
+    def _commit(self, plan: Plan, seconds: float) -> None:
+        logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.spans]
+        events = self._scheduler.commit(plan, logits, self._clock.now, seconds)
+        for event in events:
+            if isinstance(event, Committed | Finished | Tuned):
+                self._observer(event)
+        self._turn_later()
+
+    def _turn_later(self) -> None:
+        """After everything that happens at this moment, such as a client's next request."""
+
+        def turn() -> None:
+            self._busy = False
+            self._turn()
+
+        self._clock.after(0.0, turn)

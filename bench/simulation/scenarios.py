@@ -1,0 +1,110 @@
+"""What is simulated: measured tables of T(n), and machines that are not here.
+
+Sources of the tables: docs/performance.md (f16, q8_0); a 1.1B model in q8_0, measured on a core with AVX-512.
+For GPUs and mixtures of experts it is the shape that they are known for, not a measurement.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from bench.simulation.back import BackSpec
+from bench.simulation.cell import Cell
+from bench.simulation.step_table import StepTable
+from bench.simulation.text import DraftSkill
+
+F16 = StepTable.of_ratios("f16", 53, 1, 0.98, 1.05, 1.32, 1.38, 1.62, 1.76, 2.1)
+Q8_0 = StepTable.of_ratios("q8_0", 33, 1, 1.5, 2.45, 2.4, 3.2, 3.0, 4.0, 3.9)
+BIG_CPU = StepTable.of_ratios("1.1B q8_0", 70, 1, 0.98, 1.12, 1.27, 1.96, 2.19, 2.1, 2.04)
+FLAT = StepTable.of_ratios("flat", 60, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.3, 1.32)
+EXPERTS = StepTable.of_ratios("experts", 40, 1, 2.6, 2.8, 3.0, 3.1, 3.2, 3.3, 3.4)
+TABLES = (F16, Q8_0, BIG_CPU, FLAT, EXPERTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target here, a draft model there."""
+
+    name: str
+    steps: StepTable
+    draft_s: float
+    acceptance: float
+
+    def cell(self, rtt_s: float, n_backs: int, n_tokens: int) -> Cell:
+        """Each back with a draft model of its own: equal ones say the same, so a second one adds nothing."""
+        backs = tuple(BackSpec(self.draft_s, rtt_s, DraftSkill(self.acceptance, i)) for i in range(n_backs))
+        return Cell(self.steps, backs, n_tokens=n_tokens)
+
+
+def _scaled(steps: StepTable, first_ms: float) -> StepTable:
+    return StepTable.of_ratios(steps.name, first_ms, *(seconds / steps.first for _, seconds in steps.points))
+
+
+PAIRS = (
+    Pair("70B on a GPU + 8B on a CPU", _scaled(FLAT, 60), 0.120, 0.8),
+    Pair("70B on a GPU + 1B on a CPU", _scaled(FLAT, 60), 0.020, 0.7),
+    Pair("70B on a CPU + 8B on a CPU", _scaled(BIG_CPU, 900), 0.120, 0.8),
+    Pair("8B on a CPU + 0.5B on a CPU", _scaled(BIG_CPU, 100), 0.012, 0.65),
+)
+RTTS_MS = (0.2, 2.0, 20.0, 100.0)
+BACKS = (1, 2, 4, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Every combination. `costs`: a draft step's time over T(1)."""
+
+    tables: tuple[StepTable, ...]
+    acceptances: tuple[float, ...]
+    costs: tuple[float, ...]
+    rtts_ms: tuple[float, ...]
+    n_clients: tuple[int, ...] = (1,)
+    n_tokens: int = 1024
+
+    def cells(self) -> Iterator[Cell]:
+        """With one back each."""
+        axes = product(self.tables, self.acceptances, self.costs, self.rtts_ms, self.n_clients)
+        for steps, acceptance, cost, rtt_ms, n_clients in axes:
+            back = BackSpec(cost * steps.first, rtt_ms / 1000, DraftSkill(acceptance))
+            yield Cell(steps, (back,), n_clients, max(256, self.n_tokens // n_clients))
+
+
+def useless_backs(steps: StepTable, n_tokens: int) -> dict[str, Cell]:
+    """Backs that do not help, by what is wrong with them; the lead must be as fast as without."""
+    good = BackSpec(0.02 * steps.first, 0.002, DraftSkill(0.75))
+    wrong = {
+        "random tokens, sure of them": replace(good, skill=DraftSkill(0.75, honest=False)),
+        "stopped while answering": replace(good, silent_from=1.0),
+        "never answers": replace(good, silent_from=0.0),
+        "10 times too slow": replace(good, step_s=10 * steps.first),
+        "1.5 times too slow": replace(good, step_s=1.5 * steps.first),
+        "five seconds away": replace(good, rtt_s=5.0),
+    }
+    return {name: Cell(steps, (back,), n_tokens=n_tokens) for name, back in wrong.items()}
+
+
+def unequal_backs(steps: StepTable, n_tokens: int) -> dict[str, tuple[Cell, ...]]:
+    """(both, one alone, the other alone), by what is unequal."""
+    first = steps.first
+    pairs = {
+        "a quick one and a good one": (
+            BackSpec(0.02 * first, 0.002, DraftSkill(0.6)),
+            BackSpec(0.2 * first, 0.002, DraftSkill(0.85, 1)),
+        ),
+        "the same model, near and far": (
+            BackSpec(0.1 * first, 0.002, DraftSkill(0.75)),
+            BackSpec(0.1 * first, 0.05, DraftSkill(0.75)),
+        ),
+        "a good one and a liar": (
+            BackSpec(0.1 * first, 0.002, DraftSkill(0.75)),
+            BackSpec(0.02 * first, 0.002, DraftSkill(0.75, 1, honest=False)),
+        ),
+        "a good one and a slow one": (
+            BackSpec(0.1 * first, 0.002, DraftSkill(0.75)),
+            BackSpec(3.0 * first, 0.002, DraftSkill(0.8, 1)),
+        ),
+    }
+    return {
+        name: tuple(Cell(steps, backs, n_tokens=n_tokens) for backs in ((one, other), (one,), (other,)))
+        for name, (one, other) in pairs.items()
+    }

@@ -1,0 +1,110 @@
+"""Simulated text: which token stands where, and what draft models think that it is.
+
+A draft model knows its chance at a position only roughly: positions are hard or easy (Beta distributed), its
+confidence is that chance with noise. Tokens are numbers without meaning; after a wrong one all are wrong.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SPREAD = 1.3
+"""a + b of the Beta distribution of chances: below 2 most positions are either easy or hard."""
+_NOISE = 0.8
+"""Standard deviation of a confidence, in logits."""
+_RUNNER_UP_RIGHT = 0.28
+_THIRD_RIGHT = 0.09
+"""Of recovered tokens, how many are the draft model's second and third choice: those of the shipped pair."""
+_ALIKE = 0.8
+"""How far draft models find the same positions hard."""
+_STRIDE = 1024
+
+
+class Guess(NamedTuple):
+    """A token and how sure the draft model is of it, 0 < confidence < 1."""
+
+    token: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSkill:
+    """How good a draft model is: backs with equal skills run the same model and guess the same.
+
+    `honest` False: it is as sure of itself as a good model, and always wrong.
+    """
+
+    acceptance: float
+    number: int = 0
+    honest: bool = True
+
+
+class Text:
+    """What the target writes in one sequence of `n_tokens` tokens."""
+
+    def __init__(self, n_tokens: int, seed: int) -> None:
+        self.n_tokens = n_tokens
+        self._seed = seed
+        rng = np.random.default_rng([seed, 0])
+        self._hardness = rng.normal(size=n_tokens)
+        self._luck = rng.random(n_tokens)
+        self._guesses: dict[DraftSkill, list[tuple[Guess, ...]]] = {}
+
+    @staticmethod
+    def token(position: int) -> int:
+        """The committed token there."""
+        return position * _STRIDE
+
+    def guesses(self, skill: DraftSkill, position: int) -> tuple[Guess, ...]:
+        """What a draft model chooses there if all tokens before it are right: best first, at least two."""
+        if skill not in self._guesses:
+            self._guesses[skill] = self._draw(skill)
+        return self._guesses[skill][position]
+
+    def astray(self, skill: DraftSkill, position: int) -> tuple[Guess, ...]:
+        """The same if some token before it is wrong: it is wrong, too, and does not know."""
+        guesses = self.guesses(skill, (position * 7 + 3) % self.n_tokens)
+        return tuple(Guess(-position * _STRIDE - i - 1, each.confidence) for i, each in enumerate(guesses))
+
+    def _draw(self, skill: DraftSkill) -> list[tuple[Guess, ...]]:
+        n = self.n_tokens
+        rng = np.random.default_rng([self._seed, 1 + skill.number])
+        chances = self._chances(skill.acceptance, rng)
+        luck = np.where(rng.random(n) < _ALIKE, self._luck, rng.random(n))
+        right = (luck < chances) & skill.honest
+        logits = np.log(chances / (1 - chances)) + rng.normal(scale=_NOISE, size=n)
+        second = rng.random(n)
+        share = rng.uniform(0.3, 0.8, n)
+        return [
+            _guesses(skill, i, right=bool(right[i]), logit=logits[i], second=second[i], share=share[i])
+            for i in range(n)
+        ]
+
+    def _chances(self, acceptance: float, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Beta distributed, the harder positions the lower ones."""
+        drawn = np.sort(rng.beta(acceptance * _SPREAD, (1 - acceptance) * _SPREAD, self.n_tokens))
+        drawn += acceptance - drawn.mean()  # no luck of the draw between cells that are compared
+        hardness = _ALIKE * self._hardness + math.sqrt(1 - _ALIKE**2) * rng.normal(size=self.n_tokens)
+        chances = np.empty(self.n_tokens)
+        chances[np.argsort(hardness)] = np.clip(drawn, 0.001, 0.999)
+        return chances
+
+
+def _guesses(
+    skill: DraftSkill, position: int, *, right: bool, logit: float, second: float, share: float
+) -> tuple[Guess, ...]:
+    """`second` says which runner-up is right if the first choice is not; `share` what it has of the rest."""
+    confidence = 1 / (1 + math.exp(-logit))
+    true, own = Text.token(position), position * _STRIDE + 4 * skill.number
+    tokens = [true if right else own + 1, own + 2, own + 3]
+    if not right and skill.honest:
+        if second < _RUNNER_UP_RIGHT:
+            tokens[1] = true
+        elif second < _RUNNER_UP_RIGHT + _THIRD_RIGHT:
+            tokens[2] = true
+    rest = 1 - confidence
+    confidences = (confidence, rest * share, rest * (1 - share) * share)
+    return tuple(Guess(token, max(1e-6, c)) for token, c in zip(tokens, confidences, strict=True))

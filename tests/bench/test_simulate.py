@@ -1,0 +1,52 @@
+"""The command: its tables and its last line."""
+
+import json
+
+import pytest
+
+from bench import simulate
+from shared.errors import ConfigError
+
+
+@pytest.fixture
+def steps(tmp_path):
+    path = tmp_path / "steps.json"
+    path.write_text(json.dumps({"1": 50, "8": 52}))
+    return path
+
+
+def run(capsys, *arguments):
+    simulate.main([*arguments, "--n-tokens", "64", "--jobs", "1"])
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_last_line_is_the_report(capsys, steps):
+    lines = run(capsys, "--step-ms", str(steps), "--draft-ms", "2", "--rtt-ms", "1")
+    report = json.loads(lines[-1])
+    assert report["bench"] == "simulate"
+    assert [(row["backs"], row["rtt_ms"]) for row in report["gains"]] == [(1, 1.0), (2, 1.0)]
+    assert all(row["speedup"] > 1.3 for row in report["gains"])
+
+
+def test_the_report_can_be_written_and_drawn(capsys, steps, tmp_path):
+    pytest.importorskip("matplotlib")
+    target, charts = tmp_path / "report.json", tmp_path / "charts"
+    lines = run(
+        capsys, "--step-ms", str(steps), "--rtt-ms", "1", "--json", str(target), "--plot", str(charts)
+    )
+    assert json.loads(target.read_text()) == json.loads(lines[-1])
+    assert (charts / "simulate-gains.png").stat().st_size > 1000
+
+
+def test_a_bad_table_is_refused(tmp_path):
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    with pytest.raises(ConfigError, match="n = 1"):
+        simulate.main(["--step-ms", str(bad)])
+
+
+@pytest.mark.parametrize("arguments", [["--acceptance", "1.5"], ["--draft-ms", "-1"], ["--rtt-ms", "nan"]])
+def test_impossible_numbers_are_refused(arguments, capsys):
+    with pytest.raises(SystemExit):
+        simulate.main(arguments)
+    assert "is not" in capsys.readouterr().err
