@@ -74,10 +74,12 @@ async def _run(settings: BackSettings, model: Model) -> None:
     failed: asyncio.Future[None] = loop.create_future()
 
     def on_draft(draft: Draft) -> None:
-        loop.call_soon_threadsafe(link.post, draft)
+        with contextlib.suppress(RuntimeError):  # the loop has ended while the thread drafts on
+            loop.call_soon_threadsafe(link.post, draft)
 
     def on_failure(error: Exception) -> None:
-        loop.call_soon_threadsafe(failed.set_exception, error)
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(failed.set_exception, error)
 
     worker = Worker(_drafter(settings, model), Pace(_PACE_SECONDS, _SOON_SECONDS), on_draft, on_failure)
     worker.start()

@@ -19,6 +19,7 @@ from shared.sampling import Filters, Sampler, SamplingParameters
 
 SEQUENCE = "s"
 _N_ROWS = 64
+_N_POSITIONS = 1 << 14
 _N_LIKELY = 200
 _N_AHEAD = 8
 
@@ -36,12 +37,13 @@ class Rows:
     """Logits by position, peaked as a real model's are: some tokens whose probabilities follow Zipf's law.
 
     Its exponent differs between positions, from hesitant to sure: min-p 0.05 leaves one token at every other.
-    All other tokens are far below.
+    All other tokens are far below. A few rows serve for all positions, in an order that does not repeat itself.
     """
 
     def __init__(self, n_vocab: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
         self._rows = rng.normal(scale=2.5, size=(_N_ROWS, n_vocab)).astype(np.float32)
+        self._order = rng.integers(_N_ROWS, size=_N_POSITIONS)
         ranks = np.log(np.arange(1, _N_LIKELY + 1))
         for row in self._rows:
             likely = rng.choice(n_vocab, _N_LIKELY, replace=False)
@@ -49,7 +51,7 @@ class Rows:
 
     def at(self, position: int) -> NDArray[np.float32]:
         """The logits that choose the token at `position`, shape (n_vocab,)."""
-        row: NDArray[np.float32] = self._rows[position % _N_ROWS]
+        row: NDArray[np.float32] = self._rows[self._order[position % len(self._order)]]
         return row
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lead.engine.messages import Committed, PostDraft
+from lead.engine.messages import NGRAM, PREDICTION, Committed, PostDraft
 from lead.sequences import Sequence, Sequences
 from shared.errors import ProtocolError
 from shared.protocol import (
@@ -237,8 +237,8 @@ class Backs:
         return next((back for back in self._backs.values() if back.name == name), None)
 
     def _free_name(self, wanted: str) -> str:
-        taken = {back.name for back in self._backs.values()}
-        names = (wanted if i == 1 else f"{wanted}-{i}" for i in range(1, MAX_BACKS + 2))
+        taken = {NGRAM, PREDICTION, *(back.name for back in self._backs.values())}
+        names = (wanted if i == 1 else f"{wanted}-{i}" for i in range(1, MAX_BACKS + 3))
         return next(name for name in names if name not in taken)
 
     def _forget_silent(self) -> None:

@@ -111,12 +111,15 @@ class Board:
     def extend(self, sequence: str, start: int, tokens: Sequence[int]) -> list[Trial]:
         """committed[start : start + len(tokens)] = tokens. Drafts that are dead now are removed."""
         pinned = self._pinned[sequence]
-        trials = []
+        trials: list[Trial] = []
         for place, token in enumerate(tokens):
-            proposed = {source: next_ for source, tree in pinned.trees.items() if (next_ := tree.proposed())}
-            for source, draft in proposed.items():
-                company = _company(draft.token, [other.token for other in proposed.values()])
-                trials.append(Trial(source, draft.confidence, company, place, draft.token == token))
+            drafts = [(source, draft) for source, tree in pinned.trees.items() if (draft := tree.proposed())]
+            if not drafts:
+                break
+            proposed = [draft.token for _, draft in drafts]
+            for source, (drafted, confidence) in drafts:
+                company = _company(drafted, proposed)
+                trials.append(Trial(source, confidence, company, place, drafted == token))
                 pinned.scored[source] = start + place + 1
             for tree in pinned.trees.values():
                 tree.step(token)

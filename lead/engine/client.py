@@ -73,7 +73,7 @@ class EngineClient:
         self._writer: asyncio.StreamWriter | None = None
         self._held_drafts: dict[tuple[str, str], PostDraft] = {}
         self._sources = Sources(names=[])
-        self._explanations: list[asyncio.Future[dict[str, Any] | None]] = []
+        self._explanation: asyncio.Future[dict[str, Any] | None] | None = None
         self._stopping = asyncio.Event()
         self.state = EngineState.STARTING
         self.ready: Ready | None = None
@@ -155,12 +155,12 @@ class EngineClient:
         """What the planner has learned and done; None if the engine is not there or busy for too long."""
         if self.state is not EngineState.READY:
             return None
-        answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
-        self._explanations.append(answer)
-        self._send(Explain())
+        if self._explanation is None:  # one answer is for all who have asked: nobody can flood the pipe
+            self._explanation = asyncio.get_running_loop().create_future()
+            self._send(Explain())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_EXPLAIN_SECONDS):
-                return await answer
+                return await asyncio.shield(self._explanation)
         return None
 
     async def _run_once(self) -> bool:
@@ -236,10 +236,9 @@ class EngineClient:
                 self._send_held()  # the engine has finished a step and reads again
 
     def _explained(self, report: dict[str, Any] | None) -> None:
-        waiting, self._explanations = self._explanations, []
-        for answer in waiting:
-            if not answer.done():
-                answer.set_result(report)
+        if self._explanation is not None:
+            self._explanation.set_result(report)
+            self._explanation = None
 
     def _send_held(self) -> None:
         held, self._held_drafts = self._held_drafts, {}

@@ -18,7 +18,7 @@ class DraftTree:
     hangs below it. It starts at the root; `step` moves it.
     """
 
-    __slots__ = ("_children", "_confidences", "_line", "_node", "_tokens", "base")
+    __slots__ = ("_children", "_confidences", "_line", "_next", "_tokens", "base")
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class DraftTree:
             self._children = [[] for _ in range(len(tokens) + 1)]
             for node, parent in enumerate(parents):
                 self._children[parent + 1].append(node)
-        self._node: int | None = -1
+        self._next = self._following(-1)  # the nodes directly below the cursor
         self._line: list[DraftToken] | None = None  # asked for several times in each step
 
     def __len__(self) -> int:
@@ -45,18 +45,20 @@ class DraftTree:
     @property
     def alive(self) -> bool:
         """Whether any of its tokens may still come true."""
-        return self._node is not None and bool(self._following(self._node))
+        return bool(self._next)
 
     def proposed(self) -> DraftToken | None:
         """The likeliest next token."""
-        following = self._following(self._node) if self._node is not None else ()
-        return self._at(following[0]) if following else None
+        return self._at(self._next[0]) if self._next else None
 
     def step(self, token: int) -> None:
         """`token` was committed behind the cursor."""
         self._line = None
-        following = self._following(self._node) if self._node is not None else ()
-        self._node = next((node for node in following if self._tokens[node] == token), None)
+        for node in self._next:
+            if self._tokens[node] == token:
+                self._next = self._following(node)
+                return
+        self._next = ()
 
     def line(self) -> Sequence[DraftToken]:
         """What it proposes from the cursor on: the first branch at every fork."""
@@ -65,15 +67,13 @@ class DraftTree:
         return self._line
 
     def _first_branches(self) -> list[DraftToken]:
-        node = self._node
-        if node is None:
-            return []
         if self._children is None:
-            return [self._at(following) for following in range(node + 1, len(self._tokens))]
-        line = []
-        while following := self._children[node + 1]:
-            node = following[0]
-            line.append(self._at(node))
+            start = self._next[0] if self._next else len(self._tokens)
+            return [self._at(node) for node in range(start, len(self._tokens))]
+        line, following = [], self._next
+        while following:
+            line.append(self._at(following[0]))
+            following = self._children[following[0] + 1]
         return line
 
     def _following(self, node: int) -> Sequence[int]:

@@ -13,6 +13,8 @@ from shared.sampling import SamplingParameters
 
 FinishReason = Literal["stop", "length"]
 PolicyName = Literal["adaptive", "fixed", "sync", "off"]
+NGRAM, PREDICTION = "ngram", "prediction"
+"""The sources in the lead; no back may have such a name."""
 
 
 class _Message(BaseModel):

@@ -216,7 +216,7 @@ class Scheduler:
         return min(sum(slot.n_todo for slot in prompts), len(prompts) + n_most)
 
     def _decide(self, generating: list[Slot], n_prompt: int, now: float) -> Decision:
-        if not self._limits.can_trim:
+        if not self._limits.can_trim or self._frugal:
             return Decision([NOTHING] * len(generating), 0.0, len(generating))
         running = [
             (slot.sequence, slot.sequence.n_left(self._limits.n_ctx_sequence) - 1)

@@ -15,6 +15,7 @@ from lead.engine.planner.planner import Planner, Step
 from lead.engine.planner.policy import MOST_DEPTH, SYNC_PATIENCE_S, Offer, Prospect
 from lead.engine.slot import EngineSequence
 
+_ENOUGH_OWN = 8
 _MOST_OWN = 16
 """Tokens that a source in the lead is asked for: they cost time in every step."""
 _LEAST_SURVIVAL = 0.01
@@ -167,6 +168,8 @@ class Speculation:
 
     def _ask_own(self, sequence: EngineSequence) -> None:
         for name, source in self._own[sequence.id].items():
+            if len(self._board.line_of(sequence.id, name)) >= _ENOUGH_OWN:
+                continue  # what it proposed before is coming true
             tokens, confidences = source.draft(sequence.tokens, _MOST_OWN)
             if tokens:
                 tree = DraftTree(len(sequence.tokens), tokens, None, confidences)

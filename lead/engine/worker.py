@@ -7,7 +7,7 @@ import sys
 
 from lead.engine.calibration import calibrate
 from lead.engine.loop import Loop
-from lead.engine.messages import Load, LoadFailed, Ready, Submit
+from lead.engine.messages import NGRAM, PREDICTION, Load, LoadFailed, Ready, Submit
 from lead.engine.ngram import NgramDrafter
 from lead.engine.pipe import EnginePipe
 from lead.engine.planner.planner import Planner
@@ -83,9 +83,9 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
 def _own_sources(request: Submit, load: Load) -> dict[str, OwnSource]:
     sources: dict[str, OwnSource] = {}
     if load.ngram:
-        sources["ngram"] = NgramDrafter(_NGRAM_BITS)
+        sources[NGRAM] = NgramDrafter(_NGRAM_BITS)
     if request.prediction:
-        sources["prediction"] = PredictionDrafter(request.prediction, len(request.tokens))
+        sources[PREDICTION] = PredictionDrafter(request.prediction, len(request.tokens))
     return sources
 
 

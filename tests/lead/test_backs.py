@@ -4,7 +4,7 @@ from lead.backs import HTTP_SILENCE_SECONDS, MAX_BACKS, MAX_INVALID_DRAFTS, Back
 from lead.engine.messages import Committed, Finished, Started
 from lead.sequences import Sequences
 from shared.errors import ProtocolError
-from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Hello, Open, VocabularyId
+from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Hello, Open, Tune, VocabularyId
 from shared.sampling import SamplingParameters
 
 OURS = VocabularyId(fingerprint="same", n_tokens=100, model="big")
@@ -164,6 +164,85 @@ def test_the_back_whose_draft_was_verified_gets_the_credit(house):
 
 def test_two_backs_of_one_name_are_told_apart(house):
     assert [house.join(name="desk").name for _ in range(3)] == ["desk", "desk-2", "desk-3"]
+
+
+@pytest.mark.parametrize("name", ["ngram", "prediction"])
+def test_no_back_goes_by_the_name_of_a_source_in_the_lead(house, name):
+    assert house.join(name=name).name == f"{name}-2"
+
+
+def test_names_are_enough_for_all_backs(house):
+    names = {house.join(name="ngram").name for _ in range(MAX_BACKS)}
+    assert len(names) == MAX_BACKS
+
+
+def test_a_draft_keeps_its_branches_and_confidences_and_says_when_it_came(house):
+    sequence, back = house.sequence(), house.join()
+    house.backs.news(back)
+    house.now = 7.0
+    draft = Draft(sequence=sequence.id, base=3, tokens=[8, 9], parents=[-1, -1], confidences=[0.6, 0.3])
+    house.backs.take_draft(back, draft)
+    (posted,) = house.posted
+    assert (posted.parents, posted.confidences, posted.received_at) == ([-1, -1], [0.6, 0.3], 7.0)
+
+
+def test_credit_goes_to_each_token_s_own_source(house):
+    sequence = house.sequence()
+    one, two = house.join(name="one"), house.join(name="two")
+    house.commit(sequence, [4, 5, 6], sources=["two", "one", "ngram", "two"], n_accepted=2, rejected=[8, 9])
+    assert (one.figures.n_used_tokens, one.figures.n_accepted_tokens) == (1, 1)
+    assert (two.figures.n_used_tokens, two.figures.n_accepted_tokens) == (2, 1)
+
+
+def test_what_pays_is_told_to_each_back_once(house):
+    early = house.join()
+    assert house.backs.news(early) == []
+    tune = Tune(n_ahead=4, min_confidence=0.25)
+    house.backs.tune(tune)
+    assert house.backs.news(early) == [tune]
+    assert house.backs.news(early) == []
+    assert house.backs.news(house.join()) == [tune]
+
+
+def test_of_what_paid_only_the_newest_is_told(house):
+    back = house.join()
+    house.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    house.backs.tune(Tune(n_ahead=2, min_confidence=0.0))
+    assert house.backs.news(back) == [Tune(n_ahead=2, min_confidence=0.0)]
+
+
+def test_what_pays_is_told_before_what_to_draft_for(house):
+    house.sequence()
+    house.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    assert [message.type for message in house.backs.news(house.join())] == ["tune", "open"]
+
+
+async def test_what_pays_wakes_those_who_wait_for_news(house):
+    change = house.sequences.changed.next_change()
+    house.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    assert change.is_set()
+
+
+def test_whoever_is_connected_is_told_to_the_engine(house):
+    desk, _ = house.join(name="desk"), house.join(name="desk")
+    assert house.names == ["desk", "desk-2"]
+    house.backs.leave(desk)
+    assert house.names == ["desk-2"]
+
+
+def test_a_back_that_fell_silent_is_not_connected_any_more(house):
+    house.join(name="desk", transport="http")
+    house.now = HTTP_SILENCE_SECONDS + 1
+    assert list(house.backs) == []
+    assert house.names == []
+
+
+def test_leaving_twice_is_told_once(house):
+    back = house.join()
+    house.backs.leave(back)
+    house.names = ["untouched"]
+    house.backs.leave(back)
+    assert house.names == ["untouched"]
 
 
 def test_another_vocabulary_is_refused_naming_both_models_and_what_to_do(house):

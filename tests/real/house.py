@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.processes import Program, start_back
 
-LEAD = ("--threads", "1", "--parallel", "4")
+LEAD = ("--threads", "1", "--parallel", "4", "--no-ngram")
 BACK = ("--threads", "1")
 
 

@@ -1,6 +1,7 @@
 """How likely a draft token is right: what its source says of it, corrected by what came of such tokens."""
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -36,7 +37,7 @@ class _Bin:
 class _Record:
     """Of one source. `bins` are by confidence and company; those without company hold everything."""
 
-    bins: dict[tuple[int, Company | None], _Bin] = field(default_factory=dict)
+    bins: defaultdict[tuple[int, Company | None], _Bin] = field(default_factory=lambda: defaultdict(_Bin))
     by_place: list[list[int]] = field(default_factory=lambda: [[0, 0] for _ in range(_MOST_PLACES)])
     mean: _Bin = field(default_factory=_Bin)
 
@@ -45,7 +46,7 @@ class Acceptance:
     """Learns from every trial, whether the token was in a batch or not."""
 
     def __init__(self) -> None:
-        self._records: dict[str, _Record] = {}
+        self._records: defaultdict[str, _Record] = defaultdict(_Record)
 
     @property
     def sources(self) -> list[str]:
@@ -55,11 +56,11 @@ class Acceptance:
     def learn(self, trials: Iterable[Trial]) -> None:
         """Take in what became of proposed tokens."""
         for trial in trials:
-            record = self._records.setdefault(trial.source, _Record())
+            record = self._records[trial.source]
             bin_ = _bin_of(trial.confidence)
-            record.bins.setdefault((bin_, None), _Bin()).learn(trial.right)
+            record.bins[bin_, None].learn(trial.right)
             if trial.company != "alone":
-                record.bins.setdefault((bin_, trial.company), _Bin()).learn(trial.right)
+                record.bins[bin_, trial.company].learn(trial.right)
             record.mean.learn(trial.right)
             place = min(trial.place, _MOST_PLACES - 1)
             record.by_place[place][0] += 1

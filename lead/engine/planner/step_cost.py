@@ -10,8 +10,10 @@ _WINDOW = 9
 _EXACT = 32
 """Up to here each n has its own entry: T has steps there and need not even rise."""
 _BUCKET = 32
-_DRIFT = 0.3
-"""How much of a step's surprise is put down to the whole machine's having become slower or faster."""
+_DRIFT = 0.2
+"""How much of the steps' surprise is put down to the whole machine's having become slower or faster."""
+_SURPRISES = 5
+"""Of so many surprises the median counts: one busy moment says nothing about the machine."""
 _MOST_SURPRISE = 0.3
 _LEAST_STEP_S = 1e-6
 """No step is shorter, whatever a coarse clock says."""
@@ -28,6 +30,7 @@ class StepCost:
 
     def __init__(self) -> None:
         self._pace = 1.0
+        self._surprises: deque[float] = deque(maxlen=_SURPRISES)
         self._samples: dict[int, deque[float]] = {}
         self._medians: dict[int, float] = {}
         self._known: list[int] = []
@@ -43,7 +46,8 @@ class StepCost:
             self._samples[n] = deque(maxlen=_WINDOW)
             insort(self._known, n)
         else:
-            surprise = math.log(seconds / (self._pace * self._medians[n]))
+            self._surprises.append(math.log(seconds / (self._pace * self._medians[n])))
+            surprise = median(self._surprises)
             self._pace *= math.exp(_DRIFT * min(max(surprise, -_MOST_SURPRISE), _MOST_SURPRISE))
         self._samples[n].append(seconds / self._pace)
         self._medians[n] = median(self._samples[n])

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from lead.api import speculation
 from lead.backs import MAX_INVALID_DRAFTS
+from lead.engine.client import EngineState
 from lead.engine.messages import Committed, Started
 from shared.protocol import (
     Close,
@@ -21,6 +22,7 @@ from shared.protocol import (
     Hello,
     Open,
     Refused,
+    Tune,
     VocabularyId,
     Welcome,
     parse_lead_message,
@@ -340,3 +342,66 @@ async def test_the_list_has_backs_and_their_sums(house, client):
     body = (await client.get(URL)).json()
     assert [back["name"] for back in body["backs"]] == ["desk", "desk-2"]
     assert set(body["totals"]) >= {"n_drafts", "n_draft_tokens", "n_accepted_tokens", "n_stale_drafts"}
+
+
+# What people and benches ask
+
+
+async def test_the_list_says_why_the_planner_decides_as_it_does(client):
+    assert (await client.get(URL)).json()["planner"] == {"policy": "adaptive"}
+
+
+async def test_without_an_engine_the_list_is_still_there(house, client, monkeypatch):
+    async def explain():
+        return None
+
+    monkeypatch.setattr(house.engine, "explain", explain)
+    body = (await client.get(URL)).json()
+    assert (body["backs"], body["planner"]) == ([], None)
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "fixed", "sync", "off"])
+async def test_the_policy_can_be_changed_while_running(house, client, policy):
+    response = await client.put(URL, json={"policy": policy, "depth": 7})
+    assert (response.status_code, response.json()) == (200, {"policy": policy, "depth": 7})
+    assert house.engine.policy == (policy, 7)
+
+
+async def test_a_policy_needs_no_depth(house, client):
+    assert (await client.put(URL, json={"policy": "off"})).status_code == 200
+    assert house.engine.policy == ("off", 4)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"policy": "fast"},
+        {"policy": "sync", "depth": -1},
+        {"policy": "sync", "depth": 33},
+        {"policy": "sync", "depth": 2.5},
+        {"policy": None},
+        [],
+    ],
+)
+async def test_a_wrong_policy_is_400_and_changes_nothing(house, client, body):
+    assert (await client.put(URL, json=body)).status_code == 400
+    assert house.engine.policy is None
+
+
+async def test_the_policy_of_an_engine_that_is_not_there_cannot_be_changed(house, client):
+    house.engine.state = EngineState.STARTING
+    assert (await client.put(URL, json={"policy": "off"})).status_code == 503
+    assert house.engine.policy is None
+
+
+async def test_a_back_is_connected_for_the_engine_until_it_leaves(house):
+    async with welcomed(house):
+        assert house.engine.connected == ["desk"]
+    assert house.engine.connected == []
+
+
+async def test_a_connected_back_hears_what_pays(house):
+    async with welcomed(house) as back:
+        house.backs.tune(Tune(n_ahead=3, min_confidence=0.5))
+        assert await heard(back) == Tune(n_ahead=3, min_confidence=0.5)

@@ -14,7 +14,17 @@ import pytest
 
 from lead.engine import client as module
 from lead.engine.client import EngineClient, EngineState
-from lead.engine.messages import Cancel, Finished, Load, PostDraft, Submit, encode
+from lead.engine.messages import (
+    Cancel,
+    Explain,
+    Finished,
+    Load,
+    PostDraft,
+    SetPolicy,
+    Sources,
+    Submit,
+    encode,
+)
 from shared.errors import ModelLoadError, UnavailableError
 from shared.sampling import SamplingParameters
 
@@ -229,3 +239,109 @@ async def test_drafts_that_the_engine_does_not_read_are_replaced_by_newer_ones(s
     assert n_held == 1
     assert len(lines) < 20_000
     assert '"base":19999' in lines[-1]
+
+
+SAY_LOAD = """
+def say_load():
+    import json
+    sequence = json.dumps({k: json.loads(load)[k] for k in ("policy", "depth")})
+    say(json.dumps({"type": "finished", "sequence": sequence, "reason": "stop"}) + chr(10))
+"""
+EXPLAIN = """
+ready()
+for line in commands:
+    notes.open('a').write(line)
+    if '"explain"' in line:
+        say('{"type": "explained", "report": {"n": 1}}\\n')
+"""
+
+
+async def test_policy_and_sources_reach_a_running_engine(start, tmp_path):
+    front = start("ready()\n" + LISTEN)
+    await front.until(is_up)
+    front.client.connect(["desk"])
+    front.client.set_policy("sync", 7)
+    front.client.connect([])
+    await front.stop()
+    commands = [Sources(names=["desk"]), SetPolicy(policy="sync", depth=7), Sources(names=[])]
+    assert (tmp_path / "notes").read_bytes() == b"".join(encode(command) for command in commands)
+
+
+async def test_an_engine_that_is_started_again_has_the_policy_of_last(start):
+    front = start(
+        SAY_LOAD
+        + "if first_time():\n    ready(); commands.readline(); sys.exit(3)\nsay_load(); ready()\n"
+        + LISTEN
+    )
+    await front.until(is_up)
+    front.client.set_policy("sync", 7)
+    await front.until(lambda front: front.events.count(UP) == 2)
+    assert front.events[1].sequence == '{"policy": "sync", "depth": 7}'
+
+
+async def test_a_policy_set_before_the_engine_is_ready_is_not_lost(start):
+    front = start(
+        SAY_LOAD + "if first_time():\n    sys.exit(3)\nsay_load(); ready()\n" + LISTEN,
+    )
+    front.client.set_policy("off", 0)
+    await front.until(is_up)
+    assert front.events[0].sequence == '{"policy": "off", "depth": 0}'
+
+
+async def test_an_engine_that_is_started_again_is_told_who_is_connected(start, tmp_path):
+    front = start("if first_time():\n    ready(); commands.readline(); sys.exit(3)\nready()\n" + LISTEN)
+    await front.until(is_up)
+    front.client.connect(["desk"])
+    await front.until(lambda front: front.events == [UP, UP])
+    await front.stop()
+    assert (tmp_path / "notes").read_bytes() == encode(Sources(names=["desk"]))
+
+
+async def test_the_engine_explains_itself(start):
+    front = start(EXPLAIN)
+    await front.until(is_up)
+    assert await front.client.explain() == {"n": 1}
+    assert await front.client.explain() == {"n": 1}
+
+
+async def test_many_who_ask_at_once_share_one_answer(start, tmp_path):
+    front = start(EXPLAIN)
+    await front.until(is_up)
+    answers = await asyncio.gather(*[front.client.explain() for _ in range(50)])
+    assert answers == [{"n": 1}] * 50
+    await front.stop()
+    assert (tmp_path / "notes").read_bytes() == encode(Explain())
+
+
+async def test_an_engine_that_is_busy_for_too_long_explains_nothing_and_is_asked_once(
+    start, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "_EXPLAIN_SECONDS", 0.01)
+    front = start("ready()\n" + LISTEN)
+    await front.until(is_up)
+    assert [await front.client.explain() for _ in range(5)] == [None] * 5
+    await front.stop()
+    assert (tmp_path / "notes").read_bytes() == encode(Explain())
+
+
+async def test_whoever_stops_asking_leaves_the_others_their_answer(start):
+    front = start(EXPLAIN)
+    await front.until(is_up)
+    impatient = asyncio.ensure_future(front.client.explain())
+    patient = asyncio.ensure_future(front.client.explain())
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert await patient == {"n": 1}
+
+
+async def test_an_engine_that_dies_explains_nothing(start):
+    front = start("if first_time():\n    ready(); commands.readline(); sys.exit(3)\n" + EXPLAIN)
+    await front.until(is_up)
+    assert await front.client.explain() is None
+    await front.until(lambda front: front.events == [UP, UP])
+    assert await front.client.explain() == {"n": 1}
+
+
+async def test_an_engine_that_is_not_ready_explains_nothing(start):
+    front = start(LISTEN)
+    assert await front.client.explain() is None

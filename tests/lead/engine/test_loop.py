@@ -3,7 +3,21 @@
 import pytest
 
 from lead.engine.loop import Loop
-from lead.engine.messages import Cancel, Committed, DraftsDropped, Finished, Load, PostDraft, Started
+from lead.engine.messages import (
+    Cancel,
+    Committed,
+    DraftsDropped,
+    Explain,
+    Explained,
+    Finished,
+    Load,
+    PostDraft,
+    SetPolicy,
+    Sources,
+    Started,
+    Tuned,
+)
+from lead.engine.planner.policy import SYNC_PATIENCE_S
 from shared.errors import DecodeFatalError, KvCacheFullError
 from tests.fakes import FakeFront, FakeTarget, make_limits, make_scheduler, plain_run, run_engine, submit
 
@@ -11,12 +25,13 @@ LIMITS = make_limits()
 
 
 class ScriptedPipe:
-    """Hands out one batch of commands per step, then is closed."""
+    """Hands out one batch of commands per step, then is closed. A wait takes all its time."""
 
     def __init__(self, *batches):
         self._batches = list(batches)
         self.waits = []
         self.sent = []
+        self.now = 0.0
 
     @property
     def open(self):
@@ -24,15 +39,19 @@ class ScriptedPipe:
 
     def drain(self, wait):
         self.waits.append(wait)
+        self.now += wait or 0.0
         return self._batches.pop(0)
 
     def send(self, event):
         self.sent.append(event)
 
+    def clock(self):
+        return self.now
 
-def run(*batches, target=None):
+
+def run(*batches, target=None, policy="fixed"):
     pipe, target = ScriptedPipe(*batches), target or FakeTarget(LIMITS.n_slots)
-    Loop(target, make_scheduler(LIMITS), pipe).run()
+    Loop(target, make_scheduler(LIMITS, policy=policy), pipe, clock=pipe.clock).run()
     return pipe, target
 
 
@@ -78,6 +97,82 @@ def test_a_draft_is_verified_in_the_step_it_arrives_in():
     assert pipe.sent[-1] == Committed(
         sequence="s", start=3, tokens=text[3:6], n_accepted=2, sources=["a"] * 2
     )
+
+
+# Waiting for drafts: `sync` does so wherever it may
+
+
+def syncing(*batches):
+    """The first batch and step are the prompt's."""
+    return run([Sources(names=["a"]), submit(max_tokens=9)], *batches, policy="sync")
+
+
+def explained(pipe):
+    (explained,) = [event for event in pipe.sent if isinstance(event, Explained)]
+    return explained.report
+
+
+def test_a_plan_that_waits_is_not_decoded_until_its_time_is_over():
+    pipe, target = syncing([], [])
+    assert pipe.waits == [None, 0.0, SYNC_PATIENCE_S]
+    assert target.steps == [[2]]
+
+
+def test_a_wait_in_vain_ends_with_a_step():
+    pipe, target = syncing(*[[]] * 6)
+    assert target.steps[1:3] == [[1], [1]]
+    assert pipe.waits[-2:] == [0.0, 0.0], "a source that said nothing is not waited for again"
+
+
+def test_a_wait_ends_as_soon_as_the_draft_is_there():
+    text, _ = plain_run(submit(), 100)
+    draft = PostDraft(sequence="s", source="a", base=3, tokens=text[3:7])
+    pipe, target = syncing([], [draft])
+    assert target.steps == [[2], [5]]
+    assert pipe.sent[-1].n_accepted == 4
+
+
+def test_cancelling_ends_a_wait():
+    pipe, target = syncing([], [Cancel(sequence="s")], [])
+    assert pipe.waits[-1] is None
+    assert len(target.steps) == 1
+
+
+def test_a_request_that_arrives_during_a_wait_is_begun_at_once():
+    _, target = syncing([], [submit("t", [4] * 5)])
+    assert target.steps == [[2], [1, 5]]
+
+
+def test_the_time_waited_is_counted():
+    pipe, _ = syncing([], [], [Explain()])
+    assert explained(pipe)["wait_seconds"] == pytest.approx(SYNC_PATIENCE_S)
+
+
+def test_after_a_wait_the_next_step_is_not_held_up():
+    draft = PostDraft(sequence="s", source="a", base=3, tokens=[9] * 4)
+    pipe, _ = syncing([], [draft], [SetPolicy(policy="off", depth=0)], [])
+    assert pipe.waits == [None, 0.0, SYNC_PATIENCE_S, 0.0, 0.0]
+
+
+# What the front may ask for at any time
+
+
+def test_an_idle_engine_explains_itself():
+    pipe, _ = run([Explain()])
+    assert explained(pipe)["policy"] == "fixed"
+
+
+def test_the_policy_is_changed_in_the_step_its_command_arrives_in():
+    text, _ = plain_run(submit(), 100)
+    draft = PostDraft(sequence="s", source="a", base=3, tokens=text[3:6])
+    pipe, target = run([submit(max_tokens=9)], [draft, SetPolicy(policy="off", depth=0)])
+    assert target.steps == [[2], [1]]
+    assert Tuned(n_ahead=0, min_confidence=0.0) in pipe.sent
+
+
+def test_the_connected_sources_are_known():
+    pipe, _ = run([Sources(names=["a", "b"])], [Sources(names=["b"])], [Explain()])
+    assert list(explained(pipe)["sources"]) == ["b"]
 
 
 def test_stale_drafts_are_reported():

@@ -11,13 +11,18 @@ from lead.engine.messages import (
     Cancel,
     Committed,
     DraftsDropped,
+    Explain,
+    Explained,
     Finished,
     Load,
     LoadFailed,
     PostDraft,
     Ready,
+    SetPolicy,
+    Sources,
     Started,
     Submit,
+    Tuned,
     decode_command,
     decode_event,
     encode,
@@ -30,6 +35,18 @@ COMMANDS = [
     Submit(sequence="s", tokens=[1, 2], sampling=SAMPLING, max_tokens=None),
     Cancel(sequence="s\nt\r\u2028"),
     PostDraft(sequence="s", source="back", base=3, tokens=[4, 5]),
+    PostDraft(
+        sequence="s",
+        source="back",
+        base=3,
+        tokens=[4, 5],
+        parents=[-1, -1],
+        confidences=[0.1 + 0.2, 1.0],
+        received_at=0.1 + 0.7,
+    ),
+    Sources(names=["back", "desk"]),
+    SetPolicy(policy="sync", depth=3),
+    Explain(),
 ]
 EVENTS = [
     Ready(n_ctx=9, n_ctx_sequence=8, n_slots=2, speculates=True, exact=False),
@@ -39,6 +56,8 @@ EVENTS = [
     Committed(sequence="s", start=4, tokens=[1]),
     Finished(sequence="s", reason="length"),
     DraftsDropped(source="back", n_stale=3),
+    Tuned(n_ahead=4, min_confidence=0.125),
+    Explained(report={"step_ms": {"1": 0.5}, "rate": None}),
 ]
 
 

@@ -61,6 +61,47 @@ def test_blocking_waits_for_a_whole_command(ends):
     sender.join()
 
 
+def test_a_wait_ends_when_its_time_is_over(ends):
+    _, pipe = ends
+    assert pipe.drain(0.001) == []
+    assert pipe.open
+
+
+def test_a_wait_ends_with_the_first_command(ends):
+    front, pipe = ends
+    sender = threading.Thread(target=front.sendall, args=[encode(ONE)])
+    sender.start()
+    assert pipe.drain(60.0) == [ONE]
+    sender.join()
+
+
+def test_half_a_line_does_not_end_a_wait_but_its_time_does(ends):
+    front, pipe = ends
+    line = encode(ONE)
+    front.sendall(line[:5])
+    assert pipe.drain(0.001) == []
+    front.sendall(line[5:])
+    assert pipe.drain(60.0) == [ONE]
+
+
+def test_the_front_s_end_ends_a_wait_with_a_limit_too(ends):
+    front, pipe = ends
+    front.close()
+    assert pipe.drain(60.0) == []
+    assert not pipe.open
+
+
+def test_it_is_readable_when_a_command_or_the_front_s_end_has_come(ends):
+    front, pipe = ends
+    assert not pipe.readable
+    front.sendall(encode(ONE))
+    assert pipe.readable
+    pipe.drain(0.0)
+    assert not pipe.readable
+    front.close()
+    assert pipe.readable
+
+
 def test_the_front_s_end_ends_the_wait(ends):
     front, pipe = ends
     front.close()

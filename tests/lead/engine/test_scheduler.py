@@ -9,7 +9,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lead.engine.messages import Committed, DraftsDropped, Finished, PostDraft, Started
+from lead.engine.messages import Committed, DraftsDropped, Finished, PostDraft, Started, Tuned
+from lead.engine.planner.policy import SYNC_PATIENCE_S
 from shared.llama.span import Span
 from shared.sampling import SamplingParameters
 from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_limits, make_scheduler, plain_run, submit
@@ -23,18 +24,25 @@ TEXT, _ = plain_run(submit(tokens=LONG), 100)
 class Bench:
     """A scheduler and a model, stepped by hand."""
 
-    def __init__(self, depth=4, **limits):
+    def __init__(self, depth=4, policy="fixed", **limits):
         self.limits = make_limits(**limits)
-        self.scheduler = make_scheduler(self.limits, depth)
+        self.scheduler = make_scheduler(self.limits, depth, policy)
         self.target = FakeTarget(self.limits.n_slots, self.limits.n_ctx, self.limits.n_batch)
         self.spans = []
+        self.now = NOW
 
     def step(self):
-        """The events of one step; its spans are in `spans`."""
-        plan = self.scheduler.plan(NOW)
+        """The events of one step, after any waits in vain; its spans are in `spans`."""
+        plan = self.scheduler.plan(self.now)
+        news = plan.news
+        while plan.wait > 0:
+            self.now += plan.wait
+            assert self.now < 1000 * NOW, "it waits for ever"
+            plan = self.scheduler.plan(self.now)
+            news += plan.news
         for trim in plan.trims:
             self.target.trim(*trim)
-        events = [*plan.news, *self.scheduler.commit(plan, self.target.decode(plan.spans), NOW, 0.01)]
+        events = [*news, *self.scheduler.commit(plan, self.target.decode(plan.spans), self.now, 0.01)]
         self.spans = plan.spans
         self.scheduler.check_integrity()
         return events
@@ -152,16 +160,20 @@ def test_a_prompt_longer_than_a_batch_is_read_in_several_steps():
 # Drafts
 
 
-def drafting(*, depth=4, max_tokens=None, prompt=LONG, **limits):
+def drafting(*, depth=4, max_tokens=None, prompt=LONG, policy="fixed", sources=(), **limits):
     """A bench whose only sequence has its first token."""
-    bench = Bench(depth, **limits)
+    bench = Bench(depth, policy, **limits)
+    bench.scheduler.connect(sources)
     bench.submit(tokens=prompt, max_tokens=max_tokens)
     bench.step()
     return bench
 
 
-def post(bench, tokens, base=3, sequence="s", source="a"):
-    bench.scheduler.post_draft(PostDraft(sequence=sequence, source=source, base=base, tokens=tokens))
+def post(bench, tokens, base=3, sequence="s", source="a", *, parents=None):
+    draft = PostDraft(
+        sequence=sequence, source=source, base=base, tokens=tokens, parents=parents, received_at=NOW
+    )
+    bench.scheduler.post_draft(draft)
 
 
 def test_a_draft_is_decoded_behind_the_last_committed_token():
@@ -270,6 +282,124 @@ def test_a_model_that_cannot_trim_verifies_no_drafts():
     post(bench, TEXT[3:6])
     bench.step()
     assert bench.spans == [Span(0, 2, TEXT[2:3], 1)]
+
+
+def test_after_a_mismatch_the_branch_that_begins_with_the_recovered_token_is_verified():
+    bench = drafting()
+    wrong = (TEXT[3] + 1) % N_VOCAB
+    post(bench, [wrong, 8, *TEXT[3:6]], parents=[-1, 0, -1, 2, 3])
+    (step,) = bench.step()
+    assert (step.tokens, step.rejected) == (TEXT[3:4], [wrong, 8])
+    (step,) = bench.step()
+    assert (step.tokens, step.n_accepted) == (TEXT[4:7], 2)
+
+
+def test_each_token_of_a_step_has_its_own_source():
+    bench = drafting()
+    post(bench, TEXT[3:4], source="a")
+    post(bench, TEXT[3:6], source="b")
+    (step,) = bench.step()
+    assert step.n_accepted == 3
+    assert step.sources[1:] == ["b", "b"]
+
+
+# Waiting for drafts, and what backs are told
+
+
+def test_a_plan_that_waits_has_nothing_to_decode_and_changes_nothing():
+    bench = drafting(policy="sync", sources=["a"])
+    for _ in range(3):
+        plan = bench.scheduler.plan(NOW)
+        assert plan.wait > 0
+        assert (plan.entries, plan.spans, plan.trims, plan.n_tokens) == ([], [], [], 0)
+        bench.scheduler.check_integrity()
+    post(bench, TEXT[3:7])
+    assert text_of(bench.step()) == TEXT[3:8]
+
+
+def test_a_plan_that_waits_tells_who_was_started():
+    bench = drafting(policy="sync", sources=["a"])
+    bench.submit("t", LONG, max_tokens=3)
+    plan = bench.scheduler.plan(NOW)
+    assert names(plan.news) == ["t"]
+    assert plan.wait == 0, "its prompt is read instead"
+
+
+def test_a_wait_ends_with_patience():
+    bench = drafting(policy="sync", sources=["a"])
+    assert bench.scheduler.plan(NOW).wait > 0
+    assert bench.scheduler.plan(NOW + 2 * SYNC_PATIENCE_S).wait == 0
+
+
+def test_caches_are_cut_back_after_a_wait_too():
+    bench = drafting(policy="sync", sources=["a"])
+    post(bench, [(TEXT[3] + 1) % N_VOCAB, 8, 8, 8])
+    bench.step()
+    assert bench.scheduler.plan(NOW).trims == []
+    post(bench, TEXT[4:8], base=4)
+    assert bench.scheduler.plan(NOW).trims == [(0, 3)]
+
+
+def test_nothing_is_waited_for_that_could_not_be_committed():
+    bench = drafting(policy="sync", sources=["a"], max_tokens=2)
+    assert bench.scheduler.plan(NOW).wait == 0
+
+
+def test_after_a_full_cache_no_drafts_are_waited_for():
+    bench = drafting(policy="sync", sources=["a"])
+    post(bench, TEXT[3:7])
+    planned(bench)
+    bench.scheduler.shed()
+    bench.step()
+    assert [len(span.tokens) for span in bench.spans] == [1]
+
+
+def test_after_a_full_cache_the_next_step_does_not_wait():
+    bench = drafting(policy="sync", sources=["a"])
+    bench.scheduler.shed()
+    assert bench.scheduler.plan(NOW).wait == 0
+
+
+def test_a_model_that_cannot_trim_waits_for_no_drafts():
+    bench = drafting(policy="sync", sources=["a"], can_trim=False)
+    assert bench.scheduler.plan(NOW).wait == 0
+
+
+def test_steps_with_prompts_are_not_predicted():
+    bench = drafting()
+    assert bench.scheduler.plan(NOW).expected == 1
+    bench.submit("t", LONG)
+    assert bench.scheduler.plan(NOW).expected is None
+
+
+def test_backs_are_told_to_rest_when_speculation_is_turned_off():
+    bench = drafting()
+    bench.scheduler.set_policy("off", 0)
+    post(bench, TEXT[3:6])
+    events = bench.step()
+    assert text_of(events) == TEXT[3:4]
+    assert of(Tuned, events) == [Tuned(n_ahead=0, min_confidence=0.0)]
+    assert of(Tuned, bench.step()) == []
+
+
+def test_a_new_policy_is_followed_in_the_next_step():
+    bench = drafting(policy="off")
+    bench.scheduler.set_policy("fixed", 2)
+    post(bench, TEXT[3:9])
+    bench.step()
+    assert [len(span.tokens) for span in bench.spans] == [3]
+
+
+def test_what_was_done_is_reported():
+    bench = drafting()
+    post(bench, [TEXT[3], (TEXT[4] + 1) % N_VOCAB])
+    bench.scheduler.waited(0.25)
+    bench.step()
+    report = bench.scheduler.describe()
+    assert (report["n_steps"], report["n_committed"], report["depths"]) == (2, 3, {"0": 1, "2": 1})
+    assert (report["n_draft_tokens"], report["n_accepted_tokens"], report["n_recovered"]) == (2, 1, 1)
+    assert (report["step_seconds"], report["wait_seconds"]) == (0.02, 0.25)
+    assert report["step_ms"].keys() == {"2", "3"}
 
 
 # Many sequences
@@ -596,6 +726,32 @@ class SchedulerMachine(RuleBasedStateMachine):
         tokens = [*self.truth[name][base : base + n_right], rng.randrange(N_VOCAB), rng.randrange(N_VOCAB)]
         self.scheduler.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
 
+    @precondition(lambda self: self.running)
+    @rule(rng=rngs, n=st.integers(1, 12), source=st.sampled_from("abc"))
+    def post_tree(self, rng, n, source):
+        """Any tree; some of its tokens are right wherever they hang."""
+        name = rng.choice(self.running)
+        base = max(0, len(self.texts[name]) - rng.randint(0, 2))
+        ahead = [*self.truth[name], *END_TOKENS][base:]
+        draft = PostDraft(
+            sequence=name,
+            source=source,
+            base=base,
+            tokens=[rng.choice([rng.choice(ahead[:4]), rng.randrange(N_VOCAB)]) for _ in range(n)],
+            parents=[rng.randint(max(-1, i - 3), i - 1) for i in range(n)],
+            confidences=[rng.random() for _ in range(n)],
+            received_at=self.bench.now,
+        )
+        self.scheduler.post_draft(draft)
+
+    @rule(policy=st.sampled_from(["adaptive", "fixed", "sync", "off"]), depth=st.integers(0, 32))
+    def set_policy(self, policy, depth):
+        self.scheduler.set_policy(policy, depth)
+
+    @rule(sources=st.sets(st.sampled_from("abc")))
+    def connect(self, sources):
+        self.scheduler.connect(sorted(sources))
+
     @rule(n=st.integers(1, 4))
     def step(self, n):
         for _ in range(n):
@@ -607,6 +763,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     def shed(self):
         plan = planned(self.bench)
         self.take(plan.news)
+        if plan.wait > 0:
+            return
         if sum(len(span.tokens) for span in plan.spans) > 1:
             self.take(self.scheduler.shed())
         else:  # a single token always finds room

@@ -181,6 +181,19 @@ def test_a_draft_on_older_news_does_not_count_as_a_quick_answer():
     assert watching.expected(20.0).first_in == pytest.approx(0.3)
 
 
+def test_a_draft_that_was_under_way_when_the_text_departed_from_it_is_no_answer_to_that():
+    watching = Watching()
+    watching.post(10, 13, 0.005)
+    for i in range(1, 20):
+        n = 10 + 2 * i
+        watching.commit(n - 1, i - 0.5)
+        watching.commit(n, float(i), dead=["a"])
+        watching.post(n - 1, n + 1, i + 0.001, lives=False)
+        watching.post(n, n + 3, i + 0.3)
+    watching.commit(60, 20.0, dead=["a"])
+    assert watching.expected(20.0).first_in == pytest.approx(0.3)
+
+
 def test_a_source_never_heard_of_is_not_expected():
     watching = Watching()
     watching.arrivals.connected(["a"])
@@ -207,6 +220,13 @@ def test_nobody_can_keep_the_lead_waiting_by_posting_the_same_again_and_again(dr
         drafting.post(10 + i % 2, 14 + i % 2, 0.051 + i / 100)
     assert drafting.expected(5.05) is None
     assert not drafting.at_work(5.05)
+
+
+def test_a_draft_that_was_overtaken_is_no_sign_of_life(drafting):
+    drafting.commit(11, 0.051)
+    drafting.post(11, 16, 0.06)
+    drafting.post(10, 30, 0.3)
+    assert drafting.expected(0.3) is None
 
 
 def test_a_draft_on_newer_text_is_a_sign_of_life(drafting):

@@ -1,0 +1,63 @@
+"""While nothing else is to be done, steps of several widths are timed."""
+
+import pytest
+
+from lead.engine.calibration import calibrate
+from lead.engine.planner.step_cost import StepCost
+from tests.fakes import FakeTarget
+
+
+class Timed(FakeTarget):
+    """Its steps take as long as a test says, on a clock of its own."""
+
+    def __init__(self, seconds_of):
+        super().__init__()
+        self.now = 0.0
+        self._seconds_of = seconds_of
+
+    def clock(self):
+        return self.now
+
+    def decode(self, spans):
+        self.now += self._seconds_of(len(spans[0].tokens))
+        return super().decode(spans)
+
+
+def calibrated(seconds_of, interrupted=lambda: False):
+    target, cost = Timed(seconds_of), StepCost()
+    calibrate(target, cost, interrupted, target.clock)
+    return target, cost
+
+
+def dip(n):
+    return 0.01 * (1.5 if n == 4 else n)
+
+
+def test_the_table_knows_every_small_width_dips_included():
+    _, cost = calibrated(dip)
+    assert [cost.seconds(n) for n in range(1, 9)] == pytest.approx([dip(n) for n in range(1, 9)])
+    assert max(cost.table()) >= 16
+
+
+def test_one_busy_moment_spoils_no_entry():
+    moments = iter([50 if i == 5 else 1 for i in range(1000)])
+    _, cost = calibrated(lambda n: dip(n) * next(moments))
+    assert cost.seconds(6) / cost.seconds(1) == pytest.approx(6, rel=0.05)
+
+
+def test_the_cache_is_left_empty():
+    target, _ = calibrated(dip)
+    assert target.slots == [[]]
+
+
+def test_it_ends_when_interrupted():
+    answers = iter([False, False, True])
+    target, cost = calibrated(dip, lambda: next(answers))
+    assert len(target.steps) == len(cost.table()) == 2
+    assert target.slots == [[]]
+
+
+def test_a_slow_model_is_not_calibrated_for_long():
+    target, cost = calibrated(lambda _: 4.0)
+    assert target.now < 20
+    assert cost.seconds(1) == pytest.approx(4.0)

@@ -1,0 +1,66 @@
+"""Every policy gives the same text over real processes, with n-grams and the client's prediction besides."""
+
+import httpx
+import pytest
+
+from bench.processes import start_lead
+from tests.real.asking import ask
+from tests.real.house import LEAD, back_of
+
+SAMPLING = {"temperature": 0.8, "seed": 11}
+POLICIES = [("adaptive", 0), ("sync", 3), ("fixed", 5), ("off", 0), ("adaptive", 0)]
+
+
+@pytest.fixture(scope="module")
+def drafting(target):
+    """A lead that drafts by itself, too."""
+    lead, url = start_lead("--model", str(target), *LEAD, "--ngram")
+    with lead:
+        yield lead, url
+
+
+@pytest.fixture(scope="module")
+def plain(drafting):
+    """What it says without any drafts."""
+    choose(drafting[1], "off", 0)
+    told = ask(drafting[1], **SAMPLING)
+    assert told.n_drafted == 0
+    return told.text
+
+
+def choose(url, policy, depth):
+    httpx.put(f"{url}/v1/speculation", json={"policy": policy, "depth": depth}).raise_for_status()
+
+
+def planner(url):
+    return httpx.get(f"{url}/v1/speculation", timeout=30).json()["planner"]
+
+
+def test_a_change_of_policy_changes_no_text(drafting, plain):
+    lead, url = drafting
+    with back_of(lead, url, "helper"):
+        for policy, depth in POLICIES:
+            choose(url, policy, depth)
+            told = ask(url, **SAMPLING)
+            assert told.text == plain, policy
+            assert (told.n_accepted > 0) == (policy != "off")
+
+
+def test_a_prediction_is_accepted_and_changes_no_text(drafting, plain):
+    _, url = drafting
+    choose(url, "adaptive", 0)
+    told = ask(url, **SAMPLING, prediction={"type": "content", "content": plain})
+    assert told.text == plain
+    assert told.n_accepted > 80
+
+
+def test_the_lead_explains_itself(drafting, plain):
+    lead, url = drafting
+    choose(url, "adaptive", 0)
+    with back_of(lead, url, "helper"):
+        assert ask(url, **SAMPLING).text == plain
+        told = planner(url)
+    assert told["policy"] == "adaptive"
+    assert told["n_accepted_tokens"] > 0
+    assert "1" in told["step_ms"]
+    assert told["sources"]["helper"]["acceptance_by_position"]
