@@ -5,6 +5,7 @@ says how well the planner decides for given times, not what the times are: feed 
 
     python -m bench simulate                                       the standing tables
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
+    python -m bench simulate --validate speed.json                 what `bench speed --json` measured
 
 steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 """
@@ -21,6 +22,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
+from bench.simulation import validation
 from bench.simulation.cell import Cell
 from bench.simulation.contest import ADAPTIVE, BOUND, FIXED, OFF, SYNC, Result, contest
 from bench.simulation.scenarios import (
@@ -39,6 +41,8 @@ from bench.simulation.step_table import StepTable
 
 _N_TOKENS = 1536
 _N_QUICK = 384
+_N_LEARNED = 1536
+"""In shorter runs it counts how long it takes to see what a back is worth."""
 _QUICK_DEPTHS = (0, 1, 2, 4, 6, 8)
 _PIPED_WIDTH = 140
 Rows = list[dict[str, Any]]
@@ -51,7 +55,9 @@ def main(arguments: Sequence[str]) -> None:
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
     parts: dict[str, Rows] = {}
-    if options.step_ms:
+    if options.validate:
+        parts["validation"] = validation.validate(validation.read(options.validate), options.jobs)
+    elif options.step_ms:
         pair = Pair("yours", StepTable.read(options.step_ms), options.draft_ms / 1000, options.acceptance)
         rtts = (options.rtt_ms,) if options.rtt_ms is not None else RTTS_MS
         parts["gains"] = _gains((pair,), rtts, BACKS[:2], n_tokens, options.jobs)
@@ -61,8 +67,8 @@ def main(arguments: Sequence[str]) -> None:
         parts["gains"] = _gains(PAIRS, rtts, n_backs, n_tokens, options.jobs)
         parts["policies"] = _policies(options.quick, n_tokens, options.jobs)
         parts["clients"] = _clients(options.quick, n_tokens, options.jobs)
-        parts["useless_backs"] = _useless(n_tokens, options.jobs)
-        parts["unequal_backs"] = _unequal(n_tokens, options.jobs)
+        parts["useless_backs"] = _useless(max(n_tokens, _N_LEARNED), options.jobs)
+        parts["unequal_backs"] = _unequal(max(n_tokens, _N_LEARNED), options.jobs)
     for name, rows in parts.items():
         console.print(_table(name, rows))
     if options.plot:
@@ -93,6 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rtt-ms", type=_positive, default=None, help="one round trip time; default: several"
+    )
+    parser.add_argument(
+        "--validate", type=Path, metavar="FILE", help="predict what is in a result of `bench speed --json`"
     )
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
@@ -226,6 +235,7 @@ _TITLES = {
     "gains": "What would I gain? Speed-up by round trip time (each back has a draft model of its own)",
     "policies": "Speed-up over no drafting: policies at their best depth, one back",
     "clients": "The same with several clients at once",
+    "validation": "Speed-up over no back: measured, and predicted from T(n) and acceptance",
     "useless_backs": "Backs that do not help: speed over that of the lead alone",
     "unequal_backs": "Two unequal backs: speed over that of the better one alone",
 }

@@ -46,6 +46,7 @@ class Planner:
         self.acceptance = Acceptance()
         self.arrivals = Arrivals()
         self.tally = Tally()
+        self._adaptive = Adaptive()
         self._waited = 0.0
         self._told = Tuned(n_ahead=_MOST_AHEAD, min_confidence=0.0)  # what backs do unasked, or less
         self.set_policy(policy, depth)
@@ -54,7 +55,7 @@ class Planner:
         """Choose in another way from now on; `depth` is for `fixed` and `sync`."""
         self.name: PolicyName = policy
         self.depth = depth
-        self._policy = _make(policy, depth)
+        self._policy = self._make(policy, depth)
         self.n_ahead = _n_ahead(policy, depth)
         self.min_confidence = 0.0
         self._recent_depth = 0.0
@@ -126,6 +127,17 @@ class Planner:
         if n_ahead != self.n_ahead or abs(min_confidence - self.min_confidence) > _CHANGED:
             self.n_ahead, self.min_confidence = n_ahead, min_confidence
 
+    def _make(self, policy: PolicyName, depth: int) -> Policy:
+        match policy:
+            case "adaptive":
+                return self._adaptive
+            case "fixed":
+                return Fixed(depth)
+            case "sync":
+                return Sync(depth)
+            case "off":
+                return Off()
+
 
 def _n_ahead(policy: PolicyName, depth: int) -> int:
     """What backs are asked for before anything else is known."""
@@ -136,15 +148,3 @@ def _n_ahead(policy: PolicyName, depth: int) -> int:
             return max(_MOST_AHEAD, depth)
         case "off":
             return 0
-
-
-def _make(policy: PolicyName, depth: int) -> Policy:
-    match policy:
-        case "adaptive":
-            return Adaptive()
-        case "fixed":
-            return Fixed(depth)
-        case "sync":
-            return Sync(depth)
-        case "off":
-            return Off()

@@ -163,3 +163,11 @@ def test_steps_that_took_no_time_are_no_trouble():
     for _ in range(64):
         planner.learn_step(Step(1, 0.0, [0], 1, 1.0))
     assert planner.describe()["n_steps"] == 64
+
+
+def test_what_adaptive_has_learned_outlives_another_policy():
+    planner = Planner("adaptive", 4)
+    before = planner._policy
+    planner.set_policy("sync", 2)
+    planner.set_policy("adaptive", 4)
+    assert planner._policy is before
