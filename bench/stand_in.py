@@ -37,7 +37,7 @@ class Rows:
     """Logits by position, peaked as a real model's are: some tokens whose probabilities follow Zipf's law.
 
     Its exponent differs between positions, from hesitant to sure: min-p 0.05 leaves one token at every other.
-    All other tokens are far below. A few rows serve for all positions, in an order that does not repeat itself.
+    All other tokens are far below. A few rows serve for all positions, in an order that does not repeat.
     """
 
     def __init__(self, n_vocab: int, seed: int) -> None:
