@@ -15,7 +15,7 @@ Rows = Sequence[Mapping[str, Any]]
 def plot_speed(rows: Rows, folder: Path) -> list[Path]:
     """One chart per configuration: tokens/s of every way, with its spread."""
     return [
-        _save(
+        save(
             _bars(configuration, [row for row in rows if row["configuration"] == configuration]), folder, name
         )
         for configuration in dict.fromkeys(row["configuration"] for row in rows)
@@ -27,7 +27,7 @@ def plot_lines(
     rows: Rows, folder: Path, *, name: str, x: str, y: str, group: str, labels: tuple[str, str]
 ) -> Path:
     """One line for each value of `group`; `labels` are those of the axes."""
-    figure = _figure(7, 4)
+    figure = new_figure(7, 4)
     axes = figure.subplots()
     for value in dict.fromkeys(row[group] for row in rows):
         points = [(row[x], row[y]) for row in rows if row[group] == value and row[y] is not None]
@@ -36,11 +36,11 @@ def plot_lines(
     axes.set(xlabel=labels[0], ylabel=labels[1], ylim=(0, None))
     if axes.lines:
         axes.legend()
-    return _save(figure, folder, name)
+    return save(figure, folder, name)
 
 
 def _bars(title: str, rows: Rows) -> "Figure":
-    figure = _figure(8, 1 + 0.3 * len(rows))
+    figure = new_figure(8, 1 + 0.3 * len(rows))
     axes = figure.subplots()
     speeds = [row["tokens_per_second"] for row in rows]
     spread = [
@@ -53,7 +53,7 @@ def _bars(title: str, rows: Rows) -> "Figure":
     return figure
 
 
-def _figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
@@ -61,7 +61,7 @@ def _figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _save(figure: "Figure", folder: Path, name: str) -> Path:
+def save(figure: "Figure", folder: Path, name: str) -> Path:
     path = folder / f"{name}.svg"
     try:
         folder.mkdir(parents=True, exist_ok=True)

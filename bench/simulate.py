@@ -11,10 +11,7 @@ steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 """
 
 import argparse
-import json
-import platform
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -22,9 +19,11 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
+from bench import report
 from bench.simulation import validation
 from bench.simulation.cell import Cell
 from bench.simulation.contest import ADAPTIVE, BOUND, FIXED, OFF, SYNC, Result, contest
+from bench.simulation.plot import draw
 from bench.simulation.scenarios import (
     BACKS,
     F16,
@@ -39,7 +38,7 @@ from bench.simulation.scenarios import (
 )
 from bench.simulation.step_table import StepTable
 
-_N_TOKENS = 1536
+_N_TOKENS = 1024
 _N_QUICK = 384
 _N_LEARNED = 1536
 """In shorter runs it counts how long it takes to see what a back is worth."""
@@ -51,7 +50,6 @@ Rows = list[dict[str, Any]]
 def main(arguments: Sequence[str]) -> None:
     """Simulate, print tables, and one JSON object in the last line. Raises ConfigError for a bad table."""
     options = _parser().parse_args(arguments)
-    began = time.monotonic()
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
     parts: dict[str, Rows] = {}
@@ -71,27 +69,15 @@ def main(arguments: Sequence[str]) -> None:
         parts["unequal_backs"] = _unequal(max(n_tokens, _N_LEARNED), options.jobs)
     for name, rows in parts.items():
         console.print(_table(name, rows))
-    if options.plot:
-        from bench.simulation.plot import draw  # noqa: PLC0415 - matplotlib is slow to import and optional
-
-        draw(parts, options.plot)
-    report = {
-        "bench": "simulate",
-        "python": platform.python_version(),
-        "tokens_per_run": n_tokens,
-        "seconds": round(time.monotonic() - began, 1),
-        **parts,
-    }
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(report))
+    flat = [{"part": name, **row} for name, rows in parts.items() for row in rows]
+    report.finish("simulate", flat, options, draw, tokens_per_run=n_tokens)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bench simulate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="fewer cells, fewer tokens: about a minute")
+    report.add_options(parser)
     parser.add_argument("--step-ms", type=Path, metavar="FILE", help="your T(n): JSON, n to milliseconds")
     parser.add_argument("--draft-ms", type=_positive, default=10.0, help="a step of your draft model")
     parser.add_argument(
@@ -105,8 +91,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here, too")
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="write charts there (needs matplotlib)")
     return parser
 
 
@@ -154,8 +138,8 @@ def _policies(quick: bool, n_tokens: int, n_jobs: int) -> Rows:
     """Adaptive against the best depth of the others, found by trying all."""
     grid = Grid((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (0.0, 20.0), n_tokens=n_tokens)
     if not quick:
-        costs, rtts = (0.003, 0.02, 0.1, 0.3, 0.6), (0.0, 2.0, 20.0, 100.0)
-        grid = Grid(TABLES, (0.6, 0.75, 0.85), costs, rtts, n_tokens=n_tokens)
+        costs, rtts = (0.003, 0.02, 0.1, 0.3, 0.6), (0.0, 20.0, 100.0)
+        grid = Grid(TABLES, (0.6, 0.85), costs, rtts, n_tokens=n_tokens)
     return _compared(list(grid.cells()), quick, n_jobs)
 
 

@@ -1,30 +1,30 @@
 """Charts of a simulation's tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
+from bench.plot import new_figure, save
 
-Rows = list[dict[str, Any]]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Rows = Sequence[Mapping[str, Any]]
 
 
-def draw(parts: Mapping[str, Rows], folder: Path) -> list[Path]:
-    """One PNG per part that has a chart; returns their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
+def draw(rows: Rows, folder: Path) -> list[Path]:
+    """One chart per part that has one; returns their paths. Raises ConfigError without matplotlib."""
     drawn = []
     for name, chart in (("gains", _gains), ("policies", _policies)):
-        if rows := parts.get(name):
-            path = folder / f"simulate-{name}.png"
-            chart(rows).savefig(path, dpi=120, bbox_inches="tight")
-            drawn.append(path)
+        if part := [row for row in rows if row["part"] == name]:
+            drawn.append(save(chart(part), folder, f"simulate-{name}"))
     return drawn
 
 
-def _gains(rows: Rows) -> Figure:
+def _gains(rows: Rows) -> "Figure":
     """Speed-up over the round trip time, one panel per pair, one line per number of backs."""
     pairs = list(dict.fromkeys(row["pair"] for row in rows))
-    figure = Figure(figsize=(4 * len(pairs), 3.5))
+    figure = new_figure(4 * len(pairs), 3.5)
     for i, pair in enumerate(pairs, 1):
         axes = figure.add_subplot(1, len(pairs), i)
         for n_backs in sorted({row["backs"] for row in rows}):
@@ -37,9 +37,9 @@ def _gains(rows: Rows) -> Figure:
     return figure
 
 
-def _policies(rows: Rows) -> Figure:
+def _policies(rows: Rows) -> "Figure":
     """Adaptive against the best depth of the others, all cells."""
-    figure = Figure(figsize=(5, 5))
+    figure = new_figure(5, 5)
     axes = figure.add_subplot()
     for steps in dict.fromkeys(row["steps"] for row in rows):
         cells = [row for row in rows if row["steps"] == steps]

@@ -24,8 +24,8 @@ def test_the_last_line_is_the_report(capsys, steps):
     lines = run(capsys, "--step-ms", str(steps), "--draft-ms", "2", "--rtt-ms", "1")
     report = json.loads(lines[-1])
     assert report["bench"] == "simulate"
-    assert [(row["backs"], row["rtt_ms"]) for row in report["gains"]] == [(1, 1.0), (2, 1.0)]
-    assert all(row["speedup"] > 1.3 for row in report["gains"])
+    assert [(row["backs"], row["rtt_ms"]) for row in report["rows"]] == [(1, 1.0), (2, 1.0)]
+    assert all(row["part"] == "gains" and row["speedup"] > 1.3 for row in report["rows"])
 
 
 def test_the_report_can_be_written_and_drawn(capsys, steps, tmp_path):
@@ -35,7 +35,7 @@ def test_the_report_can_be_written_and_drawn(capsys, steps, tmp_path):
         capsys, "--step-ms", str(steps), "--rtt-ms", "1", "--json", str(target), "--plot", str(charts)
     )
     assert json.loads(target.read_text()) == json.loads(lines[-1])
-    assert (charts / "simulate-gains.png").stat().st_size > 1000
+    assert (charts / "simulate-gains.svg").stat().st_size > 1000
 
 
 def test_a_bad_table_is_refused(tmp_path):
