@@ -25,13 +25,14 @@ def _gains(rows: Rows) -> "Figure":
     """Speed-up over the round trip time, one panel per pair, one line per number of backs."""
     pairs = list(dict.fromkeys(row["pair"] for row in rows))
     figure = new_figure(4 * len(pairs), 3.5)
+    most = max(row["speedup"] for row in rows)
     for i, pair in enumerate(pairs, 1):
         axes = figure.add_subplot(1, len(pairs), i)
         for n_backs in sorted({row["backs"] for row in rows}):
             line = [row for row in rows if row["pair"] == pair and row["backs"] == n_backs]
             axes.semilogx([r["rtt_ms"] for r in line], [r["speedup"] for r in line], "o-", label=f"{n_backs}")
         axes.set(title=pair, xlabel="round trip, ms", ylabel="speed-up over the lead alone")
-        axes.set_ylim(bottom=0.9)
+        axes.set_ylim(0.9, 1.05 * most)
         axes.grid(alpha=0.3)
     axes.legend(title="backs")
     return figure
