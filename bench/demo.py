@@ -3,7 +3,6 @@
 The lead gets all cores but one, the back the last one: they stand for two computers.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -43,9 +42,6 @@ class Result:
 
 def main() -> None:
     """Ask without a back, ask with one, compare; then chat, if there is a terminal."""
-    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
-    parser.add_argument("--depth", default="4", help="most draft tokens verified in a step")
-    arguments = parser.parse_args()
     configure_logging("warning")
     screen = Screen(sys.stdout, sys.stderr, os.environ)
     lead_cpus, back_cpus = split_cores(sorted(cpus.usable()))
@@ -55,7 +51,7 @@ def main() -> None:
         "as the small one and costs as much as a big one. What is real is the speed-up.\n"
     )
     model = str(demo_model(lambda: False))
-    lead, url = start_lead("--model", model, "--cpus", lead_cpus, "--depth", arguments.depth)
+    lead, url = start_lead("--model", model, "--cpus", lead_cpus)
     with lead, LeadClient(url, timeout_s=_TIMEOUT_S) as client:
         print(f"--- the lead alone (cores {lead_cpus}) ---\n")
         alone = _ask_all(client, screen)
