@@ -12,7 +12,7 @@ steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,11 +26,13 @@ from bench.simulation.contest import ADAPTIVE, BOUND, FIXED, OFF, SYNC, Result, 
 from bench.simulation.plot import draw
 from bench.simulation.scenarios import (
     BACKS,
+    BIG_CPU,
+    EXPERTS,
     F16,
     FLAT,
     PAIRS,
+    Q8_0,
     RTTS_MS,
-    TABLES,
     Grid,
     Pair,
     unequal_backs,
@@ -52,25 +54,28 @@ def main(arguments: Sequence[str]) -> None:
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
-    parts: dict[str, Rows] = {}
+    flat: Rows = []
+    for name, rows in _parts(options, n_tokens):
+        console.print(_table(name, rows))
+        flat += [{"part": name, **row} for row in rows]
+    report.finish("simulate", flat, options, draw, tokens_per_run=n_tokens)
+
+
+def _parts(options: argparse.Namespace, n_tokens: int) -> Iterator[tuple[str, Rows]]:
+    """(name, rows) of what was asked for, each as soon as it is done."""
+    quick, n_jobs = options.quick, options.jobs
+    rtts = RTTS_MS if options.rtt_ms is None else (options.rtt_ms,)
     if options.validate:
-        parts["validation"] = validation.validate(validation.read(options.validate), options.jobs)
+        yield "validation", validation.validate(validation.read(options.validate), n_jobs)
     elif options.step_ms:
         pair = Pair("yours", StepTable.read(options.step_ms), options.draft_ms / 1000, options.acceptance)
-        rtts = (options.rtt_ms,) if options.rtt_ms is not None else RTTS_MS
-        parts["gains"] = _gains((pair,), rtts, BACKS[:2], n_tokens, options.jobs)
+        yield "gains", _gains((pair,), rtts, BACKS[:2], n_tokens, n_jobs)
     else:
-        rtts = RTTS_MS if options.rtt_ms is None else (options.rtt_ms,)
-        n_backs = BACKS[:2] if options.quick else BACKS
-        parts["gains"] = _gains(PAIRS, rtts, n_backs, n_tokens, options.jobs)
-        parts["policies"] = _policies(options.quick, n_tokens, options.jobs)
-        parts["clients"] = _clients(options.quick, n_tokens, options.jobs)
-        parts["useless_backs"] = _useless(max(n_tokens, _N_LEARNED), options.jobs)
-        parts["unequal_backs"] = _unequal(max(n_tokens, _N_LEARNED), options.jobs)
-    for name, rows in parts.items():
-        console.print(_table(name, rows))
-    flat = [{"part": name, **row} for name, rows in parts.items() for row in rows]
-    report.finish("simulate", flat, options, draw, tokens_per_run=n_tokens)
+        yield "gains", _gains(PAIRS, rtts, BACKS[:2] if quick else BACKS, n_tokens, n_jobs)
+        yield "policies", _policies(quick, n_tokens, n_jobs)
+        yield "clients", _clients(quick, n_tokens, n_jobs)
+        yield "useless_backs", _useless(max(n_tokens, _N_LEARNED), n_jobs)
+        yield "unequal_backs", _unequal(max(n_tokens, _N_LEARNED), n_jobs)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -136,18 +141,22 @@ def _gains(
 
 def _policies(quick: bool, n_tokens: int, n_jobs: int) -> Rows:
     """Adaptive against the best depth of the others, found by trying all."""
-    grid = Grid((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (0.0, 20.0), n_tokens=n_tokens)
-    if not quick:
+    if quick:
+        grids = [Grid((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (0.0, 20.0), n_tokens=n_tokens)]
+    else:
         costs, rtts = (0.003, 0.02, 0.1, 0.3, 0.6), (0.0, 20.0, 100.0)
-        grid = Grid(TABLES, (0.6, 0.85), costs, rtts, n_tokens=n_tokens)
-    return _compared(list(grid.cells()), quick, n_jobs)
+        grids = [
+            Grid((F16, BIG_CPU, FLAT), (0.6, 0.85), costs, rtts, n_tokens=n_tokens),
+            Grid((Q8_0, EXPERTS), (0.75,), (0.02, 0.3), (0.0, 20.0), n_tokens=n_tokens),
+        ]
+    return _compared([cell for grid in grids for cell in grid.cells()], quick, n_jobs)
 
 
 def _clients(quick: bool, n_tokens: int, n_jobs: int) -> Rows:
     """The same with several sequences at the same time."""
     grid = Grid((F16,), (0.75,), (0.1,), (2.0,), (1, 4), n_tokens)
     if not quick:
-        grid = Grid((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (2.0, 20.0), (2, 4, 8), n_tokens)
+        grid = Grid((F16, FLAT), (0.75,), (0.02, 0.2), (2.0,), (2, 8), n_tokens)
     return _compared(list(grid.cells()), quick, n_jobs)
 
 

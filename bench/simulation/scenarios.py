@@ -18,7 +18,6 @@ Q8_0 = StepTable.of_ratios("q8_0", 33, 1, 1.5, 2.45, 2.4, 3.2, 3.0, 4.0, 3.9)
 BIG_CPU = StepTable.of_ratios("1.1B q8_0", 70, 1, 0.98, 1.12, 1.27, 1.96, 2.19, 2.1, 2.04)
 FLAT = StepTable.of_ratios("flat", 60, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.3, 1.32)
 EXPERTS = StepTable.of_ratios("experts", 40, 1, 2.6, 2.8, 3.0, 3.1, 3.2, 3.3, 3.4)
-TABLES = (F16, Q8_0, BIG_CPU, FLAT, EXPERTS)
 
 
 @dataclass(frozen=True, slots=True)
