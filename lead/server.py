@@ -117,6 +117,7 @@ class Lead:
             sequences=self._sequences,
             backs=self._backs,
             completions=Completions(self._sequences, engine, vocabulary),
+            bounds=self._settings,
         )
 
     def _load_command(self, path: Path) -> Load:

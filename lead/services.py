@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from fastapi import Request
 
 from lead.backs import Backs
+from lead.bounds import Bounds
 from lead.chat_template import ChatTemplate
 from lead.completions import Completions, Engine
 from lead.engine.client import EngineState
@@ -41,6 +42,7 @@ class Services:
     sequences: Sequences
     backs: Backs
     completions: Completions
+    bounds: Bounds = field(default_factory=Bounds)
     started_at: int = field(default_factory=lambda: int(time.time()))
 
 

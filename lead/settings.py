@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from lead.bounds import Bounds
 from lead.engine.messages import PolicyName
 from shared import cpus
 from shared.builtin import builtin_draft
@@ -17,7 +18,7 @@ Print = Literal["none", "accepted", "all"]
 _BUILTIN = Path("builtin")
 
 
-class LeadSettings(ProgramSettings):
+class LeadSettings(Bounds, ProgramSettings):
     """Serve a GGUF model over HTTP (OpenAI's API), faster with backs that draft for it.
 
         lead                                           the built-in demo model
