@@ -3,22 +3,24 @@
 import platform
 import re
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_settings import CliSuppress
 
 from shared import cpus
+from shared.llama_server_options import LLAMA_SERVER
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
-from shared.settings import CpuList, ProgramSettings, program_config
+from shared.settings import CpuList, FileSettings, program_config
 
 _MAX_SLOTS = 256
 """The most sequences that a cache of llama.cpp can tell apart (LLAMA_MAX_SEQ)."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-class BackSettings(ProgramSettings):
+class BackSettings(FileSettings):
     """Draft for a lead: run a small model ahead of its big one, on this machine's idle cores or GPU.
 
         back                                     the built-in draft model, for the demo's lead
@@ -26,10 +28,17 @@ class BackSettings(ProgramSettings):
 
     The model must have the lead's tokenizer: take a smaller one of the same family. It may be started before
     the lead and stopped at any time. A back sees the text of the answers it drafts for.
-    Every option is also an environment variable: BACK_MODEL, BACK_LEAD, BACK_THREADS and so on.
+    Every option is also an environment variable: BACK_MODEL, BACK_LEAD, BACK_THREADS and so on. What
+    llama-server has, too, may be spelled as there: -ngl 99, LLAMA_ARG_N_GPU_LAYERS=99.
     """
 
-    model_config = program_config("back", {"model": "m", "ctx-size": "c", "threads": "t"})
+    model_config = program_config("back")
+    dialect = LLAMA_SERVER
+    groups: ClassVar[dict[str, str]] = {
+        "model": "drafting",
+        "parallel": "computing",
+        "log_level": "running",
+    }
 
     model: Path | None = Field(None, description="the GGUF file to draft with; without it the built-in one")
     lead: str = Field("http://127.0.0.1:5555", description="where the lead listens")

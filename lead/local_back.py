@@ -7,6 +7,7 @@ Its log goes to the lead's standard error.
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import sys
 import time
@@ -86,6 +87,8 @@ class LocalBack:
                 stdout=asyncio.subprocess.DEVNULL,
                 # Ctrl-C reaches the whole process group; the lead decides when its back ends.
                 start_new_session=True,
+                # They are meant for the lead, whose context and cache types are not its back's.
+                env={name: value for name, value in os.environ.items() if not name.startswith("LLAMA_ARG_")},
             )
         except OSError as error:
             log.warning("the local back cannot be started: %s", error)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -11,14 +11,15 @@ from lead.bounds import Bounds
 from lead.engine.messages import PolicyName
 from shared import cpus
 from shared.builtin import builtin_draft
+from shared.llama_server_options import LLAMA_SERVER
 from shared.logs import LogLevel
-from shared.settings import CpuList, ProgramSettings, program_config
+from shared.settings import CpuList, FileSettings, program_config
 
 Print = Literal["none", "accepted", "all"]
 _BUILTIN = Path("builtin")
 
 
-class LeadSettings(Bounds, ProgramSettings):
+class LeadSettings(Bounds, FileSettings):
     """Serve a GGUF model over HTTP (OpenAI's API), faster with backs that draft for it.
 
         lead                                           the built-in demo model
@@ -26,10 +27,20 @@ class LeadSettings(Bounds, ProgramSettings):
         lead --model 70B.gguf --host 0.0.0.0           for backs and clients on other machines
         lead --model 70B.gguf --back 1B.gguf           with a back of its own on this machine
 
-    Every option is also an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS and so on.
+    Every option is also an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS and so on. What
+    llama-server has, too, may be spelled as there: -ngl 99, LLAMA_ARG_N_GPU_LAYERS=99.
     """
 
-    model_config = program_config("lead", {"model": "m", "ctx-size": "c", "threads": "t", "batch-size": "b"})
+    model_config = program_config("lead")
+    dialect = LLAMA_SERVER
+    groups: ClassVar[dict[str, str]] = {
+        "model": "model",
+        "host": "address",
+        "n_gpu_layers": "computing",
+        "back": "speculation",
+        "print": "running",
+        "max_body_bytes": "bounds on what clients and backs may ask for",
+    }
 
     model: Path | None = Field(
         None,

@@ -140,6 +140,16 @@ async def test_one_that_needs_a_person_is_not_started_again(start, status, caplo
     ]
 
 
+async def test_llama_servers_variables_are_the_leads_alone(start, monkeypatch, tmp_path):
+    monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "1")
+    note = tmp_path / "note"
+    lead = await start(
+        f"open({str(note)!r}, 'w').write(str('LLAMA_ARG_CTX_SIZE' in os.environ)); {WAIT_FOR_END}"
+    )
+    await lead.child()
+    assert note.read_text() == "False"
+
+
 async def test_stopping_ends_it_in_an_orderly_way(start, tmp_path):
     note = tmp_path / "note"
     lead = await start(

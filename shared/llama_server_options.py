@@ -1,0 +1,145 @@
+"""llama-server's command line and variables, as far as lead and back understand them.
+
+What people paste works where there is such a thing here, is taken without effect where it is so anyway, and
+is otherwise refused with a reason. The source is llama.cpp's common/arg.cpp.
+"""
+
+from typing import Final
+
+from shared.command_line import Dialect, Spelling
+
+_SPELLINGS: Final = {
+    "alias": Spelling(("-a",), ("LLAMA_ARG_ALIAS",)),
+    "api_key": Spelling(variables=("LLAMA_API_KEY",)),
+    "api_key_file": Spelling(variables=("LLAMA_ARG_API_KEY_FILE",)),
+    "back": Spelling(("-md", "--model-draft", "--spec-draft-model"), ("LLAMA_ARG_SPEC_DRAFT_MODEL",)),
+    "back_gpu_layers": Spelling(
+        ("-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl"),
+        ("LLAMA_ARG_N_GPU_LAYERS_DRAFT",),
+    ),
+    "back_threads": Spelling(("-td", "--threads-draft", "--spec-draft-threads")),
+    "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",)),
+    "cache_prompt": Spelling(variables=("LLAMA_ARG_CACHE_PROMPT",)),
+    "cache_type_k": Spelling(("-ctk",), ("LLAMA_ARG_CACHE_TYPE_K",)),
+    "cache_type_v": Spelling(("-ctv",), ("LLAMA_ARG_CACHE_TYPE_V",)),
+    "chat_template": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE",)),
+    "chat_template_file": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_FILE",)),
+    "chat_template_kwargs": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_KWARGS",)),
+    "cors_origins": Spelling(variables=("LLAMA_ARG_CORS_ORIGINS",)),
+    "ctx_size": Spelling(("-c",), ("LLAMA_ARG_CTX_SIZE",)),
+    "flash_attn": Spelling(("-fa",), ("LLAMA_ARG_FLASH_ATTN",)),
+    "frequency_penalty": Spelling(variables=("LLAMA_ARG_FREQUENCY_PENALTY",)),
+    "hf_file": Spelling(("-hff",), ("LLAMA_ARG_HF_FILE",)),
+    "hf_repo": Spelling(("-hf", "-hfr"), ("LLAMA_ARG_HF_REPO",)),
+    "hf_token": Spelling(("-hft",), ("HF_TOKEN",)),
+    "host": Spelling(variables=("LLAMA_ARG_HOST",)),
+    "kv_unified": Spelling(("-kvu",), ("LLAMA_ARG_KV_UNIFIED",), {"-no-kvu": False}),
+    "log_level": Spelling(constants={"-v": "debug", "--verbose": "debug", "--log-verbose": "debug"}),
+    "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),
+    "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
+    "min_p": Spelling(variables=("LLAMA_ARG_MIN_P",)),
+    "model": Spelling(("-m",), ("LLAMA_ARG_MODEL",)),
+    "n_gpu_layers": Spelling(("-ngl", "--gpu-layers"), ("LLAMA_ARG_N_GPU_LAYERS",)),
+    "n_predict": Spelling(("-n", "--predict"), ("LLAMA_ARG_N_PREDICT",)),
+    "offline": Spelling(variables=("LLAMA_ARG_OFFLINE",)),
+    "parallel": Spelling(("-np",), ("LLAMA_ARG_N_PARALLEL",)),
+    "port": Spelling(variables=("LLAMA_ARG_PORT",)),
+    "presence_penalty": Spelling(variables=("LLAMA_ARG_PRESENCE_PENALTY",)),
+    "props": Spelling(variables=("LLAMA_ARG_ENDPOINT_PROPS",)),
+    "reasoning_budget": Spelling(variables=("LLAMA_ARG_THINK_BUDGET",)),
+    "reasoning_format": Spelling(variables=("LLAMA_ARG_THINK",)),
+    "repeat_penalty": Spelling(variables=("LLAMA_ARG_REPEAT_PENALTY",)),
+    "seed": Spelling(("-s",)),
+    "slots": Spelling(variables=("LLAMA_ARG_ENDPOINT_SLOTS",)),
+    "split_mode": Spelling(("-sm",), ("LLAMA_ARG_SPLIT_MODE",)),
+    "ssl_cert_file": Spelling(variables=("LLAMA_ARG_SSL_CERT_FILE",)),
+    "ssl_key_file": Spelling(variables=("LLAMA_ARG_SSL_KEY_FILE",)),
+    "temperature": Spelling(("--temp",), ("LLAMA_ARG_TEMPERATURE",)),
+    "tensor_split": Spelling(("-ts",), ("LLAMA_ARG_TENSOR_SPLIT",)),
+    "threads": Spelling(("-t",), ("LLAMA_ARG_THREADS",)),
+    "threads_batch": Spelling(("-tb",)),
+    "top_k": Spelling(variables=("LLAMA_ARG_TOP_K",)),
+    "top_n_sigma": Spelling(("--top-nsigma",)),
+    "top_p": Spelling(variables=("LLAMA_ARG_TOP_P",)),
+    "typical_p": Spelling(("--typical",)),
+    "ubatch_size": Spelling(("-ub",), ("LLAMA_ARG_UBATCH",)),
+    "write_seconds": Spelling(("-to", "--timeout"), ("LLAMA_ARG_TIMEOUT",)),
+}
+
+_GRANTED: Final = {
+    # what is so anyway
+    0: (
+        "-cb --cont-batching --swa-full --jinja --prefill-assistant --no-webui --no-ui "
+        "--no-context-shift --no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
+        "--no-models-autoload --warmup --repack -kvo --kv-offload --op-offload -e --escape --log-prefix "
+        "--log-timestamps"
+    ),
+    # what changes no answer
+    1: (
+        "--threads-http --prio --prio-batch --poll --poll-batch --log-colors -fit --fit -fitt "
+        "--fit-target -fitc --fit-ctx -cram --cache-ram -ctxcp --ctx-checkpoints -sps "
+        "--slot-prompt-similarity -lm --load-mode"
+    ),
+}
+"""Options by the number of values behind them."""
+
+_REFUSED: Final = {
+    "only text is served, no images or sound": (
+        "-mm --mmproj -mmu --mmproj-url --mmproj-auto --mmproj-offload --image --audio --video "
+        "--media-path --image-min-tokens --image-max-tokens -mv --model-vocoder"
+    ),
+    "the lead finds out by itself how many draft tokens pay; --policy fixed with --depth N fixes it": (
+        "--draft --draft-n --draft-max --draft-min --draft-n-min --spec-draft-n-max --spec-draft-n-min "
+        "--draft-p-min --draft-p-split --spec-draft-p-min --spec-draft-p-split"
+    ),
+    "a draft model is named with --back; --ngram or --no-ngram says whether the text drafts for itself": (
+        "--spec-type"
+    ),
+    "the back has its own context size: BACK_CTX_SIZE": "-cd --ctx-size-draft",
+    "a back on another device is started by itself: back --model FILE": (
+        "-devd --device-draft --spec-draft-device"
+    ),
+    "the cores are named with --cpus, as in --cpus 0-7": (
+        "-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb --cpu-range-batch "
+        "--cpu-strict-batch --numa"
+    ),
+    "one model is served: start a lead for each": (
+        "--models-dir --models-preset --models-max --models-autoload"
+    ),
+    "text is generated here, nothing is embedded or ranked": (
+        "--embedding --embeddings --rerank --reranking --pooling"
+    ),
+    "the model runs as its file says": (
+        "--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
+        "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --override-kv --lora "
+        "--lora-scaled --control-vector --control-vector-scaled -gan --grp-attn-n -gaw --grp-attn-w"
+    ),
+    "a request asks for it, not the command line": (
+        "--grammar --grammar-file -j --json-schema -jf --json-schema-file -l --logit-bias --keep -r "
+        "--reverse-prompt"
+    ),
+    "no pages and no files are served": "--path --webui --ui --tools --slot-save-path -ag --agent",
+    "there is no such sampler here": (
+        "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay --dynatemp-range "
+        "--dynatemp-exp"
+    ),
+    "tokens are chosen on the CPU, under the noise shared with backs": "-bs --backend-sampling",
+    "a model is named with --model FILE or -hf USER/REPO[:QUANT]": "-mu --model-url -dr --docker-repo",
+    "a draft model from the hub is downloaded before, and named with --back": (
+        "-hfd -hfrd --hf-repo-draft --spec-draft-hf"
+    ),
+    "batches are always continuous": "-nocb --no-cont-batching",
+    "other machines help by drafting: start a back there": "--rpc",
+    "templates are Jinja's; --chat-template names another one": "--no-jinja",
+    "an answer ends where its context is full": "--context-shift",
+    "only what two prompts begin with is reused": "--cache-reuse",
+    "a proxy in front can add it": "--api-prefix",
+    "how much is logged is said with --log-level": "--log-disable --log-file -lv --verbosity --log-verbosity",
+}
+"""Options by the reason why there are none."""
+
+LLAMA_SERVER: Final = Dialect(
+    _SPELLINGS,
+    {option: n_values for n_values, options in _GRANTED.items() for option in options.split()},
+    {option: reason for reason, options in _REFUSED.items() for option in options.split()},
+)
