@@ -56,6 +56,11 @@ class Vocabulary:
         )
         self._pieces: dict[tuple[int, bool], bytes] = {}
 
+    @property
+    def native(self) -> Any:
+        """The llama_vocab pointer, for other native objects; valid as long as this object is kept."""
+        return self._vocab
+
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read the vocabulary of a GGUF file without its weights; raises ModelLoadError."""

@@ -1,0 +1,55 @@
+"""llama.cpp's grammars: which tokens may come next.
+
+A grammar's text has been checked when it comes here (`lead.grammar`): llama.cpp's parser trusts its input.
+"""
+
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.llama import library
+from shared.llama.native_chain import NativeChain
+from shared.llama.vocabulary import Vocabulary
+
+_ROOT = b"root"
+
+
+def can_parse(text: str) -> bool:
+    """Whether llama.cpp's parser takes the grammar; one that names tokens needs a vocabulary, so never."""
+    library.start()
+    sampler = llama_cpp.llama_sampler_init_grammar(None, text.encode(), _ROOT)
+    if not sampler:
+        return False
+    llama_cpp.llama_sampler_free(sampler)
+    return True
+
+
+class NativeGrammar:
+    """A grammar and how far a text has come in it."""
+
+    def __init__(self, text: str, vocabulary: Vocabulary) -> None:
+        """Raises ValueError for what llama.cpp cannot parse."""
+        library.start()
+        sampler = llama_cpp.llama_sampler_init_grammar(vocabulary.native, text.encode(), _ROOT)
+        if not sampler:
+            raise ValueError("llama.cpp cannot parse the grammar")
+        self._chain = NativeChain([sampler])
+        self._vocabulary = vocabulary  # the sampler has a pointer to it
+
+    def allowed(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        """Of each of `ids` whether it may come next; end tokens only where the text may end."""
+        _, logits = self._chain.apply(ids, np.zeros(len(ids), np.float32), are_sorted=False)
+        return np.equal(logits, 0)
+
+    def accept(self, token: int) -> bool:
+        """`token` comes next. False, and nothing is changed, where it may not: llama.cpp would abort."""
+        if not self.allowed(np.array([token], np.int32))[0]:
+            return False
+        self._chain.accept(token)
+        return True
+
+    def reset(self) -> None:
+        """To the beginning of the text."""
+        self._chain.reset()
