@@ -133,6 +133,7 @@ class Lead:
             policy=settings.policy,
             ngram=settings.ngram,
             calibrate=settings.calibrate,
+            kv_unified=settings.kv_unified,
         )
 
     def _on_event(self, event: Event) -> None:

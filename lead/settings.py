@@ -59,6 +59,12 @@ class LeadSettings(Bounds, FileSettings):
         description="tokens of context for all slots together; 0: as the model was trained, up to 16384",
     )
     parallel: int = Field(4, ge=1, le=256, description="requests served at the same time")
+    kv_unified: bool | None = Field(
+        None,
+        description="one KV cache that any request may fill; --no-kv-unified gives each slot an equal part "
+        "of --ctx-size, which is faster with several texts in the cache; without either: the latter if that "
+        "part is all that the model was trained for",
+    )
     batch_size: int = Field(512, ge=32, le=1 << 16, description="most tokens in one step")
     threads: int = Field(
         0,

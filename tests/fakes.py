@@ -15,6 +15,7 @@ from back.options import DrafterOptions
 from lead.engine.loop import Loop
 from lead.engine.messages import Cancel, Committed, DraftsDropped, Finished, PostDraft, Started, Submit, Tuned
 from lead.engine.ngram import NgramDrafter
+from lead.engine.planner.batching import Equal, Free
 from lead.engine.planner.planner import Planner
 from lead.engine.prediction import PredictionDrafter
 from lead.engine.scheduler import Limits, Scheduler
@@ -496,7 +497,8 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
     own: OwnSources = no_sources,
 ) -> FakeTarget:
     """The real loop and scheduler between a fake model and a fake front, to the script's end."""
-    scheduler = make_scheduler(limits, depth, policy, own)
+    planner = Planner(policy, depth, Free() if limits.n_ctx_slot is None else Equal())
+    scheduler = make_scheduler(limits, own=own, planner=planner)
     target = make_target(limits.n_slots, limits.n_ctx, limits.n_batch, n_window=limits.n_ctx_sequence)
     loop = Loop(target, scheduler, front, clock=front.clock)
     while front.open:

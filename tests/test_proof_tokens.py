@@ -68,6 +68,7 @@ SAMPLINGS = {
 }
 ROOMY = make_limits(n_slots=8, n_ctx=1000, n_ctx_sequence=100, n_batch=64)
 CRAMPED = make_limits(n_slots=3, n_ctx=61, n_ctx_sequence=60, n_batch=11, n_prompt_chunk=3)
+STREAMS = make_limits(n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, n_ctx_slot=60)
 ONE_BY_ONE = make_limits(n_slots=1, n_ctx=59, n_ctx_sequence=60, n_batch=5)
 
 
@@ -135,13 +136,24 @@ def test_with_every_drafter_the_tokens_are_the_plain_ones(drafter, sampling, lim
 )
 def test_under_every_policy_the_tokens_are_the_plain_ones(drafter, policy):
     rng = random.Random(f"{drafter} {policy}")
-    limits = rng.choice([ROOMY, CRAMPED])
+    limits = rng.choice([ROOMY, CRAMPED, STREAMS])
     requests = requests_for(SAMPLINGS[rng.choice(sorted(SAMPLINGS))], rng)
     truth = truth_of(requests, limits)
     script = spread(requests, rng)
     script[0] = [NAMES, *script.get(0, [])]
     front = FakeFront(script, DRAFTERS[drafter](requests, texts_of(truth), rng))
     run_engine(front, limits, policy=policy)
+    assert front.texts == texts_of(truth)
+    assert front.reasons == reasons_of(truth)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_with_cells_of_their_own_the_tokens_are_the_plain_ones(drafter):
+    rng = random.Random(drafter)
+    requests = requests_for(SAMPLINGS["sampled with penalties"], rng, n=12)
+    truth = truth_of(requests, STREAMS)
+    front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
+    run_engine(front, STREAMS, policy="adaptive", own=own_sources)
     assert front.texts == texts_of(truth)
     assert front.reasons == reasons_of(truth)
 

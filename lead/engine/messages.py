@@ -35,6 +35,7 @@ class Load(_Message):
     policy: PolicyName = "adaptive"
     ngram: bool = True
     calibrate: bool = True
+    kv_unified: bool | None = None
 
 
 class Submit(_Message):

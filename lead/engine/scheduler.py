@@ -28,7 +28,7 @@ from lead.engine.slot import EngineSequence, Slot
 from lead.engine.slots import Slots
 from lead.engine.speculation import Decision, Speculation
 from lead.engine.verify import verify
-from shared.llama.span import Span
+from shared.llama.span import Span, fillers
 from shared.sampling import Sampler
 
 SchedulerEvent = Started | Committed | Finished | DraftsDropped | Tuned
@@ -48,6 +48,7 @@ class Limits:
     n_batch: int
     n_prompt_chunk: int = 128
     can_trim: bool = True
+    n_ctx_slot: int | None = None  # where slots have cells of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Plan:
 
     `news`: what planning it has already settled. `expected`: how many tokens it should commit; None with
     prompts in the batch. With `wait` > 0 there is nothing to decode yet: plan again when a command has
-    arrived, or after so many seconds.
+    arrived, or after so many seconds. `n_fillers`: tokens that the model adds (`shared.llama.span.fillers`).
     """
 
     news: list[Started]
@@ -77,11 +78,12 @@ class Plan:
     spans: list[Span]
     wait: float = 0.0
     expected: float | None = None
+    n_fillers: int = 0
 
     @property
     def n_tokens(self) -> int:
         """In its batch."""
-        return sum(len(span.tokens) for span in self.spans)
+        return sum(len(span.tokens) for span in self.spans) + self.n_fillers
 
 
 class Scheduler:
@@ -162,7 +164,8 @@ class Scheduler:
             return Plan(news, [], [], [], decision.wait)
         entries = self._entries(generating, decision.proposals, prompts)
         expected = None if prompts else decision.expected
-        return Plan(news, self._slots.trims(), entries, [_span(entry) for entry in entries], 0.0, expected)
+        spans = [_span(entry) for entry in entries]
+        return Plan(news, self._slots.trims(), entries, spans, 0.0, expected, self._n_fillers(spans))
 
     def commit(
         self, plan: Plan, logits: Sequence[NDArray[np.float32]], now: float, seconds: float
@@ -214,6 +217,12 @@ class Scheduler:
             min(self._limits.n_batch, self._limits.n_prompt_chunk) if generating else self._limits.n_batch
         )
         return min(sum(slot.n_todo for slot in prompts), len(prompts) + n_most)
+
+    def _n_fillers(self, spans: Sequence[Span]) -> int:
+        limits = self._limits
+        if limits.n_ctx_slot is None or not limits.can_trim:
+            return 0
+        return sum(fillers(spans, limits.n_batch, limits.n_ctx_slot))
 
     def _decide(self, generating: list[Slot], n_prompt: int, now: float) -> Decision:
         if not self._limits.can_trim or self._frugal:

@@ -10,6 +10,7 @@ from lead.engine.loop import Loop
 from lead.engine.messages import NGRAM, PREDICTION, Load, LoadFailed, Ready, Submit
 from lead.engine.ngram import NgramDrafter
 from lead.engine.pipe import EnginePipe
+from lead.engine.planner.batching import Equal, Free
 from lead.engine.planner.planner import Planner
 from lead.engine.prediction import PredictionDrafter
 from lead.engine.scheduler import Limits, Scheduler
@@ -53,15 +54,16 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     limits = Limits(
         n_slots=load.n_slots,
         n_ctx=model.n_ctx - exactness.pads,  # the padding token takes a cell for the time of its step
-        n_ctx_sequence=min(model.n_ctx, vocabulary.info.n_ctx_train),
+        n_ctx_sequence=min(model.n_ctx_slot, vocabulary.info.n_ctx_train),
         n_batch=model.n_batch,
         can_trim=model.can_trim,
+        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
     )
 
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens)
 
-    planner = Planner(load.policy, load.depth)
+    planner = Planner(load.policy, load.depth, Free() if model.kv_unified else Equal())
     speculation = Speculation(planner, vocabulary.end_tokens, lambda request: _own_sources(request, load))
     scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens)
     if not model.can_trim:
@@ -97,6 +99,7 @@ def _model_options(load: Load) -> ModelOptions:
         n_batch=max(load.n_batch, load.n_slots),
         n_threads=load.n_threads,
         n_gpu_layers=load.n_gpu_layers,
+        kv_unified=load.kv_unified,
     )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
-from shared.llama.span import Span
+from shared.llama.span import Span, fillers
 from shared.llama.vocabulary import Vocabulary, load_native
 
 
@@ -26,6 +26,10 @@ class ModelOptions:
 
     n_ctx = 0 gives every slot the context the model was trained for, as far as `default_ctx` goes; where
     slots share their cells by `Model.copy`, `n_texts` says how many of them have a text of their own.
+
+    `kv_unified`: one pool of cells for all slots, so that a lone one may have them all. Otherwise each has an
+    equal part for itself, and attention looks at nothing else. None: the latter if that part is the whole
+    context that the model was trained for, so that nothing is lost.
     """
 
     path: Path
@@ -36,18 +40,21 @@ class ModelOptions:
     n_gpu_layers: int = -1
     default_ctx: int = 16_384  # 5 GB of KV cache for a 70B model
     n_texts: int | None = None
+    kv_unified: bool | None = True
 
 
 class Model:
-    """Weights, vocabulary and a unified KV cache of `n_ctx` cells shared by `n_slots` sequences."""
+    """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
     def __init__(self, options: ModelOptions) -> None:
         """Raises ModelLoadError."""
         library.start()
         self._model = load_native(options.path, _model_parameters(options))
         self.vocabulary = Vocabulary(self._model, options.path)
+        n_ctx = self._n_ctx(options)
+        self.kv_unified = self._is_unified(options, n_ctx)
         self._context = llama_cpp.llama_init_from_model(
-            self._model, _context_parameters(options, self._n_ctx(options))
+            self._model, _context_parameters(options, n_ctx, kv_unified=self.kv_unified)
         )
         if not self._context:
             llama_cpp.llama_model_free(self._model)
@@ -57,6 +64,8 @@ class Model:
         self._memory = llama_cpp.llama_get_memory(self._context)
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
+        self.n_ctx_slot: int = llama_cpp.llama_n_ctx_seq(self._context)
+        """The most cells one slot may have: all, if they are one pool."""
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.n_slots = options.n_slots
         # Recurrent and hybrid models keep a state that cannot be taken back by single tokens.
@@ -75,7 +84,12 @@ class Model:
         """
         if self.pads_single_tokens and len(spans) == 1 and len(spans[0].tokens) == 1:
             return self._decode_padded(spans[0])
-        n_tokens = self._batch.fill(spans, self.n_vocab, self.n_slots)
+        if not self.kv_unified and len(spans) > 1 and self.can_trim:
+            return self._decode_filled(spans)
+        return self._decode(spans, [0] * len(spans))
+
+    def _decode(self, spans: Sequence[Span], n_fillers: Sequence[int]) -> list[NDArray[np.float32]]:
+        n_tokens = self._batch.fill(spans, n_fillers, self.n_vocab, self.n_slots)
         code = llama_cpp.llama_decode(self._context, self._batch.native)
         if code != 0:
             raise _decode_error(code, n_tokens)
@@ -87,9 +101,17 @@ class Model:
     def _decode_padded(self, span: Span) -> list[NDArray[np.float32]]:
         """One token and its double behind it, which no logits of the first can see."""
         padded = Span(span.slot, span.start, [*span.tokens, *span.tokens], 2)
-        (rows,) = self.decode([padded])
+        (rows,) = self._decode([padded], [0])
         self.trim(span.slot, span.start + 1)
         return [rows[: span.n_logits]]
+
+    def _decode_filled(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        n_fillers = fillers(spans, self.n_batch, self.n_ctx_slot)
+        rows = self._decode(spans, n_fillers)
+        for span, n in zip(spans, n_fillers, strict=True):
+            if n:
+                self.trim(span.slot, span.start + len(span.tokens))
+        return rows
 
     def trim(self, slot: int, n_keep: int) -> None:
         """Keep the first `n_keep` tokens of a slot in the cache."""
@@ -120,6 +142,11 @@ class Model:
         n_train = self.vocabulary.info.n_ctx_train
         n_texts = options.n_slots if options.n_texts is None else options.n_texts
         return min(n_train * n_texts, options.default_ctx)
+
+    def _is_unified(self, options: ModelOptions, n_ctx: int) -> bool:
+        if options.kv_unified is not None:
+            return options.kv_unified
+        return n_ctx // options.n_slots < self.vocabulary.info.n_ctx_train
 
     def _rows(self, spans: Sequence[Span], n_outputs: int) -> list[NDArray[np.float32]]:
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in the batch's order
@@ -153,10 +180,13 @@ class _Batch:
             logits=_pointer(self._wanted, ctypes.c_int8),
         )
 
-    def fill(self, spans: Sequence[Span], n_vocab: int, n_slots: int) -> int:
-        """Write `spans` into the arrays; returns the number of tokens. Raises ValueError for bad ones."""
+    def fill(self, spans: Sequence[Span], n_fillers: Sequence[int], n_vocab: int, n_slots: int) -> int:
+        """Write `spans` into the arrays, so many tokens without meaning behind each.
+
+        Returns the number of tokens. Raises ValueError for bad ones.
+        """
         at = 0
-        for span in spans:
+        for span, n_filler in zip(spans, n_fillers, strict=True):
             end = at + len(span.tokens)
             if end > len(self._token) or not 0 <= span.slot < n_slots or not span.tokens or span.start < 0:
                 raise ValueError(f"not a batch of at most {len(self._token)} tokens: {span}")
@@ -166,6 +196,12 @@ class _Batch:
             self._wanted[at:end] = 0
             self._wanted[end - span.n_logits : end] = 1
             at = end
+            if n_filler:
+                at = end + n_filler
+                self._token[end:at] = span.tokens[-1]
+                self._position[end:at] = span.start + len(span.tokens) + np.arange(n_filler)
+                self._slot[end:at] = span.slot
+                self._wanted[end:at] = 0
         tokens = self._token[:at]
         if at == 0 or int(tokens.min()) < 0 or int(tokens.max()) >= n_vocab:
             raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")
@@ -191,7 +227,7 @@ def _model_parameters(options: ModelOptions) -> Any:
     return parameters
 
 
-def _context_parameters(options: ModelOptions, n_ctx: int) -> Any:
+def _context_parameters(options: ModelOptions, n_ctx: int, *, kv_unified: bool) -> Any:
     parameters = llama_cpp.llama_context_default_params()
     parameters.n_ctx = n_ctx
     parameters.n_batch = options.n_batch
@@ -199,7 +235,7 @@ def _context_parameters(options: ModelOptions, n_ctx: int) -> Any:
     parameters.n_seq_max = options.n_slots
     parameters.n_threads = options.n_threads
     parameters.n_threads_batch = options.n_threads
-    parameters.kv_unified = True  # any sequence may use all cells
+    parameters.kv_unified = kv_unified
     parameters.swa_full = True  # a sliding-window cache that drops cells cannot take drafts back
     if options.n_gpu_layers == 0 or not llama_cpp.llama_supports_gpu_offload():
         # On CPUs it sums in half precision, in ways that depend on the batch's width, on the threads and on

@@ -15,3 +15,22 @@ class Span:
     start: int
     tokens: Sequence[int]
     n_logits: int
+
+
+_SHORT = 33
+"""More tokens than this are a prompt's: another pass for them costs less than so many more for all."""
+
+
+def fillers(spans: Sequence[Span], n_batch: int, n_ctx_slot: int) -> list[int]:
+    """How many tokens to add behind each span, to be thrown away, for slots with cells of their own.
+
+    llama.cpp decodes such slots together only as far as they have equally many tokens, and the rest in
+    further passes, each of which reads all weights. None are added where batch or slot have no room.
+    """
+    lengths = [len(span.tokens) for span in spans]
+    longest = max((length for length in lengths if length <= _SHORT), default=0)
+    added = [
+        longest - length if length < longest and span.start + longest <= n_ctx_slot else 0
+        for span, length in zip(spans, lengths, strict=True)
+    ]
+    return added if sum(lengths) + sum(added) <= n_batch else [0] * len(spans)

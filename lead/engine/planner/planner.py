@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from lead.engine.messages import PolicyName, Tuned
 from lead.engine.planner.acceptance import Acceptance
 from lead.engine.planner.arrivals import Arrivals
+from lead.engine.planner.batching import Batching
 from lead.engine.planner.policy import Adaptive, Choice, Fixed, Off, Offer, Policy, Sync
 from lead.engine.planner.step_cost import StepCost
 from lead.engine.planner.tally import Tally
@@ -41,12 +42,12 @@ class Step(NamedTuple):
 class Planner:
     """Owns what has been learned; `policy` may be exchanged at any time without losing it."""
 
-    def __init__(self, policy: PolicyName, depth: int) -> None:
+    def __init__(self, policy: PolicyName, depth: int, batching: Batching | None = None) -> None:
         self.cost = StepCost()
         self.acceptance = Acceptance()
         self.arrivals = Arrivals()
         self.tally = Tally()
-        self._adaptive = Adaptive()
+        self._adaptive = Adaptive(batching)
         self._waited = 0.0
         self._told = Tuned(n_ahead=_MOST_AHEAD, min_confidence=0.0)  # what backs do unasked, or less
         self.set_policy(policy, depth)

@@ -3,12 +3,13 @@
 `Adaptive` is the one that people should run; the others are what it is compared with.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain, repeat
 from typing import NamedTuple, Protocol
 
 from lead.engine.board import Proposal
 from lead.engine.planner.arrivals import Arrival
+from lead.engine.planner.batching import Batching, Free, Line
 from lead.engine.planner.gain import Gain
 from lead.engine.planner.step_cost import StepCost
 
@@ -117,7 +118,8 @@ class Adaptive:
     there is something better to do.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, batching: Batching | None = None) -> None:
+        self._batching = batching or Free()
         self._n_choices = 0
         self._gain = Gain()
 
@@ -128,16 +130,20 @@ class Adaptive:
 
     def choose(self, offers: Sequence[Offer], n_prompt: int, cost: StepCost) -> Choice:
         lines = [tuple(accumulate(offer.proposal.chances[: offer.n_useful], _times)) for offer in offers]
-        n_base = len(offers) + n_prompt
-        seconds = [cost.seconds(n_base + n) for n in range(_most_tokens(offers, lines) + 1)]
-        right = _right(lines, len(seconds))
+        batching = self._batching
+        if not offers:
+            return Choice(())
+        n_base, unit = len(offers) + n_prompt, batching.unit(len(offers))
+        n_most = batching.most_units(_lengths(offers, lines), MOST_DEPTH)
+        seconds = [cost.seconds(n_base + n * unit) for n in range(n_most + 1)]
+        right = batching.right(lines, n_most)
         rate = self._rate(right, seconds)
-        value, n_tokens = _best_batch(right, seconds, rate)
-        if n_prompt == 0 and (wait := _worth_waiting(offers, lines, seconds, rate, value)):
+        value, n_units = _best_batch(right, seconds, rate)
+        if n_prompt == 0 and (wait := self._worth_waiting(offers, lines, seconds, rate, value)):
             return Choice((0,) * len(offers), wait)
         self._n_choices += 1
-        n_tokens = self._explored(n_tokens, n_base, len(right) - 1, cost)
-        depths = _depths(lines, n_tokens)
+        n_units = self._explored(n_units, lambda n: cost.age(n_base + n * unit), len(right) - 1)
+        depths = batching.depths(lines, n_units)
         return Choice(depths, expected=_expected(offers, depths))
 
     def _rate(self, right: Sequence[float], seconds: Sequence[float]) -> float:
@@ -152,51 +158,59 @@ class Adaptive:
             return here
         return _LONG_RUN * gain * right[0] / seconds[0] + (1 - _LONG_RUN) * here
 
-    def _explored(self, n_tokens: int, n_base: int, n_there: int, cost: StepCost) -> int:
+    def _explored(self, n_units: int, age: Callable[[int], int], n_there: int) -> int:
         """Now and then one more or one less, so that T(n) beside the usual choice stays known."""
         if self._n_choices % _EXPLORE_EVERY:
-            return n_tokens
-        beside = [n for n in (n_tokens + 1, n_tokens - 1) if 0 <= n <= min(n_there, MOST_DEPTH)]
-        stale = [n for n in beside if cost.age(n_base + n) > _STALE]
-        return stale[0] if stale else n_tokens
+            return n_units
+        beside = [n for n in (n_units + 1, n_units - 1) if 0 <= n <= min(n_there, MOST_DEPTH)]
+        stale = [n for n in beside if age(n) > _STALE]
+        return stale[0] if stale else n_units
+
+    def _worth_waiting(
+        self,
+        offers: Sequence[Offer],
+        lines: Sequence[Line],
+        seconds: Sequence[float],
+        rate: float,
+        worth_now: float,
+    ) -> float:
+        """Seconds to wait for what is on its way, 0 if going ahead is as good."""
+        if len(offers) == 1:
+            moments = _moments_of_one(offers[0], seconds, rate)
+        else:
+            moments = self._moments_of_all(offers, lines, seconds, rate)
+        worth, moment = max(moments, default=(worth_now, 0.0))
+        return max(moment, _LEAST_WAIT_S) if worth > worth_now + _EPSILON else 0.0
+
+    def _moments_of_all(
+        self, offers: Sequence[Offer], lines: Sequence[Line], seconds: Sequence[float], rate: float
+    ) -> Iterator[tuple[float, float]]:
+        """(worth, wait) for each token that is to come, of several sequences."""
+        moments = {
+            prospect.arrival.when(n_more)
+            for offer in offers
+            for prospect in offer.prospects
+            for n_more in range(1, _room(offer, prospect) + 1)
+        }
+        for moment in moments:
+            later = [_line_at(offer, line, moment) for offer, line in zip(offers, lines, strict=True)]
+            right = self._batching.right(later, len(seconds) - 1)
+            yield _best_batch(right, seconds, rate)[0] - rate * moment, moment
 
 
-def _most_tokens(offers: Sequence[Offer], lines: Sequence[Sequence[float]]) -> int:
-    """The most draft tokens that there can be in the batch, those on their way included."""
-    n = sum(
+def _lengths(offers: Sequence[Offer], lines: Sequence[Line]) -> list[int]:
+    """How many draft tokens there can be for each, those on their way included."""
+    return [
         max([len(line), *(len(each.chances) + _room(offer, each) for each in offer.prospects)])
         for offer, line in zip(offers, lines, strict=True)
-    )
-    return min(n, MOST_DEPTH)
-
-
-def _right(lines: Sequence[Sequence[float]], n_most: int) -> list[float]:
-    """Expected tokens with 0, 1, … draft tokens: the likeliest first, whatever sequence they are for."""
-    survivals = lines[0] if len(lines) == 1 else sorted((s for line in lines for s in line), reverse=True)
-    return list(accumulate(survivals[: n_most - 1], initial=float(len(lines))))
+    ]
 
 
 def _best_batch(right: Sequence[float], seconds: Sequence[float], rate: float) -> tuple[float, int]:
-    """(worth, number of draft tokens) of the best step without waiting; of equal ones the smaller."""
+    """(worth, units of draft tokens) of the best step without waiting; of equal ones the smaller."""
     worths = [n_right - rate * step for n_right, step in zip(right, seconds, strict=False)]
     best = max(worths)
     return best, worths.index(best)
-
-
-def _worth_waiting(
-    offers: Sequence[Offer],
-    lines: Sequence[Sequence[float]],
-    seconds: Sequence[float],
-    rate: float,
-    worth_now: float,
-) -> float:
-    """Seconds to wait for what is on its way, 0 if going ahead is as good."""
-    if len(offers) == 1:
-        moments = _moments_of_one(offers[0], seconds, rate)
-    else:
-        moments = _moments_of_all(offers, lines, seconds, rate)
-    worth, moment = max(moments, default=(worth_now, 0.0))
-    return max(moment, _LEAST_WAIT_S) if worth > worth_now + _EPSILON else 0.0
 
 
 def _moments_of_one(offer: Offer, seconds: Sequence[float], rate: float) -> Iterator[tuple[float, float]]:
@@ -216,22 +230,7 @@ def _moments_of_one(offer: Offer, seconds: Sequence[float], rate: float) -> Iter
                 yield best - rate * moment, moment
 
 
-def _moments_of_all(
-    offers: Sequence[Offer], lines: Sequence[Sequence[float]], seconds: Sequence[float], rate: float
-) -> Iterator[tuple[float, float]]:
-    """(worth, wait) for each token that is to come, of several sequences."""
-    moments = {
-        prospect.arrival.when(n_more)
-        for offer in offers
-        for prospect in offer.prospects
-        for n_more in range(1, _room(offer, prospect) + 1)
-    }
-    for moment in moments:
-        later = [_line_at(offer, line, moment) for offer, line in zip(offers, lines, strict=True)]
-        yield _best_batch(_right(later, len(seconds)), seconds, rate)[0] - rate * moment, moment
-
-
-def _line_at(offer: Offer, line: Sequence[float], moment: float) -> Sequence[float]:
+def _line_at(offer: Offer, line: Line, moment: float) -> Line:
     """The survivals of the best line that is to be expected `moment` seconds from now."""
     best, best_sum = line, sum(line)
     for prospect in offer.prospects:
@@ -252,17 +251,6 @@ _LEAST_WAIT_S = 0.0005
 """Whatever arrives ends a wait, so it may be longer than meant; a shorter one would be over at once."""
 _FAR = 10
 """Nobody waits for a tenth token: the chance that all before it are right is small."""
-
-
-def _depths(lines: Sequence[Sequence[float]], n_tokens: int) -> tuple[int, ...]:
-    """How many of the `n_tokens` likeliest are in each line: along a line survival only falls."""
-    if len(lines) == 1:
-        return (n_tokens,)
-    ranked = sorted(
-        ((survival, i) for i, line in enumerate(lines) for survival in line), key=lambda pair: -pair[0]
-    )
-    taken = [i for _, i in ranked[:n_tokens]]
-    return tuple(taken.count(i) for i in range(len(lines)))
 
 
 def _expected(offers: Sequence[Offer], depths: Sequence[int]) -> float:

@@ -798,3 +798,14 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 TestSchedulerMachine = SchedulerMachine.TestCase
+
+
+def test_a_step_counts_what_the_model_adds_to_shorter_spans():
+    bench = Bench(n_slots=2, n_ctx=200, n_ctx_slot=100)
+    bench.submit("a", tokens=LONG)
+    bench.submit("b", tokens=LONG)
+    bench.step()
+    bench.scheduler.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
+    plan = bench.scheduler.plan(NOW)
+    assert [len(span.tokens) for span in plan.spans] == [4, 1]
+    assert plan.n_tokens == 8

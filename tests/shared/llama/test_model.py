@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from shared.builtin import builtin_draft
+from shared.builtin import builtin_draft, builtin_target
 from shared.errors import KvCacheFullError, ModelLoadError
 from shared.llama.model import Model, ModelOptions
 from shared.llama.span import Span
@@ -135,3 +135,48 @@ def test_slots_that_share_a_text_need_no_room_of_their_own():
 def test_a_missing_model_is_a_sentence(tmp_path):
     with pytest.raises(ModelLoadError, match="is not there"):
         Model(ModelOptions(tmp_path / "no.gguf", n_ctx=64, n_slots=1, n_batch=32, n_threads=1))
+
+
+@pytest.fixture(scope="module")
+def streams():
+    """A model whose slots have cells of their own."""
+    model = Model(ModelOptions(builtin_target(), 512, n_slots=2, n_batch=64, n_threads=1, kv_unified=False))
+    yield model
+    model.close()
+
+
+def test_slots_with_cells_of_their_own_share_the_context_equally(streams, loaded):
+    assert (streams.n_ctx, streams.n_ctx_slot) == (512, 256)
+    assert (loaded.n_ctx, loaded.n_ctx_slot) == (512, 512)
+
+
+def test_slots_get_cells_of_their_own_where_they_lose_nothing_by_it(loaded):
+    n_train = loaded.vocabulary.info.n_ctx_train
+    unified = []
+    for n_ctx in (2 * n_train, 2 * n_train - 256):
+        options = ModelOptions(builtin_target(), n_ctx, n_slots=2, n_batch=64, n_threads=1, kv_unified=None)
+        model = Model(options)
+        unified.append(model.kv_unified)
+        model.close()
+    assert unified == [False, True]
+
+
+def test_spans_of_different_lengths_get_the_logits_they_get_alone(streams):
+    alone = []
+    for span in (Span(0, 0, TEXT, 2), Span(1, 0, TEXT[:3], 3)):
+        alone.append(streams.decode([span])[0].copy())
+        streams.trim(span.slot, 0)
+    together = streams.decode([Span(0, 0, TEXT, 2), Span(1, 0, TEXT[:3], 3)])
+    assert np.array_equal(together[0], alone[0])
+    assert np.array_equal(together[1], alone[1])
+
+
+def test_what_fills_up_a_shorter_span_leaves_no_trace(streams):
+    streams.trim(0, 0)
+    streams.trim(1, 0)
+    streams.decode([Span(0, 0, TEXT, 1), Span(1, 0, TEXT[:3], 1)])
+    (after,) = streams.decode([Span(1, 3, TEXT[3:5], 2)])
+    after = after.copy()
+    streams.trim(1, 0)
+    (clean,) = streams.decode([Span(1, 0, TEXT[:5], 2)])
+    assert np.array_equal(after, clean)
