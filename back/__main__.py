@@ -70,7 +70,12 @@ def _load(settings: BackSettings) -> Model:
 
 async def _run(settings: BackSettings, model: Model) -> None:
     loop = asyncio.get_running_loop()
-    link = Link(settings.websocket_url, _hello(settings, model), random.Random())  # noqa: S311 - jitter is no secret
+    link = Link(
+        settings.websocket_url,
+        _hello(settings, model),
+        random.Random(),  # noqa: S311 - jitter is no secret
+        key=settings.read_key(),
+    )
     failed: asyncio.Future[None] = loop.create_future()
 
     def on_draft(draft: Draft) -> None:

@@ -1,13 +1,15 @@
 """The link to the lead: one WebSocket, dialled by the back, dialled again when it breaks."""
 
 import asyncio
+import json
 import logging
 import random
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Protocol
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from shared.backoff import jittered_delays
 from shared.errors import ConfigError, ProtocolError
@@ -31,6 +33,8 @@ _CLOSE_SECONDS = 1.0
 """A goodbye that waits behind unread news is not worth more."""
 _MOST_FRAME_BYTES = 1 << 20
 _FIRST_DELAY, _MOST_DELAY = 0.25, 10.0
+_FINAL_STATUSES = {401, 403}
+"""No key or not the right one, an address that the lead does not go by: a person has to change something."""
 
 
 class Follower(Protocol):
@@ -50,8 +54,10 @@ class RefusedError(ConfigError):
 class Link:
     """Tells the worker what the lead says, and the lead what the worker drafts."""
 
-    def __init__(self, url: str, hello: Hello, rng: random.Random) -> None:
+    def __init__(self, url: str, hello: Hello, rng: random.Random, key: str | None = None) -> None:
+        """`key` is what the lead may ask for."""
         self._url = url
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._hello = hello
         self._rng = rng
         self._outbox: dict[str, Draft] = {}  # the newest draft of each sequence: older ones need not be sent
@@ -69,12 +75,20 @@ class Link:
         while True:
             try:
                 async with connect(
-                    self._url, max_size=_MOST_FRAME_BYTES, close_timeout=_CLOSE_SECONDS, proxy=None
+                    self._url,
+                    additional_headers=self._headers,
+                    max_size=_MOST_FRAME_BYTES,
+                    close_timeout=_CLOSE_SECONDS,
+                    proxy=None,
                 ) as connection:
                     await self._greet(connection)
                     delays = jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
                     await self._exchange(connection, follower)
             except (OSError, ConnectionClosed, InvalidHandshake, ProtocolError) as error:
+                if isinstance(error, InvalidStatus) and error.response.status_code in _FINAL_STATUSES:
+                    raise RefusedError(
+                        f"the lead at {self._url} refuses this back: {_words(error)}"
+                    ) from error
                 self._report(error)
                 await asyncio.sleep(next(delays))
             finally:
@@ -127,6 +141,17 @@ def _hand_over(message: LeadMessage, tell: Callable[[Open | Extend | Close | Tun
     if isinstance(message, Welcome | Refused):
         raise ProtocolError(f"unexpected {message.type}")
     tell(message)
+
+
+def _words(error: InvalidStatus) -> str:
+    """What the lead says; a person who gave no key is told how."""
+    try:
+        said = str(json.loads(error.response.body)["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        said = f"HTTP {error.response.status_code}"
+    if error.response.status_code == HTTPStatus.UNAUTHORIZED:
+        said += " (give the lead's key for backs with BACK_KEY, --key or --key-file)"
+    return said
 
 
 def _brief(error: Exception) -> str:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import CliSuppress
 
 from shared import cpus
+from shared.keys import read_key
 from shared.llama_server_options import LLAMA_SERVER
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
@@ -42,6 +43,10 @@ class BackSettings(FileSettings):
 
     model: Path | None = Field(None, description="the GGUF file to draft with; without it the built-in one")
     lead: str = Field("http://127.0.0.1:5555", description="where the lead listens")
+    key: SecretStr | None = Field(
+        None, description="the lead's key for backs; BACK_KEY or a file keeps it out of `ps`"
+    )
+    key_file: Path | None = Field(None, description="a file that holds the key")
     name: str | None = Field(None, description="how the lead calls this back; without it the host's name")
     n_ahead: int = Field(
         16, ge=1, le=MAX_DRAFT_TOKENS, description="how many tokens to draft past the lead's text"
@@ -89,6 +94,10 @@ class BackSettings(FileSettings):
     def websocket_url(self) -> str:
         """Where to dial."""
         return "ws" + self.lead.removeprefix("http") + "/v1/speculation"
+
+    def read_key(self) -> str | None:
+        """The key to show the lead; raises ConfigError."""
+        return read_key(self.key, self.key_file)
 
     @property
     def n_threads(self) -> int:

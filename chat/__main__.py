@@ -16,7 +16,9 @@ from chat.lines import Lines, PipedLines
 from chat.render import Screen
 from chat.repl import Repl
 from chat.settings import ChatSettings
+from shared.errors import ConfigError
 
+EXIT_WRONG_SETTING = 2
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
 
@@ -29,6 +31,9 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         sys.exit(run(settings, sys.stdin, sys.stdout, sys.stderr))
+    except ConfigError as error:
+        sys.stderr.write(f"chat: {error}\n")
+        sys.exit(EXIT_WRONG_SETTING)
     except BrokenPipeError:
         # Whoever read us has seen enough (`chat | head -1`). The interpreter flushes once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -42,7 +47,7 @@ def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -
     conversation = Conversation(model=settings.model, system=settings.system, sampling=settings.sampling)
     interactive = stdin.isatty()
     lines = _typed_lines(settings, screen) if interactive else PipedLines(stdin)
-    with LeadClient(settings.lead, api_key=settings.api_key, timeout_s=settings.timeout) as client:
+    with LeadClient(settings.lead, api_key=settings.read_key(), timeout_s=settings.timeout) as client:
         repl = Repl(client, conversation, screen, interactive=interactive)
         repl.run(lines)
     return 1 if repl.n_failed and not interactive else 0

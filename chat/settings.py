@@ -1,9 +1,12 @@
 """chat's settings: command line over environment (CHAT_*) over default."""
 
+from pathlib import Path
+
 import httpx
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator
 
 from chat.sampling import Sampling
+from shared.keys import read_key
 from shared.settings import ProgramSettings, program_config
 
 
@@ -12,12 +15,10 @@ class _Options(ProgramSettings):
 
     lead: str = Field("http://127.0.0.1:5555", description="address of the server")
     model: str | None = Field(None, description="model to ask for, where the server has several")
-    api_key: str | None = Field(
-        None,
-        pattern=r"^[!-~]+$",
-        repr=False,
-        description="the server's key; CHAT_API_KEY keeps it out of `ps`",
+    api_key: SecretStr | None = Field(
+        None, description="the server's key; CHAT_API_KEY or a file keeps it out of `ps`"
     )
+    api_key_file: Path | None = Field(None, description="a file that holds that key")
     system: str | None = Field(None, description="system prompt: who the model is to be")
     history: bool = Field(True, description="keep what you type for the next session")
     timeout: float = Field(600, gt=0, description="longest silence of the server to bear, in seconds")
@@ -51,6 +52,10 @@ class ChatSettings(Sampling, _Options):
     """
 
     model_config = program_config("chat")
+
+    def read_key(self) -> str | None:
+        """The key to show the server; raises ConfigError."""
+        return read_key(self.api_key, self.api_key_file)
 
     @property
     def sampling(self) -> Sampling:

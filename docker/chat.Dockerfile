@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # The chat client: needs no llama.cpp.  docker build -f docker/chat.Dockerfile -t llama-duo-chat .
-#   docker run -it --rm --network host llama-duo-chat
+#   docker run -it --rm --network host --env CHAT_API_KEY llama-duo-chat
 
 FROM python:3.11-slim-bookworm
 WORKDIR /src

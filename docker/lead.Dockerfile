@@ -24,6 +24,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends libgomp1 && 
 COPY --from=build /opt/llama-duo /opt/llama-duo
 ENV PATH=/opt/llama-duo/bin:$PATH
 USER duo
+# So it needs keys: --env LEAD_API_KEY=… --env LEAD_BACK_KEY=…
 ENV LEAD_HOST=0.0.0.0
 EXPOSE 5555
 HEALTHCHECK --start-period=10m --interval=10s --timeout=3s \

@@ -5,14 +5,21 @@ from fastapi.responses import Response
 
 from lead.api import chat, completions, errors, info, speculation, tokens
 from lead.api.sse import ClientGoneError
+from lead.door.door import Door
 from lead.services import Services
 
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response
 
 
-def create_app(services: Services | None = None) -> FastAPI:
+def create_app(services: Services | None = None, door: Door | None = None) -> FastAPI:
     """The application. Until `app.state.services` is set, /health and all else answer 503."""
-    app = FastAPI(title="llama-duo", docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="llama-duo",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect is written from the Host header, which a client chooses
+        middleware=(door or Door()).middlewares(),
+    )
     app.state.services = services
     errors.install(app)
 

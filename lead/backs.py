@@ -156,6 +156,8 @@ class Backs:
             del back.cursors[sequence_id]
             messages.append(Close(sequence=sequence_id, reason="ended"))
         for sequence in self._sequences:
+            if sequence.private:
+                continue
             if sequence.id not in back.cursors:
                 if len(back.cursors) >= back.hello.n_sequences:
                     continue

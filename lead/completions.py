@@ -62,8 +62,16 @@ class Outcome:
 class Completions:
     """Starts sequences and follows them."""
 
-    def __init__(self, sequences: Sequences, engine: Engine, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self,
+        sequences: Sequences,
+        engine: Engine,
+        vocabulary: Vocabulary,
+        *,
+        private_by_default: bool = False,
+    ) -> None:
         self._sequences = sequences
+        self._private_by_default = private_by_default
         self._engine = engine
         self._vocabulary = vocabulary
 
@@ -80,13 +88,17 @@ class Completions:
         sampling: SamplingParameters,
         max_tokens: int | None,
         prediction: Sequence[int] = (),
+        *,
+        private: bool | None = None,
     ) -> LiveSequence:
         """Begin to continue `prompt`; raises RequestError, UnavailableError.
 
         `prediction` is what the client thinks will follow: it can make the answer faster, never another one.
+        No back hears of a `private` sequence; None: as the lead is set up.
         """
         self._check_prompt(prompt)
-        sequence = self._sequences.create(prompt, sampling)
+        private = self._private_by_default if private is None else private
+        sequence = self._sequences.create(prompt, sampling, private=private)
         try:
             self._engine.submit(
                 Submit(

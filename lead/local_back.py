@@ -7,11 +7,10 @@ Its log goes to the lead's standard error.
 import asyncio
 import contextlib
 import logging
-import os
 import random
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from lead.settings import LeadSettings
@@ -27,6 +26,7 @@ _STOP_SECONDS = 5.0
 _FIRST_DELAY, _MOST_DELAY = 0.5, 60.0
 _SOUND_SECONDS = 60.0
 """One that has lived so long was well: after its death the delays begin from the first again."""
+_LEADS_OWN = ("LEAD_", "LLAMA_")
 _FINAL = {1, 2}
 """Statuses of a back that says what a person has to change: 1 of the model or by the lead, 2 of an option."""
 
@@ -40,8 +40,11 @@ class LocalBack:
         rng: random.Random,
         clock: Callable[[], float] = time.monotonic,
         stop_seconds: float = _STOP_SECONDS,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`command` is the child's; `rng` jitters the delays between its starts; `clock` gives seconds.
+
+        `environment` is the child's; None: the lead's own.
 
         The child's standard input is a pipe that nothing is written to. Its end tells the child that the lead
         is gone, however it went and wherever the child is; unlike prctl(PR_SET_PDEATHSIG) this works on every
@@ -51,6 +54,7 @@ class LocalBack:
         self._rng = rng
         self._clock = clock
         self._stop_seconds = stop_seconds
+        self._environment = environment
         self._stopping = asyncio.Event()
 
     async def run(self, ready: asyncio.Event) -> None:
@@ -82,13 +86,12 @@ class LocalBack:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
+                env=self._environment,
                 stdin=asyncio.subprocess.PIPE,
                 # It writes no results; the lead's standard output is for text.
                 stdout=asyncio.subprocess.DEVNULL,
                 # Ctrl-C reaches the whole process group; the lead decides when its back ends.
                 start_new_session=True,
-                # They are meant for the lead, whose context and cache types are not its back's.
-                env={name: value for name, value in os.environ.items() if not name.startswith("LLAMA_ARG_")},
             )
         except OSError as error:
             log.warning("the local back cannot be started: %s", error)
@@ -128,6 +131,16 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
         *("--log-level", settings.log_level),
         *cpus,
     ]
+
+
+def back_environment(environment: Mapping[str, str], key: str) -> dict[str, str]:
+    """What that back finds in its environment: `key`, which others would see on a command line.
+
+    The lead's own variables it does not get: its context and cache types are not its back's, and some hold
+    other keys.
+    """
+    kept = {name: value for name, value in environment.items() if not name.upper().startswith(_LEADS_OWN)}
+    return kept | {"BACK_KEY": key}
 
 
 def local_url(host: str, port: int) -> str:

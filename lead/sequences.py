@@ -38,6 +38,7 @@ class Sequence:
     tokens: list[int]
     n_prompt: int
     sampling: SamplingParameters
+    private: bool = False  # no back hears of it
     status: Status = Status.QUEUED
     steps: list[Committed] = field(default_factory=list)
     finish_reason: FinishReason | None = None
@@ -89,6 +90,9 @@ class Sequences:
         self._observers: list[Observer] = []
         self.changed = Broadcast()
 
+    def __len__(self) -> int:
+        return len(self._live)
+
     def __iter__(self) -> Iterator[Sequence]:
         """The sequences in progress, the oldest first."""
         return iter(self._live.values())
@@ -101,9 +105,9 @@ class Sequences:
         """The sequence in progress with this id."""
         return self._live.get(sequence_id)
 
-    def create(self, tokens: list[int], sampling: SamplingParameters) -> Sequence:
-        """A new sequence. Its id is unguessable and never used again."""
-        sequence = Sequence(secrets.token_hex(16), list(tokens), len(tokens), sampling)
+    def create(self, tokens: list[int], sampling: SamplingParameters, *, private: bool = False) -> Sequence:
+        """A new sequence. Its id is unguessable and never used again. Of a private one no back hears."""
+        sequence = Sequence(secrets.token_hex(16), list(tokens), len(tokens), sampling, private)
         self._live[sequence.id] = sequence
         self.changed.notify()
         return sequence

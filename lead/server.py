@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import os
 import random
+import secrets
 import signal
 import socket
 import sys
@@ -20,9 +22,11 @@ from lead.backs import Backs
 from lead.chat_template import ChatTemplate
 from lead.completions import Completions
 from lead.demo_model import demo_model
+from lead.door.door import Door
+from lead.door.keys import Key, Principal, Role
 from lead.engine.client import EngineClient
 from lead.engine.messages import Committed, DraftsDropped, Event, Finished, Load, Started, Tuned
-from lead.local_back import LocalBack, back_command
+from lead.local_back import NAME, LocalBack, back_command, back_environment
 from lead.printer import Printer
 from lead.sequences import Sequences
 from lead.services import Services
@@ -41,6 +45,7 @@ class Lead:
     """Owns the parts and the order in which they start and stop."""
 
     def __init__(self, settings: LeadSettings) -> None:
+        """Raises ConfigError for keys that cannot be read."""
         self._settings = settings
         self._sequences = Sequences()
         self._engine: EngineClient | None = None
@@ -48,7 +53,9 @@ class Lead:
         self._local_back: LocalBack | None = None
         self._backing: asyncio.Future[None] | None = None
         self._stopping = threading.Event()
-        self._app = create_app()
+        self._local_key = secrets.token_urlsafe(32)
+        keys = settings.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
+        self._app = create_app(door=Door(keys))
 
     async def serve(self) -> None:
         """Run until a signal ends it; raises ConfigError if it cannot start.
@@ -61,7 +68,11 @@ class Lead:
         host, port = listener.getsockname()[:2]
         log.info("listening on http://%s:%d, loading the model", f"[{host}]" if ":" in host else host, port)
         if self._settings.back:
-            self._local_back = LocalBack(back_command(self._settings, host, port), random.Random())  # noqa: S311 - jitter
+            self._local_back = LocalBack(
+                back_command(self._settings, host, port),
+                random.Random(),  # noqa: S311 - jitter
+                environment=back_environment(os.environ, self._local_key),
+            )
         server = DrainingServer(self._app, self._settings.drain_seconds, self._sequences, self._dismiss_backs)
         running = asyncio.ensure_future(self._run_engine(server))
         try:
@@ -116,7 +127,9 @@ class Lead:
             engine=engine,
             sequences=self._sequences,
             backs=self._backs,
-            completions=Completions(self._sequences, engine, vocabulary),
+            completions=Completions(
+                self._sequences, engine, vocabulary, private_by_default=self._settings.private_by_default
+            ),
             bounds=self._settings,
         )
 

@@ -8,6 +8,9 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from lead.bounds import Bounds
+from lead.door.exposure import is_loopback
+from lead.door.keys import HOW_TO_MAKE_ONE
+from lead.door.settings import DoorSettings
 from lead.engine.messages import PolicyName
 from shared import cpus
 from shared.builtin import builtin_draft
@@ -19,12 +22,12 @@ Print = Literal["none", "accepted", "all"]
 _BUILTIN = Path("builtin")
 
 
-class LeadSettings(Bounds, FileSettings):
+class LeadSettings(Bounds, DoorSettings, FileSettings):
     """Serve a GGUF model over HTTP (OpenAI's API), faster with backs that draft for it.
 
         lead                                           the built-in demo model
         lead --model 70B.gguf --n-gpu-layers 99        a model of yours
-        lead --model 70B.gguf --host 0.0.0.0           for backs and clients on other machines
+        lead --model 70B.gguf --host 0.0.0.0 --keys-file keys     for backs and clients on other machines
         lead --model 70B.gguf --back 1B.gguf           with a back of its own on this machine
 
     Every option is also an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS and so on. What
@@ -36,6 +39,7 @@ class LeadSettings(Bounds, FileSettings):
     groups: ClassVar[dict[str, str]] = {
         "model": "model",
         "host": "address",
+        "api_key": "keys",
         "n_gpu_layers": "computing",
         "back": "speculation",
         "print": "running",
@@ -48,7 +52,7 @@ class LeadSettings(Bounds, FileSettings):
     )
     alias: str | None = Field(None, description="the name that clients see; without it the model's own")
     host: str = Field(
-        "127.0.0.1", description="address to listen on; 0.0.0.0 lets other machines in: no keys yet"
+        "127.0.0.1", description="address to listen on; 0.0.0.0 lets other machines in, who need a key"
     )
     port: int = Field(5555, ge=0, le=65535, description="port to listen on; 0: any free one")
     n_gpu_layers: int = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
@@ -104,6 +108,16 @@ class LeadSettings(Bounds, FileSettings):
         10.0, ge=0, le=3600, description="how long running answers may go on after SIGTERM"
     )
     log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
+
+    @field_validator("host")
+    @classmethod
+    def _check_exposure(cls, value: str, info: ValidationInfo) -> str:
+        if is_loopback(value) or info.data.get("insecure") or any(map(info.data.get, cls.key_fields)):
+            return value
+        raise ValueError(
+            "whoever reaches this address could use the lead and read along: give --api-key, --back-key or "
+            f"--keys-file ({HOW_TO_MAKE_ONE}), or say --insecure"
+        )
 
     @field_validator("back_threads", "back_gpu_layers", "back_cpus")
     @classmethod

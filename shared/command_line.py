@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-_METAVARS = {"Path": "FILE", "int": "N", "float": "N", "str": "TEXT"}
+_METAVARS = {
+    "Path": "FILE",
+    "int": "N",
+    "float": "N",
+    "str": "TEXT",
+    "SecretStr": "KEY",
+    "list[SecretStr]": "KEY",
+}
 
 
 @dataclass(frozen=True, slots=True)

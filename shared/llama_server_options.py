@@ -33,6 +33,8 @@ _SPELLINGS: Final = {
     "hf_repo": Spelling(("-hf", "-hfr"), ("LLAMA_ARG_HF_REPO",)),
     "hf_token": Spelling(("-hft",), ("HF_TOKEN",)),
     "host": Spelling(variables=("LLAMA_ARG_HOST",)),
+    "key": Spelling(("--api-key",)),
+    "key_file": Spelling(("--api-key-file",)),
     "kv_unified": Spelling(("-kvu",), ("LLAMA_ARG_KV_UNIFIED",), {"-no-kvu": False}),
     "log_level": Spelling(constants={"-v": "debug", "--verbose": "debug", "--log-verbose": "debug"}),
     "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),

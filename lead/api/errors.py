@@ -31,7 +31,7 @@ def install(app: FastAPI) -> None:
     async def on_http(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         kind = _HTTP_TYPES.get(error.status_code, "invalid_request_error")
-        return JSONResponse(_body(str(error.detail), kind), error.status_code, error.headers)
+        return http_error(error.status_code, str(error.detail), kind, headers=error.headers)
 
     async def on_bug(request: Request, error: Exception) -> JSONResponse:
         log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
@@ -49,6 +49,13 @@ def error_response(error: Exception) -> JSONResponse:
     if isinstance(error, UnavailableError):
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
     return JSONResponse(error_body(error), _status(error), headers)
+
+
+def http_error(
+    status: int, message: str, kind: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """An error that is HTTP's rather than ours, in the same shape."""
+    return JSONResponse(_body(message, kind, code=code), status, headers)
 
 
 def error_body(error: Exception) -> dict[str, Any]:

@@ -54,8 +54,11 @@ def quick_returns(monkeypatch):
 
 
 @contextlib.asynccontextmanager
-async def linked(*visits):
-    """A link to a lead that treats each connection as the next of `visits` says, the last one for ever."""
+async def linked(*visits, key=None, **options):
+    """A link to a lead that treats each connection as the next of `visits` says, the last one for ever.
+
+    `options` are those of the lead's server.
+    """
     connections = []
 
     async def handler(connection):
@@ -63,9 +66,10 @@ async def linked(*visits):
         connections.append(connection)
         await visit(connection)
 
-    async with serve(handler, "127.0.0.1", 0) as server:
+    async with serve(handler, "127.0.0.1", 0, **options) as server:
         port = server.sockets[0].getsockname()[1]
-        link, follower = Link(f"ws://127.0.0.1:{port}/v1/speculation", HELLO, random.Random(1)), Recorder()
+        link = Link(f"ws://127.0.0.1:{port}/v1/speculation", HELLO, random.Random(1), key)
+        follower = Recorder()
         running = asyncio.ensure_future(link.run(follower))
         try:
             yield link, follower, running
@@ -175,3 +179,58 @@ def socket_nobody_listens_on():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
+
+
+def answering(status, body):
+    """A lead that does not open its door."""
+
+    def process_request(connection, _request):
+        return connection.respond(status, body)
+
+    return process_request
+
+
+async def test_the_key_is_shown_at_the_door():
+    shown = []
+
+    def process_request(_connection, request):
+        shown.append(request.headers["Authorization"])
+
+    async with linked(saying(WELCOME, OPEN), key="secret", process_request=process_request) as (
+        _,
+        follower,
+        _r,
+    ):
+        assert await follower.heard.get() == OPEN
+    assert shown == ["Bearer secret"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "complaint"),
+    [
+        (
+            401,
+            '{"error": {"message": "no such key"}}',
+            r"no such key \(give the lead's key for backs with BACK_KEY",
+        ),
+        (403, '{"error": {"message": "not for clients"}}', "refuses this back: not for clients"),
+        (403, "<html>", "refuses this back: HTTP 403"),
+        (403, '{"error": 5}', "refuses this back: HTTP 403"),
+    ],
+)
+async def test_a_closed_door_ends_the_back_with_the_leads_words(status, body, complaint):
+    async with linked(saying(), process_request=answering(status, body)) as (_, _follower, running):
+        with pytest.raises(RefusedError, match=complaint):
+            await running
+
+
+async def test_a_lead_in_trouble_is_tried_again():
+    troubles = iter([answering(503, "later"), answering(502, "proxy")])
+
+    def process_request(connection, request):
+        trouble = next(troubles, None)
+        return trouble(connection, request) if trouble else None
+
+    async with linked(saying(WELCOME, OPEN), process_request=process_request) as (_, follower, _r):
+        while await follower.heard.get() != OPEN:
+            pass

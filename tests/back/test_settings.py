@@ -76,3 +76,14 @@ def test_a_number_of_branches_out_of_range_is_refused(n, capsys):
     with pytest.raises(SystemExit):
         settings("--n-branches", n)
     assert "branches" in capsys.readouterr().err
+
+
+def test_the_key_is_a_variable_an_option_or_a_file(monkeypatch, tmp_path):
+    (tmp_path / "key").write_text("filed\n")
+    assert BackSettings.from_command_line([]).read_key() is None
+    assert BackSettings.from_command_line(["--key-file", str(tmp_path / "key")]).read_key() == "filed"
+    monkeypatch.setenv("BACK_KEY", "from-environment")
+    assert BackSettings.from_command_line([]).read_key() == "from-environment"
+    given = BackSettings.from_command_line(["--api-key", "given"])
+    assert given.read_key() == "given"
+    assert "given" not in repr(given)

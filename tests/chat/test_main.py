@@ -78,3 +78,12 @@ def test_neither_numpy_nor_llama_is_imported():
     assert "'numpy'" not in modules
     assert "'llama_cpp'" not in modules
     assert "'lead" not in modules
+
+
+@pytest.mark.usefixtures("arguments", "lead")
+def test_a_key_that_cannot_be_read_is_said_in_a_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["chat", "--api-key-file", "/nowhere/key"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "chat: cannot read the key in /nowhere/key" in capsys.readouterr().err

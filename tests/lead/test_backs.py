@@ -57,6 +57,18 @@ def test_a_back_is_told_of_running_sequences_with_their_parameters(house):
     assert house.backs.news(house.join()) == [Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3])]
 
 
+def test_of_a_private_sequence_no_back_hears(house):
+    back = house.join()
+    secret = house.sequences.create([1, 2, 3], SAMPLING, private=True)
+    house.sequences.apply(Started(sequence=secret.id, n_cached=0), 0.0)
+    house.commit(secret, [4])
+    assert house.backs.news(back) == []
+    house.backs.take_draft(back, Draft(sequence=secret.id, base=3, tokens=[4]))
+    assert (house.posted, back.figures.n_invalid_drafts) == ([], 1)
+    house.sequences.discard(secret)
+    assert house.backs.news(back) == []
+
+
 def test_what_was_told_is_not_told_again(house):
     house.sequence()
     back = house.join()

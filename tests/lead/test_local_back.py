@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from lead import local_back as module
-from lead.local_back import LocalBack, back_command, local_url
+from lead.local_back import LocalBack, back_command, back_environment, local_url
 from lead.settings import LeadSettings
 from shared.builtin import builtin_draft
 
@@ -140,16 +140,6 @@ async def test_one_that_needs_a_person_is_not_started_again(start, status, caplo
     ]
 
 
-async def test_llama_servers_variables_are_the_leads_alone(start, monkeypatch, tmp_path):
-    monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "1")
-    note = tmp_path / "note"
-    lead = await start(
-        f"open({str(note)!r}, 'w').write(str('LLAMA_ARG_CTX_SIZE' in os.environ)); {WAIT_FOR_END}"
-    )
-    await lead.child()
-    assert note.read_text() == "False"
-
-
 async def test_stopping_ends_it_in_an_orderly_way(start, tmp_path):
     note = tmp_path / "note"
     lead = await start(
@@ -270,3 +260,32 @@ def test_beside_the_lead_it_gets_one_thread():
 
 def test_chosen_cores_are_all_used():
     assert options("--back", "builtin", "--back-cpus", "2-3")["--threads"] == "0"
+
+
+def test_llama_servers_variables_are_the_leads_alone():
+    assert back_environment({"LLAMA_ARG_CTX_SIZE": "1"}, "own") == {"BACK_KEY": "own"}
+
+
+def test_its_key_is_in_its_environment_and_no_other_one_is():
+    leads = {
+        "PATH": "/bin",
+        "LEAD_API_KEY": "a",
+        "LEAD_ADMIN_KEY": "b",
+        "LLAMA_API_KEY": "c",
+        "BACK_KEY": "old",
+    }
+    assert back_environment(leads, "own") == {"PATH": "/bin", "BACK_KEY": "own"}
+
+
+def test_its_key_is_not_on_its_command_line():
+    command = back_command(settings("--back", "builtin", "--api-key", "secret"), "::", 1)
+    assert not [word for word in command if "secret" in word or "key" in word]
+
+
+async def test_it_is_started_in_the_environment_it_is_given(start, tmp_path):
+    note = tmp_path / "note"
+    body = f"open({str(note)!r}, 'w').write(repr(sorted(os.environ))); {WAIT_FOR_END}"
+    lead = await start(body, environment={"BACK_KEY": "own"})
+    await lead.child()
+    assert "BACK_KEY" in note.read_text()
+    assert "PATH" not in note.read_text()

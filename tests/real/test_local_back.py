@@ -83,7 +83,7 @@ def test_lead_and_back_run_on_the_cores_they_were_given(lead_with_back):
 
 def test_a_lead_that_listens_everywhere_is_dialled_on_loopback(target):
     port = free_port()
-    arguments = ("--model", str(target), "--host", "0.0.0.0", "--back", "builtin", *LEAD)
+    arguments = ("--model", str(target), "--host", "0.0.0.0", "--insecure", "--back", "builtin", *LEAD)
     with start_lead_at(port, *arguments) as lead:
         assert isinstance(lead, Program)
         lead.wait_for(rf"drafting for ws://127\.0\.0\.1:{port}/")

@@ -9,10 +9,13 @@ import pytest
 import uvicorn
 from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from lead.api import speculation
+from lead.app import create_app
 from lead.backs import MAX_INVALID_DRAFTS
+from lead.door.door import Door
+from lead.door.keys import Key, Keyring, Principal, Role
 from lead.engine.client import EngineState
 from lead.engine.messages import Committed, Started
 from shared.protocol import (
@@ -248,6 +251,21 @@ async def test_a_back_that_does_not_read_holds_nobody_up(house):
             told += len((await heard(other)).tokens)
         commit(house, sequence, [6])
         assert (await heard(other)).tokens == [6]
+
+
+@pytest.mark.parametrize(("key", "status"), [(None, 401), ("wrong", 401), ("of-a-client", 403)])
+async def test_without_a_key_for_backs_there_is_no_handshake(house, key, status):
+    keys = [Key(Principal(role, "x"), f"of-a-{role.value}") for role in Role]
+    app = create_app(house.app.state.services, Door(Keyring(keys)))
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with served(app) as url:
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(url, additional_headers=headers)
+        assert refused.value.response.status_code == status
+        assert b'"message"' in refused.value.response.body
+        async with connect(url, additional_headers={"Authorization": "Bearer of-a-back"}) as back:
+            await back.send(hello(house).model_dump_json())
+            assert isinstance(await heard(back), Welcome)
 
 
 # By POST

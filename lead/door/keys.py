@@ -1,0 +1,139 @@
+"""Keys: who somebody is, and what they may do.
+
+Knows no HTTP: `Keyring.identify` turns the text of a key into a `Principal`.
+"""
+
+import enum
+import hashlib
+import hmac
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.errors import ConfigError
+from shared.keys import is_key
+
+HOW_TO_MAKE_ONE = "`openssl rand -hex 24` makes a good one"
+
+
+class Role(enum.Enum):
+    """client: the API. back: the door for drafts. admin: everything."""
+
+    CLIENT = "client"
+    BACK = "back"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who sent a request; `name` is for the log."""
+
+    role: Role
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.role.value} {self.name}"
+
+
+ANYONE = Principal(Role.ADMIN, "anyone")
+"""Whoever reaches a lead without keys."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Key:
+    """A key as it was configured; never shown."""
+
+    principal: Principal
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Key({self.principal})"
+
+
+class Keyring:
+    """The keys of a lead, as hashes: the keys themselves are forgotten.
+
+    Without any, everybody may do everything.
+    """
+
+    def __init__(self, keys: Iterable[Key] = ()) -> None:
+        """Raises ConfigError for a key that a header cannot carry, or that stands for two roles."""
+        self._known: dict[bytes, Principal] = {}
+        for key in keys:
+            self._add(key)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def _add(self, key: Key) -> None:
+        if not is_key(key.secret):
+            raise ConfigError(
+                f"the key of {key.principal} is empty or has characters that a header cannot carry; "
+                + HOW_TO_MAKE_ONE
+            )
+        known = self._known.setdefault(_digest(key.secret), key.principal)
+        if known.role is not key.principal.role:
+            raise ConfigError(
+                f"{known} and {key.principal} have the same key: it can only stand for one role"
+            )
+
+    def identify(self, secret: str | None) -> Principal | None:
+        """Whose key this is; None if nobody's.
+
+        The time it takes depends on the number of keys alone: what is compared are hashes, whose first bytes
+        tell nothing about the key's, and all of them are compared.
+        """
+        if not self._known:
+            return ANYONE
+        if secret is None:
+            return None
+        digest = _digest(secret)
+        found = None
+        for known, principal in self._known.items():
+            if hmac.compare_digest(known, digest):
+                found = principal
+        return found
+
+
+def role_keys(role: Role, secrets: Iterable[str], file: Path | None) -> Iterator[Key]:
+    """Keys of one role, named by role and number (client-1); raises ConfigError if the file holds none."""
+    secrets = list(secrets)
+    if file:
+        lines = list(_lines(file))
+        if not lines:
+            raise ConfigError(f"{file} holds no key: write one per line")
+        secrets += lines
+    for number, secret in enumerate(secrets, 1):
+        yield Key(Principal(role, f"{role.value}-{number}"), secret)
+
+
+def named_keys(file: Path) -> Iterator[Key]:
+    """Keys from lines `role name key`; raises ConfigError naming the line at fault, without showing it."""
+    n_keys = 0
+    for n_keys, line in enumerate(_lines(file), 1):
+        match line.split():
+            case [role, name, secret] if role in {each.value for each in Role}:
+                yield Key(Principal(Role(role), name), secret)
+            case _:
+                raise ConfigError(
+                    f"{file}, key {n_keys}: should be a role (client, back or admin), a name and a key, "
+                    "separated by spaces"
+                )
+    if not n_keys:
+        raise ConfigError(f"{file} holds no key: write `role name key` on each line")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines that are neither empty nor comments; raises ConfigError."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigError(f"cannot read the keys in {path}: {reason}") from error
+    for line in text.splitlines():
+        if (bare := line.strip()) and not bare.startswith("#"):
+            yield bare
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
