@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 from lead.app import create_app
 from lead.backs import Backs
-from lead.chat_template import ChatTemplate
+from lead.chat.template import ChatTemplate
 from lead.completions import Completions
 from lead.demo_model import demo_model
 from lead.door.door import Door
@@ -96,7 +96,8 @@ class Lead:
             self._engine = EngineClient(
                 self._load_command(path), self._settings.log_level, self._on_event, self._on_lost
             )
-            self._app.state.services = self._services(vocabulary, self._engine)
+            template = await asyncio.to_thread(_template, vocabulary, self._settings.chat_template_source)
+            self._app.state.services = self._services(vocabulary, template, self._engine)
             if not self._stopping.is_set():
                 if self._local_back:
                     self._backing = asyncio.ensure_future(self._local_back.run(self._engine.has_been_ready))
@@ -110,7 +111,7 @@ class Lead:
             return self._settings.model.resolve()
         return await asyncio.to_thread(demo_model, self._stopping.is_set)
 
-    def _services(self, vocabulary: Vocabulary, engine: EngineClient) -> Services:
+    def _services(self, vocabulary: Vocabulary, template: ChatTemplate, engine: EngineClient) -> Services:
         self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
         self._backs = Backs(
             self._sequences,
@@ -123,7 +124,7 @@ class Lead:
         return Services(
             alias=self._settings.alias or vocabulary.info.name,
             vocabulary=vocabulary,
-            template=_template(vocabulary),
+            template=template,
             engine=engine,
             sequences=self._sequences,
             backs=self._backs,
@@ -131,6 +132,7 @@ class Lead:
                 self._sequences, engine, vocabulary, private_by_default=self._settings.private_by_default
             ),
             bounds=self._settings,
+            chat=self._settings.chat_options,
         )
 
     def _load_command(self, path: Path) -> Load:
@@ -233,9 +235,17 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _template(vocabulary: Vocabulary) -> ChatTemplate:
+def _template(vocabulary: Vocabulary, chosen: str | None) -> ChatTemplate:
+    """The chosen one (raises ConfigError if it is none), or the model's own, or ChatML."""
     bos, eos = (
         "" if token is None else vocabulary.piece(token, special=True).decode("utf-8", "replace")
         for token in (vocabulary.bos, vocabulary.eos)
     )
-    return ChatTemplate(vocabulary.info.chat_template, bos, eos)
+    if chosen is not None:
+        return ChatTemplate(chosen, bos, eos)
+    info = vocabulary.info
+    try:
+        return ChatTemplate(info.chat_template or info.tool_template, bos, eos, info.tool_template)
+    except ConfigError as error:
+        log.warning("%s; using ChatML instead of the model's own", error)
+        return ChatTemplate(None, bos, eos)

@@ -8,7 +8,8 @@ from fastapi import Request
 
 from lead.backs import Backs
 from lead.bounds import Bounds
-from lead.chat_template import ChatTemplate
+from lead.chat.options import ChatOptions
+from lead.chat.template import ChatTemplate
 from lead.completions import Completions, Engine
 from lead.engine.client import EngineState
 from lead.engine.messages import PolicyName
@@ -43,6 +44,7 @@ class Services:
     backs: Backs
     completions: Completions
     bounds: Bounds = field(default_factory=Bounds)
+    chat: ChatOptions = field(default_factory=ChatOptions)
     started_at: int = field(default_factory=lambda: int(time.time()))
 
 

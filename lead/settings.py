@@ -1,5 +1,6 @@
 """The settings of the lead."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -8,12 +9,14 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from lead.bounds import Bounds
+from lead.chat.options import ChatOptions, ReasoningFormat
 from lead.door.exposure import is_loopback
 from lead.door.keys import HOW_TO_MAKE_ONE
 from lead.door.settings import DoorSettings
 from lead.engine.messages import PolicyName
 from shared import cpus
 from shared.builtin import builtin_draft
+from shared.errors import ConfigError
 from shared.llama_server_options import LLAMA_SERVER
 from shared.logs import LogLevel
 from shared.settings import CpuList, FileSettings, program_config
@@ -99,6 +102,23 @@ class LeadSettings(Bounds, DoorSettings, FileSettings):
     calibrate: bool = Field(
         True, description="time steps of several sizes after loading, until the first request"
     )
+    chat_template: str | None = Field(
+        None,
+        description="instead of the model's own: a name that llama.cpp knows (chatml, llama3 …) or Jinja",
+    )
+    chat_template_file: Path | None = Field(None, description="the same, read from a file")
+    chat_template_kwargs: str | None = Field(
+        None, description='variables of the chat template, as in {"enable_thinking": false}'
+    )
+    reasoning_format: ReasoningFormat = Field(
+        "auto", description="auto and deepseek give reasoning apart from the answer; none leaves it there"
+    )
+    reasoning: Literal["on", "off", "auto"] = Field(
+        "auto", description="whether the model reasons, for templates that can choose (enable_thinking)"
+    )
+    prefill_assistant: bool = Field(
+        True, description="continue an assistant's message at the end of a conversation"
+    )
     print: Print | None = Field(
         None,
         description="show text as it is generated: none, accepted (drafted tokens in colour), "
@@ -141,6 +161,42 @@ class LeadSettings(Bounds, DoorSettings, FileSettings):
                 f"two programs that spin on the same cores crawl: --cpus has {sorted(shared)}, too"
             )
         return value
+
+    @field_validator("chat_template_file")
+    @classmethod
+    def _check_one_template(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None and info.data.get("chat_template") is not None:
+            raise ValueError("give --chat-template or --chat-template-file, not both")
+        return value
+
+    @field_validator("chat_template_kwargs")
+    @classmethod
+    def _check_is_object(cls, value: str | None) -> str | None:
+        try:
+            good = value is None or isinstance(json.loads(value), dict)
+        except ValueError:
+            good = False
+        if not good:
+            raise ValueError("it is a JSON object")
+        return value
+
+    @property
+    def chat_template_source(self) -> str | None:
+        """The chosen chat template; raises ConfigError if its file cannot be read."""
+        if self.chat_template_file is None:
+            return self.chat_template
+        try:
+            return self.chat_template_file.read_text("utf-8")
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(f"cannot read the chat template {self.chat_template_file}: {error}") from error
+
+    @property
+    def chat_options(self) -> ChatOptions:
+        """What requests do not say about conversations."""
+        variables = json.loads(self.chat_template_kwargs or "{}")
+        if self.reasoning != "auto":
+            variables = {"enable_thinking": self.reasoning == "on"} | variables
+        return ChatOptions(variables, self.reasoning_format, self.prefill_assistant)
 
     @property
     def back_model(self) -> Path | None:

@@ -71,7 +71,7 @@ _SPELLINGS: Final = {
 _GRANTED: Final = {
     # what is so anyway
     0: (
-        "-cb --cont-batching --swa-full --jinja --prefill-assistant --no-webui --no-ui "
+        "-cb --cont-batching --swa-full --jinja --no-webui --no-ui "
         "--no-context-shift --no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
         "--no-models-autoload --warmup --repack -kvo --kv-offload --op-offload -e --escape --log-prefix "
         "--log-timestamps"

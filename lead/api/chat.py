@@ -7,38 +7,20 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
 
 from lead.api import shapes
 from lead.api.answers import Answer, Job
 from lead.api.chunks import chunks
-from lead.api.fields import GenerationFields, TextPart
+from lead.api.fields import GenerationFields
 from lead.api.sse import event_stream
+from lead.chat.request import ConversationFields
 from lead.services import Services, provide_ready
 
 router = APIRouter()
 
 
-class Message(BaseModel):
-    """One turn of a conversation; further fields are passed on to the chat template."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-
-    role: Annotated[str, Field(min_length=1, max_length=64)]
-    content: str | list[TextPart] | None = None
-
-    def for_template(self) -> dict[str, Any]:
-        """As templates expect it: the content is one string."""
-        content = self.content
-        if isinstance(content, list):
-            content = "".join(part.text for part in content)
-        return {**(self.model_extra or {}), "role": self.role, "content": content or ""}
-
-
-class ChatRequest(GenerationFields):
+class ChatRequest(GenerationFields, ConversationFields):
     """What a client posts."""
-
-    messages: Annotated[list[Message], Field(min_length=1)]
 
 
 @router.post("/v1/chat/completions")
@@ -62,8 +44,13 @@ async def create_chat_completion(
     return JSONResponse({**frame, "object": "chat.completion", **_whole(answer, body)})
 
 
+def render_prompt(body: ConversationFields, services: Services) -> str:
+    """The text that the model is to continue; raises RequestError. It may take long: call it in a thread."""
+    return services.template.render(body.conversation(services.chat))
+
+
 def _tokenize(body: ChatRequest, services: Services) -> list[int]:
-    text = services.template.render([message.for_template() for message in body.messages])
+    text = render_prompt(body, services)
     vocabulary = services.vocabulary
     if vocabulary.adds_bos and vocabulary.bos is not None:
         # The template may have written the BOS token that the tokenizer is about to add.

@@ -35,6 +35,7 @@ class ModelInfo:
     n_params: int
     size: int
     chat_template: str | None
+    tool_template: str | None = None
 
 
 class Vocabulary:
@@ -153,7 +154,6 @@ def _token_or_none(token: int) -> int | None:
 
 
 def _read_info(model: Any, vocab: Any, path: Path) -> ModelInfo:
-    template = llama_cpp.llama_model_chat_template(model, None)
     architecture = _metadata(model, "general.architecture") or "unknown"
     return ModelInfo(
         name=_metadata(model, "general.name") or path.stem,
@@ -167,8 +167,14 @@ def _read_info(model: Any, vocab: Any, path: Path) -> ModelInfo:
         n_embd=int(_metadata(model, f"{architecture}.embedding_length") or 0),
         n_params=llama_cpp.llama_model_n_params(model),
         size=llama_cpp.llama_model_size(model),
-        chat_template=template.decode("utf-8", "replace") if template else None,
+        chat_template=_template(model, None),
+        tool_template=_template(model, b"tool_use"),
     )
+
+
+def _template(model: Any, name: bytes | None) -> str | None:
+    template = llama_cpp.llama_model_chat_template(model, name)
+    return template.decode("utf-8", "replace") if template else None
 
 
 def _metadata(model: Any, key: str) -> str | None:

@@ -4,7 +4,7 @@ import asyncio
 
 from lead.app import create_app
 from lead.backs import Backs
-from lead.chat_template import ChatTemplate
+from lead.chat.template import ChatTemplate
 from lead.completions import Completions
 from lead.engine.client import EngineState
 from lead.engine.messages import Committed, Finished, Ready, Started

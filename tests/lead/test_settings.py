@@ -4,6 +4,7 @@ import pytest
 
 from lead.settings import LeadSettings
 from shared import cpus
+from shared.errors import ConfigError
 
 
 def settings(*arguments):
@@ -84,3 +85,34 @@ def test_a_back_of_a_pinned_lead_needs_cores_of_its_own(capsys):
 def test_a_back_with_cores_of_its_own_is_fine():
     given = settings("--cpus", "0-3", "--back", "b.gguf", "--back-cpus", "4")
     assert (given.cpus, given.back_cpus, given.n_back_threads) == ("0-3", "4", 0)
+
+
+def test_a_chat_template_comes_from_the_command_line_or_a_file(tmp_path):
+    path = tmp_path / "own.jinja"
+    path.write_text("hello")
+    assert settings("--chat-template", "llama3").chat_template_source == "llama3"
+    assert settings("--chat-template-file", str(path)).chat_template_source == "hello"
+    assert settings().chat_template_source is None
+
+
+def test_a_chat_template_that_cannot_be_read_says_so():
+    with pytest.raises(ConfigError, match="cannot read the chat template"):
+        settings("--chat-template-file", "/not/there").chat_template_source  # noqa: B018 - a property that raises
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--chat-template", "x", "--chat-template-file", "y"),
+        ("--chat-template-kwargs", "[]"),
+        ("--chat-template-kwargs", "{"),
+    ],
+)
+def test_contradictions_about_chats_are_refused(wrong):
+    with pytest.raises(SystemExit):
+        settings(*wrong)
+
+
+def test_reasoning_is_a_variable_of_templates():
+    options = settings("--reasoning", "off", "--chat-template-kwargs", '{"mood": "glad"}').chat_options
+    assert options.variables == {"enable_thinking": False, "mood": "glad"}

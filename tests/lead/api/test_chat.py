@@ -54,9 +54,25 @@ async def test_the_conversation_goes_through_the_template(house, client):
 
 async def test_a_message_in_parts_is_their_text(house, client):
     house.will_say("x")
-    parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]
+    parts = [{"type": "text", "text": "Hello"}, {"type": "text", "text": "you"}]
     await client.post(URL, json={"messages": [{"role": "user", "content": parts}]})
-    assert "user\nHello<|im_end|>" in house.vocabulary.detokenize(house.engine.submitted[0].tokens)
+    assert "user\nHello\nyou<|im_end|>" in house.vocabulary.detokenize(house.engine.submitted[0].tokens)
+
+
+async def test_an_answer_that_the_client_began_is_continued(house, client):
+    house.will_say(" is")
+    turns = [*ASK["messages"], {"role": "assistant", "content": "It"}]
+    body = (await client.post(URL, json={"messages": turns})).json()
+    prompt = house.vocabulary.detokenize(house.engine.submitted[0].tokens)
+    assert prompt.endswith("<|im_start|>assistant\nIt")
+    assert body["choices"][0]["message"]["content"] == " is"
+
+
+async def test_an_image_is_400_in_words(client):
+    parts = [{"type": "image_url", "image_url": {"url": "data:x"}}]
+    response = await client.post(URL, json={"messages": [{"role": "user", "content": parts}]})
+    assert response.status_code == 400
+    assert "image input is not supported" in response.json()["error"]["message"]
 
 
 async def test_a_stream_is_role_text_finish_done(house, client):
@@ -175,6 +191,9 @@ async def test_biases_come_as_ids_texts_or_bans(house, client):
         ({"messages": [{"content": "x"}]}, "messages"),
         ({"messages": [{"role": 3, "content": "x"}]}, "messages"),
         ({"messages": [{"role": "user", "content": 3}]}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages"),
+        ({"chat_template_kwargs": {"enable_thinking": 1}}, "chat_template_kwargs"),
+        ({"continue_final_message": True}, "continue_final_message"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
         ({"temperature": -1}, "temperature"),
         ({"temperature": "hot"}, "temperature"),

@@ -1,0 +1,141 @@
+"""Chat templates as programs: Jinja, written by strangers, so it runs in a sandbox and within bounds."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, NoReturn, Protocol
+
+import jinja2
+import jinja2.meta
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from shared.errors import ConfigError
+from shared.llama import named_templates
+
+CHATML = (
+    "{% for message in messages %}"
+    "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+"""What llama-server uses for a model without a template of its own."""
+
+MOST_CHARACTERS = 1 << 26
+"""Of a prompt: more than any context holds. A template may write a message as often as it likes."""
+MOST_SECONDS = 20.0
+
+
+class TemplateProgramError(Exception):
+    """A template failed on, or refused, what it was given."""
+
+
+class Program(Protocol):
+    """Makes a prompt of `messages`, `add_generation_prompt` and further variables."""
+
+    source: str
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names that the template asks for."""
+
+    def run(self, variables: Mapping[str, Any]) -> str:
+        """The text; raises TemplateProgramError."""
+
+
+class JinjaProgram:
+    """A template in Jinja, with what Hugging Face's transformers offer to templates."""
+
+    def __init__(self, source: str, now: Callable[[], datetime] = datetime.now) -> None:
+        """Raises ConfigError if `source` is not Jinja."""
+        self.source = source
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
+        )
+        environment.filters["tojson"] = _to_json  # Jinja's own escapes HTML
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = lambda layout: now().astimezone().strftime(layout)
+        try:
+            self.variables = frozenset(jinja2.meta.find_undeclared_variables(environment.parse(source)))
+            self._template = environment.from_string(source)
+        except (jinja2.TemplateError, RecursionError) as error:
+            raise ConfigError(f"the chat template is not Jinja: {error}") from error
+
+    def run(self, variables: Mapping[str, Any]) -> str:
+        """The text; raises TemplateProgramError."""
+        try:
+            return _within_bounds(self._template.generate(variables))
+        except Exception as error:  # a template is somebody's program: it may fail in any way
+            raise TemplateProgramError(str(error)) from error
+
+
+class NamedProgram:
+    """One of llama.cpp's own templates: it knows roles and contents, and nothing else."""
+
+    variables = frozenset({"messages", "add_generation_prompt"})
+
+    def __init__(self, name: str) -> None:
+        """`name` is one of `named_templates.names()`."""
+        self.source = name
+
+    def run(self, variables: Mapping[str, Any]) -> str:
+        """The text; raises TemplateProgramError."""
+        messages = [(message["role"], message["content"]) for message in variables["messages"]]
+        try:
+            return named_templates.apply(
+                self.source, messages, open_answer=variables["add_generation_prompt"]
+            )
+        except ValueError as error:
+            raise TemplateProgramError(str(error)) from error
+
+
+def load_program(source: str | None) -> Program:
+    """What `source` means: nothing (ChatML), a name of llama.cpp's, or Jinja; raises ConfigError."""
+    if not source:
+        return JinjaProgram(CHATML)
+    if source.strip() in named_templates.names():
+        return NamedProgram(source.strip())
+    return JinjaProgram(source)
+
+
+class _GenerationTag(Extension):
+    """`{% generation %}` marks the assistant's words for training; here they are words like others."""
+
+    tags = {"generation"}  # noqa: RUF012 - declared by Jinja without ClassVar
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _within_bounds(pieces: Iterable[str]) -> str:
+    """The pieces as one text; stops a template that goes on and on."""
+    deadline = time.monotonic() + MOST_SECONDS
+    kept, n_characters = [], 0
+    for piece in pieces:
+        kept.append(piece)
+        n_characters += len(piece)
+        if n_characters > MOST_CHARACTERS:
+            raise jinja2.TemplateError(f"it writes more than {MOST_CHARACTERS} characters")
+        if time.monotonic() > deadline:
+            raise jinja2.TemplateError(f"it takes longer than {MOST_SECONDS:.0f} seconds")
+    return "".join(kept)
+
+
+def _to_json(
+    value: object,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    *,
+    ensure_ascii: bool = False,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)

@@ -1,0 +1,91 @@
+import pytest
+from pydantic import ValidationError
+
+from lead.chat.options import ChatOptions
+from lead.chat.request import ConversationFields
+from shared.errors import RequestError
+
+USER = {"role": "user", "content": "Hello"}
+ANSWER = {"role": "assistant", "content": "It is"}
+CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+
+
+NO_OPTIONS = ChatOptions()
+
+
+def conversation(*messages, options=NO_OPTIONS, **fields):
+    return ConversationFields(messages=[*messages], **fields).conversation(options)
+
+
+def test_an_answer_at_the_end_is_continued():
+    assert conversation(USER, ANSWER).continues
+    assert not conversation(USER).continues
+
+
+def test_the_settings_or_the_client_may_not_want_that():
+    assert not conversation(USER, ANSWER, options=ChatOptions(prefill=False)).continues
+    assert not conversation(USER, ANSWER, continue_final_message=False).continues
+    assert conversation(
+        USER,
+        ANSWER,
+        continue_final_message=True,
+        add_generation_prompt=False,
+        options=ChatOptions(prefill=False),
+    ).continues
+
+
+@pytest.mark.parametrize(
+    ("messages", "fields"),
+    [
+        ([USER, ANSWER], {"continue_final_message": True, "add_generation_prompt": True}),
+        ([USER], {"continue_final_message": True}),
+        ([USER, ANSWER, ANSWER], {}),
+        ([USER, ANSWER | {"tool_calls": [CALL]}], {}),
+    ],
+)
+def test_what_cannot_be_continued_is_refused(messages, fields):
+    with pytest.raises(RequestError):
+        conversation(*messages, **fields)
+
+
+def test_a_clients_variables_count_more_than_the_settings():
+    options = ChatOptions({"enable_thinking": False, "mood": "sad"})
+    said = conversation(USER, chat_template_kwargs={"mood": "glad"}, options=options)
+    assert said.variables == {"enable_thinking": False, "mood": "glad"}
+
+
+def test_no_effort_is_no_thinking():
+    assert conversation(USER, reasoning_effort="none").variables == {"enable_thinking": False}
+    assert conversation(USER, reasoning_effort="low").variables == {"reasoning_effort": "low"}
+
+
+def test_thinking_is_a_truth_value():
+    with pytest.raises(RequestError, match="enable_thinking"):
+        conversation(USER, chat_template_kwargs={"enable_thinking": "yes"})
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        (
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+            "image input is not",
+        ),
+        ({"role": "user", "content": [{"type": "input_audio"}]}, "audio input is not supported"),
+        ({"role": "user", "content": [{"type": "file"}]}, "file input is not supported"),
+        ({"role": "user", "content": [{"type": "text"}]}, "a part is"),
+        ({"role": "user", "content": ["x"]}, "a part is"),
+        ({"role": "user", "content": 3}, "a content is text"),
+        ({"role": "user"}, "has a content"),
+        ({"role": "assistant"}, "has a content or tool_calls"),
+        ({"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]}, "name"),
+    ],
+)
+def test_a_message_that_cannot_be_told_is_refused_in_words(message, complaint):
+    with pytest.raises(ValidationError, match=complaint):
+        ConversationFields(messages=[message])
+
+
+def test_a_function_is_a_tool():
+    message = {"role": "function", "name": "add", "content": "2"}
+    assert conversation(message).messages[0].for_template() == {"role": "tool", "name": "add"}
