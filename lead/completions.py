@@ -55,6 +55,8 @@ class Outcome:
     n_generated: int
     n_drafted: int
     n_accepted: int
+    slot: int | None
+    stop_string: str | None  # the one that ended the text
     prompt_seconds: float
     generation_seconds: float
 
@@ -138,7 +140,7 @@ class Completions:
             if rest := assembler.finish():
                 yield Piece(rest, 0, 0)
             reason = "stop" if assembler.stop is not None else sequence.finish_reason or "stop"
-            yield outcome_of(sequence, reason, assembler.n_tokens)
+            yield outcome_of(sequence, reason, assembler.n_tokens, assembler.stop)
         finally:
             self.cancel(sequence)
 
@@ -174,7 +176,9 @@ def random_seed() -> int:
     return secrets.randbits(32)
 
 
-def outcome_of(sequence: LiveSequence, reason: StopReason, n_generated: int) -> Outcome:
+def outcome_of(
+    sequence: LiveSequence, reason: StopReason, n_generated: int, stop_string: str | None = None
+) -> Outcome:
     """What an ended sequence took, of whose tokens the client got the first `n_generated`."""
     return Outcome(
         reason=reason,
@@ -184,6 +188,8 @@ def outcome_of(sequence: LiveSequence, reason: StopReason, n_generated: int) -> 
         n_generated=n_generated,
         n_drafted=sum(step.n_drafted for step in sequence.steps),
         n_accepted=sum(step.n_accepted for step in sequence.steps),
+        slot=sequence.slot,
+        stop_string=stop_string,
         prompt_seconds=_between(sequence.started_at, sequence.first_token_at),
         generation_seconds=_between(sequence.first_token_at, sequence.last_token_at),
     )

@@ -6,7 +6,8 @@ late costs no memory. Tokens are append-only.
 
 import enum
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -44,6 +45,8 @@ class Sequence:
     finish_reason: FinishReason | None = None
     failure: str | None = None
     n_cached: int = 0
+    slot: int | None = None  # where it runs; after giving way, where it last ran
+    created_at: float = 0.0
     started_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
@@ -85,7 +88,9 @@ class Observer(Protocol):
 class Sequences:
     """All sequences that have not ended. `changed` tells of any change to any of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` gives seconds; `apply` is to get times of the same one."""
+        self._clock = clock
         self._live: dict[str, Sequence] = {}
         self._observers: list[Observer] = []
         self.changed = Broadcast()
@@ -108,6 +113,7 @@ class Sequences:
     def create(self, tokens: list[int], sampling: SamplingParameters, *, private: bool = False) -> Sequence:
         """A new sequence. Its id is unguessable and never used again. Of a private one no back hears."""
         sequence = Sequence(secrets.token_hex(16), list(tokens), len(tokens), sampling, private)
+        sequence.created_at = self._clock()
         self._live[sequence.id] = sequence
         self.changed.notify()
         return sequence
@@ -119,8 +125,10 @@ class Sequences:
             return
         match event:
             case Started():
-                sequence.move(Status.RUNNING)
-                sequence.started_at, sequence.n_cached = now, event.n_cached
+                sequence.slot = event.slot
+                if not event.again:
+                    sequence.move(Status.RUNNING)
+                    sequence.started_at, sequence.n_cached = now, event.n_cached
             case Committed():
                 sequence.append(event, now)
                 for observer in self._observers:

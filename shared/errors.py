@@ -5,6 +5,7 @@
     │   └── ModelLoadError       a GGUF that cannot be loaded
     ├── ProtocolError            a peer sent what the protocol does not allow
     ├── RequestError             a client's request is wrong: HTTP 400, names the field
+    ├── UnsupportedError         what a client asks for is not done here: HTTP 501
     ├── UnavailableError         the engine is not there (yet, or again): HTTP 503
     └── DecodeError              llama_decode did not return 0
         ├── KvCacheFullError     1: no room in the KV cache, nothing was changed: retry with less
@@ -38,6 +39,10 @@ class RequestError(DuoError):
         super().__init__(message)
         self.param = param
         self.code = code
+
+
+class UnsupportedError(DuoError):
+    """What a client asks for is something that llama-server can do and the lead cannot, or not as started."""
 
 
 class UnavailableError(DuoError):

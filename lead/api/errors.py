@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from lead.completions import ContextExceededError
 from lead.engine.client import RETRY_AFTER_SECONDS
-from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError
+from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError, UnsupportedError
 
 log = logging.getLogger("lead")
 
@@ -71,6 +71,8 @@ def error_body(error: Exception) -> dict[str, Any]:
             return _body(str(error), "invalid_request_error")
         case UnavailableError():
             return _body(str(error), "unavailable_error")
+        case UnsupportedError():
+            return _body(str(error), "not_supported_error")
         case _:
             return _body("the server failed; its log says more", "server_error")
 
@@ -81,6 +83,8 @@ def _status(error: Exception) -> int:
             return 400
         case UnavailableError():
             return 503
+        case UnsupportedError():
+            return 501
         case _:
             return 500
 

@@ -115,11 +115,16 @@ class LoadFailed(_Message):
 
 
 class Started(_Message):
-    """A sequence got a slot; the keys and values of its first `n_cached` tokens were there already."""
+    """A sequence got a slot; the keys and values of its first `n_cached` tokens were there already.
+
+    `again`: it had one before and had to give way for a time.
+    """
 
     type: Literal["started"] = "started"
     sequence: str
     n_cached: int
+    slot: int = 0
+    again: bool = False
 
 
 class Committed(_Message):

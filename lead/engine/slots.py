@@ -62,10 +62,11 @@ class Slots:
             n_reused = self._reusable(slot, sequence)
             slot.sequence = sequence
             slot.cache.keep(n_reused)
-            if sequence.number is None:
+            again = sequence.number is not None
+            if not again:
                 sequence.number = self._n_started
                 self._n_started += 1
-                started.append(Started(sequence=sequence.id, n_cached=n_reused))
+            started.append(Started(sequence=sequence.id, n_cached=n_reused, slot=slot.index, again=again))
         return started
 
     def release(self, slot: Slot) -> None:

@@ -104,3 +104,12 @@ async def test_a_change_of_any_sequence_wakes_those_who_wait_for_all(sequences):
     sequences.create([1], SAMPLING)
     async with asyncio.timeout(5):
         await change.wait()
+
+
+def test_one_that_gave_way_is_timed_from_its_first_slot(sequences, running):
+    sequences.apply(Started(sequence=running.id, n_cached=2, slot=3, again=True), 20.0)
+    assert (running.started_at, running.n_cached, running.slot) == (10.0, 1, 3)
+
+
+def test_a_sequence_knows_since_when_it_waits():
+    assert Sequences(lambda: 7.0).create([1], SAMPLING).created_at == 7.0

@@ -219,4 +219,5 @@ def test_sequences_that_fit_one_after_the_other_all_get_their_whole_text():
     requests = [submit(f"s{i}", [i, 6] * 6, max_tokens=12) for i in range(5)]
     front = run_full(26, {0: requests})
     assert front.texts == {request.sequence: plain_run(request, 100)[0] for request in requests}
-    assert len(front.of(Started)) == len(front.of(Finished)) == 5
+    started = [event for event in front.of(Started) if not event.again]
+    assert len(started) == len(front.of(Finished)) == 5

@@ -152,13 +152,14 @@ def test_the_youngest_steps_back_when_a_token_each_does_not_fit():
     assert room.slots.n_free >= 1
 
 
-def test_whoever_stepped_back_is_next_and_is_not_started_again():
+def test_whoever_stepped_back_is_next_and_says_so():
     room = Room()
     room.enter("s")
     room.enter("t")
     room.enter("u")
     room.slots.preempt(room.slots.running()[-1])
-    assert room.slots.admit(nobody_new=False) == []
+    (again,) = room.slots.admit(nobody_new=False)
+    assert (again.sequence, again.again) == ("t", True)
     assert room.running == ["s", "t"]
 
 
