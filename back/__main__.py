@@ -135,6 +135,7 @@ def _model_options(settings: BackSettings, path: Path) -> ModelOptions:
         n_batch=_BATCH,
         n_threads=settings.n_threads,
         n_gpu_layers=settings.n_gpu_layers,
+        compute=settings.compute,
     )
 
 

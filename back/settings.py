@@ -10,8 +10,9 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import CliSuppress
 
 from shared import cpus
+from shared.compute import Compute
 from shared.keys import read_key
-from shared.llama_server_options import LLAMA_SERVER
+from shared.llama_server_options import LLAMA_SERVER, GpuLayers, Slots, Threads
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.settings import CpuList, FileSettings, program_config
@@ -21,7 +22,7 @@ _MAX_SLOTS = 256
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-class BackSettings(FileSettings):
+class BackSettings(Compute, FileSettings):
     """Draft for a lead: run a small model ahead of its big one, on this machine's idle cores or GPU.
 
         back                                     the built-in draft model, for the demo's lead
@@ -39,6 +40,7 @@ class BackSettings(FileSettings):
         "model": "drafting",
         "parallel": "computing",
         "log_level": "running",
+        "flash_attn": "computing, for those who tune",
     }
 
     model: Path | None = Field(None, description="the GGUF file to draft with; without it the built-in one")
@@ -58,7 +60,9 @@ class BackSettings(FileSettings):
         description="side branches to prepare for each sequence with time to spare: what follows if the lead "
         "leaves the draft",
     )
-    parallel: int = Field(4, ge=1, le=_MAX_SLOTS, description="how many sequences to follow at the same time")
+    parallel: Slots = Field(
+        4, ge=1, le=_MAX_SLOTS, description="how many sequences to follow at the same time"
+    )
     ctx_size: int = Field(
         0,
         ge=0,
@@ -66,8 +70,8 @@ class BackSettings(FileSettings):
         description="tokens of context for all sequences together; 0: as the model was trained, up to 16384; "
         "a text longer than its share is drafted from its end",
     )
-    n_gpu_layers: int = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
-    threads: int = Field(
+    n_gpu_layers: GpuLayers = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
+    threads: Threads = Field(
         0,
         ge=0,
         le=1024,

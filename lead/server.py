@@ -149,6 +149,7 @@ class Lead:
             ngram=settings.ngram,
             calibrate=settings.calibrate,
             kv_unified=settings.kv_unified,
+            compute=settings.compute,
         )
 
     def _on_event(self, event: Event) -> None:

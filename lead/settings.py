@@ -16,8 +16,9 @@ from lead.door.settings import DoorSettings
 from lead.engine.messages import PolicyName
 from shared import cpus
 from shared.builtin import builtin_draft
+from shared.compute import Compute
 from shared.errors import ConfigError
-from shared.llama_server_options import LLAMA_SERVER
+from shared.llama_server_options import LLAMA_SERVER, GpuLayers, Slots, Threads
 from shared.logs import LogLevel
 from shared.settings import CpuList, FileSettings, program_config
 
@@ -25,7 +26,7 @@ Print = Literal["none", "accepted", "all"]
 _BUILTIN = Path("builtin")
 
 
-class LeadSettings(Bounds, DoorSettings, FileSettings):
+class LeadSettings(Compute, Bounds, DoorSettings, FileSettings):
     """Serve a GGUF model over HTTP (OpenAI's API), faster with backs that draft for it.
 
         lead                                           the built-in demo model
@@ -46,6 +47,7 @@ class LeadSettings(Bounds, DoorSettings, FileSettings):
         "n_gpu_layers": "computing",
         "back": "speculation",
         "print": "running",
+        "flash_attn": "computing, for those who tune",
         "max_body_bytes": "bounds on what clients and backs may ask for",
     }
 
@@ -58,22 +60,22 @@ class LeadSettings(Bounds, DoorSettings, FileSettings):
         "127.0.0.1", description="address to listen on; 0.0.0.0 lets other machines in, who need a key"
     )
     port: int = Field(5555, ge=0, le=65535, description="port to listen on; 0: any free one")
-    n_gpu_layers: int = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
+    n_gpu_layers: GpuLayers = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
     ctx_size: int = Field(
         0,
         ge=0,
         le=1 << 24,
         description="tokens of context for all slots together; 0: as the model was trained, up to 16384",
     )
-    parallel: int = Field(4, ge=1, le=256, description="requests served at the same time")
     kv_unified: bool | None = Field(
         None,
         description="one KV cache that any request may fill; --no-kv-unified gives each slot an equal part "
         "of --ctx-size, which is faster with several texts in the cache; without either: the latter if that "
         "part is all that the model was trained for",
     )
+    parallel: Slots = Field(4, ge=1, le=256, description="requests served at the same time")
     batch_size: int = Field(512, ge=32, le=1 << 16, description="most tokens in one step")
-    threads: int = Field(
+    threads: Threads = Field(
         0,
         ge=0,
         le=1024,
@@ -90,7 +92,7 @@ class LeadSettings(Bounds, DoorSettings, FileSettings):
     back_threads: int = Field(
         0, ge=0, le=1024, description="that back's compute threads; 0: one per core of --back-cpus, or one"
     )
-    back_gpu_layers: int = Field(-1, ge=-1, description="layers that back keeps on the GPU; -1: all")
+    back_gpu_layers: GpuLayers = Field(-1, ge=-1, description="layers that back keeps on the GPU; -1: all")
     back_cpus: CpuList | None = Field(None, description="that back's cores, as in 7 or 6-7; none of --cpus")
     policy: PolicyName = Field(
         "adaptive",

@@ -17,6 +17,8 @@ _METAVARS = {
     "str": "TEXT",
     "SecretStr": "KEY",
     "list[SecretStr]": "KEY",
+    "tuple[float,...]": "N,N",
+    "tuple[str,...]": "TEXT,TEXT",
 }
 
 

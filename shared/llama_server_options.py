@@ -4,9 +4,21 @@ What people paste works where there is such a thing here, is taken without effec
 is otherwise refused with a reason. The source is llama.cpp's common/arg.cpp.
 """
 
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator
 
 from shared.command_line import Dialect, Spelling
+
+
+def _reading(words: dict[str, int]) -> BeforeValidator:
+    return BeforeValidator(lambda value: words.get(str(value), value))
+
+
+GpuLayers = Annotated[int, _reading({"auto": -1, "all": -1, "-2": -1})]
+Slots = Annotated[int, _reading({"-1": 4})]
+Threads = Annotated[int, _reading({"-1": 0})]
+"""Numbers for which llama-server has words, or another number for its own choice."""
 
 _SPELLINGS: Final = {
     "alias": Spelling(("-a",), ("LLAMA_ARG_ALIAS",)),
@@ -35,7 +47,13 @@ _SPELLINGS: Final = {
     "host": Spelling(variables=("LLAMA_ARG_HOST",)),
     "key": Spelling(("--api-key",)),
     "key_file": Spelling(("--api-key-file",)),
+    "kv_offload": Spelling(variables=("LLAMA_ARG_KV_OFFLOAD",), constants={"-kvo": True, "-nkvo": False}),
     "kv_unified": Spelling(("-kvu",), ("LLAMA_ARG_KV_UNIFIED",), {"-no-kvu": False}),
+    "load_mode": Spelling(
+        ("-lm",),
+        ("LLAMA_ARG_LOAD_MODE",),
+        {"--mlock": "mmap+mlock", "--mmap": "mmap", "--no-mmap": "none", "-dio": "dio", "--direct-io": "dio"},
+    ),
     "log_level": Spelling(constants={"-v": "debug", "--verbose": "debug", "--log-verbose": "debug"}),
     "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),
     "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
@@ -73,14 +91,14 @@ _GRANTED: Final = {
     0: (
         "-cb --cont-batching --swa-full --jinja --no-webui --no-ui "
         "--no-context-shift --no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
-        "--no-models-autoload --warmup --repack -kvo --kv-offload --op-offload -e --escape --log-prefix "
+        "--no-models-autoload --warmup --repack --op-offload -e --escape --log-prefix "
         "--log-timestamps"
     ),
     # what changes no answer
     1: (
         "--threads-http --prio --prio-batch --poll --poll-batch --log-colors -fit --fit -fitt "
         "--fit-target -fitc --fit-ctx -cram --cache-ram -ctxcp --ctx-checkpoints -sps "
-        "--slot-prompt-similarity -lm --load-mode"
+        "--slot-prompt-similarity"
     ),
 }
 """Options by the number of values behind them."""
@@ -105,6 +123,10 @@ _REFUSED: Final = {
         "-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb --cpu-range-batch "
         "--cpu-strict-batch --numa"
     ),
+    "tensors are placed by whole layers: --n-gpu-layers": (
+        "-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe -ncffn --n-cpu-ffn"
+    ),
+    "the GPUs are chosen with CUDA_VISIBLE_DEVICES or the like": "-dev --device",
     "one model is served: start a lead for each": (
         "--models-dir --models-preset --models-max --models-autoload"
     ),

@@ -12,7 +12,7 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -181,12 +181,13 @@ class _DialectVariables(PydanticBaseSettingsSource):
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         spelling = self._dialect.spellings.get(field_name)
+        is_switch = bool in {field.annotation, *get_args(field.annotation)}
         for variable in spelling.variables if spelling else ():
             # llama.cpp: any value, even an empty one, of the variable with NO switches off what can be
-            if field.annotation is bool and variable.replace("_ARG_", "_ARG_NO_") in os.environ:
+            if is_switch and variable.replace("_ARG_", "_ARG_NO_") in os.environ:
                 return False, field_name, False
             if value := os.environ.get(variable):
-                words = {"enabled": "true", "disabled": "false"} if field.annotation is bool else {}
+                words = {"enabled": "true", "disabled": "false"} if is_switch else {}
                 return words.get(value, value), field_name, False
         return None, field_name, False
 

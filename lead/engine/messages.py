@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from shared.compute import Compute
 from shared.sampling import SamplingParameters
 
 FinishReason = Literal["stop", "length"]
@@ -36,6 +37,7 @@ class Load(_Message):
     ngram: bool = True
     calibrate: bool = True
     kv_unified: bool | None = None
+    compute: Compute = Compute()
 
 
 class Submit(_Message):

@@ -100,6 +100,7 @@ def _model_options(load: Load) -> ModelOptions:
         n_threads=load.n_threads,
         n_gpu_layers=load.n_gpu_layers,
         kv_unified=load.kv_unified,
+        compute=load.compute,
     )
 
 

@@ -6,7 +6,7 @@ the cache, `copy` shares them between sequences. Not thread-safe: one owner.
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,14 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.compute import UNQUANTIZED, CacheType, Compute
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
 from shared.llama.span import Span, fillers
 from shared.llama.vocabulary import Vocabulary, load_native
+
+_GGML_TYPE_BF16 = 30
+"""ggml.h; llama_cpp has no name for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class ModelOptions:
     default_ctx: int = 16_384  # 5 GB of KV cache for a 70B model
     n_texts: int | None = None
     kv_unified: bool | None = True
+    compute: Compute = field(default_factory=Compute)
 
 
 class Model:
@@ -58,9 +63,7 @@ class Model:
         )
         if not self._context:
             llama_cpp.llama_model_free(self._model)
-            raise ModelLoadError(
-                f"{options.path}: no memory for a context of {options.n_ctx} tokens: try a smaller --ctx-size"
-            )
+            raise ModelLoadError(_why_no_context(options))
         self._memory = llama_cpp.llama_get_memory(self._context)
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
@@ -221,9 +224,25 @@ def _decode_error(code: int, n_tokens: int) -> Exception:
     return DecodeFatalError(f"llama_decode failed with {code} on a batch of {n_tokens} tokens")
 
 
+def _why_no_context(options: ModelOptions) -> str:
+    reason = f"{options.path}: no memory for a context of {options.n_ctx} tokens: try a smaller --ctx-size"
+    types = {options.compute.cache_type_k, options.compute.cache_type_v}
+    if types <= UNQUANTIZED:
+        return reason
+    return f"{reason}; or its attention heads do not divide into blocks of {' and '.join(sorted(types))}"
+
+
 def _model_parameters(options: ModelOptions) -> Any:
+    compute = options.compute
     parameters = llama_cpp.llama_model_default_params()
     parameters.n_gpu_layers = options.n_gpu_layers
+    parameters.load_mode = llama_cpp.llama_load_mode_from_str(compute.load_mode.encode())
+    parameters.split_mode = getattr(llama_cpp, f"LLAMA_SPLIT_MODE_{compute.split_mode.upper()}")
+    parameters.main_gpu = compute.main_gpu
+    if compute.tensor_split:
+        n_devices = llama_cpp.llama_max_devices()
+        # ctypes keeps the array for as long as the parameters
+        parameters.tensor_split = (ctypes.c_float * n_devices)(*compute.tensor_split[:n_devices])
     return parameters
 
 
@@ -231,16 +250,32 @@ def _context_parameters(options: ModelOptions, n_ctx: int, *, kv_unified: bool) 
     parameters = llama_cpp.llama_context_default_params()
     parameters.n_ctx = n_ctx
     parameters.n_batch = options.n_batch
-    parameters.n_ubatch = min(options.n_batch, 512)
+    compute = options.compute
+    parameters.n_ubatch = min(options.n_batch, compute.ubatch_size)
     parameters.n_seq_max = options.n_slots
     parameters.n_threads = options.n_threads
-    parameters.n_threads_batch = options.n_threads
+    parameters.n_threads_batch = compute.threads_batch if compute.threads_batch > 0 else options.n_threads
     parameters.kv_unified = kv_unified
     parameters.swa_full = True  # a sliding-window cache that drops cells cannot take drafts back
-    if options.n_gpu_layers == 0 or not llama_cpp.llama_supports_gpu_offload():
+    parameters.type_k = _ggml_type(compute.cache_type_k)
+    parameters.type_v = _ggml_type(compute.cache_type_v)
+    parameters.offload_kqv = compute.kv_offload
+    parameters.flash_attn_type = _flash_attention(options)
+    parameters.no_perf = True
+    return parameters
+
+
+def _ggml_type(name: CacheType) -> int:
+    return _GGML_TYPE_BF16 if name == "bf16" else int(getattr(llama_cpp, f"GGML_TYPE_{name.upper()}"))
+
+
+def _flash_attention(options: ModelOptions) -> int:
+    if options.compute.flash_attn == "on" or options.compute.cache_type_v not in UNQUANTIZED:
+        return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED)
+    on_cpu = options.n_gpu_layers == 0 or not llama_cpp.llama_supports_gpu_offload()
+    if options.compute.flash_attn == "off" or on_cpu:
         # On CPUs it sums in half precision, in ways that depend on the batch's width, on the threads and on
         # how full the cache is, so a text would depend on who else asks; and it is the slower way as soon
         # as a step has several tokens (docs/performance.md).
-        parameters.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    parameters.no_perf = True
-    return parameters
+        return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED)
+    return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from shared.builtin import builtin_draft, builtin_target
+from shared.compute import Compute
 from shared.errors import KvCacheFullError, ModelLoadError
 from shared.llama.model import Model, ModelOptions
 from shared.llama.span import Span
@@ -180,3 +181,40 @@ def test_what_fills_up_a_shorter_span_leaves_no_trace(streams):
     streams.trim(1, 0)
     (clean,) = streams.decode([Span(1, 0, TEXT[:5], 2)])
     assert np.array_equal(after, clean)
+
+
+@pytest.fixture
+def load():
+    models = []
+
+    def load(**compute):
+        options = ModelOptions(
+            builtin_target(), n_ctx=64, n_slots=2, n_batch=64, n_threads=1, compute=Compute(**compute)
+        )
+        models.append(Model(options))
+        return models[-1]
+
+    yield load
+    for model in models:
+        model.close()
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"])
+def test_a_cache_of_another_type_gives_nearly_the_same(load, model, kind):
+    plain = model.decode([Span(0, 0, TEXT, 1)])[0][0].copy()
+    other = load(cache_type_k=kind, cache_type_v=kind).decode([Span(0, 0, TEXT, 1)])[0][0]
+    difference = np.abs(plain - other).max()
+    assert difference < 0.2 * np.ptp(plain)
+    assert kind == "f32" or difference > 0
+
+
+@pytest.mark.parametrize(("flash_attn", "same"), [("auto", True), ("off", True), ("on", False)])
+def test_flash_attention_is_off_on_cpus_unless_asked_for(load, model, flash_attn, same):
+    plain = model.decode([Span(0, 0, TEXT, 1)])[0][0].copy()
+    other = load(flash_attn=flash_attn).decode([Span(0, 0, TEXT, 1)])[0][0]
+    assert np.array_equal(plain, other) is same
+
+
+def test_smaller_batches_inside_a_step_are_possible(load, model):
+    plain = model.decode([Span(0, 0, TEXT, 2)])[0].copy()
+    assert np.abs(plain - load(ubatch_size=2).decode([Span(0, 0, TEXT, 2)])[0]).max() < 0.05
