@@ -27,6 +27,8 @@ OPTIONS = [
     ("-ctk q8_0", "cache_type_k", "q8_0"),
     ("-ctv q8_0", "cache_type_v", "q8_0"),
     ("-nkvo", "kv_offload", False),
+    ("-kvu", "kv_unified", True),
+    ("-no-kvu", "kv_unified", False),
     ("-sm none", "split_mode", "none"),
     ("-mg 1", "main_gpu", 1),
     ("-ts 3,1", "tensor_split", (3.0, 1.0)),
