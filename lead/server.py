@@ -132,6 +132,7 @@ class Lead:
                 self._sequences, engine, vocabulary, private_by_default=self._settings.private_by_default
             ),
             bounds=self._settings,
+            defaults=self._settings.sampling_defaults,
             chat=self._settings.chat_options,
         )
 

@@ -13,6 +13,7 @@ from lead.chat.template import ChatTemplate
 from lead.completions import Completions, Engine
 from lead.engine.client import EngineState
 from lead.engine.messages import PolicyName
+from lead.sampling_defaults import SamplingDefaults
 from lead.sequences import Sequences
 from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
@@ -44,6 +45,7 @@ class Services:
     backs: Backs
     completions: Completions
     bounds: Bounds = field(default_factory=Bounds)
+    defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     chat: ChatOptions = field(default_factory=ChatOptions)
     started_at: int = field(default_factory=lambda: int(time.time()))
 

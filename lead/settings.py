@@ -14,6 +14,7 @@ from lead.door.exposure import is_loopback
 from lead.door.keys import HOW_TO_MAKE_ONE
 from lead.door.settings import DoorSettings
 from lead.engine.messages import PolicyName
+from lead.sampling_defaults import SamplingDefaults
 from shared import cpus
 from shared.builtin import builtin_draft
 from shared.compute import Compute
@@ -26,7 +27,7 @@ Print = Literal["none", "accepted", "all"]
 _BUILTIN = Path("builtin")
 
 
-class LeadSettings(Compute, Bounds, DoorSettings, FileSettings):
+class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, FileSettings):
     """Serve a GGUF model over HTTP (OpenAI's API), faster with backs that draft for it.
 
         lead                                           the built-in demo model
@@ -47,6 +48,7 @@ class LeadSettings(Compute, Bounds, DoorSettings, FileSettings):
         "n_gpu_layers": "computing",
         "back": "speculation",
         "print": "running",
+        "n_predict": "sampling, where a request does not say otherwise",
         "flash_attn": "computing, for those who tune",
         "max_body_bytes": "bounds on what clients and backs may ask for",
     }

@@ -46,8 +46,8 @@ class Job:
         vocabulary, n_ctx = services.vocabulary, services.completions.n_ctx
         return cls(
             prompts,
-            fields.sampling(vocabulary, n_ctx),
-            fields.limit(),
+            fields.sampling(vocabulary, n_ctx, services.defaults),
+            fields.limit(services.defaults),
             fields.stops(),
             await asyncio.to_thread(fields.predicted, vocabulary, n_ctx),
         )

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lead.completions import random_seed
+from lead.sampling_defaults import SamplingDefaults
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling import BANNED, SamplingParameters
@@ -16,6 +17,8 @@ MAX_STOP_CHARACTERS = 1024
 
 StopString = Annotated[str, Field(max_length=MAX_STOP_CHARACTERS)]
 Bias = float | Literal[False]
+
+_DEFAULTS = SamplingDefaults()
 
 
 class StreamOptions(BaseModel):
@@ -89,7 +92,7 @@ class GenerationFields(BaseModel):
         """The stop strings."""
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
 
-    def limit(self) -> int | None:
+    def limit(self, defaults: SamplingDefaults = _DEFAULTS) -> int | None:
         """The most tokens to generate; None until the context is full."""
         for name in ("max_completion_tokens", "max_tokens", "n_predict"):
             value = getattr(self, name)
@@ -98,7 +101,7 @@ class GenerationFields(BaseModel):
             if value < 1:
                 raise RequestError(f"{name}: {value} is not a number of tokens (-1: no limit)", name)
             return int(value)
-        return None
+        return None if defaults.n_predict < 0 else defaults.n_predict
 
     def predicted(self, vocabulary: Vocabulary, n_ctx: int) -> list[int]:
         """The prediction as the model would write it, so without special tokens; at most `n_ctx` tokens."""
@@ -107,13 +110,17 @@ class GenerationFields(BaseModel):
         tokens = vocabulary.tokenize(self.prediction.text, add_special=False, parse_special=False)
         return tokens[:n_ctx]
 
-    def sampling(self, vocabulary: Vocabulary, n_ctx: int) -> SamplingParameters:
+    def sampling(
+        self, vocabulary: Vocabulary, n_ctx: int, defaults: SamplingDefaults = _DEFAULTS
+    ) -> SamplingParameters:
         """How to sample; a seed is drawn where none is given. Raises RequestError naming the field."""
         names = SamplingParameters.model_fields.keys() - {"seed", "logit_bias"}
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        given = defaults.parameters()
+        given |= {name: value for name in names if (value := getattr(self, name)) is not None}
         if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
             given["repeat_last_n"] = n_ctx
-        given["seed"] = random_seed() if self.seed in {None, -1} else self.seed
+        seed = defaults.seed if self.seed is None else self.seed
+        given["seed"] = random_seed() if seed == -1 else seed
         given["logit_bias"] = dict(self._biases(vocabulary))
         try:
             return SamplingParameters(**given)

@@ -52,6 +52,7 @@ async def props(services: Annotated[Services, Depends(provide_ready)]) -> dict[s
     vocabulary, ready = services.vocabulary, services.engine.ready
     assert ready
     defaults = SamplingParameters(seed=0).model_dump(exclude={"seed", "logit_bias"})
+    defaults |= services.defaults.model_dump()
     return {
         "default_generation_settings": {"n_ctx": ready.n_ctx_sequence, "params": defaults},
         "total_slots": ready.n_slots,
