@@ -39,8 +39,8 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await _cancel(working, leaving)
 
 
-async def event_stream(request: Request, events: Events) -> Response:
-    """Answer with `events`, each a JSON object, and `[DONE]`.
+async def event_stream(request: Request, events: Events, *, done: bool = True) -> Response:
+    """Answer with `events`, each a JSON object, and `[DONE]` unless `done` is False.
 
     Waits for the first one before it sends headers, so that an error up to there is an HTTP status; after
     PING_SECONDS it begins anyway.
@@ -55,7 +55,7 @@ async def event_stream(request: Request, events: Events) -> Response:
     if first.done() and first.exception():
         await _close(events)
         first.result()
-    return _EventStream(_lines(first, events), media_type="text/event-stream", headers=_HEADERS)
+    return _EventStream(_lines(first, events, done=done), media_type="text/event-stream", headers=_HEADERS)
 
 
 class _EventStream(StreamingResponse):
@@ -89,7 +89,9 @@ class _EventStream(StreamingResponse):
             await _cancel(pinging)
 
 
-async def _lines(first: asyncio.Future[dict[str, Any] | None], events: Events) -> AsyncIterator[bytes]:
+async def _lines(
+    first: asyncio.Future[dict[str, Any] | None], events: Events, *, done: bool
+) -> AsyncIterator[bytes]:
     try:
         event = await first
         while event is not None:
@@ -101,7 +103,8 @@ async def _lines(first: asyncio.Future[dict[str, Any] | None], events: Events) -
     finally:
         await _cancel(first)
         await _close(events)
-    yield b"data: [DONE]\n\n"
+    if done:
+        yield b"data: [DONE]\n\n"
 
 
 async def _next(events: Events) -> dict[str, Any] | None:

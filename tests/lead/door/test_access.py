@@ -29,6 +29,8 @@ MAY = {
     ("POST", "/v1/chat/completions"): CLIENTS,
     ("POST", "/chat/completions"): CLIENTS,
     ("POST", "/v1/completions"): CLIENTS,
+    ("POST", "/completion"): CLIENTS,
+    ("POST", "/completions"): CLIENTS,
     ("GET", "/v1/models"): CLIENTS,
     ("GET", "/models"): CLIENTS,
     ("GET", "/props"): CLIENTS,
