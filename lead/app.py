@@ -3,7 +3,7 @@
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
-from lead.api import chat, completion, completions, errors, info, speculation, tokens
+from lead.api import chat, completion, completions, errors, info, slots, speculation, tokens, unsupported
 from lead.api.sse import ClientGoneError
 from lead.door.door import Door
 from lead.services import Services
@@ -27,6 +27,6 @@ def create_app(services: Services | None = None, door: Door | None = None) -> Fa
         return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
     app.add_exception_handler(ClientGoneError, on_gone)
-    for module in (chat, completion, completions, info, tokens, speculation):
+    for module in (chat, completion, completions, info, slots, tokens, speculation, unsupported):
         app.include_router(module.router)
     return app

@@ -101,6 +101,7 @@ class Completions:
         self._check_prompt(prompt)
         private = self._private_by_default if private is None else private
         sequence = self._sequences.create(prompt, sampling, private=private)
+        sequence.max_tokens = max_tokens
         try:
             self._engine.submit(
                 Submit(

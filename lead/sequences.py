@@ -45,6 +45,7 @@ class Sequence:
     finish_reason: FinishReason | None = None
     failure: str | None = None
     n_cached: int = 0
+    max_tokens: int | None = None  # to generate; None: until the context is full
     slot: int | None = None  # where it runs; after giving way, where it last ran
     created_at: float = 0.0
     started_at: float | None = None

@@ -29,7 +29,7 @@ from lead.engine.messages import Committed, DraftsDropped, Event, Finished, Load
 from lead.local_back import NAME, LocalBack, back_command, back_environment
 from lead.printer import Printer
 from lead.sequences import Sequences
-from lead.services import Services
+from lead.services import Endpoints, Services
 from lead.settings import LeadSettings
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
@@ -134,6 +134,7 @@ class Lead:
             bounds=self._settings,
             defaults=self._settings.sampling_defaults,
             chat=self._settings.chat_options,
+            endpoints=Endpoints(slots=self._settings.slots, metrics=self._settings.metrics),
         )
 
     def _load_command(self, path: Path) -> Load:

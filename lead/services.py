@@ -34,6 +34,14 @@ class SupervisedEngine(Engine, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Those that can be switched off, as in llama-server."""
+
+    slots: bool = True
+    metrics: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Services:
     """The parts of a running lead."""
 
@@ -47,6 +55,7 @@ class Services:
     bounds: Bounds = field(default_factory=Bounds)
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     chat: ChatOptions = field(default_factory=ChatOptions)
+    endpoints: Endpoints = field(default_factory=Endpoints)
     started_at: int = field(default_factory=lambda: int(time.time()))
 
 

@@ -62,6 +62,8 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, FileSettings
         "127.0.0.1", description="address to listen on; 0.0.0.0 lets other machines in, who need a key"
     )
     port: int = Field(5555, ge=0, le=65535, description="port to listen on; 0: any free one")
+    slots: bool = Field(True, description="say at /slots what each slot is doing, without any text")
+    metrics: bool = Field(False, description="figures for Prometheus at /metrics")
     n_gpu_layers: GpuLayers = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
     ctx_size: int = Field(
         0,

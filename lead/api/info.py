@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
+from lead.api.generation_settings import public_settings
 from lead.engine.client import EngineState
 from lead.services import Services, provide, provide_ready
 from shared.errors import UnavailableError
@@ -29,21 +30,32 @@ async def health(request: Request) -> dict[str, str]:
 async def models(services: Annotated[Services, Depends(provide)]) -> dict[str, Any]:
     """The one model that is served."""
     info = services.vocabulary.info
+    ready = services.engine.ready
     model = {
         "id": services.alias,
+        "aliases": [services.alias],
+        "tags": [],
         "object": "model",
         "created": services.started_at,
         "owned_by": "llama-duo",
         "meta": {
             "vocab_type": info.vocab_type,
             "n_vocab": info.n_vocab,
+            "n_ctx": ready.n_ctx_sequence if ready else None,
             "n_ctx_train": info.n_ctx_train,
             "n_embd": info.n_embd,
             "n_params": info.n_params,
             "size": info.size,
         },
     }
-    return {"object": "list", "data": [model]}
+    return {"object": "list", "data": [model], "models": [_for_ollamas_clients(services.alias)]}
+
+
+@router.get("/lora-adapters")
+async def adapters(services: Annotated[Services, Depends(provide)]) -> list[Any]:
+    """There are none."""
+    del services
+    return []
 
 
 @router.get("/props")
@@ -51,8 +63,7 @@ async def props(services: Annotated[Services, Depends(provide_ready)]) -> dict[s
     """Settings that clients may want to know."""
     vocabulary, ready = services.vocabulary, services.engine.ready
     assert ready
-    defaults = SamplingParameters(seed=0).model_dump(exclude={"seed", "logit_bias"})
-    defaults |= services.defaults.model_dump()
+    defaults = public_settings(SamplingParameters(seed=0), None) | services.defaults.model_dump()
     return {
         "default_generation_settings": {"n_ctx": ready.n_ctx_sequence, "params": defaults},
         "total_slots": ready.n_slots,
@@ -61,10 +72,31 @@ async def props(services: Annotated[Services, Depends(provide_ready)]) -> dict[s
         "chat_template": services.template.source,
         "bos_token": _text(vocabulary.bos, services),
         "eos_token": _text(vocabulary.eos, services),
-        "modalities": {"vision": False, "audio": False},
+        "modalities": {"vision": False, "video": False, "audio": False},
+        "endpoint_slots": services.endpoints.slots,
+        "endpoint_props": False,
+        "endpoint_metrics": services.endpoints.metrics,
+        "is_sleeping": False,
         "build_info": library.version(),
         "speculates": ready.speculates,
         "exact": ready.exact,
+    }
+
+
+def _for_ollamas_clients(name: str) -> dict[str, Any]:
+    """The record that llama-server shows to clients made for Ollama; most of it is empty there, too."""
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": "",
+        "size": "",
+        "digest": "",
+        "type": "model",
+        "description": "",
+        "tags": [""],
+        "capabilities": ["completion"],
+        "parameters": "",
+        "details": {"format": "gguf", "family": "", "families": [""], "parameter_size": ""},
     }
 
 

@@ -48,3 +48,21 @@ async def test_props_tell_what_clients_ask_llama_server_for(client):
     assert props["default_generation_settings"]["params"]["temperature"] == 0.8
     assert "<|im_start|>" in props["chat_template"]
     assert (props["bos_token"], props["eos_token"]) == ("", "<|im_end|>")
+
+
+async def test_the_model_is_also_listed_for_clients_made_for_ollama(client):
+    (model,) = (await client.get("/models")).json()["models"]
+    assert (model["name"], model["capabilities"]) == ("toy", ["completion"])
+
+
+async def test_props_say_which_endpoints_there_are(client):
+    props = (await client.get("/props")).json()
+    assert (props["endpoint_slots"], props["endpoint_metrics"], props["endpoint_props"]) == (
+        True,
+        False,
+        False,
+    )
+
+
+async def test_there_are_no_adapters(client):
+    assert (await client.get("/lora-adapters")).json() == []

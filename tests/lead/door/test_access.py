@@ -8,6 +8,7 @@ from fastapi.routing import iter_route_contexts
 from starlette.datastructures import Headers
 from starlette.routing import WebSocketRoute
 
+from lead.api import unsupported
 from lead.app import create_app
 from lead.door.access import Access, presented_key
 from lead.door.door import Door
@@ -34,6 +35,10 @@ MAY = {
     ("GET", "/v1/models"): CLIENTS,
     ("GET", "/models"): CLIENTS,
     ("GET", "/props"): CLIENTS,
+    ("GET", "/slots"): CLIENTS,
+    ("POST", "/slots/{id_slot}"): CLIENTS,
+    ("GET", "/lora-adapters"): CLIENTS,
+    **{("POST", path): CLIENTS for path in unsupported.REASONS},
     ("POST", "/tokenize"): CLIENTS,
     ("POST", "/detokenize"): CLIENTS,
     ("GET", "/v1/speculation"): CLIENTS,
