@@ -47,7 +47,15 @@ class BackPlan:
 class House:
     """One lead; backs come and go with `connected`. A context manager."""
 
-    def __init__(self, target: Path, cores: Cores, *, n_parallel: int = 1, with_ngram: bool = False) -> None:
+    def __init__(
+        self,
+        target: Path,
+        cores: Cores,
+        *,
+        n_parallel: int = 1,
+        with_ngram: bool = False,
+        kv_unified: bool = True,
+    ) -> None:
         """Start the lead and wait until it is ready. Raises ConfigError."""
         self._cores = cores
         arguments = [
@@ -62,6 +70,8 @@ class House:
         ]
         if "--no-ngram" in lead_help() and not with_ngram:
             arguments.append("--no-ngram")
+        if not kv_unified:
+            arguments.append("--no-kv-unified")
         try:
             self._lead, self.url = start_lead(*arguments)
         except ProgramError as error:

@@ -71,11 +71,10 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, FileSettings
         le=1 << 24,
         description="tokens of context for all slots together; 0: as the model was trained, up to 16384",
     )
-    kv_unified: bool | None = Field(
-        None,
+    kv_unified: bool = Field(
+        True,
         description="one KV cache that any request may fill; --no-kv-unified gives each slot an equal part "
-        "of --ctx-size, which is faster with several texts in the cache; without either: the latter if that "
-        "part is all that the model was trained for",
+        "of --ctx-size, which is faster when all slots are busy, and slower when some are or with drafts",
     )
     parallel: Slots = Field(4, ge=1, le=256, description="requests served at the same time")
     batch_size: int = Field(512, ge=32, le=1 << 16, description="most tokens in one step")

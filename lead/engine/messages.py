@@ -36,7 +36,7 @@ class Load(_Message):
     policy: PolicyName = "adaptive"
     ngram: bool = True
     calibrate: bool = True
-    kv_unified: bool | None = None
+    kv_unified: bool = True
     compute: Compute = Compute()
 
 

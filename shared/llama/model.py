@@ -32,8 +32,8 @@ class ModelOptions:
     slots share their cells by `Model.copy`, `n_texts` says how many of them have a text of their own.
 
     `kv_unified`: one pool of cells for all slots, so that a lone one may have them all. Otherwise each has an
-    equal part for itself, and attention looks at nothing else. None: the latter if that part is the whole
-    context that the model was trained for, so that nothing is lost.
+    equal part for itself, and attention looks at nothing else; but llama.cpp decodes slots together only if
+    they lie side by side and have equally many tokens.
     """
 
     path: Path
@@ -44,7 +44,7 @@ class ModelOptions:
     n_gpu_layers: int = -1
     default_ctx: int = 16_384  # 5 GB of KV cache for a 70B model
     n_texts: int | None = None
-    kv_unified: bool | None = True
+    kv_unified: bool = True
     compute: Compute = field(default_factory=Compute)
 
 
@@ -57,10 +57,8 @@ class Model:
         self._model = load_native(options.path, _model_parameters(options))
         self.vocabulary = Vocabulary(self._model, options.path)
         n_ctx = self._n_ctx(options)
-        self.kv_unified = self._is_unified(options, n_ctx)
-        self._context = llama_cpp.llama_init_from_model(
-            self._model, _context_parameters(options, n_ctx, kv_unified=self.kv_unified)
-        )
+        self.kv_unified = options.kv_unified
+        self._context = llama_cpp.llama_init_from_model(self._model, _context_parameters(options, n_ctx))
         if not self._context:
             llama_cpp.llama_model_free(self._model)
             raise ModelLoadError(_why_no_context(options))
@@ -109,12 +107,15 @@ class Model:
         return [rows[: span.n_logits]]
 
     def _decode_filled(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        n_fillers = fillers(spans, self.n_batch, self.n_ctx_slot)
-        rows = self._decode(spans, n_fillers)
-        for span, n in zip(spans, n_fillers, strict=True):
+        # llama.cpp begins another pass where a slot's number is not one more than the last.
+        ordered = sorted(spans, key=lambda span: span.slot)
+        n_fillers = fillers(ordered, self.n_batch, self.n_ctx_slot)
+        rows = self._decode(ordered, n_fillers)
+        for span, n in zip(ordered, n_fillers, strict=True):
             if n:
                 self.trim(span.slot, span.start + len(span.tokens))
-        return rows
+        by_slot = {span.slot: logits for span, logits in zip(ordered, rows, strict=True)}
+        return [by_slot[span.slot] for span in spans]
 
     def trim(self, slot: int, n_keep: int) -> None:
         """Keep the first `n_keep` tokens of a slot in the cache."""
@@ -145,11 +146,6 @@ class Model:
         n_train = self.vocabulary.info.n_ctx_train
         n_texts = options.n_slots if options.n_texts is None else options.n_texts
         return min(n_train * n_texts, options.default_ctx)
-
-    def _is_unified(self, options: ModelOptions, n_ctx: int) -> bool:
-        if options.kv_unified is not None:
-            return options.kv_unified
-        return n_ctx // options.n_slots < self.vocabulary.info.n_ctx_train
 
     def _rows(self, spans: Sequence[Span], n_outputs: int) -> list[NDArray[np.float32]]:
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in the batch's order
@@ -246,7 +242,7 @@ def _model_parameters(options: ModelOptions) -> Any:
     return parameters
 
 
-def _context_parameters(options: ModelOptions, n_ctx: int, *, kv_unified: bool) -> Any:
+def _context_parameters(options: ModelOptions, n_ctx: int) -> Any:
     parameters = llama_cpp.llama_context_default_params()
     parameters.n_ctx = n_ctx
     parameters.n_batch = options.n_batch
@@ -255,7 +251,7 @@ def _context_parameters(options: ModelOptions, n_ctx: int, *, kv_unified: bool) 
     parameters.n_seq_max = options.n_slots
     parameters.n_threads = options.n_threads
     parameters.n_threads_batch = compute.threads_batch if compute.threads_batch > 0 else options.n_threads
-    parameters.kv_unified = kv_unified
+    parameters.kv_unified = options.kv_unified
     parameters.swa_full = True  # a sliding-window cache that drops cells cannot take drafts back
     parameters.type_k = _ggml_type(compute.cache_type_k)
     parameters.type_v = _ggml_type(compute.cache_type_v)

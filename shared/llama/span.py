@@ -17,18 +17,15 @@ class Span:
     n_logits: int
 
 
-_SHORT = 33
-"""More tokens than this are a prompt's: another pass for them costs less than so many more for all."""
-
-
 def fillers(spans: Sequence[Span], n_batch: int, n_ctx_slot: int) -> list[int]:
     """How many tokens to add behind each span, to be thrown away, for slots with cells of their own.
 
     llama.cpp decodes such slots together only as far as they have equally many tokens, and the rest in
-    further passes, each of which reads all weights. None are added where batch or slot have no room.
+    further passes, each of which reads all weights. So all get as many as the longest draft; what is longer
+    is a prompt, whose rest is worth a pass of its own. None are added where batch or slot have no room.
     """
     lengths = [len(span.tokens) for span in spans]
-    longest = max((length for length in lengths if length <= _SHORT), default=0)
+    longest = max((len(span.tokens) for span in spans if span.n_logits == len(span.tokens)), default=0)
     added = [
         longest - length if length < longest and span.start + longest <= n_ctx_slot else 0
         for span, length in zip(spans, lengths, strict=True)

@@ -4,7 +4,8 @@ from shared.llama.span import Span, fillers
 
 
 def spans(*lengths, start=0):
-    return [Span(slot, start, [1] * length, 1) for slot, length in enumerate(lengths)]
+    """Drafts to verify: logits are wanted for all tokens."""
+    return [Span(slot, start, [1] * length, length) for slot, length in enumerate(lengths)]
 
 
 @pytest.mark.parametrize(
@@ -12,12 +13,20 @@ def spans(*lengths, start=0):
     [
         ((1, 1, 1), [0, 0, 0]),
         ((5, 1, 3), [0, 4, 2]),
-        ((5, 1, 128), [0, 4, 0]),
-        ((128, 100), [0, 0]),
     ],
 )
-def test_short_spans_are_made_as_long_as_the_longest_of_them(lengths, added):
+def test_drafts_are_made_as_long_as_the_longest_of_them(lengths, added):
     assert fillers(spans(*lengths), n_batch=512, n_ctx_slot=1024) == added
+
+
+def test_a_prompt_is_left_as_long_as_it_is():
+    prompt = Span(2, 0, [1] * 20, 1)
+    assert fillers([*spans(3, 1), prompt], n_batch=512, n_ctx_slot=1024) == [0, 2, 0]
+
+
+def test_the_short_end_of_a_prompt_is_made_as_long_as_a_draft():
+    end = Span(1, 128, [1] * 2, 1)
+    assert fillers([*spans(5), end], n_batch=512, n_ctx_slot=1024) == [0, 3]
 
 
 def test_a_slot_without_room_gets_none():
