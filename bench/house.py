@@ -54,9 +54,9 @@ class House:
         *,
         n_parallel: int = 1,
         with_ngram: bool = False,
-        kv_unified: bool = True,
+        options: Sequence[str] = (),
     ) -> None:
-        """Start the lead and wait until it is ready. Raises ConfigError."""
+        """Start the lead, with further `options`, and wait until it is ready. Raises ConfigError."""
         self._cores = cores
         arguments = [
             *("--model", str(target), "--cpus", cores.lead, "--threads", str(len(parse_cpus(cores.lead)))),
@@ -70,8 +70,7 @@ class House:
         ]
         if "--no-ngram" in lead_help() and not with_ngram:
             arguments.append("--no-ngram")
-        if not kv_unified:
-            arguments.append("--no-kv-unified")
+        arguments += options
         try:
             self._lead, self.url = start_lead(*arguments)
         except ProgramError as error:

@@ -6,6 +6,7 @@ as many slots, on the same cores, the servers taking turns.
 
 import argparse
 import asyncio
+import shlex
 import statistics
 import sys
 from collections.abc import Sequence
@@ -76,10 +77,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--policy", choices=("off", "adaptive"), help="without it adaptive with a back, else off"
     )
     parser.add_argument(
-        "--kv-unified",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="one KV cache for all slots of the lead; llama-server with --parallel has one for each",
+        "--lead-options",
+        type=shlex.split,
+        default=[],
+        help="further options of the lead; '--no-kv-unified -fa on' is how llama-server serves",
     )
     parser.add_argument("--all-cores", action="store_true", help="give the servers the back's cores, too")
     parser.add_argument("--peer", type=peer.find, metavar="llama-server=PATH", help="put the load on it, too")
@@ -98,7 +99,7 @@ def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:
     sampling = Sampling(0.0, settings.tokens)
     loads: list[Load] = []
     with ExitStack() as stack:
-        house = stack.enter_context(House(target, cores, n_parallel=n_slots, kv_unified=settings.kv_unified))
+        house = stack.enter_context(House(target, cores, n_parallel=n_slots, options=settings.lead_options))
         choose(house.http, Policy(settings.policy or ("adaptive" if settings.back else "off")))
         urls = {_LEAD: house.url}
         if settings.back:
