@@ -14,6 +14,7 @@ from shared.compute import Compute
 from shared.keys import read_key
 from shared.llama_server_options import LLAMA_SERVER, GpuLayers, Slots, Threads
 from shared.logs import LogLevel
+from shared.model_source import ModelSource
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.settings import CpuList, FileSettings, program_config
 
@@ -22,7 +23,7 @@ _MAX_SLOTS = 256
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-class BackSettings(Compute, FileSettings):
+class BackSettings(Compute, ModelSource, FileSettings):
     """Draft for a lead: run a small model ahead of its big one, on this machine's idle cores or GPU.
 
         back                                     the built-in draft model, for the demo's lead

@@ -108,7 +108,8 @@ class Lead:
 
     async def _model_path(self) -> Path:
         if self._settings.model:
-            return self._settings.model.resolve()
+            # not resolved: the parts of a model from the hub have their names in links
+            return self._settings.model.absolute()
         return await asyncio.to_thread(demo_model, self._stopping.is_set)
 
     def _services(self, vocabulary: Vocabulary, template: ChatTemplate, engine: EngineClient) -> Services:

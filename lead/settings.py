@@ -21,13 +21,14 @@ from shared.compute import Compute
 from shared.errors import ConfigError
 from shared.llama_server_options import LLAMA_SERVER, GpuLayers, Slots, Threads
 from shared.logs import LogLevel
+from shared.model_source import ModelSource
 from shared.settings import CpuList, FileSettings, program_config
 
 Print = Literal["none", "accepted", "all"]
 _BUILTIN = Path("builtin")
 
 
-class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, FileSettings):
+class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource, FileSettings):
     """Serve a GGUF model over HTTP (OpenAI's API), faster with backs that draft for it.
 
         lead                                           the built-in demo model
@@ -208,7 +209,7 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, FileSettings
         """What the lead's own back drafts with; raises ConfigError in an installation without the demo's."""
         if self.back == _BUILTIN:
             return builtin_draft()
-        return self.back and self.back.resolve()
+        return self.back and self.back.absolute()
 
     @property
     def n_back_threads(self) -> int:

@@ -16,6 +16,7 @@ import llama_cpp
 from shared.errors import ModelLoadError
 from shared.llama import library
 from shared.protocol import VocabularyId
+from shared.split import parts_of
 
 log = logging.getLogger("llama")
 
@@ -138,8 +139,7 @@ class Vocabulary:
 
 def load_native(path: Path, parameters: Any) -> Any:
     """A llama_model pointer for a GGUF file; raises ModelLoadError."""
-    if not path.is_file():
-        raise ModelLoadError(f"{path} is not there: check the path given with --model")
+    parts_of(path)
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
     if not model:
         raise ModelLoadError(
