@@ -117,12 +117,18 @@ class Completions:
             raise
         return sequence
 
-    async def follow(self, sequence: LiveSequence, stops: Sequence[str]) -> AsyncGenerator[Piece | Outcome]:
+    async def follow(
+        self, sequence: LiveSequence, stops: Sequence[str], shown: frozenset[int] = frozenset()
+    ) -> AsyncGenerator[Piece | Outcome]:
         """The answer's pieces as they come, then its outcome; raises UnavailableError if the engine dies.
 
-        Closing the iterator before its end cancels the sequence.
+        `shown` are control tokens whose text counts. Closing the iterator early cancels the sequence.
         """
-        assembler = Assembler(self._vocabulary.piece, stops)
+
+        def piece(token: int) -> bytes:
+            return self._vocabulary.piece(token, special=token in shown)
+
+        assembler = Assembler(piece if shown else self._vocabulary.piece, stops)
         n_seen = 0
         try:
             while assembler.stop is None:

@@ -38,6 +38,8 @@ class Job:
     max_tokens: int | None
     stops: list[str]
     prediction: list[int]
+    shown: frozenset[int] = frozenset()
+    """Control tokens whose text counts."""
 
     @classmethod
     async def read(cls, fields: GenerationFields, prompts: list[list[int]], services: Services) -> "Job":
@@ -63,7 +65,7 @@ class Job:
         """Without a queue and a task between the engine's events and the client: it is the usual case."""
         completions = services.completions
         sequence = completions.start(self.prompts[0], self.sampling, self.max_tokens, self.prediction)
-        async with contextlib.aclosing(completions.follow(sequence, self.stops)) as items:
+        async with contextlib.aclosing(completions.follow(sequence, self.stops, self.shown)) as items:
             async for item in items:
                 yield 0, item
 
@@ -75,7 +77,7 @@ class Job:
 
         async def follow(index: int) -> None:
             try:
-                async for item in completions.follow(sequences[index], self.stops):
+                async for item in completions.follow(sequences[index], self.stops, self.shown):
                     await queue.put((index, item))
             except Exception as error:  # noqa: BLE001 - raised again by whoever reads the queue
                 await queue.put(error)

@@ -1,26 +1,24 @@
 """`POST /v1/chat/completions`."""
 
-import asyncio
 import secrets
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from lead.api import shapes
-from lead.api.answers import Answer, Job
+from lead.api.answers import Answer
 from lead.api.chunks import chunks
-from lead.api.fields import GenerationFields
 from lead.api.sse import event_stream
-from lead.chat.request import ConversationFields
+from lead.api.turn import ChatRequest, Turn, finish_reason
+from lead.chat.deltas import CallArguments, CallBegun, Content, Delta, Reasoning, Said
+from lead.chat.output import OutputReader
+from lead.completions import Outcome
 from lead.services import Services, provide_ready
 
 router = APIRouter()
-
-
-class ChatRequest(GenerationFields, ConversationFields):
-    """What a client posts."""
 
 
 @router.post("/v1/chat/completions")
@@ -29,8 +27,7 @@ async def create_chat_completion(
     body: ChatRequest, request: Request, services: Annotated[Services, Depends(provide_ready)]
 ) -> Response:
     """Continue a conversation."""
-    prompt = await asyncio.to_thread(_tokenize, body, services)
-    job = await Job.read(body, [prompt], services)
+    turn = await Turn.read(body, services)
     frame = {
         "id": f"chatcmpl-{secrets.token_hex(12)}",
         "created": int(time.time()),
@@ -39,40 +36,69 @@ async def create_chat_completion(
     }
     if body.stream:
         frame["object"] = "chat.completion.chunk"
-        return await event_stream(request, chunks(job.run(services), frame, body, _delta, with_role=True))
-    (answer,) = await job.collect(request, services)
-    return JSONResponse({**frame, "object": "chat.completion", **_whole(answer, body)})
+        events = chunks(turn.job.run(services), frame, body, lambda: _ChatTeller(turn.reader))
+        return await event_stream(request, events)
+    answers = await turn.job.collect(request, services)
+    return JSONResponse({**frame, "object": "chat.completion", **_whole(turn, answers, body)})
 
 
-def render_prompt(body: ConversationFields, services: Services) -> str:
-    """The text that the model is to continue; raises RequestError. It may take long: call it in a thread."""
-    return services.template.render(body.conversation(services.chat))
+class _ChatTeller:
+    """Tells an answer as OpenAI's deltas."""
+
+    def __init__(self, reader: Callable[[], OutputReader]) -> None:
+        self._reader = reader()
+
+    def begin(self) -> list[dict[str, Any]]:
+        return [{"delta": {"role": "assistant", "content": ""}}]
+
+    def push(self, text: str) -> list[dict[str, Any]]:
+        return [{"delta": _delta(delta)} for delta in self._reader.push(text)]
+
+    def finish(self, outcome: Outcome) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
+        held = [{"delta": _delta(delta)} for delta in self._reader.finish()]
+        return held, {"delta": {}}, finish_reason(self._reader, outcome)
 
 
-def _tokenize(body: ChatRequest, services: Services) -> list[int]:
-    text = render_prompt(body, services)
-    vocabulary = services.vocabulary
-    if vocabulary.adds_bos and vocabulary.bos is not None:
-        # The template may have written the BOS token that the tokenizer is about to add.
-        text = text.removeprefix(vocabulary.piece(vocabulary.bos, special=True).decode("utf-8", "replace"))
-    return vocabulary.tokenize(text, add_special=True, parse_special=True)
+def _delta(delta: Delta) -> dict[str, Any]:
+    match delta:
+        case Content(text):
+            return {"content": text}
+        case Reasoning(text):
+            return {"reasoning_content": text}
+        case CallBegun(index, call_id, name):
+            function = {"name": name, "arguments": ""}
+            return {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
+        case CallArguments(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
 
 
-def _delta(text: str | None) -> dict[str, Any]:
-    return {"delta": {} if text is None else {"content": text}}
+def _message(said: Said) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": said.content}
+    if said.reasoning:
+        message["reasoning_content"] = said.reasoning
+    if said.calls:
+        message["content"] = said.content or None
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in said.calls
+        ]
+    return message
 
 
-def _whole(answer: Answer, body: ChatRequest) -> dict[str, Any]:
-    assert answer.outcome
-    message = {"role": "assistant", "content": answer.text}
+def _whole(turn: Turn, answers: list[Answer], body: ChatRequest) -> dict[str, Any]:
+    outcomes = [answer.outcome for answer in answers if answer.outcome]
+    choices = []
+    for index, answer in enumerate(answers):
+        said, end = turn.said(answer)
+        choices.append(
+            {"index": index, "message": _message(said), "logprobs": None, "finish_reason": end.reason}
+        )
     whole: dict[str, Any] = {
-        "choices": [
-            {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.outcome.reason}
-        ],
-        "usage": shapes.usage([answer.outcome]),
-        "timings": shapes.timings(answer.outcome),
-        "seed": answer.outcome.seed,
+        "choices": choices,
+        "usage": shapes.usage(outcomes),
+        "timings": shapes.timings(outcomes[0]),
+        "seed": outcomes[0].seed,
     }
     if body.return_speculation:
-        whole["speculation"] = shapes.speculation(answer.pieces)
+        whole["speculation"] = shapes.speculation([piece for answer in answers for piece in answer.pieces])
     return whole

@@ -1,57 +1,74 @@
 """The chunks of a streamed answer: what chat and text completions share of them."""
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from lead.api import shapes
 from lead.api.answers import Answers
 from lead.api.fields import GenerationFields
 from lead.completions import Outcome, Piece
 
-Delta = Callable[[str | None], dict[str, Any]]
+Body = dict[str, Any]
+"""What a choice says, next to its index and reason."""
+
+
+class Teller(Protocol):
+    """Tells one answer as the bodies of choices."""
+
+    def begin(self) -> list[Body]:
+        """What comes before any text."""
+
+    def push(self, text: str) -> list[Body]:
+        """What has become certain with `text`."""
+
+    def finish(self, outcome: Outcome) -> tuple[list[Body], Body, str]:
+        """What was held back, the body of the last choice, and its reason."""
 
 
 async def chunks(
-    answers: Answers, frame: dict[str, Any], fields: GenerationFields, delta: Delta, *, with_role: bool
+    answers: Answers, frame: dict[str, Any], fields: GenerationFields, teller: Callable[[], Teller]
 ) -> AsyncIterator[dict[str, Any]]:
     """OpenAI's chunks: role first, no empty ones, one finish_reason per answer, usage if asked for.
 
-    `frame` is what every chunk carries; `delta` puts text (None: no text) into a choice.
+    `frame` is what every chunk carries; `teller` makes one for each answer.
     """
+    tellers: dict[int, Teller] = {}
     pending: dict[int, list[Piece]] = {}
     outcomes: list[Outcome] = []
     try:
         async for index, item in answers:
-            if with_role and index not in pending:
-                yield frame | {"choices": [_choice(index, {"delta": {"role": "assistant", "content": ""}})]}
+            if index not in tellers:
+                tellers[index] = teller()
+                for body in tellers[index].begin():
+                    yield frame | {"choices": [_choice(index, body)]}
             pieces = pending.setdefault(index, [])
             if isinstance(item, Outcome):
                 outcomes.append(item)
-                yield frame | _last(index, item, pieces, fields, delta)
-                continue
-            pieces.append(item)
-            if text := "".join(piece.text for piece in pieces):
-                yield frame | {"choices": [_choice(index, delta(text))]} | _speculation(pieces, fields)
+                bodies, last, reason = tellers[index].finish(item)
+            else:
+                pieces.append(item)
+                bodies = tellers[index].push(item.text)
+            for body in bodies:
+                yield frame | {"choices": [_choice(index, body)]} | _speculation(pieces, fields)
                 pieces.clear()
+            if isinstance(item, Outcome):
+                yield frame | _last(index, item, last, reason) | _speculation(pieces, fields)
     finally:
         await answers.aclose()  # type: ignore[attr-defined]  # an async generator, which AsyncIterator does not say
     if fields.wants_usage:
         yield frame | {"choices": [], "usage": shapes.usage(outcomes)}
 
 
-def _last(
-    index: int, outcome: Outcome, pieces: list[Piece], fields: GenerationFields, delta: Delta
-) -> dict[str, Any]:
-    choice = _choice(index, delta(None)) | {"finish_reason": outcome.reason}
+def _last(index: int, outcome: Outcome, body: Body, reason: str) -> dict[str, Any]:
     return {
-        "choices": [choice],
+        "choices": [_choice(index, body) | {"finish_reason": reason}],
         "timings": shapes.timings(outcome),
         "seed": outcome.seed,
-    } | _speculation(pieces, fields)
+    }
 
 
-def _choice(index: int, content: dict[str, Any]) -> dict[str, Any]:
-    return {"index": index, **content, "logprobs": None, "finish_reason": None}
+def _choice(index: int, body: Body) -> dict[str, Any]:
+    return {"index": index, **body, "logprobs": None, "finish_reason": None}
 
 
 def _speculation(pieces: list[Piece], fields: GenerationFields) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from lead.api.answers import Answer, Job
 from lead.api.chunks import chunks
 from lead.api.fields import GenerationFields
 from lead.api.sse import event_stream
+from lead.completions import Outcome
 from lead.services import Services, provide_ready
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
@@ -55,7 +56,7 @@ async def create_completion(
         "system_fingerprint": shapes.FINGERPRINT,
     }
     if body.stream:
-        return await event_stream(request, chunks(job.run(services), frame, body, _text, with_role=False))
+        return await event_stream(request, chunks(job.run(services), frame, body, _Text))
     return JSONResponse({**frame, **_whole(await job.collect(request, services), body)})
 
 
@@ -68,8 +69,17 @@ def _tokenize(prompt: str | TokenIds, vocabulary: Vocabulary) -> list[int]:
         raise RequestError(f"prompt: {error}", "prompt") from error
 
 
-def _text(text: str | None) -> dict[str, Any]:
-    return {"text": text or ""}
+class _Text:
+    """Tells an answer as it is."""
+
+    def begin(self) -> list[dict[str, Any]]:
+        return []
+
+    def push(self, text: str) -> list[dict[str, Any]]:
+        return [{"text": text}] if text else []
+
+    def finish(self, outcome: Outcome) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
+        return [], {"text": ""}, outcome.reason
 
 
 def _whole(answers: list[Answer], body: CompletionRequest) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any
 from lead.chat.program import Program, TemplateProgramError
 
 _NEEDLE = "needle 7Q3"
+_FUNCTION = "needle_function"
 _CALL_ID = "call00001"  # Mistral's templates insist on nine letters and digits
-_ARGUMENTS = {"needle": "needle 7Q3"}
+_ARGUMENTS = {"needle": _NEEDLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Abilities:
     """typed_content: contents are lists of parts. object_arguments: a call's are no JSON text but an object.
 
     tool_results: calls and messages of the role `tool`. thinking_field: reasoning is called `thinking`.
+    no_tools_is_none: as in transformers; otherwise it is an empty list.
     """
 
     system: bool
@@ -26,20 +28,24 @@ class Abilities:
     typed_content: bool
     object_arguments: bool
     thinking_field: bool
+    no_tools_is_none: bool
 
 
 def find_abilities(program: Program, tokens: Mapping[str, str]) -> Abilities:
     """`tokens` are bos_token and eos_token."""
     probe = _Probe(program, tokens)
+    takes_none = probe.tells_user(_NEEDLE) or probe.tells_user([{"type": "text", "text": _NEEDLE}])
+    probe.no_tools = None if takes_none else []
     typed = not probe.tells_user(_NEEDLE) and probe.tells_user([{"type": "text", "text": _NEEDLE}])
     probe.typed = typed
     return Abilities(
         system=probe.tells_system(),
         developer="developer" in program.source,
-        tools="tools" in program.variables,
+        tools=bool({"tools", "functions"} & program.variables),
         tool_results=probe.tells_result(as_object=True) or probe.tells_result(as_object=False),
         typed_content=typed,
         object_arguments=probe.tells_arguments(as_object=True),
+        no_tools_is_none=takes_none,
         thinking_field=".thinking" in program.source or "['thinking']" in program.source,
     )
 
@@ -49,6 +55,7 @@ class _Probe:
         self._program = program
         self._tokens = tokens
         self.typed = False
+        self.no_tools: list[Any] | None = None
 
     def tells_user(self, content: object) -> bool:
         return self._tells([{"role": "user", "content": content}])
@@ -57,16 +64,17 @@ class _Probe:
         return self._tells([self._message("system", _NEEDLE), self._message("user", "x")])
 
     def tells_result(self, *, as_object: bool) -> bool:
-        result = self._message("tool", _NEEDLE) | {"name": "f", "tool_call_id": _CALL_ID}
-        return self._tells([*self._called({"a": 1}, as_object=as_object), result])
+        result = self._message("tool", _NEEDLE) | {"name": _FUNCTION, "tool_call_id": _CALL_ID}
+        text = self._run([*self._called({"a": 1}, as_object=as_object), result])
+        return text is not None and _NEEDLE in text and _FUNCTION in text
 
     def tells_arguments(self, *, as_object: bool) -> bool:
-        """As JSON: a template that expects text writes an object as Python does, or fails."""
+        """A template that expects text writes an object as Python does, or fails."""
         text = self._run(self._called(_ARGUMENTS, as_object=as_object))
-        return text is not None and '"needle"' in text and '\\"' not in text
+        return text is not None and _NEEDLE in text and "{'" not in text and '\\"' not in text
 
     def _called(self, arguments: Mapping[str, Any], *, as_object: bool) -> list[dict[str, Any]]:
-        function = {"name": "f", "arguments": arguments if as_object else json.dumps(arguments)}
+        function = {"name": _FUNCTION, "arguments": arguments if as_object else json.dumps(arguments)}
         call = {"id": _CALL_ID, "type": "function", "function": function}
         return [
             self._message("user", "x"),
@@ -81,7 +89,13 @@ class _Probe:
         return text is not None and _NEEDLE in text
 
     def _run(self, messages: list[dict[str, Any]]) -> str | None:
-        variables = {"messages": messages, "tools": None, "add_generation_prompt": True, **self._tokens}
+        variables = {
+            "messages": messages,
+            "tools": self.no_tools,
+            "functions": "[]",
+            "add_generation_prompt": True,
+            **self._tokens,
+        }
         try:
             return self._program.run(variables)
         except TemplateProgramError:

@@ -26,6 +26,7 @@ class Thinking:
 
 
 _KNOWN = (
+    Thinking("<|channel|>analysis<|message|>", "<|end|>"),  # gpt-oss
     Thinking("<think>", "</think>"),  # DeepSeek R1, Qwen 3, QwQ and most others
     Thinking("[THINK]", "[/THINK]"),  # Magistral, Ministral
     Thinking("<|START_THINKING|>", "<|END_THINKING|>"),  # Command R7B, Command A
@@ -35,4 +36,6 @@ _KNOWN = (
 
 def find_thinking(template: str) -> Thinking | None:
     """The marks that a chat template mentions; None for one of a model that does not reason."""
-    return next((marks for marks in _KNOWN if marks.end in template or marks.start in template), None)
+    if "<|channel|>" in template:
+        return _KNOWN[0]
+    return next((marks for marks in _KNOWN[1:] if marks.end in template or marks.start in template), None)

@@ -5,9 +5,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lead.chat.constraint import Demand
+from lead.chat.family import GENERIC, Family
 from lead.chat.message import Message
 from lead.chat.options import ChatOptions, ReasoningFormat
+from lead.chat.response_format import ResponseFormat
 from lead.chat.template import Conversation
+from lead.chat.told_tools import describe
+from lead.chat.tools import NamedChoice, Tool, ToolChoice
+from lead.grammar import JSON_OBJECT
 from shared.errors import RequestError
 
 
@@ -23,12 +29,53 @@ class ConversationFields(BaseModel):
     reasoning_format: ReasoningFormat | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: ResponseFormat | None = None
+    json_schema: dict[str, Any] | None = None
+    grammar: str | None = None
 
-    def conversation(self, options: ChatOptions) -> Conversation:
-        """What to render; raises RequestError for what cannot be continued."""
+    def usable_tools(self) -> list[Tool]:
+        """The tools that may be called; raises RequestError where the choice is none of them."""
+        tools = self.tools or []
+        if isinstance(self.tool_choice, NamedChoice):
+            name = self.tool_choice.function.name
+            tools = [tool for tool in tools if tool.function.name == name]
+            if not tools:
+                raise RequestError(f"tool_choice: there is no tool {name!r}", "tool_choice")
+        if self.tool_choice == "required" and not tools:
+            raise RequestError("tool_choice: there are no tools to call", "tool_choice")
+        return [] if self.tool_choice == "none" else tools
+
+    def demand(self) -> Demand:
+        """What the answer has to look like, but for a grammar; raises RequestError for contradictions."""
+        tools = self.usable_tools()
+        format_schema = self.response_format.schema_of_content() if self.response_format else None
+        if self.grammar and tools:
+            raise RequestError("grammar: with tools the answer has a form already", "grammar")
+        if self.grammar and (self.json_schema is not None or format_schema is not None):
+            raise RequestError("grammar: a response_format or json_schema says the same already", "grammar")
+        by_format = format_schema is not None
+        return Demand(
+            schema=format_schema if by_format else _object_if_empty(self.json_schema),
+            schema_field="response_format" if by_format else "json_schema",
+            tools=tools,
+            must_call=self.tool_choice == "required" or isinstance(self.tool_choice, NamedChoice),
+            several=self.parallel_tool_calls is not False and not isinstance(self.tool_choice, NamedChoice),
+        )
+
+    def conversation(self, options: ChatOptions, family: Family = GENERIC) -> Conversation:
+        """What to render for a template of `family`; raises RequestError for what cannot be continued."""
         continues = self._continues(options)
+        demand = self.demand()
+        tools = [tool.for_template() for tool in demand.tools]
+        messages = self.messages
+        if tools and family is GENERIC:
+            messages = _with_system(messages, describe(tools, must_call=demand.must_call))
         return Conversation(
-            messages=self.messages,
+            messages=messages,
+            tools=[] if family is GENERIC else tools,
             documents=self.documents,
             variables=self._variables(options),
             open_answer=continues or self.add_generation_prompt is not False,
@@ -72,3 +119,16 @@ class ConversationFields(BaseModel):
         if before and before[-1].role == "assistant":
             raise RequestError(f"{name}: of two assistant's messages at the end neither is continued", name)
         return True
+
+
+def _object_if_empty(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    return JSON_OBJECT if schema == {} else schema
+
+
+def _with_system(messages: list[Message], words: str) -> list[Message]:
+    """The messages, with `words` at the end of what the system says first."""
+    first, *others = messages
+    if first.role not in {"system", "developer"}:
+        return [Message(role="system", content=words), *messages]
+    said = "\n".join(first.parts)
+    return [Message(role=first.role, content=f"{said}\n\n{words}"), *others]

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lead.chat.abilities import Abilities, find_abilities
+from lead.chat.family import Family, find_drops, find_family
 from lead.chat.message import Message, ToolCall
 from lead.chat.program import TemplateProgramError, load_program
 from lead.chat.reasoning import Thinking, find_thinking
@@ -65,6 +66,16 @@ class ChatTemplate:
         return self._abilities[id(self._tool_use)].tools
 
     @property
+    def family(self) -> Family:
+        """How the model writes tool calls; GENERIC if the template does not tell it of tools."""
+        return find_family(self.tool_source, takes_tools=self.takes_tools)
+
+    @property
+    def drops(self) -> tuple[str, ...]:
+        """Marks in answers that mean nothing to a reader."""
+        return find_drops(self.source)
+
+    @property
     def thinking(self) -> Thinking | None:
         """How the model marks its reasoning."""
         return find_thinking(self.source)
@@ -72,16 +83,18 @@ class ChatTemplate:
     def render(self, conversation: Conversation) -> str:
         """The prompt up to where the answer begins (or goes on); raises RequestError for what it refuses."""
         program = self._tool_use if conversation.tools else self._plain
+        abilities = self._abilities[id(program)]
         messages = list(conversation.messages)
         continued = messages.pop() if conversation.continues else None
-        told = _Telling(self._abilities[id(program)]).tell(messages)
+        told = _Telling(abilities).tell(messages)
         variables = {
             "documents": conversation.documents,
             **_dates(),
             **conversation.variables,
             **self._tokens,
             "messages": told,
-            "tools": list(conversation.tools) or None,
+            "tools": list(conversation.tools) or (None if abilities.no_tools_is_none else []),
+            "functions": _json(list(conversation.tools)),
             "add_generation_prompt": conversation.open_answer or continued is not None,
         }
         try:
@@ -176,7 +189,7 @@ def _without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _dates() -> dict[str, str]:
-    """What some templates (firefunction, functionary) ask for instead of `strftime_now`."""
+    """What some templates (firefunction's, functionary's) ask for instead of `strftime_now`."""
     return {
         "date_string": datetime.now().astimezone().strftime("%d %b %Y"),
         "datetime": datetime.now(UTC).strftime("%b %d %Y %H:%M:%S GMT"),

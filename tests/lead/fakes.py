@@ -1,6 +1,7 @@
 """An engine that answers with scripted tokens, and a lead around it."""
 
 import asyncio
+import dataclasses
 
 from lead.app import create_app
 from lead.backs import Backs
@@ -117,6 +118,10 @@ class House:
                 completions=Completions(self.sequences, self.engine, vocabulary),
             )
         )
+
+    def use(self, **services):
+        """Replace some of the services."""
+        self.app.state.services = dataclasses.replace(self.app.state.services, **services)
 
     def tokens(self, text):
         return self.vocabulary.tokenize(text, add_special=False, parse_special=False)

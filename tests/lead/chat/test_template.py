@@ -128,6 +128,21 @@ def test_tools_have_a_template_of_their_own_if_the_model_has_one():
     assert render("plain", tool_use="with {{ tools[0].x }}") == "plain"
 
 
+def test_a_template_that_wants_a_list_of_tools_gets_an_empty_one():
+    assert render("{% for t in tools %}x{% endfor %}" + TURNS) == "[user]Hello[assistant]"
+
+
+def test_what_a_filter_gives_is_written_as_a_list():
+    assert render("{{ messages | map(attribute='role') | tojson }}") == '["user"]'
+
+
+def test_arguments_are_objects_for_a_template_that_goes_through_them():
+    source = CALLS.replace(
+        "ARGUMENTS", "{% for k, v in c.function.arguments | items %}{{ k }}={{ v }}{% endfor %}"
+    )
+    assert "<add a=1>" in render(source, USED)
+
+
 def test_documents_reach_the_template():
     assert render("{{ documents[0].text }}", documents=[{"text": "d"}]) == "d"
 

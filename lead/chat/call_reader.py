@@ -1,0 +1,91 @@
+"""Reading one tool call as it is written."""
+
+import json
+import secrets
+
+from lead.chat.deltas import CallArguments, CallBegun, Delta
+from lead.chat.json_pieces import Member
+
+_NAMES = {"name", "tool_name"}
+_ARGUMENTS = {"arguments", "parameters"}
+_IDS = {"id", "tool_call_id"}
+
+
+class CallReader:
+    """One call: its name first, whatever the order in which the model writes."""
+
+    def __init__(self, index: int, known: frozenset[str] | None, id_characters: int) -> None:
+        """`known` are the names that count as tools; None: all."""
+        self._index = index
+        self._known = known
+        self._id_characters = id_characters
+        self._id: str | None = None
+        self._kept = {"name": "", "id": "", "arguments": ""}
+        self._arguments_are_text: bool | None = None
+        self._n_arguments = 0
+        self.begun = False
+        self.unknown = False
+        """The name is no tool's."""
+
+    def begin(self, name: str, call_id: str | None) -> list[Delta]:
+        """The tool is known."""
+        self.begun = True
+        return [CallBegun(self._index, call_id or self._id or _new_id(self._id_characters), name)]
+
+    def arguments(self, text: str) -> list[Delta]:
+        """More of the arguments."""
+        self._n_arguments += len(text)
+        return [CallArguments(self._index, text)] if text else []
+
+    def finish(self) -> list[Delta]:
+        """A call without arguments has an empty object of them."""
+        return [] if self._n_arguments else self.arguments("{}")
+
+    def take(self, member: Member) -> list[Delta]:
+        """More of a member of the object that the call is."""
+        if member.key in _NAMES:
+            return self._take_name(member)
+        if member.key in _IDS:
+            self._kept["id"] += member.text
+            if member.done:
+                self._id = _as_text(self._kept["id"])
+        elif member.key in _ARGUMENTS:
+            return self._take_arguments(member)
+        return []
+
+    def _take_name(self, member: Member) -> list[Delta]:
+        self._kept["name"] += member.text
+        if not member.done or self.begun:
+            return []
+        name = _as_text(self._kept["name"])
+        if not name or (self._known is not None and name not in self._known):
+            self.unknown = True
+            return []
+        waiting, self._kept["arguments"] = self._kept["arguments"], ""
+        return [*self.begin(name, None), *self.arguments(waiting)]
+
+    def _take_arguments(self, member: Member) -> list[Delta]:
+        text = self._kept["arguments"] + member.text
+        if self._arguments_are_text is None and text.strip():
+            self._arguments_are_text = text.lstrip().startswith('"')
+        if self._arguments_are_text and member.done:
+            text = _as_text(text) or "{}"
+            self._arguments_are_text = False
+        if self._arguments_are_text or not self.begun:
+            self._kept["arguments"] = text
+            return []
+        self._kept["arguments"] = ""
+        return self.arguments(text)
+
+
+def _as_text(value: str) -> str | None:
+    try:
+        decoded = json.loads(value, strict=False)
+    except ValueError:
+        return None
+    return decoded if isinstance(decoded, str) else str(decoded)
+
+
+def _new_id(n_characters: int) -> str:
+    """Mistral's templates want nine characters; others take what OpenAI's ids look like."""
+    return secrets.token_hex(n_characters)[:n_characters] if n_characters else f"call_{secrets.token_hex(12)}"

@@ -1,0 +1,152 @@
+"""Reading JSON that is still being written: where a value ends, and what an object's members are."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SAFE = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
+_HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
+_MEMBER = re.compile(r'[\s,]*"((?:[^"\\]|\\.)*)"\s*:\s*')
+_SPACE = re.compile(r"[\s,]*")
+
+
+class ValueEnd:
+    """Finds the end of one JSON value; what stands inside is not checked."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+        self._begun = False
+
+    def push(self, text: str) -> int | None:
+        """How many characters of `text` still belong to the value; None: all of them, and more to come."""
+        for i, c in enumerate(text):
+            if self._in_string:
+                self._push_in_string(c)
+                ended = not self._in_string and self._depth == 0
+            elif self._depth == 0 and self._begun and (c in ",}]" or c.isspace()):
+                return i  # behind a number or a word
+            else:
+                ended = self._push_outside(c)
+            if ended:
+                return i + 1
+        return None
+
+    def _push_outside(self, c: str) -> bool:
+        self._begun = self._begun or not c.isspace()
+        self._in_string = c == '"'
+        if c in "{[":
+            self._depth += 1
+        elif c in "}]":
+            self._depth -= 1
+            return self._depth <= 0
+        return False
+
+    def _push_in_string(self, c: str) -> None:
+        if self._escaped:
+            self._escaped = False
+        elif c == "\\":
+            self._escaped = True
+        elif c == '"':
+            self._in_string = False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """More of the JSON text of a member's value; `done`: that was the last of it."""
+
+    key: str
+    text: str
+    done: bool
+
+
+class ObjectReader:
+    """The members of one object as they are written; those of an object called `function` as if its own."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._depth = 0
+        self._key: str | None = None
+        self._end = ValueEnd()
+        self.failed = False
+        """What came is no object."""
+        self.rest: str | None = None
+        """What came after the object."""
+
+    def push(self, text: str) -> Iterator[Member]:
+        """The members, or pieces of them, that `text` adds."""
+        self._text += text
+        while self.rest is None and not self.failed:
+            if self._key is not None:
+                n = self._end.push(self._text)
+                value, self._text = self._text[:n], "" if n is None else self._text[n:]
+                if value or n is not None:
+                    yield Member(self._key, value, n is not None)
+                if n is None:
+                    return
+                self._key = None
+            elif not self._enter() and not self._leave() and not self._begin_member():
+                return
+
+    def _enter(self) -> bool:
+        if self._depth:
+            return False
+        self._text = self._text.lstrip()
+        if not self._text:
+            return False
+        self.failed = self._text[0] != "{"
+        self._text = self._text[1:]
+        self._depth = 1
+        return True
+
+    def _leave(self) -> bool:
+        start = _SPACE.match(self._text)
+        assert start  # it matches nothing, too
+        if not self._depth or self._text[start.end() : start.end() + 1] != "}":
+            return False
+        self._text = self._text[start.end() + 1 :]
+        self._depth -= 1
+        if self._depth == 0:
+            self.rest, self._text = self._text, ""
+        return True
+
+    def _begin_member(self) -> bool:
+        member = _MEMBER.match(self._text)
+        if member is None or member.end() == len(self._text):
+            # Neither a key with its value's first character, nor the beginning of one?
+            left = self._text.lstrip(" \t\r\n,")
+            self.failed = bool(left) and left[0] != '"'
+            return False
+        self._text = self._text[member.end() :]
+        if member[1] == "function" and self._text.startswith("{"):
+            self._text = self._text[1:]
+            self._depth += 1
+            return True
+        self._key, self._end = member[1], ValueEnd()
+        return True
+
+
+class StringDecoder:
+    """The characters of a JSON string as they are written, without the quote that began it."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self.rest: str | None = None
+        """What came after the closing quote."""
+
+    def push(self, text: str) -> str:
+        """The characters that `text` adds."""
+        self._text += text
+        safe = _SAFE.match(self._text)
+        assert safe  # it matches nothing, too
+        n = safe.end()
+        ended = self._text[n : n + 1] == '"'
+        if not ended and (high := _HIGH_SURROGATE.search(self._text[:n])):
+            n = high.start()  # its other half is still to come
+        decoded: str = json.loads(f'"{self._text[:n]}"', strict=False)
+        self._text = self._text[n:]
+        if ended:
+            self.rest, self._text = self._text[1:], ""
+        return decoded
