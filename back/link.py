@@ -14,6 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from shared.backoff import jittered_delays
 from shared.errors import ConfigError, ProtocolError
 from shared.protocol import (
+    MAX_DRAFT_TOKENS,
     Close,
     Draft,
     Extend,
@@ -62,6 +63,7 @@ class Link:
         self._rng = rng
         self._outbox: dict[str, Draft] = {}  # the newest draft of each sequence: older ones need not be sent
         self._filled = asyncio.Event()
+        self._max_draft = MAX_DRAFT_TOKENS
         self._said_away = False
 
     def post(self, draft: Draft) -> None:
@@ -112,6 +114,7 @@ class Link:
         match answer:
             case Welcome():
                 self._said_away = False
+                self._max_draft = answer.max_draft
                 log.info("drafting for %s as %s", self._url, answer.name)
             case Refused():
                 raise RefusedError(f"the lead at {self._url} refuses this back: {answer.reason}")
@@ -134,7 +137,7 @@ class Link:
             self._filled.clear()
             drafts, self._outbox = self._outbox, {}
             for draft in drafts.values():
-                await connection.send(draft.model_dump_json())
+                await connection.send(draft.first(self._max_draft).model_dump_json())
 
 
 def _hand_over(message: LeadMessage, tell: Callable[[Open | Extend | Close | Tune], None]) -> None:

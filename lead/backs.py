@@ -5,12 +5,15 @@ computed from cursors when it is asked for, so a back that is slow or away costs
 missed arrives merged.
 """
 
+import itertools
 import logging
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lead.bounds import Bounds
+from lead.bucket import Bucket
 from lead.engine.messages import NGRAM, PREDICTION, Committed, PostDraft
 from lead.sequences import Sequence, Sequences
 from shared.errors import ProtocolError
@@ -32,10 +35,10 @@ log = logging.getLogger("lead.backs")
 
 Transport = Literal["websocket", "http"]
 
-MAX_BACKS = 64
-"""Each costs a copy of every extension; a room with more computers than this has not been seen."""
 MAX_INVALID_DRAFTS = 100
 """A back that sends more of them is broken or hostile, and is disconnected."""
+MAX_EXCESS_DRAFTS = 100
+"""Likewise, of those beyond the drafts per second that it may send."""
 HTTP_SILENCE_SECONDS = 90.0
 """A back that posts is gone when it has not been heard for this long; it long-polls for at most 60."""
 
@@ -50,6 +53,7 @@ class Figures:
     n_accepted_tokens: int = 0
     n_stale_drafts: int = 0
     n_invalid_drafts: int = 0
+    n_excess_drafts: int = 0
 
 
 @dataclass(slots=True)
@@ -62,9 +66,13 @@ class Back:
     transport: Transport
     connected_at: float
     last_heard: float
+    allowance: Bucket
     cursors: dict[str, int] = field(default_factory=dict)
     figures: Figures = field(default_factory=Figures)
     tune: Tune | None = None  # what it has been told to do
+    n_replies: int = 0  # to its posts
+    confirmed: tuple[dict[str, int], Tune | None] = field(default_factory=lambda: ({}, None))
+    # `cursors` and `tune` as of the last reply that arrived
 
     def __str__(self) -> str:
         return f"{self.name} ({self.hello.vocabulary.model}, {self.transport})"
@@ -82,6 +90,7 @@ class Backs:
         post_draft: Callable[[PostDraft], None],
         on_change: Callable[[list[str]], None],
         clock: Callable[[], float],
+        bounds: Bounds | None = None,
     ) -> None:
         """`post_draft` hands a draft to the engine; `on_change` hears the names of the connected backs.
 
@@ -94,6 +103,7 @@ class Backs:
         self._on_change = on_change
         self._tune: Tune | None = None
         self._clock = clock
+        self._bounds = bounds or Bounds()
         self._backs: dict[str, Back] = {}
         sequences.observe(self)
 
@@ -112,14 +122,18 @@ class Backs:
             )
         if hello.vocabulary.fingerprint != self._vocabulary.fingerprint:
             raise ProtocolError(_vocabularies_differ(self._vocabulary, hello.vocabulary))
-        if len(self._backs) >= MAX_BACKS:
-            raise ProtocolError(f"the lead has {MAX_BACKS} backs already, which is as many as it takes")
+        if len(self._backs) >= self._bounds.max_backs:
+            raise ProtocolError(
+                f"the lead has {len(self._backs)} backs already, which is as many as it takes (--max-backs)"
+            )
         now = self._clock()
-        back = Back(secrets.token_hex(16), self._free_name(hello.name), hello, transport, now, now)
+        rate = self._bounds.max_drafts_per_second
+        allowance = Bucket(rate, max(1.0, rate), now)
+        back = Back(secrets.token_hex(16), self._free_name(hello.name), hello, transport, now, now, allowance)
         self._backs[back.id] = back
         log.info("back %s joined", back)
         self._tell_change()
-        return back, Welcome(back=back.id, name=back.name)
+        return back, Welcome(back=back.id, name=back.name, max_draft=self._bounds.max_draft)
 
     def get(self, back_id: str) -> Back | None:
         """The connected back with this id; hearing of it keeps it alive."""
@@ -167,6 +181,22 @@ class Backs:
             back.cursors[sequence.id] = len(sequence.tokens)
         return messages
 
+    def confirm(self, back: Back, heard: int | None) -> None:
+        """The last reply that a posting back has had is number `heard`; what a later one told is news again.
+
+        None: it does not say, and all are taken to have arrived.
+        """
+        if heard in {None, back.n_replies}:
+            back.confirmed = dict(back.cursors), back.tune
+        else:
+            cursors, back.tune = back.confirmed
+            back.cursors = dict(cursors)
+
+    def number_reply(self, back: Back) -> int:
+        """The number of the next reply to a posting back."""
+        back.n_replies += 1
+        return back.n_replies
+
     def tune(self, tune: Tune) -> None:
         """All backs should draft like this from now on."""
         self._tune = tune
@@ -178,12 +208,19 @@ class Backs:
         figures = back.figures
         figures.n_drafts += 1
         figures.n_draft_tokens += len(draft.tokens)
+        if not back.allowance.take(back.last_heard):
+            self._count_excess(back)
+            return
         sequence = self._sequences.get(draft.sequence)
         if draft.sequence not in back.cursors and sequence is not None:
             self._count_invalid(back)  # it was never told of this sequence
         elif sequence is None:
             figures.n_stale_drafts += 1
-        elif draft.base > len(sequence.tokens) or max(draft.tokens) >= self._n_vocab:
+        elif (
+            draft.base > len(sequence.tokens)
+            or max(draft.tokens) >= self._n_vocab
+            or len(draft.tokens) > self._bounds.max_draft
+        ):
             self._count_invalid(back)
         else:
             self._post_draft(
@@ -235,12 +272,18 @@ class Backs:
         if back.figures.n_invalid_drafts > MAX_INVALID_DRAFTS:
             raise ProtocolError(f"more than {MAX_INVALID_DRAFTS} drafts were not valid")
 
+    def _count_excess(self, back: Back) -> None:
+        back.figures.n_excess_drafts += 1
+        if back.figures.n_excess_drafts > MAX_EXCESS_DRAFTS:
+            rate = self._bounds.max_drafts_per_second
+            raise ProtocolError(f"more than {rate:g} drafts a second (--max-drafts-per-second), and again")
+
     def _named(self, name: str) -> Back | None:
         return next((back for back in self._backs.values() if back.name == name), None)
 
     def _free_name(self, wanted: str) -> str:
         taken = {NGRAM, PREDICTION, *(back.name for back in self._backs.values())}
-        names = (wanted if i == 1 else f"{wanted}-{i}" for i in range(1, MAX_BACKS + 3))
+        names = (wanted if i == 1 else f"{wanted}-{i}" for i in itertools.count(1))
         return next(name for name in names if name not in taken)
 
     def _forget_silent(self) -> None:

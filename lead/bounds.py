@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from shared.protocol import MAX_DRAFT_TOKENS
+
 
 class Bounds(BaseModel):
     """Mixed into the lead's settings, so each is an option, a variable and a line of a settings file."""
@@ -54,7 +56,10 @@ class Bounds(BaseModel):
     max_tools: int = Field(128, ge=0, le=4096, description="tools in one request; OpenAI's limit")
     max_backs: int = Field(64, ge=0, le=4096, description="backs connected at the same time")
     max_draft: int = Field(
-        64, ge=1, le=256, description="longest draft: far more than is ever verified at once"
+        MAX_DRAFT_TOKENS,
+        ge=1,
+        le=MAX_DRAFT_TOKENS,
+        description="longest draft: far more than is ever verified at once",
     )
     max_drafts_per_second: float = Field(
         2000.0, gt=0, le=1e6, description="drafts per second from one back, some hundred times what one sends"

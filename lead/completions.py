@@ -9,7 +9,7 @@ from lead.assembler import Assembler, TextToken
 from lead.engine.messages import Ready, Submit
 from lead.sequences import Sequence as LiveSequence
 from lead.sequences import Sequences, Status
-from shared.errors import RequestError, UnavailableError
+from shared.errors import QueueFullError, RequestError, UnavailableError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling import SamplingParameters
 
@@ -71,9 +71,12 @@ class Completions:
         vocabulary: Vocabulary,
         *,
         private_by_default: bool = False,
+        max_queue: int | None = None,
     ) -> None:
+        """`max_queue` sequences at most wait for a slot; None: any number."""
         self._sequences = sequences
         self._private_by_default = private_by_default
+        self._max_queue = max_queue
         self._engine = engine
         self._vocabulary = vocabulary
 
@@ -93,12 +96,13 @@ class Completions:
         *,
         private: bool | None = None,
     ) -> LiveSequence:
-        """Begin to continue `prompt`; raises RequestError, UnavailableError.
+        """Begin to continue `prompt`; raises RequestError, UnavailableError, QueueFullError.
 
         `prediction` is what the client thinks will follow: it can make the answer faster, never another one.
         No back hears of a `private` sequence; None: as the lead is set up.
         """
         self._check_prompt(prompt)
+        self._check_queue()
         private = self._private_by_default if private is None else private
         sequence = self._sequences.create(prompt, sampling, private=private)
         sequence.max_tokens = max_tokens
@@ -156,6 +160,15 @@ class Completions:
         if not sequence.ended:
             self._sequences.discard(sequence)
             self._engine.cancel(sequence.id)
+
+    def _check_queue(self) -> None:
+        """Count all that have not ended, running or not: one just submitted is as good as in its slot."""
+        assert self._engine.ready
+        n_waiting = len(self._sequences) - self._engine.ready.n_slots
+        if self._max_queue is not None and n_waiting >= self._max_queue:
+            raise QueueFullError(
+                f"all slots are taken and {max(n_waiting, 0)} more requests wait: try again in a moment"
+            )
 
     def _check_prompt(self, prompt: list[int]) -> None:
         if not prompt:

@@ -19,9 +19,11 @@ from fastapi import FastAPI
 
 from lead.app import create_app
 from lead.backs import Backs
+from lead.bounds import Bounds
 from lead.chat.template import ChatTemplate
 from lead.completions import Completions
 from lead.demo_model import demo_model
+from lead.door.connection import GuardedConfig
 from lead.door.door import Door
 from lead.door.keys import Key, Principal, Role
 from lead.engine.client import EngineClient
@@ -33,7 +35,7 @@ from lead.services import Endpoints, Services
 from lead.settings import LeadSettings
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
-from shared.protocol import MAX_BACK_MESSAGE_BYTES, Tune
+from shared.protocol import Tune
 
 log = logging.getLogger("lead")
 
@@ -55,7 +57,7 @@ class Lead:
         self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
         keys = settings.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
-        self._app = create_app(door=Door(keys))
+        self._app = create_app(door=Door(keys, settings))
 
     async def serve(self) -> None:
         """Run until a signal ends it; raises ConfigError if it cannot start.
@@ -73,7 +75,13 @@ class Lead:
                 random.Random(),  # noqa: S311 - jitter
                 environment=back_environment(os.environ, self._local_key),
             )
-        server = DrainingServer(self._app, self._settings.drain_seconds, self._sequences, self._dismiss_backs)
+        server = DrainingServer(
+            self._app,
+            self._settings.drain_seconds,
+            self._sequences,
+            self._dismiss_backs,
+            self._settings,
+        )
         running = asyncio.ensure_future(self._run_engine(server))
         try:
             await server.serve(sockets=[listener])
@@ -121,6 +129,7 @@ class Lead:
             post_draft=engine.post_draft,
             on_change=engine.connect,
             clock=time.monotonic,
+            bounds=self._settings,
         )
         return Services(
             alias=self._settings.alias or vocabulary.info.name,
@@ -130,7 +139,11 @@ class Lead:
             sequences=self._sequences,
             backs=self._backs,
             completions=Completions(
-                self._sequences, engine, vocabulary, private_by_default=self._settings.private_by_default
+                self._sequences,
+                engine,
+                vocabulary,
+                private_by_default=self._settings.private_by_default,
+                max_queue=self._settings.max_queue,
             ),
             bounds=self._settings,
             defaults=self._settings.sampling_defaults,
@@ -182,17 +195,21 @@ class DrainingServer(uvicorn.Server):
     """uvicorn's server, with answers that get an error event when the drain time is over."""
 
     def __init__(
-        self, app: FastAPI, drain_seconds: float, sequences: Sequences, on_drain: Callable[[], None]
+        self,
+        app: FastAPI,
+        drain_seconds: float,
+        sequences: Sequences,
+        on_drain: Callable[[], None],
+        bounds: Bounds,
     ) -> None:
-        """`on_drain` ends what would wait for ever."""
-        config = uvicorn.Config(
+        """`on_drain` ends what would wait for ever; `bounds` has the times that clients get."""
+        config = GuardedConfig(
             app,
+            bounds,
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
-            ws="websockets-sansio",
-            ws_max_size=MAX_BACK_MESSAGE_BYTES,
             ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
             timeout_graceful_shutdown=int(drain_seconds) + _CLOSE_SECONDS,
         )

@@ -7,6 +7,7 @@
     ├── RequestError             a client's request is wrong: HTTP 400, names the field
     ├── UnsupportedError         what a client asks for is not done here: HTTP 501
     ├── UnavailableError         the engine is not there (yet, or again): HTTP 503
+    │   └── QueueFullError       as many requests wait as may: HTTP 503
     └── DecodeError              llama_decode did not return 0
         ├── KvCacheFullError     1: no room in the KV cache, nothing was changed: retry with less
         ├── DecodeAbortedError   2: aborted, part of the batch is in the cache
@@ -47,6 +48,10 @@ class UnsupportedError(DuoError):
 
 class UnavailableError(DuoError):
     """The engine is not there yet, or not any more; the same request may succeed later."""
+
+
+class QueueFullError(UnavailableError):
+    """As many requests wait for a slot as may."""
 
 
 class DecodeError(DuoError):

@@ -76,6 +76,15 @@ class Draft(_Message):
             raise ValueError("parents: a token follows one that stands before it, or -1")
         return self
 
+    def first(self, n: int) -> "Draft":
+        """The draft up to its first `n` tokens: still a tree, because a token stands behind its parent."""
+        if len(self.tokens) <= n:
+            return self
+        parents, confidences = self.parents and self.parents[:n], self.confidences and self.confidences[:n]
+        return self.model_copy(
+            update={"tokens": self.tokens[:n], "parents": parents, "confidences": confidences}
+        )
+
 
 class Welcome(_Message):
     """The lead takes the back. `back` identifies it in later POSTs; `name` is how the lead calls it."""
@@ -84,7 +93,7 @@ class Welcome(_Message):
     protocol: int = PROTOCOL_VERSION
     back: ShortText
     name: ShortText
-    max_draft: int = MAX_DRAFT_TOKENS
+    max_draft: Annotated[int, Field(ge=1)] = MAX_DRAFT_TOKENS
 
 
 class Refused(_Message):
@@ -135,16 +144,22 @@ LeadMessage = Annotated[Welcome | Refused | Open | Extend | Close | Tune, Field(
 
 
 class Post(_Message):
-    """The body of `POST /v1/speculation`: a back's messages, if any; the answer is a `Reply`."""
+    """The body of `POST /v1/speculation`: a back's messages, if any; the answer is a `Reply`.
+
+    `heard` is the number of the last reply that arrived: what a later one told is told again. Without it,
+    all are taken to have arrived.
+    """
 
     back: ShortText | None = None
+    heard: Count | None = None
     messages: Annotated[list[BackMessage], Field(max_length=64)] = []
 
 
 class Reply(_Message):
-    """The news for a back that posts."""
+    """The news for a back that posts. Replies to one back are numbered from 1."""
 
     messages: list[LeadMessage]
+    number: Count = 0
 
 
 _from_back: TypeAdapter[Hello | Draft] = TypeAdapter(BackMessage)

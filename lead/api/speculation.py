@@ -34,6 +34,7 @@ HELLO_SECONDS = 10.0
 """A peer that connects and says nothing for so long is no back."""
 MAX_WAIT_SECONDS = 60.0
 
+_CLOSE_GONE = 1006  # RFC 6455: closed without a word
 _CLOSE_POLICY = 1008  # RFC 6455: "a message that violates its policy"
 _CLOSE_TRY_AGAIN = 1013  # IANA: "Try Again Later"
 _MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two of them the code
@@ -81,7 +82,7 @@ async def exchange(
     if back is None:
         return Reply(messages=answers)
     news = await unless_gone(request, _news_within(back, services, 0.0 if answers else wait))
-    return Reply(messages=[*answers, *news])
+    return Reply(messages=[*answers, *news], number=services.backs.number_reply(back))
 
 
 @router.websocket("/v1/speculation")
@@ -98,7 +99,7 @@ async def follow(socket: WebSocket) -> None:
         log.warning("a back was refused: %s", error or "it sent no hello")
         refused = Refused(reason=str(error) or "no hello arrived")
         with contextlib.suppress(WebSocketDisconnect):
-            await socket.send_text(refused.model_dump_json())
+            await _send(socket, refused)
         await _close(socket, _CLOSE_POLICY)
         return
     except WebSocketDisconnect:
@@ -116,7 +117,7 @@ async def _welcome(socket: WebSocket, backs: Backs) -> Back:
         raise ProtocolError("the first message has to be hello")
     back, welcome = backs.join(hello, "websocket")
     try:
-        await socket.send_text(welcome.model_dump_json())
+        await _send(socket, welcome)
     except BaseException:
         backs.leave(back)
         raise
@@ -136,7 +137,7 @@ async def _serve(socket: WebSocket, back: Back, services: Services) -> None:
         if isinstance(error, ProtocolError):
             log.warning("back %s is disconnected: %s", back, error)
             await _close(socket, _CLOSE_POLICY, str(error))
-        elif isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect | RuntimeError):
+        elif isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect):
             raise error
 
 
@@ -145,7 +146,7 @@ async def _tell(socket: WebSocket, back: Back, services: Services) -> None:
     while True:
         change = services.sequences.changed.next_change()
         for message in services.backs.news(back):
-            await socket.send_text(message.model_dump_json())
+            await _send(socket, message)
         await change.wait()
 
 
@@ -163,11 +164,21 @@ async def _close(socket: WebSocket, code: int, reason: str = "") -> None:
         await socket.close(code, cut)
 
 
+async def _send(socket: WebSocket, message: LeadMessage) -> None:
+    text = message.model_dump_json()
+    try:
+        await socket.send_text(text)
+    except RuntimeError as error:  # Starlette's and uvicorn's answer after the end
+        raise WebSocketDisconnect(_CLOSE_GONE) from error
+
+
 async def _receive_text(socket: WebSocket) -> str:
     try:
         text = await socket.receive_text()
     except KeyError as error:  # Starlette's answer to a binary frame
         raise ProtocolError("messages are text frames") from error
+    except RuntimeError as error:
+        raise WebSocketDisconnect(_CLOSE_GONE) from error
     if len(text) > MAX_BACK_MESSAGE_BYTES:
         raise ProtocolError(f"a message has more than {MAX_BACK_MESSAGE_BYTES} bytes")
     return text
@@ -175,6 +186,8 @@ async def _receive_text(socket: WebSocket) -> str:
 
 def _take_post(body: Post, backs: Backs) -> tuple[Back | None, list[LeadMessage]]:
     back = backs.get(body.back) if body.back else None
+    if back:
+        backs.confirm(back, body.heard)
     answers: list[LeadMessage] = []
     for message in body.messages:
         if isinstance(message, Hello):

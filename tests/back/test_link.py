@@ -234,3 +234,19 @@ async def test_a_lead_in_trouble_is_tried_again():
     async with linked(saying(WELCOME, OPEN), process_request=process_request) as (_, follower, _r):
         while await follower.heard.get() != OPEN:
             pass
+
+
+async def test_drafts_are_cut_to_what_the_lead_takes():
+    received = asyncio.Queue()
+
+    async def visit(connection):
+        await connection.recv()
+        await connection.send(Welcome(back="id", name="b", max_draft=2).model_dump_json())
+        await connection.send(OPEN.model_dump_json())
+        received.put_nowait(parse_back_message(await connection.recv()))
+
+    async with linked(visit) as (link, follower, _):
+        await follower.heard.get()
+        link.post(Draft(sequence="s", base=2, tokens=[7, 8, 9], confidences=[0.9, 0.8, 0.7]))
+        draft = await received.get()
+    assert (draft.tokens, draft.confidences, draft.parents) == ([7, 8], [0.9, 0.8], None)

@@ -1,6 +1,7 @@
 import pytest
 
-from lead.backs import HTTP_SILENCE_SECONDS, MAX_BACKS, MAX_INVALID_DRAFTS, Backs
+from lead.backs import HTTP_SILENCE_SECONDS, MAX_EXCESS_DRAFTS, MAX_INVALID_DRAFTS, Backs
+from lead.bounds import Bounds
 from lead.engine.messages import Committed, Finished, Started
 from lead.sequences import Sequences
 from shared.errors import ProtocolError
@@ -19,7 +20,7 @@ def hello(**changes):
 class House:
     """Backs with their sequences, what reaches the engine, and a clock that a test moves."""
 
-    def __init__(self):
+    def __init__(self, **bounds):
         self.now = 0.0
         self.posted = []
         self.sequences = Sequences()
@@ -31,6 +32,7 @@ class House:
             post_draft=self.posted.append,
             on_change=lambda names: setattr(self, "names", names),
             clock=lambda: self.now,
+            bounds=Bounds(**bounds),
         )
 
     def join(self, transport="websocket", **changes):
@@ -184,8 +186,8 @@ def test_no_back_goes_by_the_name_of_a_source_in_the_lead(house, name):
 
 
 def test_names_are_enough_for_all_backs(house):
-    names = {house.join(name="ngram").name for _ in range(MAX_BACKS)}
-    assert len(names) == MAX_BACKS
+    names = {house.join(name="ngram").name for _ in range(Bounds().max_backs)}
+    assert len(names) == Bounds().max_backs
 
 
 def test_a_draft_keeps_its_branches_and_confidences_and_says_when_it_came(house):
@@ -272,11 +274,85 @@ def test_another_protocol_is_refused_naming_both(house):
         house.join(protocol=2)
 
 
-def test_there_is_a_most_of_backs(house):
-    for _ in range(MAX_BACKS):
+def test_there_is_a_most_of_backs():
+    house = House(max_backs=2)
+    one, _ = house.join(), house.join()
+    with pytest.raises(ProtocolError, match="2 backs already"):
         house.join()
-    with pytest.raises(ProtocolError, match=str(MAX_BACKS)):
-        house.join()
+    house.backs.leave(one)
+    house.join()
+
+
+def test_the_longest_draft_is_told_and_longer_ones_are_not_valid():
+    house = House(max_draft=2)
+    sequence = house.sequence()
+    back, welcome = house.backs.join(hello(), "websocket")
+    house.backs.news(back)
+    for tokens in ([8, 9], [8, 9, 7]):
+        house.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=tokens))
+    assert welcome.max_draft == 2
+    assert [draft.tokens for draft in house.posted] == [[8, 9]]
+    assert back.figures.n_invalid_drafts == 1
+
+
+def test_drafts_beyond_the_rate_are_dropped_until_time_has_passed():
+    house = House(max_drafts_per_second=3)
+    sequence, back = house.sequence(), house.join()
+    house.backs.news(back)
+    draft = Draft(sequence=sequence.id, base=3, tokens=[8])
+    for _ in range(5):
+        house.backs.take_draft(back, draft)
+    assert (len(house.posted), back.figures.n_excess_drafts) == (3, 2)
+    house.now = 1.0
+    house.backs.take_draft(back, draft)
+    assert len(house.posted) == 4
+
+
+def test_a_back_that_floods_is_an_error():
+    house = House(max_drafts_per_second=1)
+    sequence, back = house.sequence(), house.join()
+    draft = Draft(sequence=sequence.id, base=3, tokens=[8])
+    house.backs.news(back)
+    for _ in range(1 + MAX_EXCESS_DRAFTS):
+        house.backs.take_draft(back, draft)
+    with pytest.raises(ProtocolError, match="more than 1 drafts a second"):
+        house.backs.take_draft(back, draft)
+
+
+def test_what_a_lost_reply_told_is_told_again(house):
+    back, sequence = house.join(transport="http"), house.sequence()
+    ended = house.sequence()
+    house.backs.confirm(back, 0)
+    house.backs.news(back)
+    heard = house.backs.number_reply(back)
+    house.backs.confirm(back, heard)
+    house.commit(sequence, [4, 5])
+    house.sequences.discard(ended)
+    house.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    lost = house.backs.news(back)
+    house.backs.number_reply(back)
+    house.backs.confirm(back, heard)
+    assert house.backs.news(back) == lost
+    assert [message.type for message in lost] == ["tune", "close", "extend"]
+
+
+def test_a_reply_that_arrived_is_not_repeated(house):
+    back = house.join(transport="http")
+    house.sequence()
+    house.backs.news(back)
+    house.backs.confirm(back, house.backs.number_reply(back))
+    assert house.backs.news(back) == []
+
+
+def test_two_replies_lost_in_a_row_are_both_told_again(house):
+    back, sequence = house.join(transport="http"), house.sequence()
+    for _ in range(2):
+        house.backs.confirm(back, 0)
+        house.backs.news(back)
+        house.backs.number_reply(back)
+        house.commit(sequence, [9])
+    house.backs.confirm(back, 0)
+    assert house.backs.news(back) == [Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3, 9, 9])]
 
 
 def test_a_back_that_posts_is_forgotten_after_a_silence(house):

@@ -1,6 +1,7 @@
 import pytest
 
 from lead.completions import Completions
+from shared.errors import QueueFullError
 from shared.sampling import SamplingParameters
 
 
@@ -11,3 +12,23 @@ from shared.sampling import SamplingParameters
 async def test_a_request_decides_whether_backs_see_it_and_else_the_lead(house, by_default, asked, private):
     completions = Completions(house.sequences, house.engine, house.vocabulary, private_by_default=by_default)
     assert completions.start([1], SamplingParameters(seed=1), 1, private=asked).private == private
+
+
+async def test_as_many_wait_as_may_and_the_next_one_is_told_to_come_back(house):
+    house.engine.hold()
+    completions = Completions(house.sequences, house.engine, house.vocabulary, max_queue=2)
+    n_slots = house.engine.ready.n_slots
+    sequences = [completions.start([1], SamplingParameters(seed=1), 1) for _ in range(n_slots + 2)]
+    with pytest.raises(QueueFullError, match="2 more requests wait"):
+        completions.start([1], SamplingParameters(seed=1), 1)
+    completions.cancel(sequences[0])
+    completions.start([1], SamplingParameters(seed=1), 1)
+
+
+async def test_without_a_queue_there_are_still_the_slots(house):
+    house.engine.hold()
+    completions = Completions(house.sequences, house.engine, house.vocabulary, max_queue=0)
+    for _ in range(house.engine.ready.n_slots):
+        completions.start([1], SamplingParameters(seed=1), 1)
+    with pytest.raises(QueueFullError):
+        completions.start([1], SamplingParameters(seed=1), 1)

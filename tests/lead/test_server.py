@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from lead.bounds import Bounds
 from lead.server import DrainingServer, _listen
 from shared.errors import ConfigError
 
@@ -18,7 +19,7 @@ class Served:
     def __init__(self, house, drain_seconds):
         self._listener = _listen("127.0.0.1", 0)
         self.port = self._listener.getsockname()[1]
-        self.server = DrainingServer(house.app, drain_seconds, house.sequences, house.backs.dismiss)
+        self.server = DrainingServer(house.app, drain_seconds, house.sequences, house.backs.dismiss, Bounds())
         self.serving = asyncio.ensure_future(self.server.serve(sockets=[self._listener]))
 
     async def post(self, **fields):

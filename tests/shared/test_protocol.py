@@ -93,3 +93,11 @@ def test_a_name_that_could_act_on_a_screen_or_page_is_refused(name):
 def test_junk_is_refused(junk):
     with pytest.raises(ProtocolError):
         parse_back_message(junk)
+
+
+def test_the_beginning_of_a_draft_is_a_draft():
+    draft = Draft(sequence="s", base=1, tokens=[5, 6, 7], parents=[-1, -1, 0], confidences=[0.5, 0.4, 0.3])
+    assert draft.first(2) == Draft(
+        sequence="s", base=1, tokens=[5, 6], parents=[-1, -1], confidences=[0.5, 0.4]
+    )
+    assert draft.first(3) is draft

@@ -205,6 +205,18 @@ async def test_repeated_abuse_closes_the_connection(house):
     assert house.engine.posted == []
 
 
+async def test_a_bug_is_not_taken_for_a_back_that_left(house, caplog, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("a bug")
+
+    async with welcomed(house) as back:
+        monkeypatch.setattr(house.backs, "take_draft", fail)
+        await back.send(Draft(sequence="s", base=3, tokens=[7]).model_dump_json())
+        with pytest.raises(ConnectionClosed):
+            await drain(back)
+    assert "a bug" in caplog.text
+
+
 async def test_another_vocabulary_is_refused_in_words(house):
     async with served(house.app) as url, connect(url) as back:
         theirs = VocabularyId(fingerprint="x", n_tokens=5, model="mine")
@@ -284,6 +296,19 @@ async def test_a_draft_is_posted_and_the_news_comes_back(house, client):
     news = await post(client, Draft(sequence=sequence.id, base=3, tokens=[4, 5]), back=welcome.back)
     assert news == [Extend(sequence=sequence.id, start=3, tokens=[4])]
     assert [draft.tokens for draft in house.engine.posted] == [[4, 5]]
+
+
+async def test_what_stood_in_a_lost_reply_is_posted_again(house, client):
+    sequence = running(house)
+    body = {"messages": [hello(house).model_dump()]}
+    first = (await client.post(URL, json=body)).json()
+    back = first["messages"][0]["back"]
+    commit(house, sequence, [4])
+    lost = (await client.post(URL, json={"back": back, "heard": first["number"]})).json()
+    again = (await client.post(URL, json={"back": back, "heard": first["number"]})).json()
+    assert again["messages"] == lost["messages"] != []
+    after = (await client.post(URL, json={"back": back, "heard": again["number"]})).json()
+    assert after["messages"] == []
 
 
 async def test_nothing_new_is_an_empty_answer(house, client):

@@ -1,0 +1,21 @@
+"""A token bucket: how often something may happen."""
+
+
+class Bucket:
+    """Allows `rate` a second on average, and up to `burst` at once. Knows no clock."""
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        """`now` is in seconds, of the clock that `take` goes by, too."""
+        self._rate = rate
+        self._burst = burst
+        self._left = burst
+        self._filled_at = now
+
+    def take(self, now: float) -> bool:
+        """Whether one more is allowed at `now`; if so, it counts."""
+        self._left = min(self._burst, self._left + (now - self._filled_at) * self._rate)
+        self._filled_at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

@@ -1,0 +1,18 @@
+from lead.bucket import Bucket
+
+
+def test_a_burst_is_allowed_and_then_the_rate():
+    bucket = Bucket(rate=2.0, burst=3.0, now=10.0)
+    assert [bucket.take(10.0) for _ in range(4)] == [True, True, True, False]
+    assert [bucket.take(10.5), bucket.take(10.5)] == [True, False]
+
+
+def test_no_more_than_a_burst_is_saved_up():
+    bucket = Bucket(rate=2.0, burst=3.0, now=0.0)
+    assert [bucket.take(1000.0) for _ in range(4)] == [True, True, True, False]
+
+
+def test_what_is_refused_does_not_count():
+    bucket = Bucket(rate=1.0, burst=1.0, now=0.0)
+    bucket.take(0.0)
+    assert [bucket.take(0.4), bucket.take(0.8), bucket.take(1.0)] == [False, False, True]
