@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 from back.drafter import Drafter
 from back.link import Link
@@ -39,6 +40,8 @@ def main() -> None:
     configure_logging(settings.log_level)
     if settings.exit_with_stdin:
         threading.Thread(target=_exit_with_stdin, name="stdin", daemon=True).start()
+    if settings.check:
+        _check(settings)
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
@@ -50,6 +53,14 @@ def main() -> None:
     except Exception:
         log.exception("drafting failed")
         sys.exit(_FAILED)
+
+
+def _check(settings: BackSettings) -> NoReturn:
+    from back.check import check  # noqa: PLC0415  (no start needs it, nor the time to import it)
+
+    report = check(settings)
+    sys.stdout.write(f"{report}\n")
+    sys.exit(1 if report.problems else 0)
 
 
 def _exit_with_stdin() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from typing import NoReturn
 
 import uvloop
 
@@ -19,6 +20,8 @@ def main() -> None:
     """Serve until a signal; exit status 1 if that cannot be done."""
     settings = LeadSettings.from_command_line()
     configure_logging(settings.log_level)
+    if settings.check:
+        _check(settings)
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
@@ -29,6 +32,14 @@ def main() -> None:
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
         sys.exit(1)
+
+
+def _check(settings: LeadSettings) -> NoReturn:
+    from lead.check import check  # noqa: PLC0415  (no start needs it, nor the time to import it)
+
+    report = check(settings)
+    sys.stdout.write(f"{report}\n")
+    sys.exit(1 if report.problems else 0)
 
 
 if __name__ == "__main__":

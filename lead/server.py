@@ -66,7 +66,7 @@ class Lead:
         for the drain time, then get an error event; connections close; a back of the lead's own has ended
         meanwhile; the engine finishes its step and ends.
         """
-        listener = _listen(self._settings.host, self._settings.port)
+        listener = listen(self._settings.host, self._settings.port)
         host, port = listener.getsockname()[:2]
         log.info("listening on http://%s:%d, loading the model", f"[{host}]" if ":" in host else host, port)
         if self._settings.back:
@@ -246,7 +246,8 @@ class DrainingServer(uvicorn.Server):
         self._sequences.fail_all("the server is shutting down")
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections; raises ConfigError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=256)

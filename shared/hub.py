@@ -142,7 +142,8 @@ class Hub:
                 return Path(paths[model.choose(list(paths))[0]])
             except ConfigError as error:
                 log.debug("%s: %s", revision.snapshot_path, error)
-        raise ConfigError(f"{model.repository} is not in the cache, and there is no connection to the hub")
+        reason = "nothing is to be downloaded" if self.offline else "there is no connection to the hub"
+        raise ConfigError(f"{model.repository} is not in the hub's cache, and {reason}")
 
 
 def _huggingface_hub() -> ModuleType:

@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     CliSettingsSource,
+    CliToggleFlag,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -148,8 +149,11 @@ class ProgramSettings(BaseSettings):
 
 
 class FileSettings(ProgramSettings):
-    """Settings that may also stand in a file."""
+    """Settings that may also stand in a file, and that a person may want to have checked."""
 
+    check: CliToggleFlag[bool] = Field(
+        False, description="say what would be run and whether this machine can (status 0 or 1), then end"
+    )
     config: Path | None = Field(
         None,
         description="a TOML file of settings, as in ctx-size = 8192; options and variables go over it",

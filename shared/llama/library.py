@@ -29,6 +29,11 @@ def start() -> None:
     llama_cpp.llama_backend_init()
 
 
+def supports_gpu() -> bool:
+    """Whether layers can be on a GPU at all."""
+    return bool(llama_cpp.llama_supports_gpu_offload())
+
+
 def version() -> str:
     """llama.cpp's own version and llama-cpp-python's."""
     return f"llama-cpp-python {llama_cpp.__version__}"

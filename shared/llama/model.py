@@ -56,7 +56,7 @@ class Model:
         library.start()
         self._model = load_native(options.path, _model_parameters(options))
         self.vocabulary = Vocabulary(self._model, options.path)
-        n_ctx = self._n_ctx(options)
+        n_ctx = choose_n_ctx(options, self.vocabulary.info.n_ctx_train)
         self.kv_unified = options.kv_unified
         self._context = llama_cpp.llama_init_from_model(self._model, _context_parameters(options, n_ctx))
         if not self._context:
@@ -140,13 +140,6 @@ class Model:
         llama_cpp.llama_free(self._context)
         llama_cpp.llama_model_free(self._model)
 
-    def _n_ctx(self, options: ModelOptions) -> int:
-        if options.n_ctx > 0:
-            return options.n_ctx
-        n_train = self.vocabulary.info.n_ctx_train
-        n_texts = options.n_slots if options.n_texts is None else options.n_texts
-        return min(n_train * n_texts, options.default_ctx)
-
     def _rows(self, spans: Sequence[Span], n_outputs: int) -> list[NDArray[np.float32]]:
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in the batch's order
         pointer = ctypes.cast(llama_cpp.llama_get_logits(self._context), ctypes.POINTER(ctypes.c_float))
@@ -156,6 +149,14 @@ class Model:
             rows.append(table[row : row + span.n_logits])
             row += span.n_logits
         return rows
+
+
+def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
+    """The cells of the cache: `options.n_ctx`, or for 0 as `ModelOptions` says."""
+    if options.n_ctx > 0:
+        return options.n_ctx
+    n_texts = options.n_slots if options.n_texts is None else options.n_texts
+    return min(n_ctx_train * n_texts, options.default_ctx)
 
 
 class _Batch:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lead.bounds import Bounds
-from lead.server import DrainingServer, _listen
+from lead.server import DrainingServer, listen
 from shared.errors import ConfigError
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -17,7 +17,7 @@ class Served:
     """A running server; `shut_down` is what a signal does."""
 
     def __init__(self, house, drain_seconds):
-        self._listener = _listen("127.0.0.1", 0)
+        self._listener = listen("127.0.0.1", 0)
         self.port = self._listener.getsockname()[1]
         self.server = DrainingServer(house.app, drain_seconds, house.sequences, house.backs.dismiss, Bounds())
         self.serving = asyncio.ensure_future(self.server.serve(sockets=[self._listener]))
@@ -130,10 +130,10 @@ async def test_a_second_signal_does_not_wait(house, serve):
 
 
 def test_a_taken_port_is_an_error_that_says_what_to_try():
-    with _listen("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="try another --port"):
-        _listen("127.0.0.1", taken.getsockname()[1])
+    with listen("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="try another --port"):
+        listen("127.0.0.1", taken.getsockname()[1])
 
 
 def test_an_ipv6_address_can_be_listened_on():
-    with _listen("::1", 0) as listener:
+    with listen("::1", 0) as listener:
         assert listener.getsockname()[0] == "::1"

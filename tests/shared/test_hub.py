@@ -151,12 +151,12 @@ def test_offline_nobody_is_asked(server, cache):
 @pytest.mark.parametrize("name", [f"{REPOSITORY}:Q8_0", "someone/else-GGUF"])
 def test_what_is_not_in_the_cache_needs_a_connection(server, cache, name):
     fetch(server, cache)
-    with pytest.raises(ConfigError, match="is not in the cache, and there is no connection"):
+    with pytest.raises(ConfigError, match="is not in the hub's cache, and nothing is to be downloaded"):
         fetch(server, cache, name, offline=True)
 
 
 def test_without_any_cache_that_is_said_too(server, cache):
-    with pytest.raises(ConfigError, match="is not in the cache"):
+    with pytest.raises(ConfigError, match="is not in the hub's cache"):
         fetch(server, cache, offline=True)
 
 
@@ -164,7 +164,7 @@ def test_a_model_of_which_a_part_is_not_in_the_cache_is_not_there(server, cache)
     server.repositories[REPOSITORY] = {name: name.encode() for name in SPLIT}
     path = fetch(server, cache, f"{REPOSITORY}:Q8_0")
     path.with_name("toy-Q8_0-00002-of-00003.gguf").unlink()
-    with pytest.raises(ConfigError, match="is not in the cache"):
+    with pytest.raises(ConfigError, match="is not in the hub's cache"):
         fetch(server, cache, f"{REPOSITORY}:Q8_0", offline=True)
 
 
