@@ -16,9 +16,9 @@ from shared.logs import configure_logging
 log = logging.getLogger("lead")
 
 
-def main() -> None:
-    """Serve until a signal; exit status 1 if that cannot be done."""
-    settings = LeadSettings.from_command_line()
+def main(kind: type[LeadSettings] = LeadSettings) -> None:
+    """Serve until a signal, as the command line says; exit status 1 if that cannot be done."""
+    settings = kind.from_command_line()
     configure_logging(settings.log_level)
     if settings.check:
         _check(settings)

@@ -1,0 +1,41 @@
+import pytest
+
+from lead.llama_server import LlamaServerSettings, without_refused
+
+
+def parse(*arguments):
+    return LlamaServerSettings.from_command_line(list(arguments))
+
+
+def test_the_port_is_llama_servers():
+    assert (parse().port, parse("--port", "9").port) == (8080, 9)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--no-jinja"], ["--mirostat", "2"], ["--context-shift"], ["--keep", "-1"], ["--mirostat=2"]],
+)
+def test_what_the_lead_lacks_is_passed_over_with_a_reason(arguments, capsys):
+    assert parse(*arguments, "-c", "256").ctx_size == 256
+    assert f"lead-llama-server: {arguments[0]} is passed over: " in capsys.readouterr().err
+
+
+def test_a_value_goes_with_its_option():
+    assert without_refused(["-x", "1", "2", "-y", "-x", "-z", "-x=3"], {"-x": ""}) == (
+        ["2", "-y", "-z"],
+        ["-x", "-x", "-x=3"],
+    )
+
+
+def test_what_nobody_knows_is_an_error(capsys):
+    with pytest.raises(SystemExit):
+        parse("--nonsense")
+    assert "--nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unified"),
+    [([], None), (["-np", "2"], False), (["-np", "2", "--kv-unified"], True), (["--parallel=2"], False)],
+)
+def test_slots_that_were_counted_have_parts_of_the_context(arguments, unified):
+    assert parse(*arguments).kv_unified is unified
