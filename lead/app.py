@@ -3,11 +3,27 @@
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
-from lead.api import chat, completion, completions, errors, info, slots, speculation, tokens, unsupported
+from lead.api import (
+    apply_template,
+    chat,
+    completion,
+    completions,
+    errors,
+    info,
+    metrics,
+    slots,
+    speculation,
+    tokens,
+    unsupported,
+)
 from lead.api.sse import ClientGoneError
 from lead.door.door import Door
 from lead.services import Services
 
+_MODULES = (
+    *(chat, completions, completion, apply_template, tokens),
+    *(info, slots, metrics, speculation, unsupported),
+)
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response
 
 
@@ -27,6 +43,6 @@ def create_app(services: Services | None = None, door: Door | None = None) -> Fa
         return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
     app.add_exception_handler(ClientGoneError, on_gone)
-    for module in (chat, completion, completions, info, slots, tokens, speculation, unsupported):
+    for module in _MODULES:
         app.include_router(module.router)
     return app

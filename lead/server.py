@@ -29,9 +29,10 @@ from lead.door.keys import Key, Principal, Role
 from lead.engine.client import EngineClient
 from lead.engine.messages import Committed, DraftsDropped, Event, Finished, Load, Started, Tuned
 from lead.local_back import NAME, LocalBack, back_command, back_environment
+from lead.metrics.metrics import Metrics
 from lead.printer import Printer
 from lead.sequences import Sequences
-from lead.services import Endpoints, Services
+from lead.services import Services
 from lead.settings import LeadSettings
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
@@ -148,7 +149,8 @@ class Lead:
             bounds=self._settings,
             defaults=self._settings.sampling_defaults,
             chat=self._settings.chat_options,
-            endpoints=Endpoints(slots=self._settings.slots, metrics=self._settings.metrics),
+            shows_slots=self._settings.slots,
+            metrics=Metrics(self._sequences, self._backs) if self._settings.metrics else None,
         )
 
     def _load_command(self, path: Path) -> Load:

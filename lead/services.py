@@ -13,6 +13,7 @@ from lead.chat.template import ChatTemplate
 from lead.completions import Completions, Engine
 from lead.engine.client import EngineState
 from lead.engine.messages import PolicyName
+from lead.metrics.metrics import Metrics
 from lead.sampling_defaults import SamplingDefaults
 from lead.sequences import Sequences
 from shared.errors import UnavailableError
@@ -34,14 +35,6 @@ class SupervisedEngine(Engine, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoints:
-    """Those that can be switched off, as in llama-server."""
-
-    slots: bool = True
-    metrics: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Services:
     """The parts of a running lead."""
 
@@ -55,7 +48,8 @@ class Services:
     bounds: Bounds = field(default_factory=Bounds)
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     chat: ChatOptions = field(default_factory=ChatOptions)
-    endpoints: Endpoints = field(default_factory=Endpoints)
+    shows_slots: bool = True
+    metrics: Metrics | None = None  # None: not asked for
     started_at: int = field(default_factory=lambda: int(time.time()))
 
 

@@ -18,7 +18,7 @@ async def slots(
     services: Annotated[Services, Depends(provide_ready)], fail_on_no_slot: str = ""
 ) -> list[dict[str, Any]]:
     """One record per slot; with `fail_on_no_slot` an error (503) when none is free."""
-    if not services.endpoints.slots:
+    if not services.shows_slots:
         raise UnsupportedError("This server does not support slots endpoint. Start it with `--slots`")
     ready = services.engine.ready
     assert ready

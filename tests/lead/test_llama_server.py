@@ -35,7 +35,7 @@ def test_what_nobody_knows_is_an_error(capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "unified"),
-    [([], None), (["-np", "2"], False), (["-np", "2", "--kv-unified"], True), (["--parallel=2"], False)],
+    [([], True), (["-np", "2"], False), (["-np", "2", "--kv-unified"], True), (["--parallel=2"], False)],
 )
 def test_slots_that_were_counted_have_parts_of_the_context(arguments, unified):
     assert parse(*arguments).kv_unified is unified

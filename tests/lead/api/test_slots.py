@@ -4,7 +4,6 @@ import dataclasses
 import pytest
 
 from lead.engine.messages import Committed, Started
-from lead.services import Endpoints
 from shared.sampling import SamplingParameters
 
 
@@ -62,7 +61,7 @@ async def test_a_load_balancer_can_ask_for_an_error_when_none_is_free(house, cli
     ("method", "path"), [("GET", "/slots"), ("POST", "/slots/0"), ("POST", "/v1/embeddings")]
 )
 async def test_what_is_not_served_is_501_with_a_reason(house, client, method, path):
-    house.app.state.services = dataclasses.replace(house.app.state.services, endpoints=Endpoints(slots=False))
+    house.app.state.services = dataclasses.replace(house.app.state.services, shows_slots=False)
     response = await client.request(method, path, json={})
     assert (response.status_code, response.json()["error"]["type"]) == (501, "not_supported_error")
     assert "not support" in response.json()["error"]["message"]

@@ -36,6 +36,8 @@ MAY = {
     ("GET", "/models"): CLIENTS,
     ("GET", "/props"): CLIENTS,
     ("GET", "/slots"): CLIENTS,
+    ("GET", "/metrics"): CLIENTS,
+    ("POST", "/apply-template"): CLIENTS,
     ("POST", "/slots/{id_slot}"): CLIENTS,
     ("GET", "/lora-adapters"): CLIENTS,
     **{("POST", path): CLIENTS for path in unsupported.REASONS},

@@ -1,0 +1,89 @@
+"""All figures of a lead as Prometheus reads them. llama-server's names stand for what it has, too."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from lead.backs import Backs
+from lead.engine.messages import NGRAM, PREDICTION
+from lead.metrics.backs import BackFigures
+from lead.metrics.tokens import SequenceFigures
+from lead.sequences import Sequences, Status
+
+# When each counter began would be a second series beside each, which nobody asks for.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics(Collector):
+    """Watches from the moment it is made; `show` tells."""
+
+    def __init__(self, sequences: Sequences, backs: Backs) -> None:
+        self._sequences = sequences
+        self._registry = CollectorRegistry()
+        self._figures = SequenceFigures(self._registry)
+        self._backs = BackFigures(backs)
+        self._registry.register(self)
+        self._registry.register(self._backs)
+        self._shown = ((0.0, 0.0), (0.0, 0.0))
+        self._n_decodes = 0.0
+        self._n_busy = 0.0
+        sequences.observe(self._figures)
+
+    def show(self, report: Mapping[str, Any] | None) -> bytes:
+        """Prometheus' text format. `report` is the planner's (`Planner.describe`), if it could be had."""
+        if report is not None:
+            self._learn(report)
+        text = generate_latest(self._registry)
+        # llama-server has its largest text as a counter, and so have the checks of dashboards made for it.
+        return text.replace(b"# TYPE llamacpp:n_tokens_max gauge", b"# TYPE llamacpp:n_tokens_max counter")
+
+    def collect(self) -> Iterator[Metric]:
+        """What is read rather than counted."""
+        yield CounterMetricFamily(
+            "llamacpp:n_decode", "Total number of llama_decode() calls", value=self._n_decodes
+        )
+        yield GaugeMetricFamily(
+            "llamacpp:n_busy_slots_per_decode",
+            "Average number of slots that generate per llama_decode() call",
+            value=self._n_busy / max(self._n_decodes, 1.0),
+        )
+        yield GaugeMetricFamily(
+            "llamacpp:n_tokens_max", "Longest text, prompt included", value=self._figures.n_tokens_max
+        )
+        waiting = sum(sequence.status is Status.QUEUED for sequence in self._sequences)
+        yield GaugeMetricFamily(
+            "llamacpp:requests_processing",
+            "Number of requests processing",
+            value=len(self._sequences) - waiting,
+        )
+        yield GaugeMetricFamily(
+            "llamacpp:requests_deferred", "Number of requests that wait for a slot", value=waiting
+        )
+        yield from self._rates()
+
+    def _rates(self) -> Iterator[Metric]:
+        """Since somebody last looked, as llama-server has them; 0 if nothing happened since."""
+        now = (self._figures.prompts, self._figures.generation)
+        names = ("llamacpp:prompt_tokens_seconds", "llamacpp:predicted_tokens_seconds")
+        texts = ("Average prompt throughput in tokens/s", "Average generation throughput in tokens/s")
+        for name, text, before, after in zip(names, texts, self._shown, now, strict=True):
+            seconds = after[1] - before[1]
+            rate = (after[0] - before[0]) / seconds if seconds > 0 else 0.0
+            yield GaugeMetricFamily(name, text, value=rate)
+        self._shown = now
+
+    def _learn(self, report: Mapping[str, Any]) -> None:
+        """An engine that was started again counts from the beginning; Prometheus knows what that is."""
+        self._n_decodes = report.get("n_steps", 0)
+        self._n_busy = sum(report.get("depths", {}).values())
+        sources = report.get("sources", {})
+        self._backs.answer_seconds = {
+            name: source["first_draft_ms"] / 1000
+            for name, source in sources.items()
+            if name not in {NGRAM, PREDICTION} and source.get("first_draft_ms") is not None
+        }

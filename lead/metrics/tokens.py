@@ -1,0 +1,110 @@
+"""Counting what sequences did: totals and times, in prometheus-client's counters and histograms."""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from lead.engine.messages import Committed
+from lead.sequences import Sequence, Status
+
+N_POSITIONS = 32
+"""Drafts are never verified further; each position is a time series."""
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_STEP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5)
+
+
+class SequenceFigures:
+    """An observer of `Sequences`. A step costs some additions and one look at a histogram per token."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._last_token_at: dict[str, float] = {}
+        self.n_tokens_max = 0
+        self._n_after_first = 0
+
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"llamacpp:{name}", text, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(f"llama_duo:{name}_seconds", text, buckets=buckets, registry=registry)
+
+        self._prompt_tokens = counter(
+            "prompt_tokens", "Number of prompt tokens processed, excluding cached tokens"
+        )
+        self._cached_tokens = counter("prompt_tokens_cached", "Number of prompt tokens reused from the cache")
+        self._prompt_seconds = counter("prompt_seconds", "Total time spent processing prompts")
+        self._tokens = counter("tokens_predicted", "Number of generated tokens")
+        self._seconds = counter("tokens_predicted_seconds", "Total time spent generating tokens")
+        self._drafts = counter("spec_decode_num_drafts", "Steps with draft tokens to verify")
+        self._draft_tokens = counter("spec_decode_num_draft_tokens", "Draft tokens verified")
+        self._accepted = counter("spec_decode_num_accepted_tokens", "Draft tokens accepted")
+        by_position = Counter(
+            "llamacpp:spec_decode_num_accepted_tokens_per_pos",
+            "Accepted tokens by their position in the draft",
+            ["position"],
+            registry=registry,
+        )
+        self._accepted_at = [by_position.labels(str(i)) for i in range(N_POSITIONS)]
+        ended = Counter(
+            "llama_duo:requests", "Requests that have ended, by how", ["reason"], registry=registry
+        )
+        self._ended = {reason: ended.labels(reason) for reason in ("stop", "length", "failed")}
+        self._queue = histogram("request_queue_time", "From a request to its slot", _SECONDS)
+        self._first = histogram("time_to_first_token", "From a request to its first token", _SECONDS)
+        self._between = histogram(
+            "inter_token_latency",
+            "From one token to the next; tokens of one step share its time equally",
+            _STEP_SECONDS,
+        )
+        self._whole = histogram("e2e_request_latency", "From a request to its last token", _SECONDS)
+
+    @property
+    def prompts(self) -> tuple[float, float]:
+        """(tokens, seconds) so far."""
+        return _value(self._prompt_tokens), _value(self._prompt_seconds)
+
+    @property
+    def generation(self) -> tuple[float, float]:
+        """(tokens after the first of each answer, seconds) so far: the first one costs no step of its own."""
+        return self._n_after_first, _value(self._seconds)
+
+    def on_step(self, sequence: Sequence, step: Committed) -> None:
+        """Count a step's tokens."""
+        now = sequence.last_token_at or 0.0
+        n = len(step.tokens)
+        self._tokens.inc(n)
+        before = self._last_token_at.get(sequence.id)
+        self._last_token_at[sequence.id] = now
+        if before is None:
+            self._count_prompt(sequence)
+            self._n_after_first += n - 1
+        else:
+            self._n_after_first += n
+            self._seconds.inc(now - before)
+            for _ in step.tokens:
+                self._between.observe((now - before) / n)
+        if step.n_drafted:
+            self._drafts.inc()
+            self._draft_tokens.inc(step.n_drafted)
+            self._accepted.inc(step.n_accepted)
+            for i in range(min(step.n_accepted, N_POSITIONS)):
+                self._accepted_at[i].inc()
+
+    def on_end(self, sequence: Sequence) -> None:
+        """Count a request."""
+        self.n_tokens_max = max(self.n_tokens_max, len(sequence.tokens))
+        if self._last_token_at.pop(sequence.id, None) is not None and sequence.last_token_at is not None:
+            self._whole.observe(sequence.last_token_at - sequence.created_at)
+        failed = sequence.status is Status.FAILED
+        self._ended["failed" if failed else sequence.finish_reason or "stop"].inc()
+
+    def _count_prompt(self, sequence: Sequence) -> None:
+        started = sequence.created_at if sequence.started_at is None else sequence.started_at
+        first = started if sequence.first_token_at is None else sequence.first_token_at
+        self._prompt_tokens.inc(max(0, sequence.n_prompt - sequence.n_cached))
+        self._cached_tokens.inc(sequence.n_cached)
+        self._prompt_seconds.inc(first - started)
+        self._queue.observe(started - sequence.created_at)
+        self._first.observe(first - sequence.created_at)
+
+
+def _value(counter: Counter) -> float:
+    return next(s.value for metric in counter.collect() for s in metric.samples if s.name.endswith("_total"))
