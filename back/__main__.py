@@ -15,12 +15,12 @@ from back.drafter import Drafter
 from back.link import Link
 from back.options import DrafterOptions
 from back.pace import Pace
+from back.sampler import drafting_sampler
 from back.settings import BackSettings
 from back.worker import Worker
 from shared import cpus
 from shared.builtin import builtin_draft
 from shared.errors import ConfigError
-from shared.llama.chain import make_sampler
 from shared.llama.model import Model, ModelOptions
 from shared.logs import configure_logging
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello
@@ -123,7 +123,7 @@ def _drafter(settings: BackSettings, model: Model) -> Drafter:
     return Drafter(
         model,
         options,
-        lambda parameters, history: make_sampler(parameters, vocabulary, history),
+        lambda parameters, history: drafting_sampler(parameters, vocabulary, history),
         vocabulary.end_tokens,
     )
 

@@ -197,9 +197,9 @@ class Drafter:
         return branch
 
     def _branch_sampler(self, followed: Followed, fork: Fork) -> Sampler:
-        """Without penalties a choice needs no memory: one sampler serves all lines."""
+        """Where a choice needs no memory of the tokens before it, one sampler serves all lines."""
         main = followed.main
-        if not followed.sampling.penalizes:
+        if not followed.sampling.remembers:
             return main.sampler
         history = [*followed.committed, *main.tokens[: fork.start - main.start], fork.runner_up.token]
         return self._make_sampler(followed.sampling, history)

@@ -26,6 +26,9 @@ _HALF, _UNIT = np.array(0.5), np.array(2.0**-53)
 _CHUNK = 1 << 14
 """Tokens worked on at once: what is computed for them stays in the CPU's cache."""
 
+_NO_TOKEN = 1 << 32
+"""The place in the stream behind those of all tokens, whose ids have 31 bits."""
+
 _HANDFUL = 8
 """So few tokens are hashed faster in Python's integers than by a dozen calls of numpy."""
 
@@ -47,6 +50,11 @@ def gumbel(seed: int, position: int, tokens: NDArray[np.integer[Any]]) -> NDArra
     for at in range(0, len(tokens), _CHUNK):
         noise[at : at + _CHUNK] = _gumbel(_bits(tokens[at : at + _CHUNK], start))
     return noise
+
+
+def uniform(seed: int, position: int) -> float:
+    """One number in (0, 1) for this position, independent of the noise of its tokens."""
+    return ((_bits_int(_first_state(seed, position), _NO_TOKEN)) + 0.5) * 2.0**-53
 
 
 def exceeding(seed: int, position: int, n_tokens: int, bound: float) -> NDArray[np.intp]:

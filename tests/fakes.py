@@ -20,8 +20,10 @@ from lead.engine.planner.planner import Planner
 from lead.engine.prediction import PredictionDrafter
 from lead.engine.scheduler import Limits, Scheduler
 from lead.engine.speculation import OwnSources, Speculation
+from shared.constrained import ConstrainedSampler
 from shared.errors import KvCacheFullError
 from shared.llama.chain import Chain
+from shared.llama.ordered_chain import OrderedChain
 from shared.protocol import Close, Extend, Open
 from shared.sampling import Sampler, SamplingParameters, needs_filters
 
@@ -127,9 +129,35 @@ class FailingTarget(FakeTarget):
         return super().decode(spans)
 
 
+class ToyGrammar:
+    """The remainders of the tokens by 3 are 0, 1, 2, 0, 1, 2, … or backwards; it may end after 4 tokens."""
+
+    def __init__(self, taken=()):
+        self._taken = list(taken)
+
+    def allowed(self, ids):
+        n = len(self._taken)
+        wanted = {n % 3, -n % 3} if n < 2 else {(2 * self._taken[-1] - self._taken[-2]) % 3}
+        allowed = np.isin(ids % 3, list(wanted))
+        ends = np.isin(ids, list(END_TOKENS))
+        return np.where(ends, n >= 4, allowed)
+
+    def accept(self, token):
+        if not self.allowed(np.array([token]))[0]:
+            return False
+        self._taken.append(token)
+        return True
+
+    def copy(self):
+        return ToyGrammar(self._taken)
+
+
 def toy_sampler(parameters: SamplingParameters, history: list[int]) -> Sampler:
-    filters = Chain(parameters, N_VOCAB, END_TOKENS) if needs_filters(parameters) else None
-    return Sampler(parameters, filters, history)
+    make = Chain if parameters.is_common else functools.partial(OrderedChain, vocabulary=None)
+    filters = make(parameters, N_VOCAB, END_TOKENS) if needs_filters(parameters) else None
+    if parameters.grammar is None:
+        return Sampler(parameters, filters, history)
+    return ConstrainedSampler(parameters, filters, history, ToyGrammar(), min(END_TOKENS))
 
 
 def plain_run(request: Submit, n_ctx: int) -> tuple[list[int], str]:

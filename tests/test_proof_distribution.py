@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from lead.engine.verify import verify
+from shared.constrained import ConstrainedSampler
 from shared.llama.chain import Chain
+from shared.llama.ordered_chain import OrderedChain
 from shared.sampling import Sampler, SamplingParameters, coupled_choice
 
 N_VOCAB = 6
 END = 5
-CHI2_999 = {4: 18.47, 5: 20.52, 7: 24.32, 35: 66.62}
+CHI2_999 = {2: 13.82, 4: 18.47, 5: 20.52, 7: 24.32, 35: 66.62}
 IDS = np.arange(N_VOCAB, dtype=np.int32)
 
 
@@ -107,6 +109,58 @@ def test_neighbouring_positions_are_independent():
     pairs = Counter(itertools.pairwise(chosen))
     counts = [pairs[pair] for pair in itertools.product(range(N_VOCAB), repeat=2)]
     assert chi2(counts, np.full(36, 1 / 36), len(chosen) - 1) < CHI2_999[35]
+
+
+def test_xtc_leaves_the_mixture_of_both_distributions():
+    """With the top choice excluded in 40 of 100 cases the rest is renormalised in those."""
+    logits = np.array([2.0, 1.5, 0.0, -1.0, -1.0, -1.0], np.float32)
+    given = SamplingParameters(
+        seed=1, top_k=0, top_p=1, min_p=0, temperature=1, xtc_probability=0.4, xtc_threshold=0.2
+    )
+    chooser = Sampler(given, OrderedChain(given, N_VOCAB, frozenset(), None), [])
+    counts = np.bincount([chooser.choose(logits, t) for t in range(20_000)], minlength=N_VOCAB)
+    p = softmax(logits.astype(float))
+    without = np.where(np.arange(N_VOCAB) == 0, 0.0, p)
+    assert chi2(counts, 0.6 * p + 0.4 * without / without.sum(), 20_000) < CHI2_999[5]
+
+
+class Allowing:
+    """A grammar that always allows the same tokens."""
+
+    def __init__(self, tokens):
+        self._tokens = tokens
+
+    def allowed(self, ids):
+        return np.isin(ids, self._tokens)
+
+    def copy(self):
+        return self
+
+
+def constrained_counts(logits, allowed, **given):
+    parameters = SamplingParameters(
+        **{"seed": 1, "top_k": 0, "top_p": 1, "min_p": 0, "temperature": 1, **given}
+    )
+    chain = OrderedChain(parameters, N_VOCAB, frozenset(), None)
+    chooser = ConstrainedSampler(parameters, chain, [], Allowing(allowed), END)
+    return np.bincount([chooser.choose(logits, t) for t in range(20_000)], minlength=N_VOCAB)
+
+
+def test_under_a_grammar_the_distribution_is_that_of_the_allowed_tokens():
+    logits = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -1.0], np.float32)
+    p = softmax(logits.astype(float)) * np.isin(IDS, [1, 2, 4])
+    assert chi2(constrained_counts(logits, [1, 2, 4]), p / p.sum(), 20_000) < CHI2_999[2]
+
+
+def test_under_a_grammar_filters_come_before_it_in_the_first_try_and_after_it_in_the_second():
+    """Top-k leaves 0, 1 and 2; only if 0 wins do 1, 2 and 4 compete, under the same noise: 4 is chosen if
+    both 0 and 4 beat 1 and 2.
+    """
+    logits = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -1.0], np.float32)
+    p0, p1, p2, p4 = softmax(logits[[0, 1, 2, 4]].astype(float))
+    fourth = p0 * p4 / (p1 + p2 + p4) + p4 * p0 / (p0 + p1 + p2)
+    expected = np.array([0, (1 - fourth) * p1 / (p1 + p2), (1 - fourth) * p2 / (p1 + p2), 0, fourth, 0])
+    assert chi2(constrained_counts(logits, [1, 2, 4], top_k=3), expected, 20_000) < CHI2_999[2]
 
 
 def test_filters_leave_the_renormalised_distribution():

@@ -58,6 +58,8 @@ DRAFTERS = CHAINS | {
 POLICIES = ["adaptive", "sync", "off"]  # beside fixed
 NAMES = Sources(names=["perfect", "random", "growing", "branching", "back", "hostile-0", "thicket-1"])
 PENALTIES = {"repeat_penalty": 1.4, "presence_penalty": 0.3, "frequency_penalty": 0.2, "repeat_last_n": 5}
+DRY = {"dry_multiplier": 2.0, "dry_base": 1.5, "dry_allowed_length": 1, "dry_penalty_last_n": 30}
+XTC = {"xtc_probability": 0.5, "xtc_threshold": 0.1, "top_n_sigma": 2.0, "dynatemp_range": 0.3}
 SAMPLINGS = {
     "greedy": {"temperature": 0},
     "greedy with penalties": {"temperature": 0, **PENALTIES},
@@ -65,6 +67,15 @@ SAMPLINGS = {
     "sampled": {"temperature": 0.8},
     "sampled with penalties": {"temperature": 1.1, **PENALTIES},
     "sampled from all": {"temperature": 1.5, "top_k": 0, "top_p": 1, "min_p": 0},
+    "greedy with DRY": {"temperature": 0, **DRY},
+    "sampled with DRY and XTC": {**DRY, **XTC},
+    "sampled in another order": {
+        "samplers": ("temperature", "xtc", "top_p", "penalties"),
+        **XTC,
+        **PENALTIES,
+    },
+    "greedy under a grammar": {"temperature": 0, "grammar": "toy"},
+    "sampled under a grammar": {"grammar": "toy", **DRY, **XTC, **PENALTIES},
 }
 ROOMY = make_limits(n_slots=8, n_ctx=1000, n_ctx_sequence=100, n_batch=64)
 CRAMPED = make_limits(n_slots=3, n_ctx=61, n_ctx_sequence=60, n_batch=11, n_prompt_chunk=3)
@@ -75,15 +86,13 @@ ONE_BY_ONE = make_limits(n_slots=1, n_ctx=59, n_ctx_sequence=60, n_batch=5)
 def requests_for(sampling: dict, rng: random.Random, n=8) -> list[Submit]:
     """Prompts with common beginnings, some of them long, some to be continued by a few tokens only."""
     stem = rng.choices(range(N_VOCAB), k=40)
-    return [
-        Submit(
-            sequence=f"s{i}",
-            tokens=[*stem[: rng.choice([0, 3, 20, 38])], *rng.choices(range(N_VOCAB), k=rng.randint(1, 9))],
-            sampling=SamplingParameters(seed=rng.randrange(1 << 40), **sampling),
-            max_tokens=rng.choice([None, None, None, 1, 12]),
-        )
-        for i in range(n)
-    ]
+    requests = []
+    for i in range(n):
+        prompt = [*stem[: rng.choice([0, 3, 20, 38])], *rng.choices(range(N_VOCAB), k=rng.randint(1, 9))]
+        given = SamplingParameters(seed=rng.randrange(1 << 40), grammar_start=len(prompt), **sampling)
+        max_tokens = rng.choice([None, None, None, 1, 12])
+        requests.append(Submit(sequence=f"s{i}", tokens=prompt, sampling=given, max_tokens=max_tokens))
+    return requests
 
 
 def with_predictions(requests, truth, rng):

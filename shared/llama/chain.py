@@ -13,9 +13,13 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.constrained import ConstrainedSampler
+from shared.llama.bias import biases
+from shared.llama.grammar import NativeGrammar
 from shared.llama.native_chain import NativeChain
+from shared.llama.ordered_chain import OrderedChain
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling import BANNED, Sampler, SamplingParameters, every_token, needs_filters
+from shared.sampling import Sampler, SamplingParameters, every_token, needs_filters
 from shared.top_k import top_k
 
 _COLDEST = 1e-6
@@ -26,7 +30,9 @@ _SLACK = 1e-4
 
 
 class Chain:
-    """The filters of one sequence, in llama-server's default order; a `shared.sampling.Filters`.
+    """The common filters of one sequence, in llama-server's default order; a `shared.sampling.Filters`.
+
+    Takes parameters that are `is_common`; `shared.llama.ordered_chain` takes all.
 
     The order is bias, penalties, top-k, typical-p, top-p, min-p, temperature. Of equal logits top-k keeps
     those of the lowest ids: llama.cpp leaves that to its sort, but lead and backs must agree.
@@ -34,7 +40,7 @@ class Chain:
 
     def __init__(self, parameters: SamplingParameters, n_vocab: int, end_tokens: frozenset[int]) -> None:
         self._n_vocab = n_vocab
-        bias = _bias(parameters, n_vocab, end_tokens)
+        bias = biases(parameters, n_vocab, end_tokens)
         adjusts = bias or parameters.penalizes
         self._adjustment = _Adjustment(parameters, bias, n_vocab) if adjusts else None
         self._top_k = max(parameters.top_k, 0)
@@ -45,7 +51,9 @@ class Chain:
         samplers = _samplers(parameters)
         self._narrowing = NativeChain([*samplers, *_temperature(parameters)]) if samplers else None
 
-    def apply(self, logits: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def apply(
+        self, logits: NDArray[np.float32], _position: int = 0
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """(ids, logits) of the candidates left, in no particular order; valid until the next call.
 
         Where every token stays, the ids are `every_token` itself.
@@ -120,18 +128,21 @@ class _Adjustment:
 
 
 def make_sampler(parameters: SamplingParameters, vocabulary: Vocabulary, history: list[int]) -> Sampler:
-    """The sampler of one sequence whose tokens so far are `history`."""
+    """The sampler of one sequence whose tokens so far are `history`.
+
+    Raises ValueError for a grammar that llama.cpp cannot parse.
+    """
+    n_vocab, end_tokens = vocabulary.n_tokens, vocabulary.end_tokens
+    if parameters.is_common:
+        common = Chain(parameters, n_vocab, end_tokens) if needs_filters(parameters) else None
+        return Sampler(parameters, common, history)
     filters = None
     if needs_filters(parameters):
-        filters = Chain(parameters, vocabulary.n_tokens, vocabulary.end_tokens)
-    return Sampler(parameters, filters, history)
-
-
-def _bias(parameters: SamplingParameters, n_vocab: int, end_tokens: frozenset[int]) -> dict[int, float]:
-    bias = {token: value for token, value in parameters.logit_bias.items() if 0 <= token < n_vocab}
-    if parameters.ignore_eos:
-        bias |= dict.fromkeys(end_tokens, BANNED)
-    return bias
+        filters = OrderedChain(parameters, n_vocab, end_tokens, vocabulary)
+    if parameters.grammar is None:
+        return Sampler(parameters, filters, history)
+    beginning = NativeGrammar(parameters.grammar, vocabulary)
+    return ConstrainedSampler(parameters, filters, history, beginning, min(end_tokens, default=0))
 
 
 def _cut(parameters: SamplingParameters) -> np.float32 | None:

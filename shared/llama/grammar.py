@@ -3,7 +3,7 @@
 A grammar's text has been checked when it comes here (`lead.grammar`): llama.cpp's parser trusts its input.
 """
 
-from typing import Any
+from typing import Any, Self
 
 import llama_cpp
 import numpy as np
@@ -35,7 +35,11 @@ class NativeGrammar:
         sampler = llama_cpp.llama_sampler_init_grammar(vocabulary.native, text.encode(), _ROOT)
         if not sampler:
             raise ValueError("llama.cpp cannot parse the grammar")
-        self._chain = NativeChain([sampler])
+        self._hold(sampler, vocabulary)
+
+    def _hold(self, sampler: Any, vocabulary: Vocabulary) -> None:
+        self._sampler = sampler
+        self._chain = NativeChain([sampler])  # owns the sampler
         self._vocabulary = vocabulary  # the sampler has a pointer to it
 
     def allowed(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
@@ -50,6 +54,8 @@ class NativeGrammar:
         self._chain.accept(token)
         return True
 
-    def reset(self) -> None:
-        """To the beginning of the text."""
-        self._chain.reset()
+    def copy(self) -> Self:
+        """Another at the same place in the text."""
+        other = object.__new__(type(self))
+        other._hold(llama_cpp.llama_sampler_clone(self._sampler), self._vocabulary)
+        return other

@@ -28,7 +28,7 @@ class Everything:
     def __init__(self, temperature=1.0):
         self._temperature = np.float32(temperature)
 
-    def apply(self, logits):
+    def apply(self, logits, _position):
         return every_token(len(logits)), logits / self._temperature
 
     def accept(self, token):

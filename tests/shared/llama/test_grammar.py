@@ -36,12 +36,14 @@ def test_a_token_that_is_not_allowed_changes_nothing(vocabulary):
     assert grammar.accept(a)
 
 
-def test_after_a_reset_it_begins_again(vocabulary):
+def test_a_copy_goes_its_own_way(vocabulary):
     grammar = NativeGrammar('root ::= "a" "b"', vocabulary)
-    (a,) = ids(vocabulary, "a")
+    (a,), (b,) = ids(vocabulary, "a"), ids(vocabulary, "b")
     grammar.accept(a)
-    grammar.reset()
-    assert allowed(grammar, a) == [True]
+    copy = grammar.copy()
+    copy.accept(b)
+    assert allowed(copy, b) == [False]
+    assert allowed(grammar, b) == [True]
 
 
 def test_characters_may_be_split_over_tokens(vocabulary):

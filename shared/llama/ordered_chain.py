@@ -1,0 +1,193 @@
+"""All of llama-server's samplers as filters, in any order; `shared.llama.chain` is faster where it suffices.
+
+What is random in them comes from the shared noise, so that lead and backs, and a second try, agree.
+"""
+
+import ctypes
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.llama.bias import biases
+from shared.llama.native_chain import NativeChain
+from shared.llama.vocabulary import Vocabulary
+from shared.noise import uniform
+from shared.sampling import MOST_REMEMBERED, SamplerName, SamplingParameters, every_token
+from shared.top_k import top_k
+
+Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]
+Stage = Callable[[NDArray[np.int32], NDArray[np.float32], int], Candidates]
+
+_COLDEST = 1e-6
+"""Colder than this no noise can change the choice any more, but logits would overflow."""
+_LOWEST = np.float32(-1e30)
+"""A penalty grows exponentially; behind an infinity comes a NaN."""
+
+
+class OrderedChain:
+    """The filters of one sequence; a `shared.sampling.Filters`.
+
+    Of equal logits top-k and XTC count those of the lowest ids as the larger ones.
+    """
+
+    def __init__(
+        self,
+        parameters: SamplingParameters,
+        n_vocab: int,
+        end_tokens: frozenset[int],
+        vocabulary: Vocabulary | None,
+    ) -> None:
+        """Without a vocabulary nothing breaks the sequences that DRY looks for."""
+        self._parameters = parameters
+        self._n_vocab = n_vocab
+        bias = biases(parameters, n_vocab, end_tokens)
+        self._biased = np.fromiter(bias.keys(), np.int32, len(bias))
+        self._bias = np.fromiter(bias.values(), np.float32, len(bias))
+        self._recent: list[_OnRecent] = []
+        self._vocabulary = vocabulary
+        self._stages = [self._stage(name) for name in parameters.active_samplers]
+
+    def apply(
+        self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
+    ) -> Candidates:
+        """(ids, logits) of the candidates left of all tokens, or of those of `among`; at least one."""
+        if len(self._biased):
+            logits = logits.copy()
+            logits[self._biased] += self._bias
+        ids = every_token(self._n_vocab)
+        if among is not None:
+            ids, logits = among, logits[among]
+        for stage in self._stages:
+            if len(ids) == 1:
+                break
+            ids, logits = stage(ids, logits, position)
+        return ids, logits
+
+    def accept(self, token: int) -> None:
+        """Take note of a token, for the penalties."""
+        for recent in self._recent:
+            recent.accept(token)
+
+    def reset(self) -> None:
+        """Forget all tokens."""
+        for recent in self._recent:
+            recent.reset()
+
+    def _stage(self, name: SamplerName) -> Stage:
+        given = self._parameters
+        make: dict[SamplerName, Callable[[], Stage]] = {
+            "penalties": lambda: self._remembering(_penalties(given, self._n_vocab), given.repeat_last_n),
+            "dry": lambda: self._remembering(*_dry(given, self._vocabulary)),
+            "top_n_sigma": lambda: self._top_n_sigma,
+            "top_k": lambda: self._top_k,
+            "typ_p": lambda: _native(llama_cpp.llama_sampler_init_typical(given.typical_p, 1)),
+            "top_p": lambda: _native(llama_cpp.llama_sampler_init_top_p(given.top_p, 1)),
+            "min_p": lambda: _native(llama_cpp.llama_sampler_init_min_p(given.min_p, 1)),
+            "xtc": lambda: self._xtc,
+            "temperature": self._temperature,
+        }
+        return make[name]()
+
+    def _remembering(self, sampler: Any, n: int) -> Stage:
+        recent = _OnRecent(sampler, n)
+        self._recent.append(recent)
+        return recent.apply
+
+    def _temperature(self) -> Stage:
+        given = self._parameters
+        if given.temperature == 0:
+            return lambda ids, logits, _: (ids, logits)
+        if given.dynatemp_range > 0:
+            return _native(
+                llama_cpp.llama_sampler_init_temp_ext(
+                    max(given.temperature, _COLDEST), given.dynatemp_range, given.dynatemp_exponent
+                )
+            )
+        divisor = np.float32(max(given.temperature, _COLDEST))
+        return lambda ids, logits, _: (ids, logits / divisor)
+
+    def _top_k(self, ids: NDArray[np.int32], logits: NDArray[np.float32], _position: int) -> Candidates:
+        if ids is every_token(self._n_vocab):
+            top = top_k(logits, self._parameters.top_k)
+        else:
+            top = np.lexsort((ids, -logits))[: self._parameters.top_k]
+        return ids[top], logits[top]
+
+    def _top_n_sigma(self, ids: NDArray[np.int32], logits: NDArray[np.float32], _position: int) -> Candidates:
+        """No further from the largest logit than so many standard deviations (arXiv 2411.07641)."""
+        deviation = float(logits.std(dtype=np.float64))
+        near = logits >= float(logits.max()) - self._parameters.top_n_sigma * deviation
+        return ids[near], logits[near]
+
+    def _xtc(self, ids: NDArray[np.int32], logits: NDArray[np.float32], position: int) -> Candidates:
+        """Exclude top choices: now and then all that reach the threshold but the least likely of them."""
+        if uniform(self._parameters.seed, position) > self._parameters.xtc_probability:
+            return ids, logits
+        weights = np.exp(logits.astype(np.float64) - float(logits.max()))
+        n_reaching = int((weights >= self._parameters.xtc_threshold * weights.sum()).sum())
+        if n_reaching < 2:  # noqa: PLR2004 - one that reaches it stays
+            return ids, logits
+        left = np.lexsort((ids, -logits))[n_reaching - 1 :]
+        return ids[left], logits[left]
+
+
+class _OnRecent:
+    """A penalty of llama.cpp's on tokens that stand among the last `n`: it changes no others' logits."""
+
+    def __init__(self, sampler: Any, n: int) -> None:
+        self._chain = NativeChain([sampler])
+        self._window: deque[int] = deque(maxlen=n)
+
+    def apply(self, ids: NDArray[np.int32], logits: NDArray[np.float32], _position: int) -> Candidates:
+        recent = np.unique(np.fromiter(self._window, np.int32, len(self._window)))
+        at = np.isin(ids, recent).nonzero()[0]
+        if not len(at):
+            return ids, logits
+        _, penalized = self._chain.apply(ids[at], logits[at], are_sorted=False)
+        logits = logits.copy()
+        logits[at] = np.maximum(penalized, _LOWEST)
+        return ids, logits
+
+    def accept(self, token: int) -> None:
+        self._window.append(token)
+        self._chain.accept(token)
+
+    def reset(self) -> None:
+        self._window.clear()
+        self._chain.reset()
+
+
+def _native(sampler: Any) -> Stage:
+    chain = NativeChain([sampler])
+    return lambda ids, logits, _: chain.apply(ids, logits, are_sorted=False)
+
+
+def _penalties(parameters: SamplingParameters, n_vocab: int) -> Any:
+    return llama_cpp.llama_sampler_init_penalties(
+        n_vocab,
+        parameters.repeat_last_n,
+        parameters.repeat_penalty,
+        parameters.frequency_penalty,
+        parameters.presence_penalty,
+    )
+
+
+def _dry(parameters: SamplingParameters, vocabulary: Vocabulary | None) -> tuple[Any, int]:
+    """(sampler, how many tokens it remembers)."""
+    n = parameters.dry_penalty_last_n
+    n = MOST_REMEMBERED if n == -1 else min(n, MOST_REMEMBERED)
+    breakers = [text.encode() for text in parameters.dry_sequence_breakers] if vocabulary else []
+    sampler = llama_cpp.llama_sampler_init_dry(
+        vocabulary.native if vocabulary else None,
+        parameters.dry_multiplier,
+        parameters.dry_base,
+        parameters.dry_allowed_length,
+        n,
+        (ctypes.c_char_p * len(breakers))(*breakers),
+        len(breakers),
+    )
+    return sampler, n

@@ -1,0 +1,24 @@
+import numpy as np
+
+from back.sampler import drafting_sampler
+from shared.builtin import builtin_draft
+from shared.llama.vocabulary import Vocabulary
+from shared.sampling import SamplingParameters
+
+
+def choice(grammar):
+    vocabulary = Vocabulary.load(builtin_draft())
+    parameters = SamplingParameters(seed=1, temperature=0, grammar=grammar)
+    logits = np.zeros(vocabulary.n_tokens, np.float32)
+    (likeliest,) = vocabulary.tokenize("b", add_special=False, parse_special=False)
+    logits[likeliest] = 1
+    return vocabulary.detokenize([drafting_sampler(parameters, vocabulary, []).choose(logits, 0)])
+
+
+def test_drafts_follow_the_grammar():
+    assert choice('root ::= "a"') == "a"
+
+
+def test_with_a_grammar_that_cannot_be_read_it_drafts_without(capfd):
+    assert choice("root ::= (") == "b"
+    capfd.readouterr()  # llama.cpp writes what it could not read
