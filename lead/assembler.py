@@ -1,9 +1,9 @@
 """From committed tokens to the text that a client gets, each piece with the token it came from."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lead.engine.messages import Committed
+from lead.engine.messages import Committed, TokenProbabilities
 from shared.text import StopFinder, Utf8Decoder
 
 
@@ -14,6 +14,7 @@ class TextToken:
     token: int
     text: str
     source: str | None
+    probabilities: TokenProbabilities | None = None
 
 
 class Assembler:
@@ -26,6 +27,7 @@ class Assembler:
         self._held: list[TextToken] = []
         self.n_tokens = 0
         """Tokens that the text is made of; those after a stop string do not count."""
+        self.has_new_line = False
         self.stop: str | None = None
         """The stop string that ended the text."""
 
@@ -36,7 +38,8 @@ class Assembler:
             if self.stop is not None:
                 break
             source = step.sources[i] if i < step.n_accepted else None
-            released += self._push_token(token, source)
+            probabilities = step.probabilities[i] if step.probabilities else None
+            released += self._push_token(token, source, probabilities)
         return released
 
     def finish(self) -> list[TextToken]:
@@ -46,10 +49,13 @@ class Assembler:
         held, self._held = self._held, []
         return held
 
-    def _push_token(self, token: int, source: str | None) -> list[TextToken]:
+    def _push_token(
+        self, token: int, source: str | None, probabilities: TokenProbabilities | None
+    ) -> list[TextToken]:
         self.n_tokens += 1
         text = self._utf8.push(self._piece(token))
-        self._held.append(TextToken(token, text, source))
+        self.has_new_line = self.has_new_line or "\n" in text
+        self._held.append(TextToken(token, text, source, probabilities))
         n_uncertain, self.stop = self._finder.push(text)
         if self.stop is not None:
             self._cut(n_uncertain)
@@ -64,7 +70,7 @@ class Assembler:
             text = held.text[:n_left]
             n_left -= len(text)
             if text:
-                kept.append(TextToken(held.token, text, held.source))
+                kept.append(replace(held, text=text))
         self._held = kept
 
     def _release(self, n_uncertain: int) -> list[TextToken]:

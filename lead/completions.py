@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from lead.assembler import Assembler, TextToken
-from lead.engine.messages import Ready, Submit
+from lead.engine.messages import Committed, PromptProgress, Ready, Submit, Wishes
 from lead.sequences import Sequence as LiveSequence
 from lead.sequences import Sequences, Status
 from shared.errors import QueueFullError, RequestError, UnavailableError
@@ -14,6 +14,8 @@ from shared.llama.vocabulary import Vocabulary
 from shared.sampling import SamplingParameters
 
 StopReason = Literal["stop", "length"]
+
+_NO_WISHES = Wishes()
 
 
 class Engine(Protocol):
@@ -29,12 +31,24 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the prompt has come, so many seconds after the sequence got its slot."""
+
+    n_processed: int
+    n_total: int
+    n_cached: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Text that has become certain, and the speculation figures of the steps it came from."""
 
     tokens: list[TextToken]
     n_drafted: int
     n_accepted: int
+    progress: Progress | None = None
+    so_far: "Outcome | None" = None  # where asked for: as if the answer ended here
 
     @property
     def text(self) -> str:
@@ -45,7 +59,8 @@ class Piece:
 class Outcome:
     """How an answer ended, and what it took. Times are in seconds.
 
-    prompt: from getting a slot to the first token; generation: from the first token to the last.
+    queue: until it got a slot; prompt: from then to the first token; generation: from there to the last one;
+    first token: from its beginning to the first token.
     """
 
     reason: StopReason
@@ -59,6 +74,8 @@ class Outcome:
     stop_string: str | None  # the one that ended the text
     prompt_seconds: float
     generation_seconds: float
+    queue_seconds: float = 0.0
+    first_token_seconds: float = 0.0
 
 
 class Completions:
@@ -95,6 +112,7 @@ class Completions:
         prediction: Sequence[int] = (),
         *,
         private: bool | None = None,
+        wishes: Wishes = _NO_WISHES,
     ) -> LiveSequence:
         """Begin to continue `prompt`; raises RequestError, UnavailableError, QueueFullError.
 
@@ -103,6 +121,8 @@ class Completions:
         """
         self._check_prompt(prompt)
         self._check_queue()
+        if sampling.grammar is not None:
+            sampling = sampling.model_copy(update={"grammar_start": len(prompt)})
         private = self._private_by_default if private is None else private
         sequence = self._sequences.create(prompt, sampling, private=private)
         sequence.max_tokens = max_tokens
@@ -114,6 +134,7 @@ class Completions:
                     sampling=sampling,
                     max_tokens=max_tokens,
                     prediction=list(prediction),
+                    wishes=wishes,
                 )
             )
         except UnavailableError:
@@ -122,26 +143,41 @@ class Completions:
         return sequence
 
     async def follow(
-        self, sequence: LiveSequence, stops: Sequence[str], shown: frozenset[int] = frozenset()
+        self,
+        sequence: LiveSequence,
+        stops: Sequence[str],
+        shown: frozenset[int] = frozenset(),
+        *,
+        max_seconds: float | None = None,
+        tells_timings: bool = False,
     ) -> AsyncGenerator[Piece | Outcome]:
         """The answer's pieces as they come, then its outcome; raises UnavailableError if the engine dies.
 
-        `shown` are control tokens whose text counts. Closing the iterator early cancels the sequence.
+        `shown` are control tokens whose text counts. `max_seconds` after its first token the text ends, if it
+        has a line break by then (llama-server's `t_max_predict_ms`). Closing the iterator early cancels the
+        sequence.
         """
 
         def piece(token: int) -> bytes:
             return self._vocabulary.piece(token, special=token in shown)
 
         assembler = Assembler(piece if shown else self._vocabulary.piece, stops)
-        n_seen = 0
+        n_seen = n_told = 0
+        late = False
         try:
-            while assembler.stop is None:
+            while assembler.stop is None and not late:
                 change = sequence.changed.next_change()
                 steps = sequence.steps[n_seen:]
                 n_seen += len(steps)
+                for event, at in sequence.progress[n_told:]:
+                    n_told += 1
+                    yield Piece([], 0, 0, _progress(sequence, event, at))
                 tokens = [token for step in steps for token in assembler.push(step)]
                 if steps:
-                    yield Piece(tokens, sum(s.n_drafted for s in steps), sum(s.n_accepted for s in steps))
+                    so_far = outcome_of(sequence, "stop", assembler.n_tokens) if tells_timings else None
+                    n_drafted, n_accepted = _draft_figures(steps)
+                    yield Piece(tokens, n_drafted, n_accepted, so_far=so_far)
+                    late = assembler.has_new_line and _has_run_for(sequence, max_seconds)
                 elif sequence.ended:
                     break
                 else:
@@ -150,7 +186,9 @@ class Completions:
                 raise UnavailableError(sequence.failure or "the engine has died")
             if rest := assembler.finish():
                 yield Piece(rest, 0, 0)
-            reason = "stop" if assembler.stop is not None else sequence.finish_reason or "stop"
+            reason = sequence.finish_reason or ("length" if late else "stop")
+            if assembler.stop is not None:
+                reason = "stop"
             yield outcome_of(sequence, reason, assembler.n_tokens, assembler.stop)
         finally:
             self.cancel(sequence)
@@ -212,7 +250,21 @@ def outcome_of(
         stop_string=stop_string,
         prompt_seconds=_between(sequence.started_at, sequence.first_token_at),
         generation_seconds=_between(sequence.first_token_at, sequence.last_token_at),
+        queue_seconds=_between(sequence.created_at, sequence.started_at),
+        first_token_seconds=_between(sequence.created_at, sequence.first_token_at),
     )
+
+
+def _draft_figures(steps: Sequence[Committed]) -> tuple[int, int]:
+    return sum(step.n_drafted for step in steps), sum(step.n_accepted for step in steps)
+
+
+def _progress(sequence: LiveSequence, event: PromptProgress, at: float) -> Progress:
+    return Progress(event.n_processed, event.n_total, event.n_cached, _between(sequence.started_at, at))
+
+
+def _has_run_for(sequence: LiveSequence, seconds: float | None) -> bool:
+    return seconds is not None and _between(sequence.first_token_at, sequence.last_token_at) >= seconds
 
 
 def _between(start: float | None, end: float | None) -> float:

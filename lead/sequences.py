@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lead.broadcast import Broadcast
-from lead.engine.messages import Committed, Finished, FinishReason, Started
+from lead.engine.messages import Committed, Finished, FinishReason, PromptProgress, Started
 from shared.sampling import SamplingParameters
 
 
@@ -42,6 +42,7 @@ class Sequence:
     private: bool = False  # no back hears of it
     status: Status = Status.QUEUED
     steps: list[Committed] = field(default_factory=list)
+    progress: list[tuple[PromptProgress, float]] = field(default_factory=list)  # and when
     finish_reason: FinishReason | None = None
     failure: str | None = None
     n_cached: int = 0
@@ -119,7 +120,7 @@ class Sequences:
         self.changed.notify()
         return sequence
 
-    def apply(self, event: Started | Committed | Finished, now: float) -> None:
+    def apply(self, event: Started | PromptProgress | Committed | Finished, now: float) -> None:
         """Take in what the engine says; events for sequences that were cancelled meanwhile are ignored."""
         sequence = self._live.get(event.sequence)
         if sequence is None:
@@ -130,6 +131,8 @@ class Sequences:
                 if not event.again:
                     sequence.move(Status.RUNNING)
                     sequence.started_at, sequence.n_cached = now, event.n_cached
+            case PromptProgress():
+                sequence.progress.append((event, now))
             case Committed():
                 sequence.append(event, now)
                 for observer in self._observers:

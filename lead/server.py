@@ -27,7 +27,16 @@ from lead.door.connection import GuardedConfig
 from lead.door.door import Door
 from lead.door.keys import Key, Principal, Role
 from lead.engine.client import EngineClient
-from lead.engine.messages import Committed, DraftsDropped, Event, Finished, Load, Started, Tuned
+from lead.engine.messages import (
+    Committed,
+    DraftsDropped,
+    Event,
+    Finished,
+    Load,
+    PromptProgress,
+    Started,
+    Tuned,
+)
 from lead.local_back import NAME, LocalBack, back_command, back_environment
 from lead.metrics.metrics import Metrics
 from lead.printer import Printer
@@ -172,7 +181,7 @@ class Lead:
 
     def _on_event(self, event: Event) -> None:
         match event:
-            case Started() | Committed() | Finished():
+            case Started() | PromptProgress() | Committed() | Finished():
                 self._sequences.apply(event, time.monotonic())
             case DraftsDropped():
                 if self._backs:

@@ -52,6 +52,11 @@ class Services:
     metrics: Metrics | None = None  # None: not asked for
     started_at: int = field(default_factory=lambda: int(time.time()))
 
+    @property
+    def n_slots(self) -> int:
+        """How many sequences run at the same time."""
+        return self.engine.ready.n_slots if self.engine.ready else 0
+
 
 def provide(request: Request) -> Services:
     """The dependency of handlers that need the vocabulary; raises UnavailableError while it is being read."""

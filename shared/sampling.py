@@ -69,7 +69,7 @@ class SamplingParameters(BaseModel):
     repeat_last_n: int = Field(64, ge=0, le=1 << 24, description="tokens that penalties look back")
     presence_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
     frequency_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
-    logit_bias: dict[int, Bias] = Field(default_factory=dict, max_length=1024)
+    logit_bias: dict[int, Bias] = Field(default_factory=dict, max_length=1 << 16)
     ignore_eos: bool = False
     dry_multiplier: Finite = Field(0.0, ge=0, le=1e6, description="0: no penalty for repeated sequences")
     dry_base: Finite = Field(1.75, ge=0, le=1e6)
@@ -207,6 +207,18 @@ class Sampler:
         Under the shared noise the runners-up are what another model, whose logits differ a little, chooses.
         """
         return rank_scores(*self._scores(logits, position), n)
+
+    def distribution(
+        self, logits: NDArray[np.float32], position: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """(ids, probabilities) of the candidates that the filters leave at absolute `position`."""
+        if self._filters is None:
+            return np.array([logits.argmax()], np.int32), np.ones(1)
+        ids, left = self._filters.apply(logits, position)
+        if self._is_greedy:
+            return np.array([likeliest(ids, left)], np.int32), np.ones(1)
+        weights = np.exp(left.astype(np.float64) - float(left.max()))
+        return ids.copy(), weights / weights.sum()
 
     def _choose_from(self, ids: NDArray[np.int32], left: NDArray[np.float32], position: int) -> int:
         if self._is_greedy:

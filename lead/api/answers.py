@@ -9,10 +9,13 @@ from fastapi import Request
 
 from lead.api.fields import GenerationFields
 from lead.api.sse import unless_gone
-from lead.completions import Outcome, Piece
+from lead.bounds import Bounds
+from lead.completions import Completions, Outcome, Piece
+from lead.engine.messages import Wishes
 from lead.sequences import Sequence
 from lead.services import Services
-from shared.sampling import SamplingParameters
+from shared.errors import RequestError
+from shared.sampling import MAX_SEED, SamplingParameters
 
 Answers = AsyncIterator[tuple[int, Piece | Outcome]]
 
@@ -31,13 +34,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a request asks to be generated: the same from each of its prompts."""
+    """What a request asks to be generated: the same from each of its prompts.
+
+    With `n` answers to each prompt it is in `prompts` so many times; their seeds are seed, seed + 1, …
+    """
 
     prompts: list[list[int]]
     sampling: SamplingParameters
     max_tokens: int | None
     stops: list[str]
     prediction: list[int]
+    n: int = 1
+    wishes: Wishes = field(default_factory=Wishes)
+    private: bool | None = None
+    max_seconds: float | None = None
+    tells_timings: bool = False
     shown: frozenset[int] = frozenset()
     """Control tokens whose text counts."""
 
@@ -45,13 +56,29 @@ class Job:
     async def read(cls, fields: GenerationFields, prompts: list[list[int]], services: Services) -> "Job":
         """Raises RequestError naming the field at fault."""
         fields.check()
-        vocabulary, n_ctx = services.vocabulary, services.completions.n_ctx
+        vocabulary, bounds, n_ctx = services.vocabulary, services.bounds, services.completions.n_ctx
+        n = fields.n_answers(bounds.max_n)
+        _check_prompts(prompts, n, bounds)
+        wishes = Wishes(
+            n_probs=fields.n_alternatives(bounds),
+            filtered=bool(fields.post_sampling_probs),
+            n_draft=fields.n_draft(),
+            cache_prompt=fields.cache_prompt is not False,
+            slot=fields.slot(services.n_slots),
+            progress=bool(fields.return_progress and fields.stream),
+        )
+        grammar = await asyncio.to_thread(fields.constraint, vocabulary, bounds)
         return cls(
-            prompts,
-            fields.sampling(vocabulary, n_ctx, services.defaults),
+            [prompt for prompt in prompts for _ in range(n)],
+            fields.sampling(vocabulary, n_ctx, services.defaults, bounds, grammar),
             fields.limit(services.defaults),
-            fields.stops(),
+            fields.stops(bounds),
             await asyncio.to_thread(fields.predicted, vocabulary, n_ctx),
+            n,
+            wishes,
+            fields.private,
+            fields.time_limit(),
+            bool(fields.timings_per_token),
         )
 
     async def run(self, services: Services) -> Answers:
@@ -64,8 +91,8 @@ class Job:
     async def _run_one(self, services: Services) -> AsyncGenerator[tuple[int, Piece | Outcome]]:
         """Without a queue and a task between the engine's events and the client: it is the usual case."""
         completions = services.completions
-        sequence = completions.start(self.prompts[0], self.sampling, self.max_tokens, self.prediction)
-        async with contextlib.aclosing(completions.follow(sequence, self.stops, self.shown)) as items:
+        sequence = self._start(0, completions)
+        async with contextlib.aclosing(self._follow(sequence, completions)) as items:
             async for item in items:
                 yield 0, item
 
@@ -77,16 +104,13 @@ class Job:
 
         async def follow(index: int) -> None:
             try:
-                async for item in completions.follow(sequences[index], self.stops, self.shown):
+                async for item in self._follow(sequences[index], completions):
                     await queue.put((index, item))
             except Exception as error:  # noqa: BLE001 - raised again by whoever reads the queue
                 await queue.put(error)
 
         try:
-            sequences.extend(
-                completions.start(prompt, self.sampling, self.max_tokens, self.prediction)
-                for prompt in self.prompts
-            )
+            sequences.extend(self._start(index, completions) for index in range(len(self.prompts)))
             followers = [asyncio.ensure_future(follow(index)) for index in range(len(sequences))]
             n_open = len(followers)
             while n_open:
@@ -102,6 +126,28 @@ class Job:
             for sequence in sequences:
                 completions.cancel(sequence)
 
+    def _start(self, index: int, completions: Completions) -> Sequence:
+        sampling = self.sampling
+        if index % self.n:
+            sampling = sampling.model_copy(update={"seed": (sampling.seed + index % self.n) & MAX_SEED})
+        return completions.start(
+            self.prompts[index],
+            sampling,
+            self.max_tokens,
+            self.prediction,
+            private=self.private,
+            wishes=self.wishes,
+        )
+
+    def _follow(self, sequence: Sequence, completions: Completions) -> AsyncGenerator[Piece | Outcome]:
+        return completions.follow(
+            sequence,
+            self.stops,
+            self.shown,
+            max_seconds=self.max_seconds,
+            tells_timings=self.tells_timings,
+        )
+
     async def collect(self, request: Request, services: Services) -> list[Answer]:
         """All answers whole; raises ClientGoneError if nobody waits for them any more."""
         return await unless_gone(request, self._collect(services))
@@ -114,3 +160,12 @@ class Job:
             else:
                 answers[index].outcome = item
         return answers
+
+
+def _check_prompts(prompts: list[list[int]], n: int, bounds: Bounds) -> None:
+    if len(prompts) * n > max(bounds.max_prompts, bounds.max_n):
+        raise RequestError(f"n: {n} answers to each of {len(prompts)} prompts are too many", "n")
+    most = bounds.max_prompt_tokens
+    for prompt in prompts:
+        if most and len(prompt) > most:
+            raise RequestError(f"the prompt has {len(prompt)} tokens; at most {most} are taken", "prompt")

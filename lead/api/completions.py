@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import Field
 
 from lead.api import shapes
 from lead.api.answers import Answer, Job
 from lead.api.chunks import chunks
-from lead.api.fields import GenerationFields
+from lead.api.fields import GenerationFields, within
 from lead.api.sse import event_stream
+from lead.bounds import Bounds
 from lead.completions import Outcome
 from lead.services import Services, provide_ready
 from shared.errors import RequestError
@@ -21,23 +21,41 @@ from shared.llama.vocabulary import Vocabulary
 
 router = APIRouter()
 
-MAX_PROMPTS = 128
-"""Each is a sequence that waits for a slot."""
-
 TokenIds = list[int]
 
 
 class CompletionRequest(GenerationFields):
     """What a client posts. A prompt is text or token ids; a list of them asks for one answer each."""
 
-    prompt: str | TokenIds | Annotated[list[str | TokenIds], Field(max_length=MAX_PROMPTS)]
+    prompt: str | TokenIds | list[str | TokenIds]
+    echo: bool | None = None
+    suffix: str | None = None
+    best_of: int | None = None
+    logprobs: int | None = None
 
-    def prompts(self) -> list[str | TokenIds]:
-        """The prompts one by one; an empty list is one empty prompt."""
+    def check(self) -> None:
+        """Raise RequestError for what is well-formed but not served."""
+        super().check()
+        if self.suffix:
+            raise RequestError("suffix: the model continues a text, it does not fill a gap", "suffix")
+        if self.best_of is not None and self.best_of != (self.n or 1):
+            raise RequestError("best_of: answers are not ranked; ask for n of them", "best_of")
+
+    def n_alternatives(self, bounds: Bounds) -> int | None:
+        """As many as `logprobs` says, 0 included."""
+        if self.logprobs is None:
+            return super().n_alternatives(bounds)
+        return within("logprobs", self.logprobs, bounds.max_top_logprobs)
+
+    def prompts(self, most: int) -> list[str | TokenIds]:
+        """The prompts one by one, at most `most`; an empty list is one empty prompt. Raises RequestError."""
         if isinstance(self.prompt, str) or not self.prompt:
             return [self.prompt or ""]  # type: ignore[list-item]  # mypy keeps the list type for the empty list
         if isinstance(self.prompt[0], int):
             return [self.prompt]
+        if len(self.prompt) > most:
+            n = len(self.prompt)
+            raise RequestError(f"prompt: {n} prompts; at most {most} are taken at once", "prompt")
         return list(self.prompt)
 
 
@@ -46,7 +64,10 @@ async def create_completion(
     body: CompletionRequest, request: Request, services: Annotated[Services, Depends(provide_ready)]
 ) -> Response:
     """Continue text."""
-    prompts = [await asyncio.to_thread(_tokenize, prompt, services.vocabulary) for prompt in body.prompts()]
+    prompts = [
+        await asyncio.to_thread(_tokenize, prompt, services.vocabulary)
+        for prompt in body.prompts(services.bounds.max_prompts)
+    ]
     job = await Job.read(body, prompts, services)
     frame = {
         "id": f"cmpl-{secrets.token_hex(12)}",

@@ -40,6 +40,22 @@ class Load(_Message):
     compute: Compute = Compute()
 
 
+class Wishes(_Message):
+    """What a client may ask of how it is served; none of it changes a token.
+
+    `n_probs`: tell the probabilities of so many tokens at each place, beside the chosen one's; None: of none.
+    `filtered`: those among what the filters leave. `n_draft`: verify at most so many draft tokens at once.
+    `slot`: run in no other one. `progress`: tell how far the prompt has come.
+    """
+
+    n_probs: int | None = None
+    filtered: bool = False
+    n_draft: int | None = None
+    cache_prompt: bool = True
+    slot: int | None = None
+    progress: bool = False
+
+
 class Submit(_Message):
     """Continue `tokens` by at most `max_tokens` (None: until the context is full)."""
 
@@ -49,6 +65,7 @@ class Submit(_Message):
     sampling: SamplingParameters
     max_tokens: int | None
     prediction: list[int] = []  # what the client thinks the text will be
+    wishes: Wishes = Wishes()
 
 
 class Cancel(_Message):
@@ -129,6 +146,23 @@ class Started(_Message):
     again: bool = False
 
 
+class PromptProgress(_Message):
+    """The first `n_processed` tokens of the prompt have been read, or were cached (`n_cached`)."""
+
+    type: Literal["progress"] = "progress"
+    sequence: str
+    n_processed: int
+    n_total: int
+    n_cached: int
+
+
+class TokenProbabilities(_Message):
+    """Of a chosen token, and of the likeliest ones with their ids: see `lead.engine.probabilities`."""
+
+    chosen: float
+    top: list[tuple[int, float]]
+
+
 class Committed(_Message):
     """One step's tokens of a sequence: committed[start : start + len(tokens)].
 
@@ -143,6 +177,7 @@ class Committed(_Message):
     n_accepted: int = 0
     rejected: list[int] = []
     sources: list[str] = []
+    probabilities: list[TokenProbabilities] = []  # one for each token, where asked for
 
     @property
     def n_drafted(self) -> int:
@@ -185,7 +220,7 @@ Command = Annotated[
     Load | Submit | Cancel | PostDraft | Sources | SetPolicy | Explain, Field(discriminator="type")
 ]
 Event = Annotated[
-    Ready | LoadFailed | Started | Committed | Finished | DraftsDropped | Tuned | Explained,
+    Ready | LoadFailed | Started | PromptProgress | Committed | Finished | DraftsDropped | Tuned | Explained,
     Field(discriminator="type"),
 ]
 
@@ -193,7 +228,7 @@ _commands: TypeAdapter[Load | Submit | Cancel | PostDraft | Sources | SetPolicy 
     Command
 )
 _events: TypeAdapter[
-    Ready | LoadFailed | Started | Committed | Finished | DraftsDropped | Tuned | Explained
+    Ready | LoadFailed | Started | PromptProgress | Committed | Finished | DraftsDropped | Tuned | Explained
 ] = TypeAdapter(Event)
 
 

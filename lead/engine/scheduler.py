@@ -19,11 +19,14 @@ from lead.engine.messages import (
     FinishReason,
     PolicyName,
     PostDraft,
+    PromptProgress,
     Started,
     Submit,
+    TokenProbabilities,
     Tuned,
 )
 from lead.engine.planner.planner import Step
+from lead.engine.probabilities import filtered_probabilities, model_probabilities
 from lead.engine.slot import EngineSequence, Slot
 from lead.engine.slots import Slots
 from lead.engine.speculation import Decision, Speculation
@@ -31,7 +34,7 @@ from lead.engine.verify import verify
 from shared.llama.span import Span, fillers
 from shared.sampling import Sampler
 
-SchedulerEvent = Started | Committed | Finished | DraftsDropped | Tuned
+SchedulerEvent = Started | PromptProgress | Committed | Finished | DraftsDropped | Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,11 @@ class Scheduler:
         """Queue a sequence; it starts when a slot is free. The prompt must leave room for one token."""
         assert 0 < len(request.tokens) < self._limits.n_ctx_sequence
         sequence = EngineSequence(
-            request.sequence, list(request.tokens), self._make_sampler(request), request.max_tokens
+            request.sequence,
+            list(request.tokens),
+            self._make_sampler(request),
+            request.max_tokens,
+            wishes=request.wishes,
         )
         self._speculation.open(request, now)
         self._slots.enqueue(sequence)
@@ -228,7 +235,7 @@ class Scheduler:
         if not self._limits.can_trim or self._frugal:
             return Decision([NOTHING] * len(generating), 0.0, len(generating))
         running = [
-            (slot.sequence, slot.sequence.n_left(self._limits.n_ctx_sequence) - 1)
+            (slot.sequence, slot.sequence.n_useful(self._limits.n_ctx_sequence))
             for slot in generating
             if slot.sequence
         ]
@@ -262,12 +269,20 @@ class Scheduler:
         n_before = len(slot.cache)
         draft = entry.draft.tokens
         slot.cache.add([*sequence.tokens[n_before : n_before + entry.n_fed], *draft])
+        news: list[SchedulerEvent] = []
+        if sequence.wishes.progress and sequence.n_generated == 0:
+            news.append(_progress(slot, sequence))
         if len(rows) == 0:  # a prompt chunk that does not reach the end
-            return []
+            return news
+        if sequence.max_tokens == 0:
+            return [*news, self._finish(slot, "length")]
         start = len(sequence.tokens)
+        probabilities: list[TokenProbabilities] = []
 
         def choose(i: int) -> int:
             token = sequence.sampler.choose(rows[i], start + i)
+            if sequence.wishes.n_probs is not None:
+                probabilities.append(_probabilities(sequence, rows[i], start + i, token))
             sequence.sampler.accept(token)
             return token
 
@@ -282,10 +297,12 @@ class Scheduler:
             n_accepted=verdict.n_accepted,
             rejected=list(draft[verdict.n_accepted :]),
             sources=list(entry.draft.sources),
+            probabilities=probabilities,
         )
         self._speculation.extend(sequence.id, committed, now)
         reason = self._finish_reason(sequence)
-        return [committed] if reason is None else [committed, self._finish(slot, reason)]
+        news.append(committed)
+        return news if reason is None else [*news, self._finish(slot, reason)]
 
     def _finish_reason(self, sequence: EngineSequence) -> FinishReason | None:
         if sequence.tokens[-1] in self._end_tokens:
@@ -298,6 +315,24 @@ class Scheduler:
         self._slots.release(slot)
         self._speculation.close(sequence.id)
         return Finished(sequence=sequence.id, reason=reason)
+
+
+def _progress(slot: Slot, sequence: EngineSequence) -> PromptProgress:
+    return PromptProgress(
+        sequence=sequence.id,
+        n_processed=min(len(slot.cache), sequence.n_prompt),
+        n_total=sequence.n_prompt,
+        n_cached=sequence.n_cached,
+    )
+
+
+def _probabilities(
+    sequence: EngineSequence, row: NDArray[np.float32], position: int, token: int
+) -> TokenProbabilities:
+    n = sequence.wishes.n_probs or 0
+    if sequence.wishes.filtered:
+        return filtered_probabilities(sequence.sampler, row, position, token, n)
+    return model_probabilities(row, token, n)
 
 
 def _span(entry: Entry) -> Span:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from lead.engine.messages import Wishes
 from shared.sampling import Sampler
 from shared.slot_cache import SlotCache
 
@@ -16,6 +17,8 @@ class EngineSequence:
     max_tokens: int | None
     n_prompt: int = field(init=False)
     number: int | None = None  # sequences are numbered as they first get a slot
+    wishes: Wishes = field(default_factory=Wishes)
+    n_cached: int = 0  # tokens that its slot held already when it first got it
 
     def __post_init__(self) -> None:
         self.n_prompt = len(self.tokens)
@@ -28,6 +31,11 @@ class EngineSequence:
         """How many more tokens it may get."""
         room = n_ctx - len(self.tokens)
         return room if self.max_tokens is None else min(room, self.max_tokens - self.n_generated)
+
+    def n_useful(self, n_ctx: int) -> int:
+        """How many draft tokens of a step may be of use."""
+        n = self.n_left(n_ctx) - 1
+        return n if self.wishes.n_draft is None else min(n, self.wishes.n_draft)
 
 
 @dataclass(slots=True)

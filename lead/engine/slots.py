@@ -56,9 +56,9 @@ class Slots:
     def admit(self, *, nobody_new: bool) -> list[Started]:
         """Give free slots to the sequences that wait; with `nobody_new` only if none runs."""
         started = []
-        while self._waiting and (idle := self._idle()) and self._fits(self._waiting[0], nobody_new):
-            sequence = self._waiting.popleft()
-            slot = max(idle, key=lambda slot: slot.cache.affinity(sequence.tokens))
+        while (idle := self._idle()) and (sequence := self._next(idle)) and self._fits(sequence, nobody_new):
+            self._waiting.remove(sequence)
+            slot = _best_slot(idle, sequence)
             n_reused = self._reusable(slot, sequence)
             slot.sequence = sequence
             slot.cache.keep(n_reused)
@@ -66,6 +66,7 @@ class Slots:
             if not again:
                 sequence.number = self._n_started
                 self._n_started += 1
+                sequence.n_cached = n_reused
             started.append(Started(sequence=sequence.id, n_cached=n_reused, slot=slot.index, again=again))
         return started
 
@@ -126,6 +127,11 @@ class Slots:
         """Slots without a sequence, the one used longest ago in front."""
         return sorted((slot for slot in self._slots if not slot.sequence), key=lambda slot: slot.last_used)
 
+    def _next(self, idle: list[Slot]) -> EngineSequence | None:
+        """The first in the queue that does not wait for a slot that is taken."""
+        free = {slot.index for slot in idle}
+        return next((s for s in self._waiting if s.wishes.slot is None or s.wishes.slot in free), None)
+
     def _fits(self, sequence: EngineSequence, nobody_new: bool) -> bool:
         """Whether its prompt finds room beside what the others have: one that does not waits its turn."""
         held = [len(slot.sequence.tokens) + 1 for slot in self._slots if slot.sequence]
@@ -135,8 +141,19 @@ class Slots:
 
     def _reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """How much of a slot's cache serves `sequence`; its last token is always decoded, for the logits."""
+        if not sequence.wishes.cache_prompt and sequence.number is None:
+            return 0
         n = min(slot.cache.shared_with(sequence.tokens), len(sequence.tokens) - 1)
         return n if self._can_trim or n == slot.cache.n_physical else 0
+
+
+def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:
+    """The one that it wants; otherwise the one whose cache serves it best."""
+    if sequence.wishes.slot is not None:
+        return next(slot for slot in idle if slot.index == sequence.wishes.slot)
+    if not sequence.wishes.cache_prompt:
+        return idle[0]
+    return max(idle, key=lambda slot: slot.cache.affinity(sequence.tokens))
 
 
 def _number(slot: Slot) -> int:
