@@ -9,6 +9,7 @@ from fastapi import Request
 
 from lead.api.fields import GenerationFields
 from lead.api.sse import unless_gone
+from lead.assembler import TextToken
 from lead.bounds import Bounds
 from lead.completions import Completions, Outcome, Piece
 from lead.engine.messages import Wishes
@@ -30,6 +31,10 @@ class Answer:
     @property
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def tokens(self) -> list[TextToken]:
+        return [token for piece in self.pieces for token in piece.tokens]
 
 
 @dataclass(frozen=True, slots=True)

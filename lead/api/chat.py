@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -11,8 +11,10 @@ from fastapi.responses import JSONResponse, Response
 from lead.api import shapes
 from lead.api.answers import Answer
 from lead.api.chunks import chunks
+from lead.api.logprobs import chat_logprobs
 from lead.api.sse import event_stream
 from lead.api.turn import ChatRequest, Turn, finish_reason
+from lead.assembler import TextToken
 from lead.chat.deltas import CallArguments, CallBegun, Content, Delta, Reasoning, Said
 from lead.chat.output import OutputReader
 from lead.completions import Outcome
@@ -36,17 +38,18 @@ async def create_chat_completion(
     }
     if body.stream:
         frame["object"] = "chat.completion.chunk"
-        events = chunks(turn.job.run(services), frame, body, lambda: _ChatTeller(turn.reader))
+        events = chunks(turn.job.run(services), frame, body, lambda: _ChatTeller(turn.reader, services))
         return await event_stream(request, events)
     answers = await turn.job.collect(request, services)
-    return JSONResponse({**frame, "object": "chat.completion", **_whole(turn, answers, body)})
+    return JSONResponse({**frame, "object": "chat.completion", **_whole(turn, answers, body, services)})
 
 
 class _ChatTeller:
     """Tells an answer as OpenAI's deltas."""
 
-    def __init__(self, reader: Callable[[], OutputReader]) -> None:
+    def __init__(self, reader: Callable[[], OutputReader], services: Services) -> None:
         self._reader = reader()
+        self._vocabulary = services.vocabulary
 
     def begin(self) -> list[dict[str, Any]]:
         return [{"delta": {"role": "assistant", "content": ""}}]
@@ -57,6 +60,9 @@ class _ChatTeller:
     def finish(self, outcome: Outcome) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
         held = [{"delta": _delta(delta)} for delta in self._reader.finish()]
         return held, {"delta": {}}, finish_reason(self._reader, outcome)
+
+    def logprobs(self, tokens: Sequence[TextToken]) -> dict[str, Any] | None:
+        return chat_logprobs(tokens, self._vocabulary)
 
 
 def _delta(delta: Delta) -> dict[str, Any]:
@@ -85,17 +91,22 @@ def _message(said: Said) -> dict[str, Any]:
     return message
 
 
-def _whole(turn: Turn, answers: list[Answer], body: ChatRequest) -> dict[str, Any]:
+def _whole(turn: Turn, answers: list[Answer], body: ChatRequest, services: Services) -> dict[str, Any]:
     outcomes = [answer.outcome for answer in answers if answer.outcome]
     choices = []
     for index, answer in enumerate(answers):
         said, end = turn.said(answer)
         choices.append(
-            {"index": index, "message": _message(said), "logprobs": None, "finish_reason": end.reason}
+            {
+                "index": index,
+                "message": _message(said),
+                "logprobs": chat_logprobs(answer.tokens, services.vocabulary),
+                "finish_reason": end.reason,
+            }
         )
     whole: dict[str, Any] = {
         "choices": choices,
-        "usage": shapes.usage(outcomes),
+        "usage": shapes.usage(outcomes, turn.job.n),
         "timings": shapes.timings(outcomes[0]),
         "seed": outcomes[0].seed,
     }

@@ -1,11 +1,12 @@
 """The chunks of a streamed answer: what chat and text completions share of them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Protocol
 
 from lead.api import shapes
 from lead.api.answers import Answers
 from lead.api.fields import GenerationFields
+from lead.assembler import TextToken
 from lead.completions import Outcome, Piece
 
 Body = dict[str, Any]
@@ -23,6 +24,9 @@ class Teller(Protocol):
 
     def finish(self, outcome: Outcome) -> tuple[list[Body], Body, str]:
         """What was held back, the body of the last choice, and its reason."""
+
+    def logprobs(self, tokens: Sequence[TextToken]) -> dict[str, Any] | None:
+        """The next tokens' log-probabilities; None where none were asked for."""
 
 
 async def chunks(
@@ -45,33 +49,45 @@ async def chunks(
             if isinstance(item, Outcome):
                 outcomes.append(item)
                 bodies, last, reason = tellers[index].finish(item)
+            elif item.progress is not None:
+                yield frame | {"choices": [], "prompt_progress": shapes.prompt_progress(item.progress)}
+                continue
             else:
                 pieces.append(item)
                 bodies = tellers[index].push(item.text)
             for body in bodies:
-                yield frame | {"choices": [_choice(index, body)]} | _speculation(pieces, fields)
+                yield (
+                    frame
+                    | {"choices": [_choice(index, body, _logprobs(tellers[index], pieces))]}
+                    | _extras(pieces, fields)
+                )
                 pieces.clear()
             if isinstance(item, Outcome):
-                yield frame | _last(index, item, last, reason) | _speculation(pieces, fields)
+                choice = _choice(index, last, _logprobs(tellers[index], pieces)) | {"finish_reason": reason}
+                yield frame | {"choices": [choice]} | _extras(pieces, fields) | _figures(item)
     finally:
         await answers.aclose()  # type: ignore[attr-defined]  # an async generator, which AsyncIterator does not say
     if fields.wants_usage:
-        yield frame | {"choices": [], "usage": shapes.usage(outcomes)}
+        yield frame | {"choices": [], "usage": shapes.usage(outcomes, fields.n_wanted)}
 
 
-def _last(index: int, outcome: Outcome, body: Body, reason: str) -> dict[str, Any]:
-    return {
-        "choices": [_choice(index, body) | {"finish_reason": reason}],
-        "timings": shapes.timings(outcome),
-        "seed": outcome.seed,
-    }
+def _figures(outcome: Outcome) -> dict[str, Any]:
+    return {"timings": shapes.timings(outcome), "seed": outcome.seed}
 
 
-def _choice(index: int, body: Body) -> dict[str, Any]:
-    return {"index": index, **body, "logprobs": None, "finish_reason": None}
+def _choice(index: int, body: Body, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"index": index, **body, "logprobs": logprobs, "finish_reason": None}
 
 
-def _speculation(pieces: list[Piece], fields: GenerationFields) -> dict[str, Any]:
-    if not fields.return_speculation or not pieces:
-        return {}
-    return {"speculation": shapes.speculation(pieces)}
+def _logprobs(teller: Teller, pieces: list[Piece]) -> dict[str, Any] | None:
+    return teller.logprobs([token for piece in pieces for token in piece.tokens]) if pieces else None
+
+
+def _extras(pieces: list[Piece], fields: GenerationFields) -> dict[str, Any]:
+    """What the client has asked to be told beside the text."""
+    extras: dict[str, Any] = {}
+    if pieces and pieces[-1].so_far is not None:
+        extras["timings"] = shapes.timings(pieces[-1].so_far)
+    if pieces and fields.return_speculation:
+        extras["speculation"] = shapes.speculation(pieces)
+    return extras

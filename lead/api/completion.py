@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -14,7 +14,9 @@ from lead.api import shapes
 from lead.api.answers import Job
 from lead.api.fields import GenerationFields
 from lead.api.generation_settings import generation_settings
+from lead.api.logprobs import token_probabilities
 from lead.api.sse import event_stream, unless_gone
+from lead.assembler import TextToken
 from lead.completions import Outcome, Piece
 from lead.services import Services, provide_ready
 from shared.errors import RequestError
@@ -65,11 +67,13 @@ class _Answer:
 
     texts: list[str] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
 
     def add(self, piece: Piece) -> list[int]:
         """Take in a piece; returns its tokens."""
         tokens = [token.token for token in piece.tokens if token.token >= 0]
         self.texts.append(piece.text)
+        self.pieces.append(piece)
         self.tokens += tokens
         return tokens
 
@@ -106,6 +110,10 @@ class _Conversion:
                 answer = self._answers.setdefault(index, _Answer())
                 if isinstance(item, Outcome):
                     yield self._last(index, item, streamed=True)
+                elif item.progress is not None:
+                    yield {"index": index, "content": "", "tokens": [], "stop": False} | {
+                        "prompt_progress": shapes.prompt_progress(item.progress)
+                    }
                 elif tokens := answer.add(item):
                     yield self._partial(index, item, tokens)
 
@@ -122,7 +130,7 @@ class _Conversion:
         return [results[index] for index in sorted(results)]
 
     def _partial(self, index: int, piece: Piece, tokens: list[int]) -> dict[str, Any]:
-        return {
+        partial = {
             "index": index,
             "content": piece.text,
             "tokens": tokens,
@@ -130,6 +138,16 @@ class _Conversion:
             "tokens_predicted": len(self._answers[index].tokens),
             "tokens_evaluated": len(self._job.prompts[index]),
         }
+        if piece.so_far is not None:
+            partial["timings"] = shapes.timings(piece.so_far)
+        return partial | self._probabilities(piece.tokens)
+
+    def _probabilities(self, tokens: Sequence[TextToken]) -> dict[str, Any]:
+        wishes = self._job.wishes
+        if wishes.n_probs is None or not tokens:
+            return {}
+        told = token_probabilities(tokens, self._services.vocabulary, filtered=wishes.filtered)
+        return {"completion_probabilities": told}
 
     def _last(self, index: int, outcome: Outcome, *, streamed: bool) -> dict[str, Any]:
         services, answer = self._services, self._answers[index]
@@ -153,6 +171,8 @@ class _Conversion:
             "tokens_cached": n_tokens - 1,  # the last one is never decoded
             "timings": shapes.timings(outcome),
         }
+        if not streamed:
+            whole |= self._probabilities([token for piece in answer.pieces for token in piece.tokens])
         fields = self._body.response_fields
         return _select(whole, fields) if fields else whole
 

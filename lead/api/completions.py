@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -11,9 +12,10 @@ from fastapi.responses import JSONResponse, Response
 from lead.api import shapes
 from lead.api.answers import Answer, Job
 from lead.api.chunks import chunks
-from lead.api.fields import GenerationFields, within
+from lead.api.fields import GenerationFields
+from lead.api.logprobs import TextLogprobs
 from lead.api.sse import event_stream
-from lead.bounds import Bounds
+from lead.assembler import TextToken
 from lead.completions import Outcome
 from lead.services import Services, provide_ready
 from shared.errors import RequestError
@@ -31,21 +33,16 @@ class CompletionRequest(GenerationFields):
     echo: bool | None = None
     suffix: str | None = None
     best_of: int | None = None
-    logprobs: int | None = None
 
     def check(self) -> None:
         """Raise RequestError for what is well-formed but not served."""
         super().check()
         if self.suffix:
             raise RequestError("suffix: the model continues a text, it does not fill a gap", "suffix")
+        if self.echo and (self.stream or self.logprobs is not None):
+            raise RequestError("echo: neither with stream nor with logprobs", "echo")
         if self.best_of is not None and self.best_of != (self.n or 1):
             raise RequestError("best_of: answers are not ranked; ask for n of them", "best_of")
-
-    def n_alternatives(self, bounds: Bounds) -> int | None:
-        """As many as `logprobs` says, 0 included."""
-        if self.logprobs is None:
-            return super().n_alternatives(bounds)
-        return within("logprobs", self.logprobs, bounds.max_top_logprobs)
 
     def prompts(self, most: int) -> list[str | TokenIds]:
         """The prompts one by one, at most `most`; an empty list is one empty prompt. Raises RequestError."""
@@ -77,8 +74,8 @@ async def create_completion(
         "system_fingerprint": shapes.FINGERPRINT,
     }
     if body.stream:
-        return await event_stream(request, chunks(job.run(services), frame, body, _Text))
-    return JSONResponse({**frame, **_whole(await job.collect(request, services), body)})
+        return await event_stream(request, chunks(job.run(services), frame, body, lambda: _Text(services)))
+    return JSONResponse({**frame, **_whole(job, await job.collect(request, services), body, services)})
 
 
 def _tokenize(prompt: str | TokenIds, vocabulary: Vocabulary) -> list[int]:
@@ -93,6 +90,9 @@ def _tokenize(prompt: str | TokenIds, vocabulary: Vocabulary) -> list[int]:
 class _Text:
     """Tells an answer as it is."""
 
+    def __init__(self, services: Services) -> None:
+        self._logprobs = TextLogprobs(services.vocabulary)
+
     def begin(self) -> list[dict[str, Any]]:
         return []
 
@@ -102,19 +102,31 @@ class _Text:
     def finish(self, outcome: Outcome) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
         return [], {"text": ""}, outcome.reason
 
+    def logprobs(self, tokens: Sequence[TextToken]) -> dict[str, Any] | None:
+        return self._logprobs.add(tokens)
 
-def _whole(answers: list[Answer], body: CompletionRequest) -> dict[str, Any]:
+
+def _whole(job: Job, answers: list[Answer], body: CompletionRequest, services: Services) -> dict[str, Any]:
     outcomes = [answer.outcome for answer in answers if answer.outcome]
     choices = [
-        {"index": index, "text": answer.text, "logprobs": None, "finish_reason": outcome.reason}
+        {
+            "index": index,
+            "text": _echoed(job, index, body, services) + answer.text,
+            "logprobs": TextLogprobs(services.vocabulary).add(answer.tokens),
+            "finish_reason": outcome.reason,
+        }
         for index, (answer, outcome) in enumerate(zip(answers, outcomes, strict=True))
     ]
     whole: dict[str, Any] = {
         "choices": choices,
-        "usage": shapes.usage(outcomes),
+        "usage": shapes.usage(outcomes, job.n),
         "timings": shapes.timings(outcomes[0]),
         "seed": outcomes[0].seed,
     }
     if body.return_speculation:
         whole["speculation"] = shapes.speculation([piece for answer in answers for piece in answer.pieces])
     return whole
+
+
+def _echoed(job: Job, index: int, body: CompletionRequest, services: Services) -> str:
+    return services.vocabulary.detokenize(job.prompts[index]) if body.echo else ""

@@ -114,6 +114,8 @@ class GenerationFields(BaseModel):
     ignore_eos: bool | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | None = None
+    logprobs: bool | int | None = None
+    top_logprobs: int | None = None
     n_probs: int | None = None
     post_sampling_probs: bool | None = None
     prediction: PredictedText | None = None
@@ -132,6 +134,11 @@ class GenerationFields(BaseModel):
                 "mirostat",
             )
 
+    @property
+    def n_wanted(self) -> int:
+        """Answers to each prompt."""
+        return self.n or self.n_cmpl or 1
+
     def n_answers(self, most: int) -> int:
         """How many answers to each prompt."""
         for name in ("n", "n_cmpl"):
@@ -144,7 +151,15 @@ class GenerationFields(BaseModel):
 
     def n_alternatives(self, bounds: Bounds) -> int | None:
         """How many of the likeliest tokens to tell of; 0: only of the chosen one; None: nothing."""
-        return within("n_probs", self.n_probs, bounds.max_top_logprobs) or None
+        most = bounds.max_top_logprobs
+        n_top = within("top_logprobs", self.top_logprobs, most)
+        if n_top and self.logprobs is not True:
+            raise RequestError("top_logprobs: logprobs must be true", "top_logprobs")
+        if self.n_probs:
+            return within("n_probs", self.n_probs, most)
+        if isinstance(self.logprobs, bool) or self.logprobs is None:
+            return n_top if self.logprobs else None
+        return within("logprobs", self.logprobs, most)
 
     def n_draft(self) -> int | None:
         """The most draft tokens to verify at once; None: the planner decides."""

@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lead.completions import Outcome, Piece
+from lead.completions import Outcome, Piece, Progress
 
 FINGERPRINT = "llama-duo"
 
 
-def usage(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """OpenAI's `usage`, summed over the answers of one request."""
-    n_prompt = sum(outcome.n_prompt for outcome in outcomes)
+def usage(outcomes: Sequence[Outcome], n: int = 1) -> dict[str, Any]:
+    """OpenAI's `usage`, summed over the answers of one request; a prompt counts once for its `n` answers."""
+    n_prompt = sum(outcome.n_prompt for outcome in outcomes) // n
     n_generated = sum(outcome.n_generated for outcome in outcomes)
     n_accepted = sum(outcome.n_accepted for outcome in outcomes)
     return {
         "prompt_tokens": n_prompt,
         "completion_tokens": n_generated,
         "total_tokens": n_prompt + n_generated,
-        "prompt_tokens_details": {"cached_tokens": sum(outcome.n_cached for outcome in outcomes)},
+        "prompt_tokens_details": {"cached_tokens": sum(outcome.n_cached for outcome in outcomes) // n},
         "completion_tokens_details": {
             "accepted_prediction_tokens": n_accepted,
             "rejected_prediction_tokens": sum(outcome.n_drafted for outcome in outcomes) - n_accepted,
@@ -44,6 +44,16 @@ def timings(outcome: Outcome) -> dict[str, Any]:
         "predicted_per_second": _ratio(n_steps, outcome.generation_seconds),
         "draft_n": outcome.n_drafted,
         "draft_n_accepted": outcome.n_accepted,
+    }
+
+
+def prompt_progress(progress: Progress) -> dict[str, Any]:
+    """llama-server's; what was cached counts as processed."""
+    return {
+        "total": progress.n_total,
+        "cache": progress.n_cached,
+        "processed": progress.n_processed,
+        "time_ms": _ms(progress.seconds),
     }
 
 
