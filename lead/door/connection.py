@@ -5,6 +5,7 @@ streaming costs nothing.
 """
 
 import asyncio
+from typing import cast
 
 import h11
 import uvicorn
@@ -68,7 +69,7 @@ class HttpConnection(H11Protocol):
     config: GuardedConfig
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop's are none of its subclasses
         super().connection_made(transport)
         self._guard = WriteGuard(transport, self.config.bounds.write_seconds)
         self._awaited: object = None
