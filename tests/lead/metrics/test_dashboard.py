@@ -1,0 +1,54 @@
+"""The dashboard asks for nothing that /metrics does not have."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from lead.metrics.metrics import Metrics
+from shared.protocol import PROTOCOL_VERSION, Hello
+
+GRAFANA = Path(__file__).parents[3] / "docker" / "grafana"
+DASHBOARD = json.loads((GRAFANA / "llama-duo.json").read_text())
+QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+VARIABLES = [variable["query"] for variable in DASHBOARD["templating"]["list"]]
+
+
+@pytest.fixture
+def exposed(house):
+    hello = Hello(
+        protocol=PROTOCOL_VERSION,
+        name="desk",
+        vocabulary=house.vocabulary.identify(),
+        n_ctx=99,
+        n_sequences=4,
+    )
+    house.backs.join(hello, "websocket")
+    text = Metrics(house.sequences, house.backs).show({"sources": {"desk": {"first_draft_ms": 1.0}}}).decode()
+    return {
+        sample.name: set(sample.labels)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize("query", QUERIES + VARIABLES[1:])
+def test_every_metric_of_a_query_is_exposed(exposed, query):
+    names = set(re.findall(r"llama(?:cpp|_duo):\w+", query))
+    assert names
+    assert names - exposed.keys() == set()
+
+
+@pytest.mark.parametrize("query", [query for query in QUERIES if "sum by" in query or "max by" in query])
+def test_every_label_of_a_query_is_exposed(exposed, query):
+    (label,) = re.findall(r"by \((\w+)\)", query)
+    (name,) = re.findall(r"llama(?:cpp|_duo):\w+", query)
+    assert label in exposed[name]
+
+
+def test_prometheus_is_told_where_a_lead_listens():
+    (scrape,) = yaml.safe_load((GRAFANA / "prometheus.yml").read_text())["scrape_configs"]
+    assert scrape["static_configs"] == [{"targets": ["localhost:5555"]}]
