@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -17,7 +17,7 @@ from lead.api.generation_settings import generation_settings
 from lead.api.logprobs import token_probabilities
 from lead.api.sse import event_stream, unless_gone
 from lead.assembler import TextToken
-from lead.completions import Outcome, Piece
+from lead.completions import Outcome, Piece, Progress
 from lead.services import Services, provide_ready
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
@@ -111,11 +111,11 @@ class _Conversion:
                 if isinstance(item, Outcome):
                     yield self._last(index, item, streamed=True)
                 elif item.progress is not None:
-                    yield {"index": index, "content": "", "tokens": [], "stop": False} | {
-                        "prompt_progress": shapes.prompt_progress(item.progress)
-                    }
-                elif tokens := answer.add(item):
-                    yield self._partial(index, item, tokens)
+                    yield self._progress(index, item.progress)
+                else:
+                    for piece in self._apart(item):
+                        if tokens := answer.add(piece):
+                            yield self._partial(index, piece, tokens)
 
     async def collect(self) -> list[dict[str, Any]]:
         """The answers whole, in the order of their prompts."""
@@ -128,6 +128,23 @@ class _Conversion:
                 else:
                     answer.add(item)
         return [results[index] for index in sorted(results)]
+
+    def _apart(self, piece: Piece) -> list[Piece]:
+        """With probabilities llama-server tells one token at a time, and clients count on it."""
+        if self._job.wishes.n_probs is None:
+            return [piece]
+        return [replace(piece, tokens=[token]) for token in piece.tokens]
+
+    def _progress(self, index: int, progress: Progress) -> dict[str, Any]:
+        return {
+            "index": index,
+            "content": "",
+            "tokens": [],
+            "stop": False,
+            "tokens_predicted": 0,
+            "tokens_evaluated": len(self._job.prompts[index]),
+            "prompt_progress": shapes.prompt_progress(progress),
+        } | ({"timings": shapes.timings_of_prompt(progress)} if self._job.tells_timings else {})
 
     def _partial(self, index: int, piece: Piece, tokens: list[int]) -> dict[str, Any]:
         partial = {

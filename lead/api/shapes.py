@@ -5,7 +5,8 @@ from typing import Any
 
 from lead.completions import Outcome, Piece, Progress
 
-FINGERPRINT = "llama-duo"
+FINGERPRINT = "b-llama-duo"
+"""Some clients of llama-server look for its b: there a build's number follows."""
 
 
 def usage(outcomes: Sequence[Outcome], n: int = 1) -> dict[str, Any]:
@@ -57,6 +58,25 @@ def prompt_progress(progress: Progress) -> dict[str, Any]:
     }
 
 
+def timings_of_prompt(progress: Progress) -> dict[str, Any]:
+    """`timings` while there is no token yet."""
+    return timings(
+        Outcome(
+            reason="stop",
+            seed=0,
+            n_prompt=progress.n_processed,
+            n_cached=min(progress.n_cached, progress.n_processed),
+            n_generated=0,
+            n_drafted=0,
+            n_accepted=0,
+            slot=None,
+            stop_string=None,
+            prompt_seconds=progress.seconds,
+            generation_seconds=0.0,
+        )
+    )
+
+
 def speculation(pieces: Sequence[Piece]) -> dict[str, Any]:
     """Which tokens of a chunk were drafted, and by whom (source null: by nobody)."""
     return {
@@ -69,7 +89,7 @@ def speculation(pieces: Sequence[Piece]) -> dict[str, Any]:
 
 
 def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3)
+    return seconds * 1000  # not rounded: clients divide by it
 
 
 def _ratio(value: float, by: float) -> float:

@@ -1,5 +1,6 @@
 import pytest
 
+from lead.engine.messages import TokenProbabilities
 from tests.lead.api.sse import events
 
 URL = "/completion"
@@ -112,3 +113,11 @@ async def test_a_stream_says_which_prompt_a_part_belongs_to(house, client):
     house.will_say("x")
     response = await client.post(URL, json={"prompt": ["a", "b"], "stream": True})
     assert sorted(part["index"] for part in events(response) if part["stop"]) == [0, 1]
+
+
+async def test_with_probabilities_a_stream_tells_one_token_at_a_time(house, client):
+    told = TokenProbabilities(chosen=-0.5, top=[(5, -0.5)])
+    house.engine.steps = [([5, 6], {"probabilities": [told, told]})]
+    response = await client.post(URL, json={"prompt": "Once", "stream": True, "n_probs": 1})
+    *parts, _ = events(response)
+    assert [len(part["completion_probabilities"]) for part in parts] == [1, 1]
