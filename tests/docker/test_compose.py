@@ -1,0 +1,112 @@
+"""The compose files: what they set exists, and they keep what docker/README.md promises."""
+
+import pytest
+import yaml
+
+from back.settings import BackSettings
+from lead.engine.client import _STOP_SECONDS as ENGINE_SECONDS
+from lead.server import _CLOSE_SECONDS as CLOSE_SECONDS
+from lead.settings import LeadSettings
+from tests.docker.compose import BACK, LEAD, ONE_HOST, ROOT, load, seconds, service
+
+SETTINGS = {"lead": LeadSettings, "back": BackSettings}
+SERVICES = [(LEAD, "lead"), (BACK, "back"), (ONE_HOST, "lead"), (ONE_HOST, "back")]
+CUDA = [(ROOT / f"docker/compose.{name}.cuda.yml", name) for name in SETTINGS]
+SET = {
+    "LEAD_MODEL": "/models/70B.gguf",
+    "LEAD_CTX_SIZE": "8192",
+    "LEAD_CPUS": "0-3",
+    "LEAD_THREADS": "4",
+    "LEAD_N_GPU_LAYERS": "40",
+    "BACK_LEAD": "http://192.168.1.10:5555",
+    "BACK_NAME": "desk1",
+    "BACK_MODEL": "/models/1B.gguf",
+    "BACK_CPUS": "4",
+    "BACK_THREADS": "1",
+    "BACK_N_GPU_LAYERS": "40",
+}
+
+
+def settings_of(path, name, monkeypatch, **variables):
+    """The settings with which the container's program starts."""
+    for variable, value in service(path, name, **variables)["environment"].items():
+        assert isinstance(value, str), f"{variable}: YAML makes {value!r} of it"
+        monkeypatch.setenv(variable, value)
+    if name == "lead":
+        monkeypatch.setenv("LEAD_HOST", "0.0.0.0")  # as the Dockerfile has it
+    return SETTINGS[name].from_command_line([])
+
+
+@pytest.mark.parametrize(("path", "name"), SERVICES + CUDA)
+def test_every_variable_is_a_setting(path, name):
+    names = {f"{name}_{field}".upper() for field in SETTINGS[name].model_fields}
+    assert set(service(path, name)["environment"]) <= names
+
+
+@pytest.mark.parametrize(("path", "name"), SERVICES)
+@pytest.mark.parametrize("variables", [{}, SET])
+def test_the_programs_start_with_what_the_files_set(path, name, variables, monkeypatch):
+    settings_of(path, name, monkeypatch, **variables)
+
+
+@pytest.mark.parametrize(("path", "name"), SERVICES)
+def test_what_a_person_sets_reaches_the_program(path, name, monkeypatch):
+    settings = settings_of(path, name, monkeypatch, **SET)
+    for variable in set(SET) & set(service(path, name)["environment"]):
+        assert str(getattr(settings, variable.partition("_")[2].lower())) == SET[variable]
+
+
+@pytest.mark.parametrize(("path", "name"), SERVICES)
+def test_keys_come_from_secrets(path, name):
+    secrets = set(service(path, name)["secrets"])
+    files = {v for k, v in service(path, name)["environment"].items() if k.endswith("KEY_FILE")}
+    assert files == {f"/run/secrets/{secret}" for secret in secrets}
+    assert secrets <= set(load(path)["secrets"])
+
+
+@pytest.mark.parametrize(("path", "name"), SERVICES)
+def test_containers_can_change_nothing_but_their_cache(path, name):
+    container = service(path, name)
+    assert container["read_only"]
+    assert container["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in container["security_opt"]
+    writable = [volume for volume in container["volumes"] if not volume.endswith(":ro")]
+    assert all(volume.startswith("cache:") for volume in writable)
+
+
+@pytest.mark.parametrize("path", [LEAD, ONE_HOST])
+def test_answers_may_finish_before_the_lead_is_killed(path, monkeypatch):
+    settings = settings_of(path, "lead", monkeypatch)
+    grace = seconds(service(path, "lead")["stop_grace_period"])
+    assert grace > settings.drain_seconds + CLOSE_SECONDS + ENGINE_SECONDS
+
+
+@pytest.mark.parametrize("path", [LEAD, ONE_HOST])
+def test_nobody_outside_reaches_a_lead_unless_that_was_asked_for(path):
+    assert service(path, "lead")["ports"] == ["127.0.0.1:5555:5555"]
+    assert service(path, "lead", ADDRESS="192.168.1.10")["ports"] == ["192.168.1.10:5555:5555"]
+
+
+def test_on_one_host_the_back_waits_for_the_model():
+    assert service(ONE_HOST, "back")["depends_on"] == {"lead": {"condition": "service_healthy"}}
+    assert "HEALTHCHECK" in (ROOT / "docker/Dockerfile").read_text()
+
+
+@pytest.mark.parametrize(("path", "name"), CUDA)
+def test_the_cuda_variants_put_the_model_on_the_gpu(path, name):
+    given = service(path, name)["environment"][f"{name}_N_GPU_LAYERS".upper()]
+    assert SETTINGS[name](n_gpu_layers=given).n_gpu_layers == 99
+
+
+@pytest.mark.parametrize(("path", "name"), CUDA)
+def test_the_cuda_variants_set_arguments_that_the_dockerfile_has(path, name):
+    arguments = yaml.safe_load(path.read_text())["services"][name]["build"]["args"]
+    dockerfile = (ROOT / "docker/Dockerfile").read_text()
+    assert all(f"ARG {argument}=" in dockerfile for argument in arguments)
+
+
+def test_the_images_do_not_run_as_root():
+    for name in ("Dockerfile", "chat.Dockerfile"):
+        users = [line for line in (ROOT / "docker" / name).read_text().splitlines() if line[:4] == "USER"]
+        assert users, name
+        assert not {"USER root", "USER 0"} & set(users), name
