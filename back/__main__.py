@@ -36,8 +36,11 @@ _PACE_SECONDS, _SOON_SECONDS = 0.005, 0.001
 
 def main() -> None:
     """Draft until a signal; exit status 1 if a person has to change something first, 3 for all else."""
-    settings = BackSettings.from_command_line()
+    to_doctor = sys.argv[1:2] == ["doctor"]
+    settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
     configure_logging(settings.log_level)
+    if to_doctor:
+        _doctor(settings)
     if settings.exit_with_stdin:
         threading.Thread(target=_exit_with_stdin, name="stdin", daemon=True).start()
     if settings.check:
@@ -53,6 +56,14 @@ def main() -> None:
     except Exception:
         log.exception("drafting failed")
         sys.exit(_FAILED)
+
+
+def _doctor(settings: BackSettings) -> NoReturn:
+    from back.doctor import examine  # noqa: PLC0415  (as below)
+
+    diagnosis = examine(settings)
+    sys.stdout.write(f"{diagnosis}\n")
+    sys.exit(diagnosis.status)
 
 
 def _check(settings: BackSettings) -> NoReturn:

@@ -89,7 +89,7 @@ class Link:
             except (OSError, ConnectionClosed, InvalidHandshake, ProtocolError) as error:
                 if isinstance(error, InvalidStatus) and error.response.status_code in _FINAL_STATUSES:
                     raise RefusedError(
-                        f"the lead at {self._url} refuses this back: {_words(error)}"
+                        f"the lead at {self._url} refuses this back: {refusal(error)}"
                     ) from error
                 self._report(error)
                 await asyncio.sleep(next(delays))
@@ -146,7 +146,7 @@ def _hand_over(message: LeadMessage, tell: Callable[[Open | Extend | Close | Tun
     tell(message)
 
 
-def _words(error: InvalidStatus) -> str:
+def refusal(error: InvalidStatus) -> str:
     """What the lead says; a person who gave no key is told how."""
     try:
         said = str(json.loads(error.response.body)["error"]["message"])

@@ -28,6 +28,7 @@ class BackSettings(Compute, ModelSource, FileSettings):
 
         back                                     the built-in draft model, for the demo's lead
         back --model 8B.gguf --threads 16 --lead http://host:5555
+        back doctor [options]                             why there is no speed-up
 
     The model must have the lead's tokenizer: take a smaller one of the same family. It may be started before
     the lead and stopped at any time. A back sees the text of the answers it drafts for.

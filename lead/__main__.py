@@ -18,8 +18,11 @@ log = logging.getLogger("lead")
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
     """Serve until a signal, as the command line says; exit status 1 if that cannot be done."""
-    settings = kind.from_command_line()
+    to_doctor = sys.argv[1:2] == ["doctor"]
+    settings = kind.from_command_line(sys.argv[2:] if to_doctor else None)
     configure_logging(settings.log_level)
+    if to_doctor:
+        _doctor(settings)
     if settings.check:
         _check(settings)
     try:
@@ -32,6 +35,14 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
         sys.exit(1)
+
+
+def _doctor(settings: LeadSettings) -> NoReturn:
+    from lead.doctor import examine  # noqa: PLC0415  (as below)
+
+    diagnosis = examine(settings)
+    sys.stdout.write(f"{diagnosis}\n")
+    sys.exit(diagnosis.status)
 
 
 def _check(settings: LeadSettings) -> NoReturn:

@@ -160,6 +160,7 @@ class Lead:
             chat=self._settings.chat_options,
             shows_slots=self._settings.slots,
             metrics=Metrics(self._sequences, self._backs) if self._settings.metrics else None,
+            n_threads=self._settings.n_threads,
         )
 
     def _load_command(self, path: Path) -> Load:

@@ -50,6 +50,7 @@ class Services:
     chat: ChatOptions = field(default_factory=ChatOptions)
     shows_slots: bool = True
     metrics: Metrics | None = None  # None: not asked for
+    n_threads: int = 0
     started_at: int = field(default_factory=lambda: int(time.time()))
 
     @property

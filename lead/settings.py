@@ -35,6 +35,7 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
         lead --model 70B.gguf --n-gpu-layers 99        a model of yours
         lead --model 70B.gguf --host 0.0.0.0 --keys-file keys     for backs and clients on other machines
         lead --model 70B.gguf --back 1B.gguf           with a back of its own on this machine
+        lead doctor [options]                          why there is no speed-up
 
     Every option is also an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS and so on. What
     llama-server has, too, may be spelled as there: -ngl 99, LLAMA_ARG_N_GPU_LAYERS=99.

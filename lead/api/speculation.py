@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib.metadata
 import logging
 from collections import Counter
 from typing import Annotated, Any
@@ -15,9 +16,11 @@ from lead.engine.messages import PolicyName
 from lead.engine.planner.policy import MOST_DEPTH
 from lead.sequences import Sequences
 from lead.services import Services, provide, provide_ready
+from shared import cpus
 from shared.errors import ProtocolError
 from shared.protocol import (
     MAX_BACK_MESSAGE_BYTES,
+    PROTOCOL_VERSION,
     Hello,
     LeadMessage,
     Post,
@@ -48,9 +51,22 @@ async def describe(services: Annotated[Services, Depends(provide)]) -> dict[str,
     for back in backs:
         totals.update({name: back[name] for name in Figures.__slots__})
     return {
+        "lead": _about(services),
         "backs": backs,
         "totals": {name: totals[name] for name in Figures.__slots__},
         "planner": await services.engine.explain(),
+    }
+
+
+def _about(services: Services) -> dict[str, Any]:
+    """What `back doctor` compares with its own side."""
+    ready = services.engine.ready
+    return {
+        "version": importlib.metadata.version("llama-duo"),
+        "protocol": PROTOCOL_VERSION,
+        "speculates": ready.speculates if ready else None,
+        "cores": sorted(cpus.usable()),
+        "n_threads": services.n_threads,
     }
 
 

@@ -18,6 +18,7 @@ _USUAL = frozenset({Role.CLIENT})
 _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
     (WEBSOCKET, "/v1/speculation"): frozenset({Role.BACK}),
     ("POST", "/v1/speculation"): frozenset({Role.BACK}),
+    ("GET", "/v1/speculation"): frozenset({Role.CLIENT, Role.BACK}),  # figures, no text: for `back doctor`
     ("PUT", "/v1/speculation"): frozenset(),
 }
 """What is not for clients, by method and path. An admin may do everything."""

@@ -1,6 +1,6 @@
 """The settings of the door: who may enter."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -57,13 +57,15 @@ class DoorSettings(BaseModel):
         """Read the keys; `own` are the lead's, and do not close a lead that is open. Raises ConfigError."""
         if not self.has_keys:
             return Keyring()
-        keys = [
-            *role_keys(Role.CLIENT, _reveal(self.api_key), self.api_key_file),
-            *role_keys(Role.BACK, _reveal(self.back_key), self.back_key_file),
-            *role_keys(Role.ADMIN, _reveal(self.admin_key), self.admin_key_file),
-            *(named_keys(self.keys_file) if self.keys_file else ()),
-        ]
-        return Keyring([*keys, *own])
+        return Keyring([*self.keys(), *own])
+
+    def keys(self) -> Iterator[Key]:
+        """All that are configured; raises ConfigError."""
+        yield from role_keys(Role.CLIENT, _reveal(self.api_key), self.api_key_file)
+        yield from role_keys(Role.BACK, _reveal(self.back_key), self.back_key_file)
+        yield from role_keys(Role.ADMIN, _reveal(self.admin_key), self.admin_key_file)
+        if self.keys_file:
+            yield from named_keys(self.keys_file)
 
 
 def _reveal(keys: list[SecretStr]) -> list[str]:

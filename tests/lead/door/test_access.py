@@ -43,7 +43,7 @@ MAY = {
     **{("POST", path): CLIENTS for path in unsupported.REASONS},
     ("POST", "/tokenize"): CLIENTS,
     ("POST", "/detokenize"): CLIENTS,
-    ("GET", "/v1/speculation"): CLIENTS,
+    ("GET", "/v1/speculation"): set(Role),
     ("PUT", "/v1/speculation"): ADMINS,
     ("POST", "/v1/speculation"): BACKS,
     ("WEBSOCKET", "/v1/speculation"): BACKS,

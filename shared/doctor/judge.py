@@ -1,0 +1,193 @@
+"""What a lead's report means for the speed. Pure: reports in, findings out."""
+
+from collections.abc import Iterator
+
+from shared.doctor.diagnosis import Finding, good, hint, problem
+from shared.doctor.lead_report import BackReport, LeadReport, PlannerReport
+from shared.protocol import PROTOCOL_VERSION
+
+LEAST_STEPS = 50
+"""With fewer, acceptance and times say little."""
+_LEAST_SCORED = 50
+_LEAST_BOUND = 1.15
+"""Below this best case, what is left after wrong drafts and waiting is noise."""
+_FEW_RIGHT = 0.4
+_IDLE_SHARE = 0.8
+_LATE_SHARE = 0.5
+_DEAR, _TOO_DEAR = 0.3, 0.8
+"""Of a plain step. docs/structure.md's simulation: 1.7 times as fast at 0.3, 1.2 times at 0.6."""
+
+
+def judge_version(report: LeadReport, version: str) -> Iterator[Finding]:
+    """Lead against the doctor's own installation."""
+    lead = report.lead
+    if lead.protocol not in {None, PROTOCOL_VERSION}:
+        yield problem(
+            f"the lead speaks protocol {lead.protocol}, this installation {PROTOCOL_VERSION}: install "
+            "the same version of llama-duo on both"
+        )
+    elif lead.version not in {None, version}:
+        yield hint(f"the lead is llama-duo {lead.version}, this is {version}: the protocol is the same")
+    else:
+        yield good(f"llama-duo {version} with protocol {PROTOCOL_VERSION}, as the lead")
+
+
+def judge_lead(report: LeadReport) -> Iterator[Finding]:
+    """All that the lead knows: model, policy, T(n), what was drafted, each back."""
+    if report.lead.speculates is False:
+        yield problem(
+            "the lead's model is recurrent or hybrid, and tokens cannot be taken back from its memory: it is "
+            "served without speculation; only another model changes that"
+        )
+        return
+    planner = report.planner
+    if planner is None:
+        yield hint("the engine does not answer: it is loading, busy or being started again; ask again later")
+    else:
+        yield from _judge_policy(planner)
+        yield from _judge_steps(planner)
+        yield from _judge_work(planner)
+    if not report.backs:
+        yield problem("no back is connected: start one with `back --model SMALL.gguf --lead ADDRESS`")
+    for back in report.backs:
+        yield from judge_back(back, planner or PlannerReport())
+
+
+def judge_back(back: BackReport, planner: PlannerReport) -> Iterator[Finding]:
+    """A back, by what came of its drafts."""
+    if back.n_invalid_drafts:
+        yield problem(
+            f"{back.name} has sent {back.n_invalid_drafts} drafts that cannot be: install the same "
+            "version of llama-duo on both machines"
+        )
+    if not back.n_drafts:
+        if planner.n_steps >= LEAST_STEPS:
+            yield problem(
+                f"{back.name} has sent no draft since it connected: if there were answers meanwhile that it "
+                "may see (they may be private), read its log and run `back doctor` there"
+            )
+        else:
+            yield good(f"{back.name} ({back.model}) is connected and waits for text")
+        return
+    found = [*_judge_quality(back, planner), *_judge_lateness(back, planner)]
+    yield from found or [good(f"{back.name} ({back.model}) drafts well{_share_right(back, planner)}")]
+
+
+def judge_draft_speed(draft_ms: float, planner: PlannerReport | None) -> Iterator[Finding]:
+    """A back's time for a token against the lead's for a step."""
+    step_ms = planner.plain_step_ms if planner else None
+    if step_ms is None:
+        yield hint(f"a drafted token takes {draft_ms:.1f} ms; the lead's step is not known yet")
+        return
+    share = draft_ms / step_ms
+    words = f"a drafted token takes {draft_ms:.1f} ms, a step of the lead {step_ms:.1f} ms"
+    if share > _TOO_DEAR:
+        yield problem(
+            f"{words}: drafting is no faster than answering; take a smaller draft model, more "
+            "--threads or a GPU"
+        )
+    elif share > _DEAR:
+        yield hint(f"{words}: a smaller draft model, more --threads or a GPU would help")
+    else:
+        yield good(f"{words} ({share:.2f} of it)")
+
+
+def judge_round_trip(round_trip_ms: float, planner: PlannerReport | None) -> Iterator[Finding]:
+    """A round trip on the back's connection against a step."""
+    step_ms = planner.plain_step_ms if planner else None
+    words = f"a message and its answer take {round_trip_ms:.1f} ms"
+    if step_ms is not None and round_trip_ms > step_ms:
+        yield hint(
+            f"{words}, longer than a step of {step_ms:.1f} ms: after each wrong guess the lead goes on alone "
+            "for that long; a cable instead of radio, a nearer machine or more --n-branches help"
+        )
+    else:
+        yield good(words)
+
+
+def judge_cores(report: LeadReport, cores: frozenset[int], n_threads: int) -> Iterator[Finding]:
+    """A back on the lead's own machine: `cores` are those it may run on."""
+    lead = report.lead
+    shared = cores & lead.cores
+    if not lead.cores:
+        yield hint("the lead is on this machine and does not say which cores it uses: give both --cpus")
+    elif shared and lead.n_threads + n_threads > len(cores | lead.cores):
+        yield problem(
+            f"lead ({lead.n_threads} threads) and back ({n_threads} threads) share {len(shared)} cores of "
+            "this machine, and two programs that spin on the same cores crawl: give each --cpus of its own"
+        )
+    else:
+        yield good("lead and back are on one machine and have cores enough")
+
+
+def _judge_policy(planner: PlannerReport) -> Iterator[Finding]:
+    if planner.policy == "off":
+        yield problem(
+            "speculation is switched off: start the lead without --policy, or with --policy adaptive"
+        )
+    elif planner.policy != "adaptive":
+        yield hint(f"--policy {planner.policy} is there to compare with: adaptive measures what is fastest")
+
+
+def _judge_steps(planner: PlannerReport) -> Iterator[Finding]:
+    """The best case: all drafts right and there at once, n tokens in T(n) instead of n steps of T(1)."""
+    plain = planner.plain_step_ms
+    wider = {n: n * plain / seconds for n, seconds in planner.step_ms.items() if n > 1} if plain else {}
+    if not plain or not wider:
+        yield hint("how long a step takes is not known yet: ask something")
+        return
+    best = max(wider, key=lambda n: wider[n])
+    words = f"a step takes {plain:.1f} ms, one of {best} tokens {planner.step_ms[best]:.1f} ms"
+    if wider[best] < _LEAST_BOUND:
+        yield problem(
+            f"{words}: even drafts that are all right would gain nothing; the lead's device computes as "
+            "slowly as it reads (too few cores, or a mixture of experts): a smaller model or a GPU helps"
+        )
+    else:
+        yield good(f"{words}: drafts that are all right would be {wider[best]:.1f} times as fast")
+
+
+def _judge_work(planner: PlannerReport) -> Iterator[Finding]:
+    n_choices = sum(planner.depths.values())
+    if planner.n_steps < LEAST_STEPS or not n_choices:
+        yield hint(f"the lead has made {planner.n_steps} steps: ask for something long, then ask me again")
+        return
+    per_step = planner.n_committed / n_choices
+    n_drafted = planner.n_draft_tokens
+    words = f"{per_step:.2f} tokens per step and answer, 1 without drafts"
+    if n_drafted:
+        words += f"; {planner.n_accepted_tokens / n_drafted:.0%} of the tokens verified were right"
+    idle = planner.depths.get(0, 0) / n_choices
+    if idle > _IDLE_SHARE:
+        yield hint(f"{words}; in {idle:.0%} of the steps there was no draft that was worth verifying")
+    else:
+        yield good(words)
+
+
+def _judge_quality(back: BackReport, planner: PlannerReport) -> Iterator[Finding]:
+    source = planner.sources.get(back.name)
+    if source and source.n_scored >= _LEAST_SCORED and source.n_right < _FEW_RIGHT * source.n_scored:
+        yield problem(
+            f"only {source.n_right / source.n_scored:.0%} of {back.name}'s tokens are right: its "
+            f"model ({back.model}) guesses another text than the lead's writes; take one of the same family "
+            "and kind of training, or a bigger one"
+        )
+
+
+def _judge_lateness(back: BackReport, planner: PlannerReport) -> Iterator[Finding]:
+    source, step_ms = planner.sources.get(back.name), planner.plain_step_ms
+    if source and source.token_ms and step_ms and source.token_ms > _TOO_DEAR * step_ms:
+        yield problem(
+            f"{back.name} needs {source.token_ms:.1f} ms for a token, a step of the lead takes {step_ms:.1f} "
+            "ms: take a smaller draft model, more --threads or a GPU there; `back doctor` there says more"
+        )
+    elif back.n_drafts >= _LEAST_SCORED and back.n_stale_drafts > _LATE_SHARE * back.n_drafts:
+        yield hint(
+            f"{back.n_stale_drafts / back.n_drafts:.0%} of {back.name}'s drafts come too late or after a "
+            "wrong guess: `back doctor` there tells network from computing"
+        )
+
+
+def _share_right(back: BackReport, planner: PlannerReport) -> str:
+    source = planner.sources.get(back.name)
+    return f": {source.n_right / source.n_scored:.0%} right" if source and source.n_scored else ""

@@ -1,0 +1,66 @@
+"""What `GET /v1/speculation` says, as far as doctors read it; other leads may say less or more."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class About(_Record):
+    """The lead itself; `cores` are those it may run on, `n_threads` are its engine's."""
+
+    version: str | None = None
+    protocol: int | None = None
+    speculates: bool | None = None
+    cores: frozenset[int] = frozenset()
+    n_threads: Count = 0
+
+
+class BackReport(_Record):
+    """A connected back and what came of its drafts."""
+
+    name: str
+    model: str = ""
+    n_drafts: Count = 0
+    n_stale_drafts: Count = 0
+    n_invalid_drafts: Count = 0
+
+
+class SourceReport(_Record):
+    """A source of drafts as the planner knows it, `ngram` among them. Times are None until measured."""
+
+    n_scored: Count = 0
+    n_right: Count = 0
+    first_draft_ms: float | None = None
+    token_ms: float | None = None
+
+
+class PlannerReport(_Record):
+    """`step_ms` is T(n) by n, `depths` how often each depth was chosen for a sequence."""
+
+    policy: str = "adaptive"
+    step_ms: dict[int, Annotated[float, Field(gt=0)]] = {}
+    n_steps: Count = 0
+    n_committed: Count = 0
+    n_draft_tokens: Count = 0
+    n_accepted_tokens: Count = 0
+    depths: dict[int, Count] = {}
+    sources: dict[str, SourceReport] = {}
+
+    @property
+    def plain_step_ms(self) -> float | None:
+        """T(1); None until it is measured."""
+        return self.step_ms.get(1)
+
+
+class LeadReport(_Record):
+    """`planner` is None while the engine is busy or started again."""
+
+    lead: About = About()
+    backs: tuple[BackReport, ...] = ()
+    planner: PlannerReport | None = None

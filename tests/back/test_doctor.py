@@ -1,0 +1,74 @@
+"""`back doctor`: joining a lead for a moment, and timing the draft model."""
+
+import contextlib
+
+import pytest
+from websockets.asyncio.server import serve
+
+from back.doctor import examine, measure_round_trip, measure_step
+from back.settings import BackSettings
+from shared.errors import ProtocolError
+from shared.protocol import Hello, Refused, Tune, VocabularyId, Welcome
+from tests.real.house import free_port
+
+HELLO = Hello(
+    protocol=1,
+    name="b",
+    vocabulary=VocabularyId(fingerprint="f", n_tokens=9, model="m"),
+    n_ctx=0,
+    n_sequences=1,
+)
+
+
+@contextlib.asynccontextmanager
+async def lead_that_says(message):
+    async def visit(connection):
+        await connection.recv()
+        await connection.send(message.model_dump_json())
+        with contextlib.suppress(Exception):
+            await connection.recv()
+
+    async with serve(visit, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        yield f"ws://127.0.0.1:{port}/v1/speculation"
+
+
+async def test_a_welcome_gives_a_round_trip():
+    async with lead_that_says(Welcome(back="id", name="b")) as url:
+        assert await measure_round_trip(url, HELLO, None) > 0
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (Refused(reason="the vocabularies differ"), "vocabularies differ"),
+        (Tune(n_ahead=1, min_confidence=0), "tune"),
+    ],
+)
+async def test_all_else_is_an_error_with_the_leads_reason(message, words):
+    async with lead_that_says(message) as url:
+        with pytest.raises(ProtocolError, match=words):
+            await measure_round_trip(url, HELLO, None)
+
+
+def test_without_a_lead_the_draft_model_is_timed_all_the_same():
+    diagnosis = examine(BackSettings(lead=f"http://127.0.0.1:{free_port()}"))
+    assert diagnosis.status == 1
+    assert "nothing listens on this port" in str(diagnosis)
+    assert "a drafted token takes" in str(diagnosis)
+
+
+def test_a_model_that_is_not_there_is_said(tmp_path):
+    diagnosis = examine(BackSettings(model=tmp_path / "nowhere.gguf"))
+    assert diagnosis.status == 1
+    assert "is not there" in str(diagnosis)
+
+
+class Steady:
+    def decode(self, spans):
+        assert [len(span.tokens) for span in spans] == [1]
+
+
+def test_a_step_is_timed_by_its_median():
+    ticks = iter([0.0, 9.0] + [10.0 + i / 100 for i in range(46)])  # the first step takes long
+    assert measure_step(Steady(), lambda: next(ticks)) == pytest.approx(0.01)
