@@ -48,7 +48,7 @@ def main() -> None:
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
-        settings = settings.located()
+        settings = settings.discovered().located()
         asyncio.run(_run(settings, _load(settings)))
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace

@@ -37,7 +37,7 @@ def examine(settings: BackSettings) -> Diagnosis:
     diagnosis = Diagnosis()
     try:
         key = settings.read_key()
-        settings = settings.located()
+        settings = settings.discovered().located()
         model = _load(settings)
     except ConfigError as error:
         diagnosis.add([problem(str(error))])

@@ -3,7 +3,7 @@
 import platform
 import re
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
@@ -11,6 +11,7 @@ from pydantic_settings import CliSuppress
 
 from shared import cpus
 from shared.compute import Compute
+from shared.discovery import choose, find_leads
 from shared.keys import read_key
 from shared.llama_server_options import LLAMA_SERVER, GpuLayers, Slots, Threads
 from shared.logs import LogLevel
@@ -20,6 +21,8 @@ from shared.settings import CpuList, FileSettings, program_config
 
 _MAX_SLOTS = 256
 """The most sequences that a cache of llama.cpp can tell apart (LLAMA_MAX_SEQ)."""
+DISCOVER_SECONDS = 10.0
+"""How long `--discover` looks for a lead."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -47,6 +50,11 @@ class BackSettings(Compute, ModelSource, FileSettings):
 
     model: Path | None = Field(None, description="the GGUF file to draft with; without it the built-in one")
     lead: str = Field("http://127.0.0.1:5555", description="where the lead listens")
+    discover: bool = Field(
+        False,
+        description="look on the local network for a lead with --announce, instead of --lead; "
+        "whoever announces one there sees the key",
+    )
     key: SecretStr | None = Field(
         None, description="the lead's key for backs; BACK_KEY or a file keeps it out of `ps`"
     )
@@ -95,6 +103,12 @@ class BackSettings(Compute, ModelSource, FileSettings):
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("write it as in http://192.168.1.20:5555")
         return value.rstrip("/")
+
+    def discovered(self) -> Self:
+        """With the lead that announces itself, if one is to be looked for; raises ConfigError."""
+        if not self.discover:
+            return self
+        return self.model_copy(update={"lead": choose(find_leads(DISCOVER_SECONDS)).url})
 
     @property
     def websocket_url(self) -> str:

@@ -43,6 +43,7 @@ from lead.printer import Printer
 from lead.sequences import Sequences
 from lead.services import Services
 from lead.settings import LeadSettings
+from shared.discovery import announced
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import Tune
@@ -79,6 +80,18 @@ class Lead:
         listener = listen(self._settings.host, self._settings.port)
         host, port = listener.getsockname()[:2]
         log.info("listening on http://%s:%d, loading the model", f"[{host}]" if ":" in host else host, port)
+        if not self._settings.announce:
+            await self._serve(listener, host, port)
+            return
+        name = self._settings.alias or (self._settings.model.stem if self._settings.model else "demo")
+        announcement = announced(host, port, name)
+        await asyncio.to_thread(announcement.__enter__)
+        try:
+            await self._serve(listener, host, port)
+        finally:
+            await asyncio.to_thread(announcement.__exit__, None, None, None)
+
+    async def _serve(self, listener: socket.socket, host: str, port: int) -> None:
         if self._settings.back:
             self._local_back = LocalBack(
                 back_command(self._settings, host, port),

@@ -64,6 +64,9 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
         "127.0.0.1", description="address to listen on; 0.0.0.0 lets other machines in, who need a key"
     )
     port: int = Field(5555, ge=0, le=65535, description="port to listen on; 0: any free one")
+    announce: bool = Field(
+        False, description="tell the local network where the lead is, for backs with --discover"
+    )
     slots: bool = Field(True, description="say at /slots what each slot is doing, without any text")
     metrics: bool = Field(False, description="figures for Prometheus at /metrics")
     n_gpu_layers: GpuLayers = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
@@ -145,6 +148,13 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
             "whoever reaches this address could use the lead and read along: give --api-key, --back-key or "
             f"--keys-file ({HOW_TO_MAKE_ONE}), or say --insecure"
         )
+
+    @field_validator("announce")
+    @classmethod
+    def _check_can_be_reached(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and is_loopback(info.data.get("host", "")):
+            raise ValueError("nobody else reaches a lead on loopback: give --host 0.0.0.0, too")
+        return value
 
     @field_validator("back_threads", "back_gpu_layers", "back_cpus")
     @classmethod

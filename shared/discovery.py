@@ -1,0 +1,130 @@
+"""Leads on the local network: announced and found by multicast DNS, with zeroconf (an extra, `discover`).
+
+It tells where a lead is, not who it is: whoever is on the network may announce one, and sees the key of a
+back that comes. So both sides ask for it, and only on networks that they trust.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from shared.errors import ConfigError
+from shared.protocol import PROTOCOL_VERSION
+
+if TYPE_CHECKING:  # an extra, imported when it is asked for
+    from zeroconf import ServiceInfo
+
+log = logging.getLogger("discovery")
+
+SERVICE = "_llama-duo._tcp.local."
+_READ_MS = 3000
+"""How long to wait for the details of a lead whose name is known."""
+_MORE_SECONDS = 1.0
+"""After the first lead, how long others may take to answer: multicast DNS answers within half a second."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FoundLead:
+    """A lead that announces itself."""
+
+    url: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.url} ({self.name})"
+
+
+@contextlib.contextmanager
+def announced(host: str, port: int, name: str) -> Iterator[None]:
+    """Tell the local network of a lead that listens on `host` and `port`, until the context is left.
+
+    Blocks for up to two seconds on entering. Raises ConfigError.
+    """
+    zeroconf = _zeroconf()
+    addresses = own_addresses() if host in {"0.0.0.0", "::"} else [host]
+    info = zeroconf.ServiceInfo(
+        SERVICE,
+        f"{_label(name)}.{SERVICE}",
+        port=port,
+        parsed_addresses=addresses,
+        properties={"protocol": str(PROTOCOL_VERSION), "model": name},
+    )
+    try:
+        announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
+    except OSError as error:
+        raise ConfigError(f"--announce: this machine cannot send multicast: {error.strerror}") from error
+    try:
+        announcer.register_service(info, allow_name_change=True)
+        log.info("announced on the local network as %s", info.name.removesuffix(f".{SERVICE}"))
+        yield
+    finally:
+        announcer.close()
+
+
+def find_leads(seconds: float) -> list[FoundLead]:
+    """The leads that answer within `seconds`; returns soon after the first. Raises ConfigError."""
+    zeroconf = _zeroconf()
+    names: dict[str, None] = {}
+    heard = threading.Event()
+
+    def on_change(*, name: str, state_change: object, **_: object) -> None:
+        if state_change is zeroconf.ServiceStateChange.Added:
+            names[name] = None
+            heard.set()
+
+    try:
+        listener = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
+    except OSError as error:
+        raise ConfigError(f"--discover: this machine cannot send multicast: {error.strerror}") from error
+    with contextlib.closing(listener):
+        zeroconf.ServiceBrowser(listener, SERVICE, handlers=[on_change])
+        if not heard.wait(seconds):
+            return []
+        threading.Event().wait(_MORE_SECONDS)
+        infos = [listener.get_service_info(SERVICE, name, _READ_MS) for name in list(names)]
+    return sorted({_lead(info) for info in infos if info and info.parsed_addresses()})
+
+
+def choose(leads: list[FoundLead]) -> FoundLead:
+    """The only one there is; raises ConfigError for none, and for several."""
+    if not leads:
+        raise ConfigError(
+            "no lead announces itself on this network: start one with --announce, or name it with --lead"
+        )
+    if len(leads) > 1:
+        raise ConfigError(f"there are several leads: name one with --lead: {', '.join(map(str, leads))}")
+    return leads[0]
+
+
+def own_addresses() -> list[str]:
+    """The IPv4 addresses at which others may reach this machine."""
+    import ifaddr  # noqa: PLC0415  (comes with zeroconf)
+
+    addresses = [str(ip.ip) for adapter in ifaddr.get_adapters() for ip in adapter.ips if ip.is_IPv4]
+    return [address for address in addresses if not address.startswith("127.")]
+
+
+def _label(name: str) -> str:
+    """A name of at most 63 bytes (RFC 6763) without dots, which would end it."""
+    words = f"{name} on {socket.gethostname()}".replace(".", "-")
+    return words.encode("ascii", "replace")[:60].decode("ascii").strip()
+
+
+def _lead(info: "ServiceInfo") -> FoundLead:
+    model = (info.properties.get(b"model") or b"").decode("utf-8", "replace")
+    return FoundLead(f"http://{info.parsed_addresses()[0]}:{info.port}", model[:128])
+
+
+def _zeroconf() -> ModuleType:
+    try:
+        import zeroconf  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise ConfigError(
+            "finding leads on the network needs zeroconf: pip install 'llama-duo[discover]'"
+        ) from None
+    return zeroconf

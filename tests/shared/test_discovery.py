@@ -1,0 +1,46 @@
+"""Which of the leads that announce themselves a back takes."""
+
+import sys
+
+import pytest
+
+from lead.settings import LeadSettings
+from shared import discovery
+from shared.discovery import FoundLead, choose, find_leads
+from shared.errors import ConfigError
+
+GPU, OLD = FoundLead("http://10.0.0.1:5555", "70B"), FoundLead("http://10.0.0.2:5555", "8B")
+
+
+def test_the_only_lead_is_chosen():
+    assert choose([GPU]) is GPU
+
+
+def test_of_several_leads_a_person_chooses():
+    with pytest.raises(ConfigError, match=r"several leads: .*10\.0\.0\.1:5555 \(70B\), .*10\.0\.0\.2"):
+        choose([GPU, OLD])
+
+
+def test_none_is_an_error_that_says_what_to_do():
+    with pytest.raises(ConfigError, match="start one with --announce"):
+        choose([])
+
+
+def test_without_zeroconf_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zeroconf", None)
+    with pytest.raises(ConfigError, match=r"llama-duo\[discover\]"):
+        find_leads(0.0)
+
+
+def test_names_fit_into_a_dns_label(monkeypatch):
+    monkeypatch.setattr(discovery.socket, "gethostname", lambda: "gpu.example.org")
+    label = discovery._label("Ünsinn-3.1-" * 9)
+    assert len(label) <= 63
+    assert "." not in label
+    assert discovery._label("8B") == "8B on gpu-example-org"
+
+
+def test_a_lead_on_loopback_is_not_announced(capsys):
+    with pytest.raises(SystemExit):
+        LeadSettings.from_command_line(["--announce"])
+    assert "nobody else reaches a lead on loopback" in capsys.readouterr().err
