@@ -1,0 +1,59 @@
+import pytest
+
+from bench.processes import start_back, start_lead
+from tests.network.asking import BACK_KEY, CLIENT_KEY, PORT, ask
+from tests.network.namespaces import Network, why_not
+from tests.real.conftest import target  # noqa: F401 - a fixture
+from tests.real.house import BACK, LEAD
+
+
+@pytest.fixture(scope="session")
+def network():
+    """lead, client, desk1, desk2 and router on one switch, home behind router."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with Network() as network:
+        for machine in ("lead", "client", "desk1", "desk2", "router"):
+            network.add(machine)
+        network.add_behind("home", "router")
+        yield network
+
+
+@pytest.fixture(scope="session")
+def lead(network, target):  # noqa: F811
+    """(lead, url) as all machines see it; it has keys, and announces itself."""
+    with network.at("lead"):
+        program, _ = start_lead(
+            *("--model", str(target), *LEAD),
+            *("--host", "0.0.0.0", "--port", str(PORT), "--announce"),
+            *("--api-key", CLIENT_KEY, "--back-key", BACK_KEY),
+        )
+    with program:
+        yield program, f"http://10.77.0.1:{PORT}"
+
+
+@pytest.fixture
+def back_on(network, lead):
+    """Starts a connected back on a machine; it is gone from the lead when the test ends."""
+    backs = {}
+
+    def start(machine, *arguments):
+        with network.at(machine):
+            backs[machine] = start_back(
+                lead[1], "--name", machine, "--key", BACK_KEY, *BACK, *arguments, seconds=30
+            )
+        return backs[machine]
+
+    yield start
+    since = lead[0].n_lines()
+    for back in backs.values():
+        back.stop()
+    for machine in backs:
+        lead[0].wait_for(rf"back {machine} .*left", since=since)
+
+
+@pytest.fixture(scope="session")
+def plain(network, lead):
+    """The text without backs."""
+    with network.at("client"):
+        return ask(lead[1]).text

@@ -1,0 +1,140 @@
+"""Machines on a network of their own: network namespaces, joined by veth pairs to a switch.
+
+Whatever a thread opens or starts inside `Network.at(machine)` belongs to that machine: sockets, and programs.
+Names begin with the process id of the tests, so that they meet nobody else's and can be removed alone.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+_CLONE_NEWNET = 0x40000000  # linux/sched.h
+_RUN = Path("/run/netns")
+_IP = shutil.which("ip") or "ip"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Network:
+    """A switch and machines 10.77.0.N, which reach each other; a context manager that removes them all."""
+
+    def __init__(self) -> None:
+        self._prefix = f"duo{os.getpid()}"
+        self._names: list[str] = []
+        self._addresses: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._create("switch")
+            self.run("switch", "ip link add bridge type bridge")
+            self.run("switch", "ip link set bridge up")
+        except BaseException:
+            self.remove()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the namespaces, and with them all links; programs in them must have ended."""
+        for name in self._names:
+            subprocess.run([_IP, "netns", "del", name], check=False, capture_output=True)
+        self._names.clear()
+
+    def add(self, machine: str) -> str:
+        """Plug a new machine in; returns its address."""
+        address = f"10.77.0.{len(self._addresses) + 1}"
+        self._addresses[machine] = address
+        self._create(machine)
+        self._cable(machine, "eth0", "switch", machine)
+        self.run("switch", f"ip link set {machine} master bridge")
+        self.run(machine, f"ip address add {address}/24 dev eth0")
+        return address
+
+    def add_behind(self, machine: str, router: str) -> None:
+        """A new machine whose connections leave with the address of `router`, which has to be there."""
+        self._create(machine)
+        self._cable(machine, "eth0", router, "inside")
+        self.run(router, "ip address add 192.168.7.1/24 dev inside")
+        self.run(machine, "ip address add 192.168.7.2/24 dev eth0")
+        self.run(machine, "ip route add default via 192.168.7.1")
+        self.run(router, "sysctl -qw net.ipv4.ip_forward=1")
+        self.run(router, "nft add table ip nat")
+        self.run(router, "nft add chain ip nat out { type nat hook postrouting priority 100 ; }")
+        self.run(router, "nft add rule ip nat out oifname eth0 masquerade")
+
+    def cut(self, machine: str) -> None:
+        """Pull its cable out of the switch: neither side is told."""
+        self.run("switch", f"ip link set {machine} nomaster")
+
+    def heal(self, machine: str) -> None:
+        """Put the cable back."""
+        self.run("switch", f"ip link set {machine} master bridge")
+
+    def spoil(self, machine: str, delay_ms: int, loss_percent: int) -> None:
+        """Delay what `machine` sends, and lose some of it. Raises CalledProcessError without netem."""
+        self.run(machine, f"tc qdisc add dev eth0 root netem delay {delay_ms}ms loss {loss_percent}%")
+
+    def lose(self, machine: str, loss_percent: int) -> None:
+        """Lose some of what reaches `machine`."""
+        self.run(machine, "nft add table ip loss")
+        self.run(machine, "nft add chain ip loss in { type filter hook input priority 0 ; }")
+        self.run(machine, f"nft add rule ip loss in numgen random mod 100 < {loss_percent} drop")
+
+    def narrow(self, machine: str, kilobits: int) -> None:
+        """Let `machine` send so much each second; more waits, and is lost after 50 ms."""
+        self.run(machine, f"tc qdisc add dev eth0 root tbf rate {kilobits}kbit burst 4kb latency 50ms")
+
+    def run(self, machine: str, command: str) -> str:
+        """Run a command there, of words without quoting; raises CalledProcessError."""
+        words = [_IP, "netns", "exec", self._name(machine), *command.split()]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+    @contextmanager
+    def at(self, machine: str) -> Iterator[None]:
+        """This thread is on `machine`; its sockets and child processes stay there."""
+        with Path("/proc/thread-self/ns/net").open() as home, (_RUN / self._name(machine)).open() as there:
+            _enter(there.fileno())
+            try:
+                yield
+            finally:
+                _enter(home.fileno())
+
+    def _name(self, machine: str) -> str:
+        return f"{self._prefix}-{machine}"
+
+    def _create(self, machine: str) -> None:
+        name = self._name(machine)
+        subprocess.run([_IP, "netns", "add", name], check=True, capture_output=True)
+        self._names.append(name)
+        self.run(machine, "ip link set lo up")
+
+    def _cable(self, machine: str, plug: str, other: str, socket: str) -> None:
+        self.run(machine, f"ip link add {plug} type veth peer name {socket} netns {self._name(other)}")
+        self.run(machine, f"ip link set {plug} up")
+        self.run(other, f"ip link set {socket} up")
+
+
+def _enter(descriptor: int) -> None:
+    if _libc.setns(descriptor, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+def why_not() -> str | None:
+    """Why there can be no such networks on this machine; None if there can."""
+    if missing := [tool for tool in ("ip", "tc", "nft", "sysctl") if shutil.which(tool) is None]:
+        return f"needs {' and '.join(missing)} (Debian: iproute2, nftables, procps)"
+    if os.geteuid():
+        return "needs root, to make network namespaces"
+    try:
+        with Network() as network:
+            network.add("probe")
+            network.run("probe", "nft add table ip probe")
+    except (subprocess.CalledProcessError, OSError) as error:
+        return f"this machine makes no network namespaces: {getattr(error, 'stderr', None) or error}"
+    return None

@@ -1,0 +1,121 @@
+"""Lead, backs and client on machines of their own: slow, lossy, cut and translated networks."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bench.processes import Program
+from tests.network.asking import BACK_KEY, CLIENT_KEY, PORT, accepted, ask
+from tests.real.house import BACK
+
+pytestmark = pytest.mark.real
+
+MOST_ANSWERS = 60
+"""A lost connection's next attempt comes within seconds; an answer takes a few tenths."""
+
+
+@pytest.fixture
+def on_client(network):
+    with network.at("client"):
+        yield
+
+
+def ask_until_accepted(url, name):
+    """Ask until tokens of this back have been accepted again; returns all texts."""
+    before = accepted(url).get(name, 0)
+    texts = set()
+    for _ in range(MOST_ANSWERS):
+        texts.add(ask(url).text)
+        if accepted(url).get(name, 0) > before:
+            return texts
+    raise AssertionError(f"no token of {name} was accepted in {MOST_ANSWERS} answers")
+
+
+def run_doctor(network, machine, *arguments):
+    command = [sys.executable, "-m", "back", "doctor", *arguments]
+    with network.at(machine):
+        return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.usefixtures("on_client")
+def test_backs_on_two_machines_draft_and_the_text_is_the_same(lead, back_on, plain):
+    back_on("desk1")
+    back_on("desk2")
+    told = ask(lead[1])
+    assert (told.text, told.n_accepted > 0) == (plain, True)
+    assert set(accepted(lead[1])) == {"desk1", "desk2"}
+
+
+@pytest.mark.usefixtures("on_client")
+def test_a_back_behind_nat_drafts(lead, back_on, plain):
+    back_on("home")
+    assert ask_until_accepted(lead[1], "home") == {plain}
+
+
+@pytest.mark.usefixtures("on_client")
+def test_a_cut_cable_costs_no_answer_and_a_healed_one_brings_the_back_back(lead, back_on, plain, network):
+    back_on("desk1")
+    assert ask_until_accepted(lead[1], "desk1") == {plain}
+    network.cut("desk1")
+    try:
+        assert {ask(lead[1]).text for _ in range(3)} == {plain}
+    finally:
+        network.heal("desk1")
+    assert ask_until_accepted(lead[1], "desk1") == {plain}
+
+
+@pytest.mark.usefixtures("on_client")
+def test_over_a_narrow_network_that_loses_packets_the_text_is_the_same(lead, back_on, plain, network):
+    back_on("desk2")
+    network.narrow("desk2", kilobits=500)
+    network.lose("desk2", loss_percent=5)
+    try:
+        assert {ask(lead[1]).text for _ in range(2)} == {plain}
+    finally:
+        network.run("desk2", "nft delete table ip loss")
+        network.run("desk2", "tc qdisc del dev eth0 root")
+    assert ask_until_accepted(lead[1], "desk2") == {plain}
+
+
+@pytest.mark.usefixtures("on_client")
+def test_over_a_slow_network_a_back_still_drafts(lead, back_on, plain, network):
+    try:
+        network.spoil("desk2", delay_ms=10, loss_percent=1)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"this kernel has no netem: {error.stderr.strip()}")
+    try:
+        back_on("desk2")
+        assert ask_until_accepted(lead[1], "desk2") == {plain}
+    finally:
+        network.run("desk2", "tc qdisc del dev eth0 root")
+
+
+def test_a_back_finds_a_lead_that_announces_itself(lead, network):
+    with network.at("desk1"):
+        back = Program("back", "--discover", "--key", BACK_KEY, "--name", "finder", *BACK)
+    with back:
+        assert back.wait_for(r"drafting for (\S+) as finder", 30)[1] == f"ws{lead[1][4:]}/v1/speculation"
+
+
+@pytest.mark.usefixtures("lead")
+def test_a_back_that_found_a_lead_needs_a_key_all_the_same(network):
+    with network.at("desk1"):
+        back = Program("back", "--discover", *BACK)
+    with back:
+        back.wait_for(r"refuses this back: Invalid API Key", 30)
+        assert back.process.wait(30) == 1
+
+
+def test_the_doctor_finds_nothing_to_complain_of_from_another_machine(lead, back_on, network):
+    back_on("desk1")
+    result = run_doctor(network, "desk2", "--lead", lead[1], "--key", BACK_KEY)
+    assert "it takes this back" in result.stdout
+    assert "one machine" not in result.stdout
+
+
+@pytest.mark.usefixtures("lead")
+def test_the_doctor_says_why_a_back_cannot_join(network):
+    result = run_doctor(network, "desk2", "--lead", f"http://10.77.0.1:{PORT}", "--key", CLIENT_KEY)
+    assert result.returncode == 1
+    assert "this key has the role client" in result.stdout
