@@ -7,7 +7,19 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chat.wire import Chunk, Speculation, Timings, TokenText, Usage
+from chat.wire import Chunk, Speculation, Timings, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A token, or what a server sends in one go; `source` is who drafted it, None for the server's own.
+
+    A thought is what the model says to itself first: shown, but no part of the answer.
+    """
+
+    text: str
+    source: str | None = None
+    is_thought: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +62,8 @@ class Answer:
         self._first = self._last = 0.0
         self._n_read = self._n_drafted = self._n_accepted = 0
 
-    def read(self, chunk: Chunk) -> list[TokenText]:
-        """Take in one chunk and return its tokens, whose texts together are the chunk's text."""
+    def read(self, chunk: Chunk) -> list[Piece]:
+        """Take in one chunk and return its pieces, whose texts together are the chunk's text."""
         self.timings = chunk.timings or self.timings
         self.usage = chunk.usage or self.usage
         self.seed = self.seed if chunk.seed is None else chunk.seed
@@ -61,9 +73,13 @@ class Answer:
         if not chunk.choices:
             return []
         self.finish_reason = chunk.choices[0].finish_reason or self.finish_reason
-        tokens = _tokens(chunk.choices[0].delta.content or "", chunk.speculation)
-        self._note(tokens)
-        return tokens
+        delta = chunk.choices[0].delta
+        pieces = [
+            *_pieces(delta.thought, chunk.speculation, is_thought=True),
+            *_pieces(delta.content or "", chunk.speculation, is_thought=False),
+        ]
+        self._note(pieces)
+        return pieces
 
     @property
     def figures(self) -> Figures:
@@ -73,15 +89,15 @@ class Answer:
         n_tokens = self.usage.completion_tokens if self.usage else self._n_read
         return Figures(n_tokens, self._measured_seconds(), self._n_drafted, self._n_accepted)
 
-    def _note(self, tokens: list[TokenText]) -> None:
-        if not tokens:
+    def _note(self, pieces: list[Piece]) -> None:
+        if not pieces:
             return
         self._last = self._clock()
         if not self._n_read:
             self._first = self._last
-        self._n_read += len(tokens)
-        self.text += "".join(token.text for token in tokens)
-        self.n_accepted_by_source.update(token.source for token in tokens if token.source is not None)
+        self._n_read += len(pieces)
+        self.text += "".join(piece.text for piece in pieces if not piece.is_thought)
+        self.n_accepted_by_source.update(piece.source for piece in pieces if piece.source is not None)
 
     def _measured_seconds(self) -> float:
         # The first token's own time cannot be told from the prompt's, so it counts as an average one.
@@ -97,8 +113,10 @@ def _server_figures(timings: Timings) -> Figures:
     return Figures(timings.predicted_n, seconds, timings.draft_n, timings.draft_n_accepted)
 
 
-def _tokens(content: str, speculation: Speculation | None) -> list[TokenText]:
+def _pieces(content: str, speculation: Speculation | None, *, is_thought: bool) -> list[Piece]:
     """The content is what counts: tokens that do not spell it are not believed."""
+    if not content:
+        return []
     if speculation is not None and "".join(token.text for token in speculation.tokens) == content:
-        return speculation.tokens
-    return [TokenText(text=content)] if content else []
+        return [Piece(token.text, token.source, is_thought) for token in speculation.tokens]
+    return [Piece(content, None, is_thought)]

@@ -4,6 +4,7 @@ Knows requests, statuses and event streams; knows nothing of the screen or the c
 """
 
 import math
+import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
@@ -12,12 +13,15 @@ import httpx
 from httpx_sse import EventSource, SSEError, connect_sse
 from pydantic import ValidationError
 
-from chat.answer import Answer
+from chat.answer import Answer, Piece
 from chat.errors import AwayError, BrokenOffError, NotReadyError, RefusedError
-from chat.wire import Back, BacksReply, Chunk, ErrorReply, TokenText
+from chat.wire import Back, BacksReply, Chunk, ErrorReply, ModelsReply
 
 CONNECT_TIMEOUT_S = 10.0
+LOOK_TIMEOUT_S = 3.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+_NO_SUCH_PLACE = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED, httpx.codes.NOT_IMPLEMENTED)
 
 
 class LeadClient:
@@ -34,6 +38,7 @@ class LeadClient:
         """`timeout_s` is the longest silence to bear; `transport` stands in for the network in tests."""
         self.url = url
         self._asks_for_sources = True
+        self._timeout_s = timeout_s
         self._http = httpx.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
@@ -51,8 +56,8 @@ class LeadClient:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
-    def stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[TokenText, None, None]:
-        """Ask for a chat completion; feed `answer` and yield its tokens as they come.
+    def stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[Piece, None, None]:
+        """Ask for a chat completion; feed `answer` and yield its pieces as they come.
 
         Closing the iterator hangs up, which makes the lead stop. Raises LeadError.
         """
@@ -67,14 +72,28 @@ class LeadClient:
 
     def backs(self) -> list[Back] | None:
         """The connected backs; None when the server does not speculate. Raises LeadError."""
-        with self._translated():
-            response = self._http.get("/v1/speculation")
-            if response.status_code == httpx.codes.NOT_FOUND:
-                return None
-            self._check(response)
+        response = self._look("/v1/speculation")
+        if response.status_code in _NO_SUCH_PLACE:
+            return None
+        self._check(response)
+        try:
             return BacksReply.model_validate_json(response.content).backs
+        except ValidationError:
+            return None  # some servers have a page for every address
 
-    def _stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[TokenText, None, None]:
+    def models(self) -> list[str]:
+        """The names of the models that the server has. Raises LeadError."""
+        response = self._look("/v1/models")
+        self._check(response)
+        with self._translated():
+            return [model.id for model in ModelsReply.model_validate_json(response.content).data]
+
+    def _look(self, path: str) -> httpx.Response:
+        """What a server knows without computing: a person does not wait long for it."""
+        with self._translated():
+            return self._http.get(path, timeout=min(LOOK_TIMEOUT_S, self._timeout_s))
+
+    def _stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[Piece, None, None]:
         body = {**request, "stream": True, "stream_options": {"include_usage": True}}
         if self._asks_for_sources:
             body["return_speculation"] = True
@@ -129,7 +148,8 @@ class LeadClient:
 
 
 def _reason(error: httpx.HTTPError) -> str:
-    return str(error) or type(error).__name__
+    said = str(error) or type(error).__name__
+    return re.sub(r"^\[Errno -?\d+\] ", "", said)
 
 
 def _server_message(response: httpx.Response) -> str:

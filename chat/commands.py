@@ -20,8 +20,17 @@ class Entry:
 
 
 COMMANDS = (
+    Entry(("retry",), "", "ask the last question again"),
+    Entry(
+        ("edit",), "TEXT", "ask something else instead of the last question; alone: change it at the prompt"
+    ),
+    Entry(("compare",), "TEXT", "ask with and without speculation: speed and text; alone: the last question"),
     Entry(("new",), "", "start a new conversation; system prompt and parameters stay"),
+    Entry(("save",), "NAME", "keep the conversation; alone: under the name it has"),
+    Entry(("load",), "NAME", "go on with a kept conversation; alone: list them"),
+    Entry(("model",), "NAME", "ask this model (none: the server's choice); alone: list them"),
     Entry(("system",), "TEXT", "set the system prompt (none: remove it); alone: show it"),
+    Entry(("seed",), "N", "the same seed gives the same text (none: a new one each time); alone: show it"),
     Entry(("set",), "NAME VALUE", "set a sampling parameter (none: the server's default); alone: list them"),
     Entry(("stats",), "", "speed and accepted drafts, of this session and of the last answer"),
     Entry(("backs",), "", "the computers that draft for this server"),

@@ -1,10 +1,10 @@
-"""The conversation: what was said, the system prompt, the sampling parameters. Pure, no I/O.
+"""The conversation: what was said, the system prompt, the model, the sampling parameters. Pure, no I/O.
 
 A question enters it together with its answer, never alone: whatever goes wrong in between, the conversation
 is as it was and the question can be sent again.
 """
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from chat.sampling import Sampling
 
@@ -14,33 +14,60 @@ class Message(TypedDict):
     content: str
 
 
+class Turn(NamedTuple):
+    question: str
+    answer: str
+
+
 class Conversation:
     def __init__(
         self, *, model: str | None = None, system: str | None = None, sampling: Sampling | None = None
     ) -> None:
+        self.model = model
         self.system = system
         self.sampling = sampling or Sampling()
-        self._model = model
-        self._turns: list[Message] = []
+        self.turns: list[Turn] = []
 
     @property
     def messages(self) -> list[Message]:
         """What a server is shown: the system prompt, if any, then all turns."""
-        head: list[Message] = [{"role": "system", "content": self.system}] if self.system else []
-        return [*head, *self._turns]
+        return self._messages(self.turns)
 
-    def request(self, question: str) -> dict[str, Any]:
-        """The body of a chat completion that asks `question` next; the conversation stays as it is."""
+    def request(self, question: str, *, instead: bool = False) -> dict[str, Any]:
+        """The body of a chat completion that asks `question` next, or `instead` of the last one.
+
+        The conversation stays as it is.
+        """
+        messages = self._messages(self.turns[:-1] if instead else self.turns)
         return {
-            **({"model": self._model} if self._model else {}),
-            "messages": [*self.messages, Message(role="user", content=question)],
-            **self.sampling.chosen,
+            **self._head(),
+            "messages": [*messages, Message(role="user", content=question)],
+            **self._tail(),
         }
 
-    def add(self, question: str, answer: str) -> None:
-        """Keep a question with its answer, whole or as far as it came."""
-        self._turns += [Message(role="user", content=question), Message(role="assistant", content=answer)]
+    def record(self) -> dict[str, Any]:
+        """All of it, in the shape of a request."""
+        return {**self._head(), "messages": self.messages, **self._tail()}
 
-    def forget(self) -> None:
-        """Drop all turns; the system prompt and the parameters stay."""
-        self._turns.clear()
+    def add(self, question: str, answer: str, *, instead: bool = False) -> None:
+        """Keep a question with its answer, whole or as far as it came."""
+        self.turns[len(self.turns) - instead :] = [Turn(question, answer)]
+
+    def emptied(self) -> "Conversation":
+        """Another one with the same model, system prompt and parameters."""
+        return Conversation(model=self.model, system=self.system, sampling=self.sampling)
+
+    def _messages(self, turns: list[Turn]) -> list[Message]:
+        messages: list[Message] = [Message(role="system", content=self.system)] if self.system else []
+        for turn in turns:
+            messages += [
+                Message(role="user", content=turn.question),
+                Message(role="assistant", content=turn.answer),
+            ]
+        return messages
+
+    def _head(self) -> dict[str, Any]:
+        return {"model": self.model} if self.model else {}
+
+    def _tail(self) -> dict[str, Any]:
+        return self.sampling.chosen

@@ -4,8 +4,11 @@ from typing import Protocol, TextIO
 
 
 class Lines(Protocol):
-    def read(self) -> str:
-        """The next line, without its end. Raises EOFError when there is none, KeyboardInterrupt on Ctrl-C."""
+    def read(self, draft: str = "") -> str:
+        """The next line, without its end; a person finds `draft` in it already.
+
+        Raises EOFError when there is none, KeyboardInterrupt on Ctrl-C.
+        """
 
 
 class PipedLines:
@@ -14,7 +17,8 @@ class PipedLines:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def read(self) -> str:
+    def read(self, draft: str = "") -> str:
+        del draft
         line = self._stream.readline()
         if not line:
             raise EOFError

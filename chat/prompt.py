@@ -1,51 +1,81 @@
-"""The keyboard: a prompt with line editing, history over sessions, and completion of commands."""
+"""The keyboard: a prompt with line editing, history over sessions, completion and a status line below."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.defaults import create_output
+from prompt_toolkit.styles import Style
 
-from chat.commands import COMMANDS
-from chat.sampling import Sampling
+from shared.terminal import sanitize
 
 PROMPT = "> "
+CONTINUATION = ". "
+
+_STATUS_INTERVAL_S = 1.0
+_MENU_ROWS = 6
+_STYLE = Style.from_dict(
+    {"prompt": "bold", "continuation": "ansibrightblack", "bottom-toolbar": "noreverse ansibrightblack"}
+)
 
 
 class PromptLines:
     """Lines typed by a person, `Lines` for the loop."""
 
-    def __init__(self, history: History, source: Input | None = None, output: Output | None = None) -> None:
-        """`source` and `output` stand in for the terminal in tests."""
+    def __init__(
+        self,
+        history: History,
+        completer: Completer,
+        status: Callable[[], str],
+        source: Input | None = None,
+        output: Output | None = None,
+    ) -> None:
+        """`status` is shown below; `source` and `output` stand in for the terminal in tests."""
         self._session: PromptSession[str] = PromptSession(
-            PROMPT,
+            [("class:prompt", PROMPT)],
             history=history,
-            completer=WordCompleter(_completions(), sentence=True),
-            complete_while_typing=False,
+            completer=completer,
+            complete_while_typing=Condition(self._is_command),
+            reserve_space_for_menu=_MENU_ROWS,
+            auto_suggest=AutoSuggestFromHistory(),
+            multiline=True,
+            prompt_continuation=[("class:continuation", CONTINUATION)],
+            bottom_toolbar=lambda: sanitize(status()),
+            refresh_interval=_STATUS_INTERVAL_S,
+            enable_open_in_editor=True,
+            tempfile_suffix=".md",
+            style=_STYLE,
             key_bindings=_key_bindings(),
             input=source,
             # With stdout redirected the prompt still belongs on the terminal.
             output=output or create_output(always_prefer_tty=True),
         )
 
-    def read(self) -> str:
+    def read(self, draft: str = "") -> str:
         """As `Lines.read`; Ctrl-C with something typed only empties the line."""
         while True:
             with suppress(_LineDropped):
-                return self._read_once()
+                return self._read_once(draft)
+            draft = ""
 
-    def _read_once(self) -> str:
+    def _read_once(self, draft: str) -> str:
         try:
-            return self._session.prompt()
+            return self._session.prompt(default=draft)
         except KeyboardInterrupt:
             if self._session.default_buffer.text:
                 raise _LineDropped from None
             raise
+
+    def _is_command(self) -> bool:
+        return self._session.default_buffer.text.startswith(":")
 
 
 class _LineDropped(Exception):  # noqa: N818  (an outcome, not an error)
@@ -65,13 +95,18 @@ def forgetful_history() -> History:
     return InMemoryHistory()
 
 
-def _completions() -> list[str]:
-    commands = [f":{entry.names[0]}" for entry in COMMANDS]
-    return [*commands, *(f":set {name}" for name in Sampling.model_fields)]
-
-
 def _key_bindings() -> KeyBindings:
+    """Enter sends, unless a backslash stands before it; Alt-Enter is always a new line."""
     bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.char_before_cursor == "\\":
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
 
     @bindings.add("escape", "enter")
     def _(event: KeyPressEvent) -> None:

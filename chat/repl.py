@@ -1,48 +1,47 @@
-"""The loop: a line comes, a command is obeyed or the model is asked, the answer streams to the screen.
+"""The loop: a line comes, a command is obeyed or the model is asked. What a line means, and nothing else."""
 
-Knows the order of things only; the terminal, HTTP, the clock and the sleep are behind seams.
-"""
-
-import time
 from collections.abc import Callable
-from contextlib import closing
+from pathlib import Path
 
-from chat import report
-from chat.answer import Answer
+from chat import report, saved
 from chat.client import LeadClient
-from chat.commands import Command, is_command, parse_assignment, parse_command
-from chat.conversation import Conversation
-from chat.errors import CommandError, LeadError, NotReadyError
+from chat.commands import is_command, parse_assignment, parse_command
+from chat.errors import AwayError, CommandError, LeadError, NotReadyError
 from chat.lines import Lines
 from chat.render import Screen
-from chat.retry import Delays
 from chat.sampling import known_name
-from chat.stats import Stats
+from chat.saved import SavedConversations
+from chat.session import Session
 
 
 class Repl:
     def __init__(
         self,
         client: LeadClient,
-        conversation: Conversation,
+        session: Session,
         screen: Screen,
+        store: SavedConversations,
         *,
         interactive: bool,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`interactive`: a person types; Ctrl-C then stops only the answer, and answers get a summary."""
-        self.n_failed = 0
+        """`interactive`: a person types; Ctrl-C then stops only the answer."""
         self._client = client
-        self._conversation = conversation
+        self._session = session
         self._screen = screen
+        self._store = store
         self._interactive = interactive
-        self._clock = clock
-        self._sleep = sleep
-        self._stats = Stats()
+        self._file: Path | None = None
+        self._draft: str | None = None
         self._commands: dict[str, Callable[[str], None]] = {
+            "retry": lambda _: session.retry(),
+            "edit": self._edit,
+            "compare": session.compare,
             "new": self._new,
+            "save": self._save,
+            "load": self._load,
+            "model": self._model,
             "system": self._system,
+            "seed": self._seed,
             "set": self._set,
             "stats": self._show_stats,
             "backs": self._show_backs,
@@ -52,120 +51,120 @@ class Repl:
     def run(self, lines: Lines) -> None:
         """Handle lines until they end or one asks to leave."""
         if self._interactive:
-            self._screen.note(f"Talking to {self._client.url}. :help lists the commands, Ctrl-D leaves.")
+            self._greet()
         going_on = True
         while going_on:
             try:
-                going_on = self.turn(lines.read())
+                going_on = self.turn(lines.read(self._draft or ""))
             except EOFError:
                 return
             except KeyboardInterrupt:
                 if not self._interactive:
                     raise
+                self._draft = None
                 self._screen.note("Ctrl-C stops an answer. To leave, type :quit or press Ctrl-D.")
 
     def turn(self, line: str) -> bool:
         """Handle one line; False when it asks to leave."""
+        is_edited, self._draft = self._draft is not None, None
         if not line.strip():
             return True
         if not is_command(line):
-            self._ask(line.strip())
+            self._session.ask(line.strip(), instead=is_edited)
             return True
         try:
             command = parse_command(line)
             if command.name == "quit":
                 return False
-            self._obey(command)
+            self._commands[command.name](command.argument)
         except (CommandError, LeadError) as error:
-            self._fail(error)
+            self._session.fail(error)
         return True
 
-    def _obey(self, command: Command) -> None:
-        self._commands[command.name](command.argument)
-
-    def _ask(self, question: str) -> None:
-        """Stream the answer to the screen; the conversation gets question and answer together or neither."""
-        answer = Answer(self._clock)
+    def _greet(self) -> None:
         try:
-            self._receive(question, answer)
-        except LeadError as error:
-            self._screen.end_answer()
-            self._fail(error)
-            self._screen.note(self._left_out())
-        except KeyboardInterrupt:
-            self._screen.end_answer()
-            if not self._interactive:
-                raise
-            self._stopped(question, answer)
+            names = self._client.models()
+            whom = f"{names[0]} at {self._client.url}" if len(names) == 1 else self._client.url
+        except (AwayError, NotReadyError) as error:
+            self._screen.error(str(error))
+            whom = self._client.url
+        except LeadError:
+            whom = self._client.url  # it may answer all the same
+        self._screen.note(f"Talking to {whom}. :help lists the commands, Ctrl-D leaves.")
+
+    def _edit(self, argument: str) -> None:
+        question = self._session.last_question
+        if argument:
+            self._session.ask(argument, instead=True)
+        elif self._interactive:
+            self._draft = question
         else:
-            self._screen.end_answer(empty=not answer.text)
-            self._keep(question, answer)
-            if self._interactive:
-                self._screen.note(report.summary(answer))
-
-    def _receive(self, question: str, answer: Answer) -> None:
-        """Stream one answer; a server that is not ready yet is asked again a few times."""
-        delays = Delays()
-        while True:
-            try:
-                return self._stream(question, answer)
-            except NotReadyError as error:
-                delay = delays.next(error.retry_after)
-                if delay is None:
-                    raise
-                said = str(error).rstrip(".")
-                self._screen.note(f"{said}; trying again in {delay:.0f} s, Ctrl-C gives up.")
-                self._sleep(delay)
-
-    def _stream(self, question: str, answer: Answer) -> None:
-        request = self._conversation.request(question)
-        # Closing the iterator, however this ends, hangs up: the lead stops decoding for nobody.
-        with closing(self._client.stream(request, answer)) as tokens:
-            for token in tokens:
-                self._screen.token(token.text, token.source)
-
-    def _stopped(self, question: str, answer: Answer) -> None:
-        if not answer.text:
-            self._screen.note(f"Stopped before the answer began. {self._left_out()}")
-            return
-        self._keep(question, answer)
-        n_tokens = report.count(answer.figures.n_tokens, "token")
-        self._screen.note(f"Stopped after {n_tokens}; the answer so far stays in the conversation.")
-
-    def _keep(self, question: str, answer: Answer) -> None:
-        self._conversation.add(question, answer.text)
-        self._stats.add(answer)
-
-    def _left_out(self) -> str:
-        again = " Press Up to send it again." if self._interactive else ""
-        return f"The question was left out of the conversation.{again}"
-
-    def _fail(self, error: Exception) -> None:
-        self.n_failed += 1
-        self._screen.error(str(error))
+            raise CommandError(":edit needs the new question after it.")
 
     def _new(self, _: str) -> None:
-        self._conversation.forget()
+        self._session.begin(self._session.conversation.emptied())
+        self._file = None
         self._screen.note("A new conversation.")
 
+    def _save(self, name: str) -> None:
+        conversation = self._session.conversation
+        if not conversation.turns:
+            raise CommandError("There is nothing to keep yet.")
+        path = self._store.path(name) if name else self._file or self._store.new_path(conversation)
+        if path != self._file and path.exists():
+            raise CommandError(f"{path} is there already: take another name.")
+        saved.write(path, conversation)
+        self._file = path
+        self._screen.say(f"Kept in {path}. ':load {path.stem}' brings it back.")
+
+    def _load(self, name: str) -> None:
+        if not name:
+            self._screen.say(report.names(self._store.names(), "No conversations are kept yet."))
+            return
+        path = self._store.path(name)
+        conversation = saved.read(path)
+        self._session.begin(conversation)
+        self._file = path
+        n_turns = report.count(len(conversation.turns), "question")
+        self._screen.note(f"{n_turns} so far." + (" The last one:" if conversation.turns else ""))
+        for turn in conversation.turns[-1:]:
+            self._screen.say(f"> {turn.question}")
+            self._screen.passage(turn.answer)
+
+    def _model(self, name: str) -> None:
+        conversation = self._session.conversation
+        if name:
+            conversation.model = None if name.lower() == "none" else name
+            self._screen.say(f"Model: {conversation.model or 'the server chooses'}")
+        else:
+            self._screen.say(report.models(self._client.models(), conversation.model))
+
     def _system(self, argument: str) -> None:
+        conversation = self._session.conversation
         if argument:
-            self._conversation.system = None if argument.lower() == "none" else argument
-        system = self._conversation.system
+            conversation.system = None if argument.lower() == "none" else argument
+        system = conversation.system
         self._screen.say(f"System prompt: {system}" if system else "There is no system prompt.")
 
+    def _seed(self, argument: str) -> None:
+        self._set(f"seed {argument}")
+        last = self._session.stats.last
+        if not argument and last and last.seed is not None:
+            self._screen.say(f"The last answer's seed was {last.seed}.")
+
     def _set(self, argument: str) -> None:
+        conversation = self._session.conversation
         if not argument:
-            self._screen.say(report.settings(self._conversation))
+            self._screen.say(report.settings(conversation))
             return
         name, value = parse_assignment(argument)
         if value:
-            self._conversation.sampling = self._conversation.sampling.with_value(name, value)
-        self._screen.say(report.table([report.setting_row(self._conversation.sampling, known_name(name))]))
+            conversation.sampling = conversation.sampling.with_value(name, value)
+        self._screen.say(report.table([report.setting_row(conversation.sampling, known_name(name))]))
 
     def _show_stats(self, _: str) -> None:
-        self._screen.say(report.stats(self._stats))
-        self._screen.sources(self._stats.n_accepted_by_source)
+        self._screen.say(report.stats(self._session.stats))
+        self._screen.sources(self._session.stats.n_accepted_by_source)
 
     def _show_backs(self, _: str) -> None:
         self._screen.say(report.backs(self._client.backs()))

@@ -1,9 +1,12 @@
 """The sentences and tables that chat shows: figures as text. Pure; knows neither colour nor the terminal."""
 
+import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from chat.answer import Answer, Figures
 from chat.commands import COMMANDS
+from chat.comparison import Comparison
 from chat.conversation import Conversation
 from chat.sampling import Sampling
 from chat.stats import Stats
@@ -14,12 +17,12 @@ _BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "a
 _N_TEXT_COLUMNS = 3
 
 
-def summary(answer: Answer) -> str:
-    """The line under an answer."""
+def summary(answer: Answer) -> list[str]:
+    """The parts of the line under an answer."""
     parts = figures(answer.figures)
     if answer.finish_reason == "length":
         parts.append("cut at the token limit")
-    return SEPARATOR.join(parts)
+    return parts
 
 
 def figures(of: Figures) -> list[str]:
@@ -60,12 +63,91 @@ def backs(found: Sequence[Back] | None) -> str:
     return table([_BACK_HEADER, *map(_back_row, found)], n_text_columns=_N_TEXT_COLUMNS)
 
 
+def connected(found: Sequence[Back] | None) -> str:
+    """For the status line; empty where the server does not speculate."""
+    return "" if found is None else count(len(found), "back")
+
+
+def progress(answer: Answer, connected_backs: str) -> str:
+    """The status line under an answer that is coming."""
+    of = answer.figures
+    parts = _short_figures(of) if of.n_tokens else ["waiting for the first token"]
+    return SEPARATOR.join([*parts, *filter(None, [connected_backs]), "Ctrl-C stops it"])
+
+
+def status(model: str | None, of: Stats, connected_backs: str) -> str:
+    """The status line under the prompt."""
+    last = _short_figures(of.last.figures) if of.last else []
+    return SEPARATOR.join([*filter(None, [model]), *last, *filter(None, [connected_backs]), ":help"])
+
+
+def comparison(of: Comparison) -> str:
+    """A table of two rows, then what follows from it."""
+    rows = [("", "tokens", "tokens/s", "accepted")]
+    for name, answer in (("with speculation", of.with_drafts), ("without", of.without)):
+        rate, share = answer.figures.tokens_per_second, answer.figures.accepted_share
+        shown_rate = "-" if rate is None else f"{rate:.1f}"
+        rows.append(
+            (name, str(answer.figures.n_tokens), shown_rate, "-" if share is None else f"{share:.0%}")
+        )
+    return f"{table(rows, n_text_columns=1)}\n{of.verdict}"
+
+
+def record(answer: Answer) -> dict[str, Any]:
+    """One answer for programs; None stands for what the server did not say."""
+    of = answer.figures
+    return {
+        "answer": answer.text,
+        "finish_reason": answer.finish_reason,
+        "seed": answer.seed,
+        "n_prompt_tokens": answer.usage.prompt_tokens if answer.usage else None,
+        "n_tokens": of.n_tokens,
+        "tokens_per_second": None if of.tokens_per_second is None else round(of.tokens_per_second, 2),
+        "n_drafted": of.n_drafted,
+        "n_accepted": of.n_accepted,
+        "n_accepted_by_source": dict(answer.n_accepted_by_source),
+    }
+
+
+def names(of: Sequence[str], none: str) -> str:
+    """One a line; the sentence `none` where there are none."""
+    return "\n".join(of) or none
+
+
+def models(of: Sequence[str], chosen: str | None) -> str:
+    """What the server has, the chosen one marked."""
+    rows = [f"{'*' if name == chosen else ' '} {name}" for name in of]
+    return names(rows, "The server names no models.")
+
+
+def filled(parts: Sequence[str], columns: int | None) -> list[list[str]]:
+    """The parts on as few lines as they fit on, separators between them; one line where `columns` is None."""
+    lines: list[list[str]] = [[]]
+    for part in parts:
+        if lines[-1] and columns is not None and len(SEPARATOR.join([*lines[-1], part])) > columns:
+            lines.append([])
+        lines[-1].append(part)
+    return lines
+
+
+def wrapped(text: str, columns: int | None) -> str:
+    """Lines that are too long broken between words; nothing else is changed."""
+    if columns is None:
+        return text
+    lines = (
+        textwrap.wrap(line, columns, replace_whitespace=False) if len(line) > columns else [line]
+        for line in text.split("\n")
+    )
+    return "\n".join("\n".join(line) for line in lines)
+
+
 def help_text() -> str:
     rows = table([(entry.usage, entry.meaning) for entry in COMMANDS])
     return (
         f"{rows}\n"
-        "Anything else is said to the model. Alt-Enter starts a new line in it, Up brings\n"
-        "back what you typed, Tab completes commands, Ctrl-C stops an answer. Words in\n"
+        "Anything else is said to the model. Alt-Enter, or a backslash at the end of a line,\n"
+        "starts a new line in it; Ctrl-X Ctrl-E opens it in $EDITOR. Up brings back what you\n"
+        "typed, Ctrl-R searches it, Tab completes commands, Ctrl-C stops an answer. Words in\n"
         "colour were drafted and accepted, one colour for each source."
     )
 
@@ -91,6 +173,15 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f}{unit}"
     return f"{seconds:.0f}s"
+
+
+def _short_figures(of: Figures) -> list[str]:
+    parts = [count(of.n_tokens, "token")]
+    if of.tokens_per_second is not None:
+        parts.append(f"{of.tokens_per_second:.1f} tokens/s")
+    if of.accepted_share is not None:
+        parts.append(f"{of.accepted_share:.0%} accepted")
+    return parts
 
 
 def _details(answer: Answer) -> list[str]:

@@ -1,11 +1,14 @@
 """chat's settings: command line over environment (CHAT_*) over default."""
 
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import httpx
 from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import CliPositionalArg
 
 from chat.sampling import Sampling
+from shared.command_line import Dialect, Spelling
 from shared.keys import read_key
 from shared.settings import ProgramSettings, program_config
 
@@ -13,6 +16,9 @@ from shared.settings import ProgramSettings, program_config
 class _Options(ProgramSettings):
     """What is not sampling; a class of its own so that `--help` begins with it."""
 
+    question: CliPositionalArg[list[str]] = Field(
+        default=[], description="ask this, print the answer, and leave; - stands for what is on stdin"
+    )
     lead: str = Field("http://127.0.0.1:5555", description="address of the server")
     model: str | None = Field(None, description="model to ask for, where the server has several")
     api_key: SecretStr | None = Field(
@@ -21,6 +27,11 @@ class _Options(ProgramSettings):
     api_key_file: Path | None = Field(None, description="a file that holds that key")
     system: str | None = Field(None, description="system prompt: who the model is to be")
     history: bool = Field(True, description="keep what you type for the next session")
+    markdown: bool = Field(True, description="on a terminal, render answers and show a status line")
+    output: Literal["text", "json"] = Field(
+        "text", description="json, or just --json: each answer as a line of JSON, with its figures"
+    )
+    lines: bool = Field(False, description="with a pipe as input: each line is a question or a command")
     timeout: float = Field(600, gt=0, description="longest silence of the server to bear, in seconds")
 
     @field_validator("lead")
@@ -43,15 +54,18 @@ class ChatSettings(Sampling, _Options):
 
     Answers stream as they come; words that a back drafted and the lead accepted are
     in colour. Ctrl-C stops an answer, Ctrl-D leaves, :help lists the commands.
-    With a pipe as input each line is answered in turn, plainly, on stdout:
+    A question on the command line or in a pipe is answered on stdout, and that is all:
 
-        printf 'Tell me a story.\nAnd then?\n' | chat --seed 1
+        chat "Why is the sky blue?"
+        git diff | chat "What does this change?" -
+        printf 'Tell me a story.\nAnd then?\n' | chat --lines --seed 1
 
     Every option is also an environment variable: CHAT_LEAD, CHAT_MAX_TOKENS, ...
     What is left unset is the server's to choose.
     """
 
     model_config = program_config("chat")
+    dialect: ClassVar = Dialect(spellings={"output": Spelling(constants={"--json": "json"})})
 
     def read_key(self) -> str | None:
         """The key to show the server; raises ConfigError."""

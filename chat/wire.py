@@ -3,7 +3,7 @@
 Knows shapes only. Everything that is not OpenAI's is optional, so that any compatible server will do.
 """
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 
 class _Reply(BaseModel):
@@ -26,7 +26,15 @@ class ErrorReply(_Reply):
 
 
 class Delta(_Reply):
+    """What a model thinks before it answers is `reasoning_content` in llama-server, `reasoning` in vLLM."""
+
     content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+    @property
+    def thought(self) -> str:
+        return self.reasoning_content or self.reasoning or ""
 
 
 class Choice(_Reply):
@@ -95,4 +103,14 @@ class Back(_Reply):
 class BacksReply(_Reply):
     """The body of GET /v1/speculation."""
 
-    backs: list[Back] = Field(default_factory=list)
+    backs: list[Back]
+
+
+class Model(_Reply):
+    id: str
+
+
+class ModelsReply(_Reply):
+    """The body of GET /v1/models."""
+
+    data: list[Model]

@@ -3,13 +3,17 @@
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import httpx
 
+from chat.asking import Asking
 from chat.client import LeadClient
 from chat.conversation import Conversation
 from chat.render import Screen
 from chat.repl import Repl
+from chat.saved import SavedConversations
+from chat.session import Session as ChatSession
 
 URL = "http://lead:5555"
 
@@ -27,10 +31,12 @@ class ScriptedLines:
     def __init__(self, screen: io.StringIO, lines: Iterable[str | type[BaseException]]):
         self._screen = screen
         self._lines = iter(lines)
+        self.drafts: list[str] = []
 
-    def read(self):
+    def read(self, draft=""):
         line = next(self._lines, EOFError)
         self._screen.write("> ")
+        self.drafts.append(draft)
         if isinstance(line, str):
             self._screen.write(f"{line}\n")
             return line
@@ -56,13 +62,21 @@ class Stream(httpx.SyncByteStream):
 
 
 class FakeLead:
-    """Answers each request with the next reply of its script and keeps the requests."""
+    """Answers each request with the next reply of its script and keeps the requests.
 
-    def __init__(self, *replies: Reply):
+    What the server is asked for besides answers is answered from `places`, by path.
+    """
+
+    def __init__(self, *replies: Reply, places: dict[str, object] | None = None):
         self.replies = list(replies)
+        self.places = places or {}
         self.requests: list[httpx.Request] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "GET" and (place := self.places.get(request.url.path)):
+            return place(request) if callable(place) else httpx.Response(200, json=place)
+        if request.method == "GET" and request.url.path == "/v1/models":
+            return httpx.Response(404)
         self.requests.append(request)
         return self.replies.pop(0)(request)
 
@@ -96,15 +110,15 @@ def text_event(*tokens: str | tuple[str, str], n_drafted=0) -> bytes:
     )
 
 
-def end_events(n_tokens=2, n_drafted=0, n_accepted=0, reason="stop") -> list[bytes]:
-    """The end of one of lead's answers, at ten tokens a second."""
+def end_events(n_tokens=2, n_drafted=0, n_accepted=0, reason="stop", rate=10.0) -> list[bytes]:
+    """The end of one of lead's answers, at `rate` tokens a second."""
     timings = {
         "cache_n": 3,
         "prompt_n": 7,
         "prompt_ms": 250.0,
         "predicted_n": n_tokens,
-        "predicted_ms": n_tokens * 100.0,
-        "predicted_per_second": 10.0,
+        "predicted_ms": n_tokens * 1000 / rate,
+        "predicted_per_second": rate,
         "draft_n": n_drafted,
         "draft_n_accepted": n_accepted,
     }
@@ -146,23 +160,40 @@ def is_away(request: httpx.Request) -> httpx.Response:
 class Session:
     """A whole session at a terminal without colour: lines typed, replies scripted, the screen as text."""
 
-    def __init__(self, *replies: Reply, environment=None, conversation=None, terminal=io.StringIO):
-        self.lead = FakeLead(*replies)
+    def __init__(
+        self,
+        *replies: Reply,
+        environment=None,
+        conversation=None,
+        terminal=io.StringIO,
+        folder=None,
+        places=None,
+    ):
+        self.lead = FakeLead(*replies, places=places)
         self.screen = terminal()
         self.sleeps: list[float] = []
         self.conversation = conversation or Conversation()
         self._environment = environment or {}
+        self._store = SavedConversations(folder or Path("/nowhere"))
 
     def type(self, *lines: str | type[BaseException], sleep=None) -> str:
         """The screen from the first prompt on."""
+        screen = self.new_screen()
+        typed = ScriptedLines(self.screen, lines)
         with self.lead.client() as client:
-            repl = Repl(
-                client,
-                self.conversation,
-                Screen(self.screen, self.screen, self._environment),
-                interactive=True,
-                sleep=sleep or self.sleeps.append,
+            session = new_session(
+                client, self.conversation, screen, interactive=True, sleep=sleep or self.sleeps.append
             )
-            repl.run(ScriptedLines(self.screen, lines))
-        self.n_failed = repl.n_failed
+            Repl(client, session, screen, self._store, interactive=True).run(typed)
+        self.conversation = session.conversation
+        self.n_failed = session.n_failed
+        self.drafts = typed.drafts
         return self.screen.getvalue().partition("leaves.\n")[2]
+
+    def new_screen(self):
+        return Screen(self.screen, self.screen, self._environment, sums_up=True)
+
+
+def new_session(client, conversation, screen, *, interactive, sleep):
+    asking = Asking(client, screen, patient=interactive, clock=lambda: 0.0, sleep=sleep)
+    return ChatSession(asking, conversation, screen, interactive=interactive, draw_seed=lambda: 99)

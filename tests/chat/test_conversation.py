@@ -33,9 +33,22 @@ def test_model_and_parameters_are_sent_when_set():
     assert (request["model"], request["seed"]) == ("big", 7)
 
 
-def test_forgetting_keeps_system_prompt_and_parameters():
-    conversation = Conversation(system="Be brief.", sampling=Sampling(seed=7))
+def test_an_emptied_one_keeps_model_system_prompt_and_parameters():
+    conversation = Conversation(model="big", system="Be brief.", sampling=Sampling(seed=7))
     conversation.add("Hi", "Hello.")
-    conversation.forget()
-    assert conversation.messages == [{"role": "system", "content": "Be brief."}]
-    assert conversation.sampling.seed == 7
+    emptied = conversation.emptied()
+    assert emptied.messages == [{"role": "system", "content": "Be brief."}]
+    assert (emptied.model, emptied.sampling.seed) == ("big", 7)
+
+
+def test_a_question_can_take_the_place_of_the_last():
+    conversation = Conversation()
+    conversation.add("Hi", "Hello.")
+    conversation.add("And?", "Well.")
+    assert [message["content"] for message in conversation.request("So?", instead=True)["messages"]] == [
+        "Hi",
+        "Hello.",
+        "So?",
+    ]
+    conversation.add("So?", "Yes.", instead=True)
+    assert conversation.turns == [("Hi", "Hello."), ("So?", "Yes.")]

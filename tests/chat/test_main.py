@@ -1,6 +1,7 @@
 """The program as a whole: what it imports, and its exit status."""
 
 import io
+import json
 import subprocess
 import sys
 
@@ -9,7 +10,8 @@ import pytest
 from chat import __main__
 from chat.__main__ import main, run
 from chat.settings import ChatSettings
-from tests.chat.fakes import FakeLead, answers, is_away, streams, text_event
+from shared.errors import ConfigError
+from tests.chat.fakes import FakeLead, Terminal, answers, is_away, refuses, streams, text_event
 
 
 @pytest.fixture
@@ -19,26 +21,89 @@ def lead(monkeypatch):
     return fake
 
 
-def pipe(text, out=None):
+def pipe(text, **settings):
     """(status, stdout) with `text` on stdin."""
-    out = out or io.StringIO()
-    status = run(ChatSettings(), io.StringIO(text), out, io.StringIO())
+    out = io.StringIO()
+    status = run(ChatSettings(**settings), io.StringIO(text), out, io.StringIO())
     return status, out.getvalue()
 
 
-def test_each_piped_line_is_answered(lead):
+def test_what_is_piped_is_one_question(lead):
+    lead.replies.append(answers("Hello", (".", "back-1")))
+    assert pipe("Hi\n\nwho is there?\n") == (0, "Hello.\n")
+    assert lead.messages() == [("user", "Hi\n\nwho is there?")]
+
+
+def test_a_question_on_the_command_line_leaves_stdin_alone(lead):
+    class Untouchable(io.StringIO):
+        def read(self, *_):
+            raise AssertionError
+
+    lead.replies.append(answers("Hello."))
+    out = io.StringIO()
+    assert run(ChatSettings(question=["Hi", "there"]), Untouchable(), out, io.StringIO()) == 0
+    assert out.getvalue() == "Hello.\n"
+    assert lead.messages() == [("user", "Hi there")]
+
+
+def test_a_dash_stands_for_stdin(lead):
+    lead.replies.append(answers("A lot."))
+    pipe("+ 1\n- 2\n", question=["What changed?", "-"])
+    assert lead.messages() == [("user", "What changed? + 1\n- 2")]
+
+
+@pytest.mark.usefixtures("lead")
+def test_no_question_is_said():
+    with pytest.raises(ConfigError, match="there is no question"):
+        pipe("\n")
+
+
+def test_a_failure_is_the_exit_status(lead):
+    lead.replies.append(is_away)
+    assert pipe("Hi\n") == (1, "")
+
+
+def test_json_is_one_object_with_the_figures(lead):
+    lead.replies.append(answers("Hello", (".", "back-1")))
+    status, out = pipe("Hi", output="json")
+    assert (status, out.count("\n")) == (0, 1)
+    assert json.loads(out) == {
+        "answer": "Hello.",
+        "finish_reason": "stop",
+        "seed": 42,
+        "n_prompt_tokens": 10,
+        "n_tokens": 2,
+        "tokens_per_second": 10.0,
+        "n_drafted": 2,
+        "n_accepted": 1,
+        "n_accepted_by_source": {"back-1": 1},
+    }
+
+
+def test_json_without_an_answer_is_nothing(lead):
+    lead.replies.append(refuses(500, "no luck"))
+    assert pipe("Hi", output="json") == (1, "")
+
+
+@pytest.mark.usefixtures("lead")
+def test_json_is_not_for_a_person_at_a_prompt():
+    with pytest.raises(ConfigError, match="--json is for questions"):
+        run(ChatSettings(output="json"), Terminal(), io.StringIO(), io.StringIO())
+
+
+def test_lines_are_answered_in_turn(lead):
     lead.replies += [answers("Hello."), answers("Me.")]
-    assert pipe("Hi\n\nWho is there?\n") == (0, "Hello.\nMe.\n")
+    assert pipe("Hi\n\n:seed 7\nWho is there?\n", lines=True) == (0, "Hello.\nMe.\n")
 
 
-def test_a_failure_in_a_pipe_is_the_exit_status(lead):
+def test_a_failed_line_does_not_end_the_others(lead):
     lead.replies += [is_away, answers("Hello.")]
-    assert pipe("Hi\nHi\n") == (1, "Hello.\n")
+    assert pipe("Hi\nHi\n", lines=True) == (1, "Hello.\n")
 
 
 @pytest.mark.usefixtures("lead")
 def test_quit_ends_a_pipe():
-    assert pipe(":quit\nHi\n") == (0, "")
+    assert pipe(":quit\nHi\n", lines=True) == (0, "")
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """The prompt edits lines, remembers them and completes commands."""
 
 import pytest
-from prompt_toolkit.completion import CompleteEvent
-from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from chat.completion import CommandCompleter
 from chat.prompt import PromptLines, forgetful_history, open_history
 
 UP = "\x1b[A"
@@ -22,7 +21,9 @@ def keyboard():
 
 
 def lines_from(keyboard, history=None):
-    return PromptLines(history or forgetful_history(), keyboard, DummyOutput())
+    return PromptLines(
+        history or forgetful_history(), CommandCompleter({}), lambda: "", keyboard, DummyOutput()
+    )
 
 
 def test_a_line_can_be_edited(keyboard):
@@ -67,13 +68,19 @@ def test_a_pasted_text_is_one_message(keyboard):
     assert lines_from(keyboard).read() == "one\ntwo"
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"), [(":st", {":stats"}), (":set te", {":set temperature"}), ("so :st", set())]
-)
-def test_tab_completes_commands_and_parameters(keyboard, typed, offered):
-    completer = lines_from(keyboard)._session.completer
-    found = completer.get_completions(Document(typed), CompleteEvent(completion_requested=True))
-    assert {completion.text for completion in found} == offered
+def test_a_backslash_at_the_end_of_a_line_starts_a_new_one(keyboard):
+    keyboard.send_text("one\\\rtwo\r")
+    assert lines_from(keyboard).read() == "one\ntwo"
+
+
+def test_a_draft_can_be_changed(keyboard):
+    keyboard.send_text("!\r")
+    assert lines_from(keyboard).read("hello") == "hello!"
+
+
+def test_a_draft_that_is_dropped_does_not_come_back(keyboard):
+    keyboard.send_text(f"{CTRL_C}hi\r")
+    assert lines_from(keyboard).read("hello") == "hi"
 
 
 def test_ctrl_c_empties_the_line(keyboard):

@@ -4,10 +4,11 @@ import io
 
 import pytest
 
-from chat.render import DIM, RED, RESET, SOURCE_COLOURS, Screen
+from chat.palette import SOURCE_COLOURS
+from chat.render import DIM, RED, RESET, Screen
 from tests.chat.fakes import Terminal
 
-FIRST, SECOND = SOURCE_COLOURS[:2]
+FIRST, SECOND = list(SOURCE_COLOURS.values())[:2]
 
 
 def screens(environment=(), terminal=Terminal):

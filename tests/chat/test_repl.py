@@ -1,14 +1,19 @@
 """Whole sessions: lines typed and a scripted lead give exactly this screen."""
 
 import io
+import json
+from pathlib import Path
 
 import httpx
 import pytest
 
+from chat.commands import COMMANDS
 from chat.conversation import Conversation
-from chat.render import SOURCE_COLOURS, Screen
+from chat.palette import SOURCE_COLOURS
+from chat.render import Screen
 from chat.repl import Repl
 from chat.retry import N_RETRIES
+from chat.saved import SavedConversations
 from tests.chat.fakes import (
     FakeLead,
     ScriptedLines,
@@ -19,6 +24,7 @@ from tests.chat.fakes import (
     end_events,
     event,
     is_away,
+    new_session,
     refuses,
     streams,
     text_event,
@@ -32,7 +38,7 @@ def test_an_answer_streams_and_is_summed_up():
     assert session.type("Hi") == (
         "> Hi\n"
         "Hello there!\n"
-        "3 tokens · 10.0 tokens/s · 2 of 4 drafted accepted (50%)\n"
+        "3 tokens · 10.0 tokens/s · 2 of 4 drafted accepted (50%) · ■ back-1 2\n"
         "> ^D\n"
     )  # fmt: skip
 
@@ -48,7 +54,7 @@ def test_the_greeting_says_where_one_is_and_what_to_type():
 def test_accepted_tokens_are_in_colour():
     session = Session(streams(text_event("Hello", (" there", "back-1")), *end_events()), terminal=Terminal)
     session.type("Hi")
-    assert f"Hello{SOURCE_COLOURS[0]} there\x1b[0m\n" in session.screen.getvalue()
+    assert f"Hello{SOURCE_COLOURS['green']} there\x1b[0m\n" in session.screen.getvalue()
 
 
 def test_the_conversation_is_kept():
@@ -155,20 +161,9 @@ def test_an_unknown_command_is_explained():
 
 
 def test_help_lists_every_command():
-    assert Session().type(":help") == (
-        "> :help\n"
-        ":new              start a new conversation; system prompt and parameters stay\n"
-        ":system TEXT      set the system prompt (none: remove it); alone: show it\n"
-        ":set NAME VALUE   set a sampling parameter (none: the server's default); alone: list them\n"
-        ":stats            speed and accepted drafts, of this session and of the last answer\n"
-        ":backs            the computers that draft for this server\n"
-        ":help             this list\n"
-        ":quit, :q, :exit  leave; so does Ctrl-D\n"
-        "Anything else is said to the model. Alt-Enter starts a new line in it, Up brings\n"
-        "back what you typed, Tab completes commands, Ctrl-C stops an answer. Words in\n"
-        "colour were drafted and accepted, one colour for each source.\n"
-        "> ^D\n"
-    )
+    screen = Session().type(":help")
+    for entry in COMMANDS:
+        assert f"\n{entry.usage} " in f"\n{screen.partition('> :help')[2]}"
 
 
 def test_stats_sum_up_the_session_and_name_the_sources():
@@ -262,7 +257,7 @@ def test_ctrl_c_before_the_answer_leaves_the_question_out():
     assert session.type("Hi") == (
         "> Hi\n"
         "Stopped before the answer began. The question was left out of the conversation."
-        " Press Up to send it again.\n"
+        " :retry asks it again.\n"
         "> ^D\n"
     )
     assert session.conversation.messages == []
@@ -274,18 +269,18 @@ def test_ctrl_c_at_the_prompt_says_how_to_leave():
     )
 
 
-def test_a_lead_that_is_away_costs_nothing_but_the_answer():
-    session = Session(is_away, answers("Hello."))
-    assert session.type("Hi", "Hi") == (
+def test_a_lead_that_is_away_is_waited_for():
+    session = Session(is_away, is_away, answers("Hello."))
+    assert session.type("Hi") == (
         "> Hi\n"
         "There is no answer at http://lead:5555 (Connection refused)."
-        " Start lead there, or name another address with --lead.\n"
-        "The question was left out of the conversation. Press Up to send it again.\n"
-        "> Hi\n"
+        " Start lead there, or name another address with --lead; trying again in 1 s, Ctrl-C gives up.\n"
+        "Not yet; trying again in 2 s, Ctrl-C gives up.\n"
         "Hello.\n"
         "1 token · 10.0 tokens/s\n"
         "> ^D\n"
     )
+    assert session.sleeps == [1.0, 2.0]
     assert session.lead.messages() == [("user", "Hi")]
 
 
@@ -305,7 +300,7 @@ def test_a_lead_that_stays_away_loading_is_given_up():
     assert len(session.sleeps) == N_RETRIES
     assert screen.endswith(
         "http://lead:5555 answered 503: loading the model\n"
-        "The question was left out of the conversation. Press Up to send it again.\n"
+        "The question was left out of the conversation. :retry asks it again.\n"
         "> ^D\n"
     )
 
@@ -325,7 +320,7 @@ def test_an_error_in_the_middle_leaves_the_question_out():
         "> Hi\n"
         "Once\n"
         "http://lead:5555 broke off its answer: the engine died\n"
-        "The question was left out of the conversation. Press Up to send it again.\n"
+        "The question was left out of the conversation. :retry asks it again.\n"
         "> ^D\n"
     )
     assert session.conversation.messages == []
@@ -334,10 +329,13 @@ def test_an_error_in_the_middle_leaves_the_question_out():
 def piped(lead, *lines):
     """(stdout, stderr, failures) of a session without a person."""
     out, err = io.StringIO(), io.StringIO()
+    screen = Screen(out, err, {})
     with lead.client() as client:
-        repl = Repl(client, Conversation(), Screen(out, err, {}), interactive=False, sleep=lambda _: None)
-        repl.run(ScriptedLines(io.StringIO(), lines))
-    return out.getvalue(), err.getvalue(), repl.n_failed
+        session = new_session(client, Conversation(), screen, interactive=False, sleep=lambda _: None)
+        Repl(client, session, screen, SavedConversations(Path("/nowhere")), interactive=False).run(
+            ScriptedLines(io.StringIO(), lines)
+        )
+    return out.getvalue(), err.getvalue(), session.n_failed
 
 
 def test_a_pipe_gets_the_answers_and_nothing_else():
@@ -361,3 +359,189 @@ def test_a_pipe_hears_of_errors_elsewhere():
 def test_ctrl_c_with_a_pipe_ends_the_program():
     with pytest.raises(KeyboardInterrupt):
         piped(FakeLead(streams(text_event("Once"), KeyboardInterrupt())), "Hi")
+
+
+def test_the_greeting_names_the_model():
+    session = Session(places={"/v1/models": {"data": [{"id": "spec-demo"}]}})
+    session.type()
+    assert session.screen.getvalue().startswith("Talking to spec-demo at http://lead:5555. ")
+
+
+def test_a_server_that_is_away_at_the_start_is_said_at_once():
+    session = Session(places={"/v1/models": is_away})
+    session.type()
+    assert session.screen.getvalue() == (
+        "There is no answer at http://lead:5555 (Connection refused)."
+        " Start lead there, or name another address with --lead.\n"
+        "Talking to http://lead:5555. :help lists the commands, Ctrl-D leaves.\n"
+        "> ^D\n"
+    )
+
+
+def test_retry_asks_the_last_question_again_in_its_place():
+    session = Session(answers("One."), answers("Two."), answers("Three."))
+    assert session.type("Hi", "And?", ":retry").endswith("> :retry\nThree.\n1 token · 10.0 tokens/s\n> ^D\n")
+    assert session.lead.messages() == [("user", "Hi"), ("assistant", "One."), ("user", "And?")]
+    assert session.conversation.turns == [("Hi", "One."), ("And?", "Three.")]
+
+
+def test_retry_asks_what_was_left_out():
+    session = Session(answers("One."), refuses(500, "no luck"), answers("Two."))
+    session.type("Hi", "And?", ":retry")
+    assert session.conversation.turns == [("Hi", "One."), ("And?", "Two.")]
+
+
+def test_a_retry_that_fails_leaves_the_answer_before_it():
+    session = Session(answers("One."), refuses(500, "no luck"), answers("Two."))
+    session.type("Hi", ":retry")
+    assert session.conversation.turns == [("Hi", "One.")]
+
+
+def test_a_retry_of_a_failed_retry_still_takes_the_place():
+    session = Session(answers("One."), refuses(500, "no luck"), answers("Two."))
+    session.type("Hi", ":retry", ":retry")
+    assert session.conversation.turns == [("Hi", "Two.")]
+
+
+def test_retry_with_a_fixed_seed_says_what_will_come():
+    session = Session(answers("One."), answers("One."))
+    assert "With a fixed seed the answer will be the same (:seed none).\n" in session.type(
+        ":seed 7", "Hi", ":retry"
+    )
+
+
+@pytest.mark.parametrize("command", [":retry", ":edit", ":compare"])
+def test_before_the_first_question_there_is_nothing_to_ask_again(command):
+    assert Session().type(command) == f"> {command}\nNothing has been asked yet.\n> ^D\n"
+
+
+def test_edit_puts_the_last_question_into_the_prompt():
+    session = Session(answers("One."), answers("Two."), answers("Three."))
+    session.type("Hi", ":edit", "Hi there", "And?")
+    assert session.drafts == ["", "", "Hi", "", ""]
+    assert session.conversation.turns == [("Hi there", "Two."), ("And?", "Three.")]
+
+
+@pytest.mark.parametrize("instead", ["", CTRL_C, ":stats"])
+def test_an_edit_that_is_given_up_changes_nothing(instead):
+    session = Session(answers("One."), answers("Two."))
+    session.type("Hi", ":edit", instead, "And?")
+    assert session.conversation.turns == [("Hi", "One."), ("And?", "Two.")]
+
+
+def test_edit_with_a_question_asks_it_instead():
+    session = Session(answers("One."), answers("Two."))
+    session.type("Hi", ":edit Hello")
+    assert session.conversation.turns == [("Hello", "Two.")]
+
+
+def test_compare_asks_twice_and_shows_both_speeds_and_that_the_text_is_the_same():
+    session = Session(
+        answers("One."),
+        answers("Hello", (" there", "back-1")),
+        streams(text_event("Hello", " there"), *end_events(2, rate=4.0)),
+    )
+    assert session.type("Hi", ":compare").partition("> :compare\n")[2] == (
+        "Hello there\n"
+        "The same again without speculation ...\n"
+        "                  tokens  tokens/s  accepted\n"
+        "with speculation       2      10.0       50%\n"
+        "without                2       4.0         -\n"
+        "2.50 times as fast with speculation. The text is the same, every character.\n"
+        "> ^D\n"
+    )
+    _, with_drafts, without = session.lead.bodies
+    assert without == {**with_drafts, "speculative.n_max": 0}
+    assert with_drafts["seed"] == 99
+    assert session.conversation.turns == [("Hi", "One.")]
+
+
+def test_compare_keeps_the_seed_that_is_set():
+    session = Session(answers("One."), answers("One."))
+    session.type(":seed 7", ":compare Hi")
+    assert [body["seed"] for body in session.lead.bodies] == [7, 7]
+
+
+def test_compare_can_be_stopped():
+    session = Session(answers("One."), streams(text_event("O"), KeyboardInterrupt()))
+    assert session.type(":compare Hi").endswith("Stopped: there is nothing to compare.\n> ^D\n")
+
+
+def test_a_comparison_that_fails_says_why():
+    session = Session(answers("One."), refuses(400, "unknown field speculative.n_max"))
+    assert "answered 400: unknown field speculative.n_max\n" in session.type(":compare Hi")
+
+
+def test_a_conversation_is_kept_and_brought_back(tmp_path):
+    first = Session(answers("Hello."), answers("Me."), folder=tmp_path)
+    assert first.type(":system Be brief.", ":seed 7", "Hi", "Who is there?", ":save talk").endswith(
+        f"> :save talk\nKept in {tmp_path}/talk.json. ':load talk' brings it back.\n> ^D\n"
+    )
+    second = Session(answers("Again."), folder=tmp_path)
+    assert second.type(":load", ":load talk", "Go on.") == (
+        "> :load\n"
+        "talk\n"
+        "> :load talk\n"
+        "2 questions so far. The last one:\n"
+        "> Who is there?\n"
+        "Me.\n"
+        "> Go on.\n"
+        "Again.\n"
+        "1 token · 10.0 tokens/s\n"
+        "> ^D\n"
+    )
+    assert second.lead.bodies[0]["seed"] == 7
+    assert second.lead.messages() == [
+        ("system", "Be brief."),
+        ("user", "Hi"),
+        ("assistant", "Hello."),
+        ("user", "Who is there?"),
+        ("assistant", "Me."),
+        ("user", "Go on."),
+    ]
+
+
+def test_a_conversation_is_named_after_its_first_question_and_kept_there_again(tmp_path):
+    session = Session(answers("Hello."), answers("Me."), folder=tmp_path)
+    session.type("Hi, who's there?", ":save", "And?", ":save")
+    assert [path.name for path in tmp_path.iterdir()] == ["hi-who-s-there.json"]
+    assert len(json.loads((tmp_path / "hi-who-s-there.json").read_text())["messages"]) == 4
+
+
+def test_a_kept_conversation_is_not_overwritten_by_another(tmp_path):
+    session = Session(answers("Hello."), answers("Me."), folder=tmp_path)
+    screen = session.type("Hi", ":save talk", ":new", "And?", ":save talk", ":load nothing")
+    assert f"{tmp_path}/talk.json is there already: take another name.\n" in screen
+    assert f"{tmp_path}/nothing.json cannot be read: No such file or directory.\n" in screen
+
+
+def test_there_has_to_be_something_to_keep():
+    assert "There is nothing to keep yet.\n" in Session().type(":save talk")
+
+
+def test_the_model_is_chosen_among_those_of_the_server():
+    session = Session(answers("Hi."), places={"/v1/models": {"data": [{"id": "big"}, {"id": "small"}]}})
+    assert session.type(":model small", ":model", "Hi", ":model none").startswith(
+        "> :model small\nModel: small\n> :model\n  big\n* small\n> Hi\n"
+    )
+    assert session.lead.bodies[0]["model"] == "small"
+    assert session.conversation.model is None
+
+
+def test_the_seed_is_set_and_the_last_ones_shown():
+    session = Session(answers("Hi."))
+    assert session.type("Hi", ":seed", ":seed 5").endswith(
+        "> :seed\n"
+        "seed  server's default  the same seed gives the same text\n"
+        "The last answer's seed was 42.\n"
+        "> :seed 5\n"
+        "seed  5  the same seed gives the same text\n"
+        "> ^D\n"
+    )
+
+
+def test_thoughts_are_no_part_of_the_answer():
+    thought = event({"choices": [{"delta": {"reasoning_content": "Hm."}}]})
+    session = Session(streams(thought, text_event("Hi."), *end_events(2)))
+    assert session.type("Hi").startswith("> Hi\nHi.\n")
+    assert session.conversation.turns == [("Hi", "Hi.")]

@@ -85,3 +85,31 @@ def test_help_fits_a_narrow_terminal():
 )
 def test_durations_are_short(seconds, text):
     assert report.duration(seconds) == text
+
+
+def test_the_status_line_says_what_is_known():
+    stats = Stats()
+    assert report.status(None, stats, "") == ":help"
+    stats.add(answer_with(predicted_per_second=4.0, draft_n=4, draft_n_accepted=3))
+    assert report.status("big", stats, "2 backs") == (
+        "big · 8 tokens · 4.0 tokens/s · 75% accepted · 2 backs · :help"
+    )
+
+
+def test_progress_is_said_from_the_start():
+    assert report.progress(Answer(lambda: 0.0), "1 back") == (
+        "waiting for the first token · 1 back · Ctrl-C stops it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [(None, [["aa", "bb", "cc"]]), (7, [["aa", "bb"], ["cc"]]), (1, [["aa"], ["bb"], ["cc"]])],
+)
+def test_parts_fill_lines(columns, lines):
+    assert report.filled(["aa", "bb", "cc"], columns) == lines
+
+
+def test_only_lines_that_are_too_long_are_broken():
+    assert report.wrapped("a  b\n\nsome words", 5) == "a  b\n\nsome\nwords"
+    assert report.wrapped("some words", None) == "some words"

@@ -54,7 +54,7 @@ def test_help_shows_defaults_and_an_example(capsys):
         read(["--help"])
     shown = capsys.readouterr().out
     assert "(default: http://127.0.0.1:5555)" in shown
-    assert "| chat --seed 1" in shown
+    assert "| chat --lines --seed 1" in shown
 
 
 def test_a_key_is_not_shown():
@@ -64,3 +64,11 @@ def test_a_key_is_not_shown():
 def test_the_key_can_stand_in_a_file(tmp_path):
     (tmp_path / "key").write_text("sesame\n")
     assert read(["--api-key-file", str(tmp_path / "key")]).read_key() == "sesame"
+
+
+def test_words_are_the_question():
+    assert read(["--seed", "7", "Why", "so?"]).question == ["Why", "so?"]
+
+
+def test_json_is_short_for_an_output():
+    assert read(["--json", "Why?"]).output == "json"

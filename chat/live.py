@@ -1,0 +1,67 @@
+"""Lines at the bottom of a terminal that are drawn again and again until they are settled.
+
+Only what changed is drawn. Rows that have left the screen cannot be reached and stay as they were. A line
+that is wider than it seemed (terminals differ in the width of some characters) is clipped, so that the rows
+are always counted right.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TextIO
+
+_UP = "\x1b[{}A"
+_ERASE_BELOW = "\x1b[J"
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+_HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+
+
+class Line(NamedTuple):
+    """A line with its escape sequences, and how many cells it fills."""
+
+    text: str
+    n_cells: int
+
+
+class LiveLines:
+    def __init__(self, stream: TextIO, size: Callable[[], tuple[int, int]]) -> None:
+        """`size`: columns and rows of the terminal, asked each time."""
+        self._stream = stream
+        self._size = size
+        self._drawn: list[Line] = []
+
+    def draw(self, lines: Sequence[Line]) -> None:
+        """Put `lines` in the place of those drawn before."""
+        first = self._first_difference(lines)
+        n_up = sum(map(self._n_rows, self._drawn[first:]))
+        self._drawn[first:] = lines[first:]
+        fresh = "".join(f"{line.text}\n" for line in lines[first:])
+        up = _UP.format(n_up) if n_up else ""
+        self._write(f"{_HIDE_CURSOR}{_NO_WRAP}{up}\r{_ERASE_BELOW}{fresh}{_WRAP}")
+
+    def settle(self) -> None:
+        """Leave what is drawn where it is; what is drawn next stands below it."""
+        self._drawn.clear()
+        self._write(SHOW_CURSOR)
+
+    def _first_difference(self, lines: Sequence[Line]) -> int:
+        """The first line that has to be drawn again, of those that can be reached."""
+        first = self._first_reachable()
+        while first < min(len(lines), len(self._drawn)) and lines[first] == self._drawn[first]:
+            first += 1
+        return first
+
+    def _first_reachable(self) -> int:
+        n_left = self._size()[1] - 1  # the cursor stands below the last line
+        for i in range(len(self._drawn) - 1, -1, -1):
+            n_left -= self._n_rows(self._drawn[i])
+            if n_left < 0:
+                return i + 1
+        return 0
+
+    def _n_rows(self, line: Line) -> int:
+        """More than one when the terminal has become narrower and broke the line."""
+        columns = max(self._size()[0], 1)
+        return max(-(-line.n_cells // columns), 1)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

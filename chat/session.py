@@ -1,0 +1,117 @@
+"""Questions, retries, comparisons, and the conversation that they make."""
+
+import secrets
+from collections.abc import Callable
+
+from chat import comparison, report
+from chat.answer import Answer
+from chat.asking import Asking
+from chat.comparison import Comparison
+from chat.conversation import Conversation
+from chat.errors import CommandError, LeadError
+from chat.render import Screen
+from chat.stats import Stats
+
+_SEED_BITS = 32
+
+
+class Session:
+    def __init__(
+        self,
+        asking: Asking,
+        conversation: Conversation,
+        screen: Screen,
+        *,
+        interactive: bool,
+        draw_seed: Callable[[], int] = lambda: secrets.randbits(_SEED_BITS),
+    ) -> None:
+        """`interactive`: Ctrl-C stops an answer, not the program."""
+        self.conversation = conversation
+        self.stats = Stats()
+        self.n_failed = 0
+        self._asking = asking
+        self._screen = screen
+        self._interactive = interactive
+        self._draw_seed = draw_seed
+        self._unanswered: tuple[str, bool] | None = None
+
+    @property
+    def last_question(self) -> str:
+        """The one asked last, answered or not. Raises CommandError where there is none."""
+        if self._unanswered:
+            return self._unanswered[0]
+        if self.conversation.turns:
+            return self.conversation.turns[-1].question
+        raise CommandError("Nothing has been asked yet.")
+
+    def ask(self, question: str, *, instead: bool = False) -> None:
+        """Stream the answer to the screen; the conversation gets question and answer together or neither.
+
+        `instead`: the question takes the place of the last one, if that is in the conversation.
+        """
+        instead = self._unanswered[1] if instead and self._unanswered else instead
+        instead = instead and bool(self.conversation.turns)
+        self._unanswered = (question, instead)
+        answer = self._asking.new_answer()
+        try:
+            self._asking.ask(self.conversation.request(question, instead=instead), answer)
+        except LeadError as error:
+            self.fail(error)
+            self._screen.note(self._left_out())
+        except KeyboardInterrupt:
+            if not self._interactive:
+                raise
+            self._stopped(question, answer, instead=instead)
+        else:
+            self._keep(question, answer, instead=instead)
+            self._screen.sum_up(answer)
+
+    def retry(self) -> None:
+        """Ask the last question again, in its place."""
+        question = self.last_question
+        if not self._unanswered and self.conversation.sampling.seed is not None:
+            self._screen.note("With a fixed seed the answer will be the same (:seed none).")
+        self.ask(question, instead=True)
+
+    def compare(self, question: str) -> None:
+        """Ask with and without speculation, say what came of it; the conversation stays as it is."""
+        instead = not question and not self._unanswered
+        request = self.conversation.request(question or self.last_question, instead=instead)
+        with_drafts, without = comparison.requests(request, self._draw_seed())
+        result = Comparison(self._asking.new_answer(), self._asking.new_answer())
+        try:
+            self._asking.ask(with_drafts, result.with_drafts)
+            self._screen.note("The same again without speculation ...")
+            self._asking.ask(without, result.without, shown=False)
+        except KeyboardInterrupt:
+            if not self._interactive:
+                raise
+            self._screen.note("Stopped: there is nothing to compare.")
+        else:
+            self._screen.say(report.comparison(result))
+
+    def begin(self, conversation: Conversation) -> None:
+        """Go on with another conversation."""
+        self.conversation = conversation
+        self._unanswered = None
+
+    def fail(self, error: Exception) -> None:
+        self.n_failed += 1
+        self._screen.error(str(error))
+
+    def _stopped(self, question: str, answer: Answer, *, instead: bool) -> None:
+        if not answer.text:
+            self._screen.note(f"Stopped before the answer began. {self._left_out()}")
+            return
+        self._keep(question, answer, instead=instead)
+        n_tokens = report.count(answer.figures.n_tokens, "token")
+        self._screen.note(f"Stopped after {n_tokens}; the answer so far stays in the conversation.")
+
+    def _keep(self, question: str, answer: Answer, *, instead: bool) -> None:
+        self.conversation.add(question, answer.text, instead=instead)
+        self.stats.add(answer)
+        self._unanswered = None
+
+    def _left_out(self) -> str:
+        again = " :retry asks it again." if self._interactive else ""
+        return f"The question was left out of the conversation.{again}"

@@ -1,0 +1,160 @@
+"""Answers on a terminal: markdown that is rendered while it comes, marks by source, a status line below.
+
+A block (a paragraph, a list, code) is drawn again with each token; when the next one begins it is settled.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from typing import TextIO
+
+from rich.console import Console
+from rich.segment import Segment, Segments
+from rich.text import Text
+
+from chat.answer import Answer
+from chat.live import Line, LiveLines
+from chat.markdown import THEME, Lines, last_block, render
+from chat.marks import MarkedText
+from chat.render import Screen
+from shared.terminal import sanitize
+
+_DRAWINGS_PER_SECOND = 15
+"""Smooth to the eye; drawing shares its cores with the lead where both run on one machine."""
+
+_BLANK = Line("", 0)
+
+
+def terminal_size() -> tuple[int, int]:
+    """Columns and rows."""
+    columns, rows = shutil.get_terminal_size()
+    return columns, rows
+
+
+class TerminalScreen(Screen):
+    def __init__(
+        self,
+        out: TextIO,
+        err: TextIO,
+        environment: Mapping[str, str],
+        *,
+        status: Callable[[Answer], str],
+        sums_up: bool = False,
+        size: Callable[[], tuple[int, int]] = terminal_size,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`status` says how an answer is coming on; `size` is columns and rows."""
+        super().__init__(out, err, environment, sums_up=sums_up)
+        self._console = Console(
+            file=out,
+            force_terminal=True,
+            no_color=not self._colour_out,
+            legacy_windows=False,
+            highlight=False,
+            theme=THEME,
+            _environ=environment,
+        )
+        self._status = status
+        self._size = size
+        self._clock = clock
+        self._live = LiveLines(out, size)
+        self._answer: Answer | None = None
+        self._block = MarkedText()
+        self._thought = ""
+        self._gap: list[Line] = []
+        self._next_drawing = 0.0
+
+    def begin_answer(self, answer: Answer, *, shown: bool = True) -> None:
+        super().begin_answer(answer, shown=shown)
+        self._answer = answer
+        self._block = MarkedText()
+        self._thought = ""
+        self._gap = [_BLANK]
+        self._draw()
+
+    def token(self, text: str, source: str | None, *, is_thought: bool = False) -> None:
+        """Show one token of an answer, in its source's colour; thoughts are dim."""
+        if self._is_shown and is_thought:
+            self._thought += text
+        elif self._is_shown:
+            self._end_thought()
+            self._block.append(text, source)
+        if self._clock() >= self._next_drawing:
+            self._draw()
+
+    def end_answer(self, *, empty: bool = False) -> None:
+        """Settle the answer as it is now; nothing where it has ended already."""
+        del empty
+        if self._answer is None:
+            return
+        self._answer = None
+        self._settle_begun()
+        self._draw_for_good(self._open_lines())
+
+    def sum_up(self, answer: Answer) -> None:
+        if self._sums_up:
+            self._write(self._err, "\n")
+            super().sum_up(answer)
+            self._write(self._err, "\n")
+
+    def passage(self, text: str) -> None:
+        block = MarkedText()
+        block.append(text, None)
+        self._draw_for_good([_BLANK, *self._rendered(block), _BLANK])
+
+    def _columns(self) -> int:
+        return self._width
+
+    def _draw(self) -> None:
+        self._settle_begun()
+        lines = self._open_lines()
+        self._live.draw([*self._gap, *lines, *[_BLANK][: len(lines)], *self._status_lines()])
+        self._next_drawing = self._clock() + 1 / _DRAWINGS_PER_SECOND
+
+    def _settle_begun(self) -> None:
+        """Settle the blocks that another one follows."""
+        n_final = last_block(self._block.text)
+        if n_final:
+            self._draw_for_good([*self._rendered(self._block.take(n_final)), _BLANK])
+
+    def _end_thought(self) -> None:
+        if self._thought:
+            self._draw_for_good([*self._thought_lines(), _BLANK])
+            self._thought = ""
+
+    def _draw_for_good(self, lines: list[Line]) -> None:
+        self._live.draw([*self._gap, *lines] if lines else [])
+        self._live.settle()
+        self._gap = []
+
+    def _open_lines(self) -> list[Line]:
+        return [*self._thought_lines(), *self._rendered(self._block)]
+
+    def _rendered(self, block: MarkedText) -> list[Line]:
+        self._console.width = self._width
+        return self._lines(render(block, self._console, self._palette))
+
+    def _thought_lines(self) -> list[Line]:
+        if not self._thought:
+            return []
+        text = Text(sanitize(self._thought.strip()), style="dim italic")
+        return self._lines(self._console.render_lines(text, self._console.options.update_width(self._width)))
+
+    def _status_lines(self) -> list[Line]:
+        assert self._answer
+        text = Text(sanitize(self._status(self._answer)), style="dim", no_wrap=True, overflow="ellipsis")
+        options = self._console.options.update_width(self._width)
+        return self._lines(self._console.render_lines(text, options, pad=False))
+
+    @property
+    def _width(self) -> int:
+        """One column less than there are: some terminals show a character wider than it seems."""
+        return max(self._size()[0] - 1, 1)
+
+    def _lines(self, lines: Lines) -> list[Line]:
+        return [Line(self._escaped(line), Segment.get_line_length(line)) for line in lines]
+
+    def _escaped(self, line: list[Segment]) -> str:
+        with self._console.capture() as capture:
+            self._console.print(Segments(line), end="", crop=False)
+        return capture.get()

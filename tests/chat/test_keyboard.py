@@ -1,0 +1,39 @@
+"""While an answer streams, keys are kept and not shown."""
+
+import io
+import os
+import pty
+import termios
+
+import pytest
+
+from chat.keyboard import quiet
+
+
+@pytest.fixture
+def terminal():
+    main, sub = pty.openpty()
+    with os.fdopen(main, "wb", 0), os.fdopen(sub, "rb", 0) as file:
+        yield file
+
+
+def flags(terminal):
+    return termios.tcgetattr(terminal)[3]
+
+
+def test_keys_are_not_echoed_and_interrupts_still_work(terminal):
+    with quiet(terminal):
+        assert not flags(terminal) & (termios.ECHO | termios.ICANON)
+        assert flags(terminal) & termios.ISIG
+
+
+def test_the_terminal_is_as_it_was_also_after_ctrl_c(terminal):
+    before = flags(terminal)
+    with pytest.raises(KeyboardInterrupt), quiet(terminal):
+        raise KeyboardInterrupt
+    assert flags(terminal) == before
+
+
+def test_a_pipe_needs_nothing():
+    with quiet(io.StringIO()):
+        pass

@@ -1,0 +1,93 @@
+"""Lines are drawn in place, as far as they can be reached."""
+
+import io
+
+import pytest
+
+from chat.live import Line, LiveLines
+from tests.chat.screens import EmulatedTerminal
+
+
+def lines(*texts):
+    return [Line(text, len(text)) for text in texts]
+
+
+@pytest.fixture
+def terminal():
+    return EmulatedTerminal(columns=10, rows=4)
+
+
+@pytest.fixture
+def live(terminal):
+    return LiveLines(terminal, terminal.size)
+
+
+def test_lines_take_the_place_of_those_before(live, terminal):
+    live.draw(lines("one", "status"))
+    live.draw(lines("one two", "three", "status"))
+    assert terminal.rows == ["one two", "three", "status"]
+
+
+def test_fewer_lines_leave_nothing_behind(live, terminal):
+    live.draw(lines("one", "two", "status"))
+    live.draw(lines("one"))
+    assert terminal.rows == ["one"]
+
+
+def test_what_is_settled_stays(live, terminal):
+    live.draw(lines("one"))
+    live.settle()
+    live.draw(lines("two"))
+    assert terminal.rows == ["one", "two"]
+
+
+def test_rows_that_have_scrolled_away_are_not_drawn_twice(live, terminal):
+    for n in range(1, 8):
+        live.draw(lines(*map(str, range(n)), "status"))
+    live.draw(lines(*map(str, range(7))))
+    assert terminal.rows == list("0123456")
+
+
+def test_a_change_that_is_out_of_reach_is_left_out(live, terminal):
+    live.draw(lines(*"abcdef"))
+    live.draw(lines(*"ABCDEF"))
+    assert terminal.rows == list("abcDEF")
+
+
+def test_lines_that_vanish_out_of_reach_are_left_there(live, terminal):
+    live.draw(lines(*"abcdef"))
+    live.draw(lines("a"))
+    live.draw(lines("a"))
+    assert terminal.rows == list("abc")
+
+
+def test_a_line_that_is_too_wide_is_clipped(live, terminal):
+    live.draw([Line("0123456789abc", 9), Line("status", 6)])
+    live.draw(lines("so"))
+    assert terminal.rows == ["so"]
+
+
+def test_lines_that_the_terminal_broke_are_found_again():
+    size = (10, 4)
+    out = io.StringIO()
+    live = LiveLines(out, lambda: size)
+    live.draw(lines("0123456789"))
+    size = (5, 4)
+    live.draw(lines("01234"))
+    assert "\x1b[2A" in out.getvalue()
+
+
+def test_only_what_changed_is_drawn():
+    out = io.StringIO()
+    live = LiveLines(out, lambda: (10, 10))
+    live.draw(lines("one", "two"))
+    live.draw(lines("one", "three"))
+    assert out.getvalue().count("one") == 1
+
+
+def test_the_cursor_is_back_when_all_is_settled():
+    out = io.StringIO()
+    live = LiveLines(out, lambda: (10, 10))
+    live.draw(lines("one"))
+    live.settle()
+    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")

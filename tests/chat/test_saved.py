@@ -1,0 +1,103 @@
+"""Kept conversations are requests in files, private ones, and whatever else stands in a file is refused."""
+
+import json
+
+import pytest
+
+from chat.conversation import Conversation
+from chat.errors import CommandError
+from chat.sampling import Sampling
+from chat.saved import SavedConversations, read, write
+
+
+@pytest.fixture
+def conversation():
+    conversation = Conversation(model="big", system="Be brief.", sampling=Sampling(seed=7, temperature=0.5))
+    conversation.add("Hi", "Hello.\n\x1b[2J 日本")
+    return conversation
+
+
+def test_what_is_written_is_read(conversation, tmp_path):
+    write(tmp_path / "talk.json", conversation)
+    found = read(tmp_path / "talk.json")
+    assert (found.model, found.system, found.sampling) == ("big", "Be brief.", conversation.sampling)
+    assert found.turns == conversation.turns
+
+
+def test_a_file_is_the_body_of_a_request(conversation, tmp_path):
+    write(tmp_path / "talk.json", conversation)
+    assert json.loads((tmp_path / "talk.json").read_text()) == {
+        "model": "big",
+        "messages": conversation.messages,
+        "temperature": 0.5,
+        "seed": 7,
+    }
+
+
+def test_files_are_their_owners_alone(conversation, tmp_path):
+    write(tmp_path / "new" / "talk.json", conversation)
+    assert (tmp_path / "new" / "talk.json").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0
+
+
+def test_a_lone_surrogate_does_not_lose_the_rest(conversation, tmp_path):
+    conversation.add("\ud800", "ok")
+    write(tmp_path / "talk.json", conversation)
+    assert read(tmp_path / "talk.json").turns[1] == ("?", "ok")
+
+
+def test_a_place_that_cannot_be_written_is_said(conversation, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CommandError, match=r"talk\.json cannot be written"):
+        write(tmp_path / "file" / "talk.json", conversation)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("no json", "is no conversation"),
+        ("[]", "is no conversation"),
+        ('{"messages": 1}', "messages: Input should be a valid array"),
+        ('{"messages": [{"role": "tool", "content": ""}]}', r"messages\.0\.role"),
+        ('{"messages": [{"role": "user", "content": "Hi"}]}', "do not take turns"),
+        (
+            '{"messages": [{"role": "assistant", "content": "Hi"}, {"role": "user", "content": ""}]}',
+            "take turns",
+        ),
+        ('{"messages": [], "temperature": -1}', "temperature"),
+    ],
+)
+def test_what_is_no_conversation_is_refused(content, reason, tmp_path):
+    path = tmp_path / "talk.json"
+    path.write_text(content)
+    with pytest.raises(CommandError, match=reason):
+        read(path)
+
+
+def test_a_bare_name_is_in_the_folder_and_a_path_where_it_says(tmp_path):
+    store = SavedConversations(tmp_path)
+    assert store.path("talk") == store.path("talk.json") == tmp_path / "talk.json"
+    assert str(store.path("./talk.json")) == "talk.json"
+    assert store.path("v1.2") == tmp_path / "v1.2.json"
+
+
+def test_names_are_listed(conversation, tmp_path):
+    for name in ("b", "a"):
+        write(tmp_path / f"{name}.json", conversation)
+    assert SavedConversations(tmp_path).names() == ["a", "b"]
+    assert SavedConversations(tmp_path / "nowhere").names() == []
+
+
+def test_a_new_name_is_not_one_that_is_taken(conversation, tmp_path):
+    store = SavedConversations(tmp_path)
+    write(store.new_path(conversation), conversation)
+    assert store.new_path(conversation) == tmp_path / "hi-2.json"
+
+
+@pytest.mark.parametrize("question", ["../../etc/passwd", "?!", "a" * 500])
+def test_a_name_stays_in_the_folder(question, tmp_path):
+    conversation = Conversation()
+    conversation.add(question, "")
+    path = SavedConversations(tmp_path).new_path(conversation)
+    assert path.parent == tmp_path
+    assert len(path.name) < 80

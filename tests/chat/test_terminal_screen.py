@@ -1,0 +1,181 @@
+"""Whole sessions on an emulated terminal: what stands on it while answers come, and after them."""
+
+from functools import partial
+from itertools import count
+
+import pytest
+
+from chat.palette import SOURCE_COLOURS
+from chat.terminal_screen import TerminalScreen
+from tests.chat.fakes import Session, answers, end_events, event, streams, text_event
+from tests.chat.screens import EmulatedTerminal
+
+TALE = (
+    "# Tale\n\nOnce **upon** a time\nthere was a `back`.\n\n- one\n- two\n\n```python\nn = 1\n```\n\nThe end."
+)
+
+
+class TerminalSession(Session):
+    """A session with the screen that a terminal gets; `clock` decides which drawings are left out."""
+
+    def __init__(self, *replies, columns=40, rows=12, clock=lambda: 0.0, environment=None, **options):
+        super().__init__(*replies, terminal=lambda: EmulatedTerminal(columns, rows), **options)
+        self._environment = environment or {"TERM": "xterm"}
+        self._clock = clock
+
+    def new_screen(self):
+        return TerminalScreen(
+            self.screen,
+            self.screen,
+            self._environment,
+            status=lambda answer: f"{answer.figures.n_tokens} so far",
+            sums_up=True,
+            size=self.screen.size,
+            clock=self._clock,
+        )
+
+
+def every_token():
+    """A clock that is always late enough to draw."""
+    return partial(next, count())
+
+
+def letters(text):
+    """As one token each."""
+    return streams(*(text_event(letter) for letter in text), *end_events(len(text)))
+
+
+TALE_SHOWN = """\
+> Tell me.
+
+Tale
+
+Once upon a time
+there was a back.
+
+ • one
+ • two
+
+  n = 1
+
+The end.
+
+{n} tokens · 10.0 tokens/s
+
+> ^D
+"""
+
+
+@pytest.mark.parametrize("clock", [lambda: 0.0, every_token()])
+@pytest.mark.parametrize("rows", [5, 40])
+def test_an_answer_is_rendered_however_it_comes_and_however_high_the_terminal(clock, rows):
+    session = TerminalSession(letters(TALE), clock=clock, rows=rows)
+    assert session.type("Tell me.") == TALE_SHOWN.format(n=len(TALE))
+
+
+def test_a_status_line_stands_below_an_answer_that_is_coming():
+    seen = []
+
+    def look():
+        seen.append(session.screen.getvalue())
+        return len(seen)
+
+    session = TerminalSession(letters("Hi *you*"), clock=look)
+    session.type("Hi")
+    assert any(screen.endswith("> Hi\n\nHi you\n\n8 so far\n") for screen in seen)
+    assert "so far" not in session.screen.getvalue()
+
+
+def test_while_nothing_has_come_the_status_line_stands_alone():
+    seen = []
+    session = TerminalSession(
+        streams(KeyboardInterrupt()), clock=lambda: seen.append(session.screen.getvalue()) or 0
+    )
+    assert session.type("Hi").startswith("> Hi\nStopped before the answer began.")
+    assert seen[-1].endswith("> Hi\n\n0 so far\n")
+
+
+def test_ctrl_c_leaves_what_came():
+    session = TerminalSession(streams(text_event("Once\n\n- up", "on"), KeyboardInterrupt()))
+    assert session.type("Hi") == (
+        "> Hi\n\nOnce\n\n • upon\n"
+        "Stopped after 2 tokens; the answer so\nfar stays in the conversation.\n> ^D\n"
+    )
+
+
+def test_accepted_words_keep_their_colour_when_they_are_rendered():
+    session = TerminalSession(
+        answers("**Once", (" upon**", "attic"), ("\n", "attic"), ("\ntime", "ngram")), rows=24
+    )
+    session.type("Hi")
+    cells = {
+        cell.data: (cell.fg, cell.bold)
+        for row in session.screen.screen.buffer.values()
+        for cell in row.values()
+    }
+    rows = session.screen.rows
+    assert rows[4:7] == ["Once upon", "", "time"]
+    row = session.screen.screen.buffer[4]
+    assert [(row[i].fg, row[i].bold) for i in (0, 5)] == [("default", True), ("green", True)]
+    assert session.screen.screen.buffer[6][0].fg == "cyan"
+    assert cells["■"][0] in SOURCE_COLOURS
+
+
+def test_the_legend_fits_a_narrow_terminal():
+    session = TerminalSession(answers("a", ("b", "attic"), ("c", "cellar")), columns=30)
+    assert session.type("Hi").endswith(
+        "abc\n"
+        "\n"
+        "3 tokens · 10.0 tokens/s\n"
+        "2 of 4 drafted accepted (50%)\n"
+        "■ attic 1 · ■ cellar 1\n"
+        "\n"
+        "> ^D\n"
+    )  # fmt: skip
+
+
+def test_without_colours_all_is_rendered_but_none_is_coloured():
+    session = TerminalSession(
+        answers("**a**", ("b", "attic")), rows=24, environment={"NO_COLOR": "1", "TERM": "xterm"}
+    )
+    session.type("Hi")
+    row = session.screen.screen.buffer[4]
+    assert [(row[i].data, row[i].fg, row[i].bold) for i in (0, 1)] == [
+        ("a", "default", True),
+        ("b", "default", False),
+    ]
+
+
+def test_thoughts_stand_before_the_answer():
+    thoughts = [event({"choices": [{"delta": {"reasoning_content": text}}]}) for text in ("Hm, ", "well.")]
+    session = TerminalSession(streams(*thoughts, text_event("Yes."), *end_events(3)))
+    assert session.type("Hi").startswith("> Hi\n\nHm, well.\n\nYes.\n\n3 tokens")
+
+
+def test_a_comparison_shows_the_answer_once():
+    session = TerminalSession(letters("Once"), letters("Once"), columns=60)
+    assert session.type(":compare Hi") == (
+        "> :compare Hi\n"
+        "\n"
+        "Once\n"
+        "The same again without speculation ...\n"
+        "                  tokens  tokens/s  accepted\n"
+        "with speculation       4      10.0         -\n"
+        "without                4      10.0         -\n"
+        "Nothing was drafted either time: no back is connected, or\n"
+        "drafts would not have paid. The text is the same, every\n"
+        "character.\n"
+        "> ^D\n"
+    )
+
+
+def test_an_answer_of_earlier_times_is_rendered(tmp_path):
+    session = TerminalSession(letters("**Once**"), folder=tmp_path, columns=100)
+    assert session.type("Hi", ":save a", ":load a").endswith(
+        "1 question so far. The last one:\n> Hi\n\nOnce\n\n> ^D\n"
+    )
+
+
+def test_nothing_of_an_answer_acts_on_the_terminal():
+    session = TerminalSession(answers("\x1b[2J&#27;[2Jso"))
+    assert "> Hi\n\n␛[2J" in session.type("Hi")
