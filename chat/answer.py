@@ -5,7 +5,7 @@ Knows the shapes in `wire`; knows nothing of HTTP, the screen or the conversatio
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chat.wire import Chunk, Speculation, Timings, Usage
 
@@ -14,12 +14,13 @@ from chat.wire import Chunk, Speculation, Timings, Usage
 class Piece:
     """A token, or what a server sends in one go; `source` is who drafted it, None for the server's own.
 
-    A thought is what the model says to itself first: shown, but no part of the answer.
+    A thought is what the model says to itself first: shown, but no part of the answer. `more` came with it.
     """
 
     text: str
     source: str | None = None
     is_thought: bool = False
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Answer:
             *_pieces(delta.content or "", chunk.speculation, is_thought=False),
         ]
         self._note(pieces)
-        return pieces
+        return [*(replace(piece, more=True) for piece in pieces[:-1]), *pieces[-1:]]
 
     @property
     def figures(self) -> Figures:

@@ -66,6 +66,6 @@ class Asking:
             # Closing the iterator, however this ends, hangs up: the lead stops decoding for nobody.
             with closing(self._client.stream(request, answer)) as pieces:
                 for piece in pieces:
-                    self._screen.token(piece.text, piece.source, is_thought=piece.is_thought)
+                    self._screen.token(piece.text, piece.source, is_thought=piece.is_thought, more=piece.more)
         finally:
             self._screen.end_answer(empty=answer.finish_reason is not None and not answer.text)

@@ -8,7 +8,7 @@ from chat.render import Screen
 
 
 class JsonScreen(Screen):
-    def token(self, text: str, source: str | None, *, is_thought: bool = False) -> None:
+    def token(self, text: str, source: str | None, *, is_thought: bool = False, more: bool = False) -> None:
         """Nothing: the line comes when the answer is whole."""
 
     def end_answer(self, *, empty: bool = False) -> None:

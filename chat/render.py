@@ -38,8 +38,9 @@ class Screen:
         del answer
         self._is_shown = shown
 
-    def token(self, text: str, source: str | None, *, is_thought: bool = False) -> None:
-        """Show one token of an answer, in its source's colour."""
+    def token(self, text: str, source: str | None, *, is_thought: bool = False, more: bool = False) -> None:
+        """Show one token of an answer, in its source's colour; `more` came with it."""
+        del more
         if not text or is_thought or not self._is_shown:
             return
         shown = sanitize(text)

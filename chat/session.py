@@ -13,6 +13,7 @@ from chat.render import Screen
 from chat.stats import Stats
 
 _SEED_BITS = 32
+_LEFT_OUT = "The question was left out of the conversation. :retry asks it again."
 
 
 class Session:
@@ -57,7 +58,8 @@ class Session:
             self._asking.ask(self.conversation.request(question, instead=instead), answer)
         except LeadError as error:
             self.fail(error)
-            self._screen.note(self._left_out())
+            if self._interactive:
+                self._screen.note(_LEFT_OUT)
         except KeyboardInterrupt:
             if not self._interactive:
                 raise
@@ -101,7 +103,7 @@ class Session:
 
     def _stopped(self, question: str, answer: Answer, *, instead: bool) -> None:
         if not answer.text:
-            self._screen.note(f"Stopped before the answer began. {self._left_out()}")
+            self._screen.note(f"Stopped before the answer began. {_LEFT_OUT}")
             return
         self._keep(question, answer, instead=instead)
         n_tokens = report.count(answer.figures.n_tokens, "token")
@@ -111,7 +113,3 @@ class Session:
         self.conversation.add(question, answer.text, instead=instead)
         self.stats.add(answer)
         self._unanswered = None
-
-    def _left_out(self) -> str:
-        again = " :retry asks it again." if self._interactive else ""
-        return f"The question was left out of the conversation.{again}"

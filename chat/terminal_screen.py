@@ -3,7 +3,8 @@
 A block (a paragraph, a list, code) is drawn again with each token; when the next one begins it is settled.
 """
 
-import shutil
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
@@ -27,8 +28,12 @@ _BLANK = Line("", 0)
 
 def terminal_size() -> tuple[int, int]:
     """Columns and rows."""
-    columns, rows = shutil.get_terminal_size()
-    return columns, rows
+    # Not shutil's: an exported COLUMNS would outlive the window's size.
+    try:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return 80, 24
+    return columns or 80, rows or 24
 
 
 class TerminalScreen(Screen):
@@ -71,15 +76,16 @@ class TerminalScreen(Screen):
         self._thought = ""
         self._gap = [_BLANK]
         self._draw()
+        self._next_drawing = 0.0  # the first token is waited for
 
-    def token(self, text: str, source: str | None, *, is_thought: bool = False) -> None:
+    def token(self, text: str, source: str | None, *, is_thought: bool = False, more: bool = False) -> None:
         """Show one token of an answer, in its source's colour; thoughts are dim."""
         if self._is_shown and is_thought:
             self._thought += text
         elif self._is_shown:
             self._end_thought()
             self._block.append(text, source)
-        if self._clock() >= self._next_drawing:
+        if not more and self._clock() >= self._next_drawing:
             self._draw()
 
     def end_answer(self, *, empty: bool = False) -> None:

@@ -94,3 +94,12 @@ def test_seed_zero_is_a_seed():
     answer.read(chunk(seed=0))
     answer.read(chunk())
     assert answer.seed == 0
+
+
+def test_all_pieces_of_a_chunk_but_the_last_say_that_more_came():
+    chunk = {
+        "choices": [{"delta": {"content": "ab"}}],
+        "speculation": {"tokens": [{"text": "a"}, {"text": "b"}]},
+    }
+    pieces = Answer(lambda: 0.0).read(Chunk.model_validate(chunk))
+    assert [(piece.text, piece.more) for piece in pieces] == [("a", True), ("b", False)]

@@ -349,7 +349,6 @@ def test_a_pipe_hears_of_errors_elsewhere():
     assert err == (
         "There is no answer at http://lead:5555 (Connection refused)."
         " Start lead there, or name another address with --lead.\n"
-        "The question was left out of the conversation.\n"
         "There is no command :nwe. Did you mean :new? "
         "(To say it to the model, put a space before the colon.)\n"
     )

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from chat.palette import SOURCE_COLOURS
-from chat.terminal_screen import TerminalScreen
+from chat.terminal_screen import TerminalScreen, terminal_size
 from tests.chat.fakes import Session, answers, end_events, event, streams, text_event
 from tests.chat.screens import EmulatedTerminal
 
@@ -179,3 +179,19 @@ def test_an_answer_of_earlier_times_is_rendered(tmp_path):
 def test_nothing_of_an_answer_acts_on_the_terminal():
     session = TerminalSession(answers("\x1b[2J&#27;[2Jso"))
     assert "> Hi\n\n␛[2J" in session.type("Hi")
+
+
+def test_a_chunk_is_drawn_when_all_of_it_is_there():
+    seen = []
+    session = TerminalSession(
+        streams(text_event("Once", " upon"), *end_events()),
+        clock=lambda: seen.append(session.screen.getvalue()) or len(seen),
+    )
+    session.type("Hi")
+    assert not any("Once\n" in screen for screen in seen)
+    assert any("Once upon\n" in screen for screen in seen)
+
+
+def test_an_exported_size_is_not_believed(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "7")
+    assert terminal_size()[0] != 7
