@@ -10,7 +10,9 @@ from lead.api import (
     completions,
     errors,
     info,
+    messages,
     metrics,
+    responses,
     slots,
     speculation,
     tokens,
@@ -21,7 +23,7 @@ from lead.door.door import Door
 from lead.services import Services
 
 _MODULES = (
-    *(chat, completions, completion, apply_template, tokens),
+    *(chat, responses, messages, completions, completion, apply_template, tokens),
     *(info, slots, metrics, speculation, unsupported),
 )
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from lead.completions import ContextExceededError
@@ -26,7 +27,7 @@ def install(app: FastAPI) -> None:
 
     async def on_invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        return error_response(_first_invalid(error))
+        return error_response(first_invalid(error))
 
     async def on_http(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
@@ -93,7 +94,8 @@ def _body(message: str, kind: str, param: str | None = None, code: str | None = 
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def _first_invalid(error: RequestValidationError) -> RequestError:
+def first_invalid(error: RequestValidationError | ValidationError) -> RequestError:
+    """What pydantic says first, as an error of ours."""
     item = error.errors()[0]
     path = [str(part) for part in item["loc"] if part not in {"body", "query"}]
     if item["type"] == "json_invalid":

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -20,6 +20,7 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 T = TypeVar("T")
 Events = AsyncIterator[dict[str, Any]]
+ToEvent = Callable[[Exception], dict[str, Any]]
 
 
 class ClientGoneError(Exception):
@@ -39,11 +40,13 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await _cancel(working, leaving)
 
 
-async def event_stream(request: Request, events: Events, *, done: bool = True) -> Response:
+async def event_stream(
+    request: Request, events: Events, *, done: bool = True, error: ToEvent = error_body
+) -> Response:
     """Answer with `events`, each a JSON object, and `[DONE]` unless `done` is False.
 
-    Waits for the first one before it sends headers, so that an error up to there is an HTTP status; after
-    PING_SECONDS it begins anyway.
+    `error` makes the event of an error that comes later. Waits for the first event before it sends headers,
+    so that an error up to there is an HTTP status; after PING_SECONDS it begins anyway.
     """
     first = asyncio.ensure_future(_next(events))
     try:
@@ -55,7 +58,9 @@ async def event_stream(request: Request, events: Events, *, done: bool = True) -
     if first.done() and first.exception():
         await _close(events)
         first.result()
-    return _EventStream(_lines(first, events, done=done), media_type="text/event-stream", headers=_HEADERS)
+    return _EventStream(
+        _lines(first, events, error, done=done), media_type="text/event-stream", headers=_HEADERS
+    )
 
 
 class _EventStream(StreamingResponse):
@@ -90,7 +95,7 @@ class _EventStream(StreamingResponse):
 
 
 async def _lines(
-    first: asyncio.Future[dict[str, Any] | None], events: Events, *, done: bool
+    first: asyncio.Future[dict[str, Any] | None], events: Events, to_event: ToEvent, *, done: bool
 ) -> AsyncIterator[bytes]:
     try:
         event = await first
@@ -98,7 +103,7 @@ async def _lines(
             yield _line(event)
             event = await _next(events)
     except DuoError as error:
-        yield _line(error_body(error))
+        yield _line(to_event(error))
         return
     finally:
         await _cancel(first)
@@ -134,4 +139,7 @@ async def _close(events: Events) -> None:
 
 
 def _line(event: dict[str, Any]) -> bytes:
-    return b"data: %b\n\n" % to_json(event)
+    """An event with a type is also named by it, as in the streams of Anthropic's API and of Responses."""
+    name = event.get("type")
+    start = b"event: %b\n" % name.encode() if isinstance(name, str) else b""
+    return b"%bdata: %b\n\n" % (start, to_json(event))

@@ -6,7 +6,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from lead.api.answers import Answer, Job
+from lead.api.errors import first_invalid
 from lead.api.fields import GenerationFields
 from lead.chat.constraint import constrain
 from lead.chat.deltas import Delta, Said
@@ -54,13 +57,19 @@ class Turn:
         """Reads one of the answers."""
         return OutputReader(self.reading)
 
+    def read_whole(self, answer: Answer) -> tuple[list[Delta], End]:
+        """What a whole answer consists of, and how it ended."""
+        assert answer.outcome
+        reader = self.reader()
+        deltas = [*reader.push(answer.text), *reader.finish()]
+        return deltas, End(finish_reason(reader, answer.outcome), answer.outcome)
+
     def said(self, answer: Answer) -> tuple[Said, End]:
         """A whole answer, and how it ended."""
-        assert answer.outcome
-        reader, said = self.reader(), Said()
-        said.add(reader.push(answer.text))
-        said.add(reader.finish())
-        return said, End(finish_reason(reader, answer.outcome), answer.outcome)
+        deltas, end = self.read_whole(answer)
+        said = Said()
+        said.add(deltas)
+        return said, end
 
     async def follow(self, services: Services) -> AsyncGenerator[list[Delta] | End]:
         """The one answer as it becomes known. Closing it early cancels it."""
@@ -74,6 +83,14 @@ class Turn:
                     if deltas := reader.finish():
                         yield deltas
                     yield End(finish_reason(reader, item), item)
+
+
+def as_chat(fields: dict[str, Any]) -> ChatRequest:
+    """The chat request that another API's request means; raises RequestError."""
+    try:
+        return ChatRequest.model_validate(fields)
+    except ValidationError as error:
+        raise first_invalid(error) from error
 
 
 def finish_reason(reader: OutputReader, outcome: Outcome) -> str:

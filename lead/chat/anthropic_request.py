@@ -1,0 +1,168 @@
+"""Requests of Anthropic's Messages API as requests of the chat."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from shared.errors import RequestError
+
+_STRICT = ConfigDict(strict=True, extra="ignore")
+_PASSED_ON = ("temperature", "top_p", "top_k", "stream", "model", "seed", "min_p", "private")
+Block = dict[str, Any]
+
+
+class AnthropicMessage(BaseModel):
+    """A turn: text, or blocks."""
+
+    model_config = _STRICT
+
+    role: Literal["user", "assistant", "system"]
+    content: str | list[Block]
+
+
+class AnthropicTool(BaseModel):
+    """A tool; those that Anthropic's own servers run are not served."""
+
+    model_config = _STRICT
+
+    name: str
+    description: str | None = None
+    input_schema: dict[str, Any]
+
+
+class AnthropicChoice(BaseModel):
+    """Which tools may or must be called."""
+
+    model_config = _STRICT
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool = False
+
+
+class AnthropicThinking(BaseModel):
+    """Whether to reason; how long is the model's business."""
+
+    model_config = _STRICT
+
+    type: Literal["enabled", "disabled", "adaptive"]
+
+
+class CountRequest(BaseModel):
+    """What makes a prompt."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    messages: Annotated[list[AnthropicMessage], Field(min_length=1)]
+    system: str | list[Block] | None = None
+    tools: list[AnthropicTool] | None = None
+    tool_choice: AnthropicChoice | None = None
+    thinking: AnthropicThinking | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+    def to_chat(self) -> dict[str, Any]:
+        """The fields of a chat request; raises RequestError for blocks that are no text."""
+        chat: dict[str, Any] = {"messages": list(self._messages())}
+        for name in _PASSED_ON:
+            if (value := (self.model_extra or {}).get(name)) is not None:
+                chat[name] = value
+        variables = dict(self.chat_template_kwargs or {})
+        if self.thinking is not None:
+            variables.setdefault("enable_thinking", self.thinking.type != "disabled")
+        chat["chat_template_kwargs"] = variables
+        if self.tools:
+            chat["tools"] = [_tool(tool) for tool in self.tools]
+        if self.tool_choice:
+            chat |= _choice(self.tool_choice)
+        return chat
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        if self.system:
+            blocks = [{"type": "text", "text": self.system}] if isinstance(self.system, str) else self.system
+            yield {"role": "system", "content": _text(blocks, "system")}
+        for message in self.messages:
+            if isinstance(message.content, str):
+                yield {"role": message.role, "content": message.content}
+            else:
+                yield from _turn(message.role, message.content)
+
+
+class MessagesRequest(CountRequest):
+    """What a client posts."""
+
+    max_tokens: int = Field(4096, ge=1)
+    stop_sequences: list[str] | None = None
+    stream: bool = False
+
+    def to_chat(self) -> dict[str, Any]:
+        """The fields of a chat request; raises RequestError for blocks that are no text."""
+        return {
+            **super().to_chat(),
+            "max_tokens": self.max_tokens,
+            "stop": self.stop_sequences,
+            "stream": self.stream,
+        }
+
+
+def _turn(role: str, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+    """One message, behind the results of tools that it may bring."""
+    for block in blocks:
+        if block.get("type") == "tool_result":
+            yield {
+                "role": "tool",
+                "tool_call_id": str(block.get("tool_use_id", "")),
+                "content": _result(block.get("content")),
+            }
+    others = [block for block in blocks if block.get("type") not in {"tool_result", "redacted_thinking"}]
+    texts = [block for block in others if block.get("type") not in {"thinking", "tool_use"}]
+    if not others:
+        return
+    message: dict[str, Any] = {"role": role, "content": _text(texts, "messages")}
+    if thought := "".join(str(b.get("thinking", "")) for b in others if b.get("type") == "thinking"):
+        message["reasoning_content"] = thought
+    if calls := [_call(block) for block in others if block.get("type") == "tool_use"]:
+        message["tool_calls"] = calls
+    yield message
+
+
+def _call(block: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = json.dumps(block.get("input", {}), ensure_ascii=False)
+    return {
+        "id": str(block.get("id", "")),
+        "type": "function",
+        "function": {"name": block.get("name"), "arguments": arguments},
+    }
+
+
+def _result(content: object) -> str:
+    if isinstance(content, list):
+        return _text(content, "messages")
+    return "" if content is None else str(content)
+
+
+def _text(blocks: Sequence[Any], field: str) -> str:
+    for block in blocks:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind != "text":
+            raise RequestError(f"{field}: {kind} input is not supported: this model reads text", field)
+        if not isinstance(block.get("text"), str):
+            raise RequestError(f"{field}: a text block has a text", field)
+    return "\n".join(block["text"] for block in blocks)
+
+
+def _tool(tool: AnthropicTool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
+    if tool.description is not None:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: AnthropicChoice) -> dict[str, Any]:
+    names = {"auto": "auto", "any": "required", "none": "none"}
+    named = {"type": "function", "function": {"name": choice.name or ""}}
+    return {
+        "tool_choice": names.get(choice.type, named),
+        "parallel_tool_calls": not choice.disable_parallel_tool_use,
+    }

@@ -1,0 +1,145 @@
+"""Requests of OpenAI's Responses API as requests of the chat."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from shared.errors import RequestError
+
+_PASSED_ON = (
+    *("temperature", "top_p", "stream", "model", "seed", "parallel_tool_calls", "chat_template_kwargs"),
+    *("top_k", "min_p", "stop", "reasoning_format", "private"),
+)
+Item = dict[str, Any]
+
+
+class TextOptions(BaseModel):
+    """What the text has to be; the formats are `response_format`'s, flatter."""
+
+    model_config = ConfigDict(strict=True)
+
+    format: dict[str, Any] | None = None
+
+
+class ReasoningOptions(BaseModel):
+    """How much to reason."""
+
+    model_config = ConfigDict(strict=True)
+
+    effort: str | None = None
+
+
+class ResponsesRequest(BaseModel):
+    """What a client posts. Nothing is stored, so there is nothing to go on from."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    input: str | list[Item]
+    instructions: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    text: TextOptions | None = None
+    reasoning: ReasoningOptions | None = None
+    max_output_tokens: int | None = None
+    previous_response_id: str | None = None
+    conversation: str | dict[str, Any] | None = None
+    background: bool | None = None
+    stream: bool | None = None
+    store: bool | None = None
+
+    def to_chat(self) -> dict[str, Any]:
+        """The fields of a chat request; raises RequestError for what is not served."""
+        for name in ("previous_response_id", "conversation", "background"):
+            if getattr(self, name):
+                raise RequestError(f"{name}: nothing is stored here, send the whole conversation", name)
+        extra = self.model_extra or {}
+        chat = {name: extra[name] for name in _PASSED_ON if extra.get(name) is not None}
+        chat |= {
+            "messages": list(self._messages()),
+            "max_tokens": self.max_output_tokens,
+            "stream": self.stream,
+        }
+        if self.reasoning and self.reasoning.effort:
+            chat["reasoning_effort"] = self.reasoning.effort
+        if self.text and self.text.format:
+            chat["response_format"] = _format(self.text.format)
+        if self.tools:
+            chat["tools"] = [_tool(tool) for tool in self.tools if tool.get("type") == "function"]
+        if self.tool_choice is not None:
+            chat["tool_choice"] = _choice(self.tool_choice)
+        return chat
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        if self.instructions:
+            yield {"role": "system", "content": self.instructions}
+        if isinstance(self.input, str):
+            yield {"role": "user", "content": self.input}
+            return
+        pending: dict[str, Any] | None = None  # an assistant's message, which may be several items
+        for item in self.input:
+            message = _message(item)
+            if pending and message["role"] == "assistant":
+                _merge(pending, message)
+                continue
+            if pending:
+                yield pending
+            pending = message if message["role"] == "assistant" else None
+            if pending is None:
+                yield message
+        if pending:
+            yield pending
+
+
+def _message(item: Item) -> dict[str, Any]:
+    match item.get("type", "message"):
+        case "message":
+            return {"role": item.get("role"), "content": item.get("content")}
+        case "function_call":
+            function = {"name": item.get("name"), "arguments": item.get("arguments") or "{}"}
+            call = {"id": item.get("call_id"), "type": "function", "function": function}
+            return {"role": "assistant", "tool_calls": [call]}
+        case "function_call_output":
+            return {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
+        case "reasoning":
+            parts = item.get("content") or item.get("summary") or []
+            return {"role": "assistant", "reasoning_content": "".join(str(p.get("text", "")) for p in parts)}
+        case kind:
+            raise RequestError(f"input: items of the type {kind!r} are not supported", "input")
+
+
+def _merge(message: dict[str, Any], other: dict[str, Any]) -> None:
+    if "content" in message and "content" in other:
+        message["content"] = [*_parts(message["content"]), *_parts(other["content"])]
+    elif "content" in other:
+        message["content"] = other["content"]
+    if "reasoning_content" in other:
+        message["reasoning_content"] = message.get("reasoning_content", "") + other["reasoning_content"]
+    if "tool_calls" in other:
+        message["tool_calls"] = [*message.get("tool_calls", []), *other["tool_calls"]]
+
+
+def _parts(content: object) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}] if content else []
+
+
+def _format(given: dict[str, Any]) -> dict[str, Any]:
+    if given.get("type") != "json_schema":
+        return given
+    return {
+        "type": "json_schema",
+        "json_schema": {key: given[key] for key in ("name", "schema") if key in given},
+    }
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    function = {key: value for key, value in tool.items() if key != "type" and value is not None}
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        return {"type": "function", "function": {"name": choice.get("name")}}
+    return choice
