@@ -1,0 +1,36 @@
+"""A lead with a scripted engine behind a real socket, for clients that other people wrote."""
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+import uvicorn
+
+from shared.builtin import builtin_target
+from shared.llama.vocabulary import Vocabulary
+from tests.lead.fakes import House
+
+
+@pytest.fixture(scope="session")
+def vocabulary():
+    return Vocabulary.load(builtin_target())
+
+
+@pytest.fixture
+async def house(vocabulary):
+    house = House(vocabulary)
+    house.engine.ready = house.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
+    return house
+
+
+@pytest.fixture
+async def url(house):
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(house.app, lifespan="off", log_config=None, access_log=False)
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # they are pytest's
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    await serving

@@ -1,0 +1,74 @@
+"""The `anthropic` package, unchanged."""
+
+import anthropic
+import pytest
+
+from lead.chat.template import ChatTemplate
+from tests.lead.api.test_chat_tools import CALL, HERMES, THINKS
+from tests.lead.api.test_messages import ADD
+
+ASK = {"model": "any", "max_tokens": 64, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+@pytest.fixture
+async def client(url):
+    async with anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+async def test_a_message_is_answered(house, client):
+    house.will_say("Hello there")
+    message = await client.messages.create(**ASK, system="Be kind", extra_body={"temperature": 0.5})
+    assert (message.content[0].text, message.stop_reason) == ("Hello there", "end_turn")
+    assert message.usage.output_tokens > 0
+
+
+async def test_a_message_is_streamed(house, client):
+    house.will_say("Hello there")
+    async with client.messages.stream(**ASK) as stream:
+        text = "".join([piece async for piece in stream.text_stream])
+        final = await stream.get_final_message()
+    assert text == final.content[0].text == "Hello there"
+
+
+async def test_tools_are_called(house, client):
+    house.use(template=ChatTemplate(HERMES, "", ""))
+    house.will_say("Well.\n" + CALL)
+    async with client.messages.stream(**ASK, tools=[ADD], tool_choice={"type": "auto"}) as stream:
+        final = await stream.get_final_message()
+    assert [block.type for block in final.content] == ["text", "tool_use"]
+    assert (final.content[1].input, final.stop_reason) == ({"a": 1}, "tool_use")
+
+
+async def test_thinking_comes_apart(house, client):
+    house.use(template=ChatTemplate(THINKS, "", ""))
+    house.will_say("Hm.</think>Yes.")
+    message = await client.messages.create(**ASK, thinking={"type": "adaptive"})
+    assert [block.type for block in message.content] == ["thinking", "text"]
+    assert message.content[0].thinking == "Hm."
+
+
+async def test_tokens_are_counted(client):
+    assert (await client.messages.count_tokens(model="any", messages=ASK["messages"])).input_tokens > 0
+
+
+async def test_a_wrong_field_raises_bad_request(client):
+    with pytest.raises(anthropic.BadRequestError, match="max_tokens"):
+        await client.messages.create(**ASK | {"max_tokens": 0})
+
+
+async def test_an_engine_that_dies_raises_in_mid_stream(house, client):
+    house.will_say("one two three")
+    house.engine.dies_after = 2
+    with pytest.raises(anthropic.APIStatusError, match="died"):
+        async with client.messages.stream(**ASK) as stream:
+            await stream.get_final_message()
+
+
+async def test_hanging_up_cancels(house, client):
+    house.will_say("one two three four")
+    house.engine.pause_after = 2
+    async with client.messages.stream(**ASK) as stream:
+        await anext(aiter(stream))
+    await house.engine.cancellation.wait()
+    assert house.engine.cancelled == [house.engine.submitted[0].sequence]

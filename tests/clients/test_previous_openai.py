@@ -1,0 +1,42 @@
+"""The previous major of the `openai` package, beside the installed one."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lead.chat.template import ChatTemplate
+from tests.lead.api.test_chat_tools import CALL, HERMES
+
+PACKAGES = ("openai==2.54.0", "distro==1.9.0")  # all else that it needs is installed
+SCRIPT = Path(__file__).parent / "previous_openai.py"
+
+
+@pytest.fixture(scope="session")
+def previous_openai():
+    """A folder with the package: in the virtual environment, so that it is installed once."""
+    folder = Path(sys.prefix) / "clients" / PACKAGES[0]
+    if not (folder / "openai").is_dir():
+        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder))
+        subprocess.run((*pip, *PACKAGES), check=True)
+    return folder
+
+
+async def test_it_gets_what_the_current_one_gets(house, url, previous_openai):
+    house.use(template=ChatTemplate(HERMES, "", ""))
+    house.will_say(CALL)
+    client = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(SCRIPT),
+        url,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(previous_openai)},
+    )
+    output, _ = await client.communicate()
+    arguments = '{"a": 1}'
+    said = [json.loads(line) for line in output.decode().splitlines()]
+    assert said == ["2", arguments, arguments, CALL, CALL, CALL, CALL, "temperature"]
