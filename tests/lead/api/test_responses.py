@@ -100,7 +100,7 @@ async def test_reasoning_is_an_item(house, client):
         ({"input": [{"type": "web_search_call"}]}, "input"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "messages"),
         ({"text": {"format": {"type": "sound"}}}, "response_format"),
-        ({"max_output_tokens": 0}, "max_tokens"),
+        ({"max_output_tokens": -5}, "max_tokens"),
         ({"tools": [ADD], "tool_choice": {"type": "function", "name": "sub"}}, "tool_choice"),
     ],
 )
