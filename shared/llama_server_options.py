@@ -66,6 +66,8 @@ _SPELLINGS: Final = {
     "port": Spelling(variables=("LLAMA_ARG_PORT",)),
     "presence_penalty": Spelling(variables=("LLAMA_ARG_PRESENCE_PENALTY",)),
     "props": Spelling(variables=("LLAMA_ARG_ENDPOINT_PROPS",)),
+    "prefill_assistant": Spelling(variables=("LLAMA_ARG_PREFILL_ASSISTANT",)),
+    "reasoning": Spelling(("-rea",), ("LLAMA_ARG_REASONING",)),
     "reasoning_budget": Spelling(variables=("LLAMA_ARG_THINK_BUDGET",)),
     "reasoning_format": Spelling(variables=("LLAMA_ARG_THINK",)),
     "repeat_penalty": Spelling(variables=("LLAMA_ARG_REPEAT_PENALTY",)),
