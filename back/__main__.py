@@ -37,7 +37,7 @@ _PACE_SECONDS, _SOON_SECONDS = 0.005, 0.001
 def main() -> None:
     """Draft until a signal; exit status 1 if a person has to change something first, 3 for all else."""
     settings = BackSettings.from_command_line()
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, as_json=settings.log_json)
     if settings.exit_with_stdin:
         threading.Thread(target=_exit_with_stdin, name="stdin", daemon=True).start()
     if settings.check:
@@ -87,6 +87,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
         _hello(settings, model),
         random.Random(),  # noqa: S311 - jitter is no secret
         key=settings.read_key(),
+        tls=settings.tls(),
     )
     failed: asyncio.Future[None] = loop.create_future()
 

@@ -47,7 +47,9 @@ def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -
     conversation = Conversation(model=settings.model, system=settings.system, sampling=settings.sampling)
     interactive = stdin.isatty()
     lines = _typed_lines(settings, screen) if interactive else PipedLines(stdin)
-    with LeadClient(settings.lead, api_key=settings.read_key(), timeout_s=settings.timeout) as client:
+    with LeadClient(
+        settings.lead, api_key=settings.read_key(), timeout_s=settings.timeout, tls=settings.tls()
+    ) as client:
         repl = Repl(client, conversation, screen, interactive=interactive)
         repl.run(lines)
     return 1 if repl.n_failed and not interactive else 0

@@ -1,5 +1,6 @@
 """chat's settings: command line over environment (CHAT_*) over default."""
 
+import ssl
 from pathlib import Path
 
 import httpx
@@ -8,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator
 from chat.sampling import Sampling
 from shared.keys import read_key
 from shared.settings import ProgramSettings, program_config
+from shared.tls import trusting
 
 
 class _Options(ProgramSettings):
@@ -19,6 +21,9 @@ class _Options(ProgramSettings):
         None, description="the server's key; CHAT_API_KEY or a file keeps it out of `ps`"
     )
     api_key_file: Path | None = Field(None, description="a file that holds that key")
+    ca_file: Path | None = Field(
+        None, description="who vouches for a server at https://…: certificates (PEM) instead of the system's"
+    )
     system: str | None = Field(None, description="system prompt: who the model is to be")
     history: bool = Field(True, description="keep what you type for the next session")
     timeout: float = Field(600, gt=0, description="longest silence of the server to bear, in seconds")
@@ -56,6 +61,10 @@ class ChatSettings(Sampling, _Options):
     def read_key(self) -> str | None:
         """The key to show the server; raises ConfigError."""
         return read_key(self.api_key, self.api_key_file)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Whom to trust at https://…; None for http. Raises ConfigError."""
+        return trusting(self.ca_file) if self.lead.startswith("https:") else None
 
     @property
     def sampling(self) -> Sampling:

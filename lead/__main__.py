@@ -19,7 +19,7 @@ log = logging.getLogger("lead")
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
     """Serve until a signal, as the command line says; exit status 1 if that cannot be done."""
     settings = kind.from_command_line()
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, as_json=settings.log_json)
     if settings.check:
         _check(settings)
     try:

@@ -63,10 +63,14 @@ async def drip(reader, writer, drop, until=None):
     """Send `drop` again and again until the connection ends or `until` has come back; what came back."""
     received = b""
     while not reader.at_eof() and (until is None or until not in received):
-        with contextlib.suppress(TimeoutError, OSError):
-            writer.write(drop)
+        writer.write(drop)
+        try:
             async with asyncio.timeout(0.01):
                 received += await reader.read(1 << 16)
+        except TimeoutError:
+            pass
+        except OSError:  # reset, because a drop came after the end
+            return received + bytes(reader._buffer)
     return received
 
 
