@@ -38,7 +38,7 @@ def main() -> None:
     """Draft until a signal; exit status 1 if a person has to change something first, 3 for all else."""
     to_doctor = sys.argv[1:2] == ["doctor"]
     settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, as_json=settings.log_json)
     if to_doctor:
         _doctor(settings)
     if settings.exit_with_stdin:
@@ -98,6 +98,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
         _hello(settings, model),
         random.Random(),  # noqa: S311 - jitter is no secret
         key=settings.read_key(),
+        tls=settings.tls(),
     )
     failed: asyncio.Future[None] = loop.create_future()
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import random
+import ssl
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Protocol
@@ -55,8 +56,16 @@ class RefusedError(ConfigError):
 class Link:
     """Tells the worker what the lead says, and the lead what the worker drafts."""
 
-    def __init__(self, url: str, hello: Hello, rng: random.Random, key: str | None = None) -> None:
-        """`key` is what the lead may ask for."""
+    def __init__(
+        self,
+        url: str,
+        hello: Hello,
+        rng: random.Random,
+        key: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`key` is what the lead may ask for; `tls` says whom to trust where the URL is one of wss."""
+        self._tls = tls
         self._url = url
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._hello = hello
@@ -79,6 +88,7 @@ class Link:
                 async with connect(
                     self._url,
                     additional_headers=self._headers,
+                    ssl=self._tls,
                     max_size=_MOST_FRAME_BYTES,
                     close_timeout=_CLOSE_SECONDS,
                     proxy=None,
@@ -86,6 +96,11 @@ class Link:
                     await self._greet(connection)
                     delays = jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
                     await self._exchange(connection, follower)
+            except ssl.SSLCertVerificationError as error:
+                raise RefusedError(
+                    f"the lead at {self._url} is not trusted ({error.verify_message}): name who vouches "
+                    "for it with --ca-file"
+                ) from error
             except (OSError, ConnectionClosed, InvalidHandshake, ProtocolError) as error:
                 if isinstance(error, InvalidStatus) and error.response.status_code in _FINAL_STATUSES:
                     raise RefusedError(

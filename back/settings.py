@@ -2,6 +2,7 @@
 
 import platform
 import re
+import ssl
 from pathlib import Path
 from typing import ClassVar, Self
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from shared.logs import LogLevel
 from shared.model_source import ModelSource
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.settings import CpuList, FileSettings, program_config
+from shared.tls import pinning, trusting
 
 _MAX_SLOTS = 256
 """The most sequences that a cache of llama.cpp can tell apart (LLAMA_MAX_SEQ)."""
@@ -59,6 +61,12 @@ class BackSettings(Compute, ModelSource, FileSettings):
         None, description="the lead's key for backs; BACK_KEY or a file keeps it out of `ps`"
     )
     key_file: Path | None = Field(None, description="a file that holds the key")
+    ca_file: Path | None = Field(
+        None, description="who vouches for a lead at https://…: certificates (PEM) instead of the system's"
+    )
+    pinned_certificate: CliSuppress[Path | None] = Field(
+        None, description="the lead's own certificate, trusted under any name: for a lead's own back"
+    )
     name: str | None = Field(None, description="how the lead calls this back; without it the host's name")
     n_ahead: int = Field(
         16, ge=1, le=MAX_DRAFT_TOKENS, description="how many tokens to draft past the lead's text"
@@ -95,6 +103,7 @@ class BackSettings(Compute, ModelSource, FileSettings):
         False, description="end when standard input does: a lead's own back must not outlive it"
     )
     log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
+    log_json: bool = Field(False, description="log a JSON object a line")
 
     @field_validator("lead")
     @classmethod
@@ -118,6 +127,12 @@ class BackSettings(Compute, ModelSource, FileSettings):
     def read_key(self) -> str | None:
         """The key to show the lead; raises ConfigError."""
         return read_key(self.key, self.key_file)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Whom to trust at https://…; None for http. Raises ConfigError."""
+        if not self.lead.startswith("https:"):
+            return None
+        return pinning(self.pinned_certificate) if self.pinned_certificate else trusting(self.ca_file)
 
     @property
     def n_threads(self) -> int:

@@ -5,6 +5,7 @@ Knows requests, statuses and event streams; knows nothing of the screen or the c
 
 import math
 import re
+import ssl
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
@@ -33,9 +34,12 @@ class LeadClient:
         *,
         api_key: str | None = None,
         timeout_s: float,
+        tls: ssl.SSLContext | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`timeout_s` is the longest silence to bear; `transport` stands in for the network in tests."""
+        """`timeout_s` is the longest silence to bear; `tls` says whom to trust at https://…, without it the
+        system's authorities; `transport` stands in for the network in tests.
+        """
         self.url = url
         self._asks_for_sources = True
         self._timeout_s = timeout_s
@@ -43,6 +47,7 @@ class LeadClient:
             base_url=url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
+            verify=tls or True,
             transport=transport,
             # A person takes longer to type than a server keeps an idle connection.
             limits=httpx.Limits(max_keepalive_connections=0),

@@ -1,5 +1,6 @@
 """chat's settings: command line over environment (CHAT_*) over default."""
 
+import ssl
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -11,6 +12,7 @@ from chat.sampling import Sampling
 from shared.command_line import Dialect, Spelling
 from shared.keys import read_key
 from shared.settings import ProgramSettings, program_config
+from shared.tls import trusting
 
 
 class _Options(ProgramSettings):
@@ -25,6 +27,9 @@ class _Options(ProgramSettings):
         None, description="the server's key; CHAT_API_KEY or a file keeps it out of `ps`"
     )
     api_key_file: Path | None = Field(None, description="a file that holds that key")
+    ca_file: Path | None = Field(
+        None, description="who vouches for a server at https://…: certificates (PEM) instead of the system's"
+    )
     system: str | None = Field(None, description="system prompt: who the model is to be")
     history: bool = Field(True, description="keep what you type for the next session")
     markdown: bool = Field(True, description="on a terminal, render answers and show a status line")
@@ -70,6 +75,10 @@ class ChatSettings(Sampling, _Options):
     def read_key(self) -> str | None:
         """The key to show the server; raises ConfigError."""
         return read_key(self.api_key, self.api_key_file)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Whom to trust at https://…; None for http. Raises ConfigError."""
+        return trusting(self.ca_file) if self.lead.startswith("https:") else None
 
     @property
     def sampling(self) -> Sampling:

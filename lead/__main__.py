@@ -20,7 +20,7 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
     """Serve until a signal, as the command line says; exit status 1 if that cannot be done."""
     to_doctor = sys.argv[1:2] == ["doctor"]
     settings = kind.from_command_line(sys.argv[2:] if to_doctor else None)
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, as_json=settings.log_json)
     if to_doctor:
         _doctor(settings)
     if settings.check:

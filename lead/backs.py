@@ -146,7 +146,14 @@ class Backs:
     def leave(self, back: Back) -> None:
         """Forget a back; its drafts on the board stay, they may still be right."""
         if self._backs.pop(back.id, None):
-            log.info("back %s left", back)
+            log.info(
+                "back %s left after %.0f s: %d drafts, %d of their tokens checked, %d accepted",
+                back,
+                self._clock() - back.connected_at,
+                back.figures.n_drafts,
+                back.figures.n_used_tokens,
+                back.figures.n_accepted_tokens,
+            )
             self._tell_change()
 
     def dismiss(self) -> None:

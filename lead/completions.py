@@ -1,5 +1,6 @@
 """Completions: from a prompt's tokens to the pieces of an answer, whoever asked and over whatever API."""
 
+import logging
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -7,11 +8,14 @@ from typing import Literal, Protocol
 
 from lead.assembler import Assembler, TextToken
 from lead.engine.messages import Committed, PromptProgress, Ready, Submit, Wishes
+from lead.record import RequestRecord, current
 from lead.sequences import Sequence as LiveSequence
 from lead.sequences import Sequences, Status
 from shared.errors import QueueFullError, RequestError, UnavailableError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling import SamplingParameters
+
+log = logging.getLogger("lead")
 
 StopReason = Literal["stop", "length"]
 
@@ -89,8 +93,10 @@ class Completions:
         *,
         private_by_default: bool = False,
         max_queue: int | None = None,
+        log_prompts: bool = False,
     ) -> None:
         """`max_queue` sequences at most wait for a slot; None: any number."""
+        self._log_prompts = log_prompts
         self._sequences = sequences
         self._private_by_default = private_by_default
         self._max_queue = max_queue
@@ -121,6 +127,8 @@ class Completions:
         """
         self._check_prompt(prompt)
         self._check_queue()
+        if self._log_prompts:
+            log.info("prompt: %r", self._vocabulary.detokenize(prompt))
         if sampling.grammar is not None:
             sampling = sampling.model_copy(update={"grammar_start": len(prompt)})
         private = self._private_by_default if private is None else private
@@ -164,6 +172,7 @@ class Completions:
         assembler = Assembler(piece if shown else self._vocabulary.piece, stops)
         n_seen = n_told = 0
         late = False
+        record = current.get()
         try:
             while assembler.stop is None and not late:
                 change = sequence.changed.next_change()
@@ -192,6 +201,8 @@ class Completions:
             yield outcome_of(sequence, reason, assembler.n_tokens, assembler.stop)
         finally:
             self.cancel(sequence)
+            if record:
+                _count(sequence, record)
 
     def cancel(self, sequence: LiveSequence) -> None:
         """Nobody wants the rest; does nothing if there is none."""
@@ -265,6 +276,15 @@ def _progress(sequence: LiveSequence, event: PromptProgress, at: float) -> Progr
 
 def _has_run_for(sequence: LiveSequence, seconds: float | None) -> bool:
     return seconds is not None and _between(sequence.first_token_at, sequence.last_token_at) >= seconds
+
+
+def _count(sequence: LiveSequence, record: RequestRecord) -> None:
+    record.n_sequences += 1
+    record.n_prompt += sequence.n_prompt
+    record.n_cached += sequence.n_cached
+    record.n_generated += len(sequence.tokens) - sequence.n_prompt
+    record.n_drafted += sum(step.n_drafted for step in sequence.steps)
+    record.n_accepted += sum(step.n_accepted for step in sequence.steps)
 
 
 def _between(start: float | None, end: float | None) -> float:

@@ -122,13 +122,16 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
     cpus = ["--cpus", settings.back_cpus] if settings.back_cpus else []
     return [
         *(sys.executable, "-m", "back", "--exit-with-stdin"),
-        *("--lead", local_url(host, port)),
+        *("--lead", local_url(host, port, tls=settings.ssl_cert_file is not None)),
         *("--name", NAME),
         *("--model", str(settings.back_model)),
         *("--threads", str(settings.n_back_threads)),
         *("--n-gpu-layers", str(settings.back_gpu_layers)),
         *("--parallel", str(settings.parallel)),
         *("--log-level", settings.log_level),
+        *(["--log-json"] if settings.log_json else []),
+        # It dials an address for which the certificate hardly stands.
+        *(["--pinned-certificate", str(settings.ssl_cert_file)] if settings.ssl_cert_file else []),
         *cpus,
     ]
 
@@ -143,10 +146,10 @@ def back_environment(environment: Mapping[str, str], key: str) -> dict[str, str]
     return kept | {"BACK_KEY": key}
 
 
-def local_url(host: str, port: int) -> str:
+def local_url(host: str, port: int, *, tls: bool = False) -> str:
     """Where a program on this machine reaches a server that listens on `host`, an address as bound."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+    return f"{'https' if tls else 'http'}://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"
 
 
 async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:

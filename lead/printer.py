@@ -57,7 +57,7 @@ class Printer:
             self._shown = None
             self._writer.put("\n")
         if sequence.status is Status.FINISHED and sequence.steps:
-            log.info("%s", _figures(sequence))
+            log.debug("%s", _figures(sequence))  # the request's own line says most of it
 
     def _show(self, text: str, colour: str) -> None:
         if shown := sanitize(text):

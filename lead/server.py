@@ -26,6 +26,7 @@ from lead.demo_model import demo_model
 from lead.door.connection import GuardedConfig
 from lead.door.door import Door
 from lead.door.keys import Key, Principal, Role
+from lead.door.origins import Origins
 from lead.engine.client import EngineClient
 from lead.engine.messages import (
     Committed,
@@ -47,6 +48,7 @@ from shared.discovery import announced
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import Tune
+from shared.tls import check_certificate
 
 log = logging.getLogger("lead")
 
@@ -68,7 +70,10 @@ class Lead:
         self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
         keys = settings.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
-        self._app = create_app(door=Door(keys, settings))
+        door = Door(keys, settings, settings.host_names(settings.host), Origins(settings.cors_origins))
+        self._app = create_app(door=door)
+        if settings.ssl_cert_file and settings.ssl_key_file:
+            check_certificate(settings.ssl_cert_file, settings.ssl_key_file)
 
     async def serve(self) -> None:
         """Run until a signal ends it; raises ConfigError if it cannot start.
@@ -79,7 +84,9 @@ class Lead:
         """
         listener = listen(self._settings.host, self._settings.port)
         host, port = listener.getsockname()[:2]
-        log.info("listening on http://%s:%d, loading the model", f"[{host}]" if ":" in host else host, port)
+        scheme = "https" if self._settings.ssl_cert_file else "http"
+        address = f"[{host}]" if ":" in host else host
+        log.info("listening on %s://%s:%d, loading the model", scheme, address, port)
         if not self._settings.announce:
             await self._serve(listener, host, port)
             return
@@ -104,6 +111,7 @@ class Lead:
             self._sequences,
             self._dismiss_backs,
             self._settings,
+            tls=(self._settings.ssl_cert_file, self._settings.ssl_key_file),
         )
         running = asyncio.ensure_future(self._run_engine(server))
         try:
@@ -125,7 +133,11 @@ class Lead:
             path = await self._model_path()
             vocabulary = await asyncio.to_thread(Vocabulary.load, path)
             self._engine = EngineClient(
-                self._load_command(path), self._settings.log_level, self._on_event, self._on_lost
+                self._load_command(path),
+                self._settings.log_level,
+                self._on_event,
+                self._on_lost,
+                log_json=self._settings.log_json,
             )
             template = await asyncio.to_thread(_template, vocabulary, self._settings.chat_template_source)
             self._app.state.services = self._services(vocabulary, template, self._engine)
@@ -167,6 +179,7 @@ class Lead:
                 vocabulary,
                 private_by_default=self._settings.private_by_default,
                 max_queue=self._settings.max_queue,
+                log_prompts=self._settings.log_prompts,
             ),
             bounds=self._settings,
             defaults=self._settings.sampling_defaults,
@@ -226,14 +239,21 @@ class DrainingServer(uvicorn.Server):
         sequences: Sequences,
         on_drain: Callable[[], None],
         bounds: Bounds,
+        *,
+        tls: tuple[Path | None, Path | None] = (None, None),
     ) -> None:
-        """`on_drain` ends what would wait for ever; `bounds` has the times that clients get."""
+        """`on_drain` ends what would wait for ever; `bounds` has the times that clients get.
+
+        `tls` is a certificate and its key; without them HTTP is plain.
+        """
         config = GuardedConfig(
             app,
             bounds,
             lifespan="off",
             log_config=None,
             access_log=False,
+            ssl_certfile=tls[0],
+            ssl_keyfile=tls[1],
             server_header=False,
             ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
             timeout_graceful_shutdown=int(drain_seconds) + _CLOSE_SECONDS,

@@ -46,7 +46,7 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
     groups: ClassVar[dict[str, str]] = {
         "model": "model",
         "host": "address",
-        "api_key": "keys",
+        "api_key": "keys, names and pages",
         "n_gpu_layers": "computing",
         "back": "speculation",
         "print": "running",
@@ -138,6 +138,8 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
         10.0, ge=0, le=3600, description="how long running answers may go on after SIGTERM"
     )
     log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
+    log_json: bool = Field(False, description="log a JSON object a line")
+    log_prompts: bool = Field(False, description="log the text of prompts, too; without it no text is logged")
 
     @field_validator("host")
     @classmethod

@@ -1,16 +1,35 @@
 """Logging for the programs: one logger per role, a handler only in `__main__`, everything to stderr."""
 
+import json
 import logging
 import sys
+from datetime import UTC, datetime
 from typing import Literal
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-def configure_logging(level: LogLevel) -> None:
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line. `extra={"fields": {...}}` adds keys, for machines that read no sentences."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        item = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            item["trace"] = self.formatException(record.exc_info)
+        return json.dumps(item, default=str)
+
+
+def configure_logging(level: LogLevel, *, as_json: bool = False) -> None:
     """Send this process's log to stderr, one line per event with time, role and level."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s: %(message)s", "%H:%M:%S"))
+    text = logging.Formatter("%(asctime)s %(name)s %(levelname)s: %(message)s", "%H:%M:%S")
+    handler.setFormatter(JsonFormatter() if as_json else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # These say what our own lines already say.
     for chatty in ("uvicorn", "httpx", "httpcore", "websockets", "asyncio"):

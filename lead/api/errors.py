@@ -1,7 +1,7 @@
 """Errors as OpenAI's clients expect them: an HTTP status and `{"error": {message, type, param, code}}`."""
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -9,13 +9,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from lead.completions import ContextExceededError
 from lead.engine.client import RETRY_AFTER_SECONDS
 from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError, UnsupportedError
 
-log = logging.getLogger("lead")
-
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 
 
@@ -29,19 +29,17 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         return error_response(first_invalid(error))
 
-    async def on_http(_: Request, error: Exception) -> JSONResponse:
+    async def on_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
+        headers = error.headers
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers = {"Allow": ", ".join(_allowed(request))}
         kind = _HTTP_TYPES.get(error.status_code, "invalid_request_error")
-        return http_error(error.status_code, str(error.detail), kind, headers=error.headers)
-
-    async def on_bug(request: Request, error: Exception) -> JSONResponse:
-        log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
-        return error_response(error)
+        return http_error(error.status_code, str(error.detail), kind, headers=headers)
 
     app.add_exception_handler(DuoError, on_duo_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_http)
-    app.add_exception_handler(Exception, on_bug)
 
 
 def error_response(error: Exception) -> JSONResponse:
@@ -76,6 +74,14 @@ def error_body(error: Exception) -> dict[str, Any]:
             return _body(str(error), "not_supported_error")
         case _:
             return _body("the server failed; its log says more", "server_error")
+
+
+def _allowed(request: Request) -> Iterator[str]:
+    """The methods of all routes at a path: Starlette names those of the first one."""
+    for method in _METHODS:
+        scope = {**request.scope, "method": method}
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
+            yield method
 
 
 def _status(error: Exception) -> int:

@@ -7,7 +7,10 @@ from starlette.middleware import Middleware
 from lead.bounds import Bounds
 from lead.door.access import Access
 from lead.door.bodies import Bodies
+from lead.door.hosts import HostNames, Hosts
 from lead.door.keys import Keyring
+from lead.door.origins import Origins, WebSocketOrigins
+from lead.door.request_log import RequestLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,16 @@ class Door:
 
     keys: Keyring = field(default_factory=Keyring)
     bounds: Bounds = field(default_factory=Bounds)
+    hosts: HostNames | None = None  # None: any name
+    origins: Origins = field(default_factory=Origins)
 
     def middlewares(self) -> list[Middleware]:
         """From the network inwards."""
-        return [Middleware(Access, keys=self.keys), Middleware(Bodies, bounds=self.bounds)]
+        return [
+            Middleware(RequestLog),
+            *([Middleware(Hosts, names=self.hosts)] if self.hosts else []),
+            *([self.origins.cors()] if self.origins else []),  # before the keys: a browser asks without one
+            Middleware(WebSocketOrigins, origins=self.origins),
+            Middleware(Access, keys=self.keys),
+            Middleware(Bodies, bounds=self.bounds),
+        ]

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import NoDecode
 
+from lead.door.hosts import HostNames, own_names
 from lead.door.keys import Key, Keyring, Role, named_keys, role_keys
+from shared.settings import CommaList
 
 KeyList = Annotated[list[SecretStr], NoDecode]
 """One key, several with commas between them, or the option several times."""
@@ -36,6 +39,20 @@ class DoorSettings(BaseModel):
     insecure: bool = Field(
         False, description="listen on an address that others can reach although there are no keys"
     )
+    allowed_hosts: CommaList = Field(
+        (),
+        description="further names that the lead goes by (*.name: all below it; *: any); without keys, or if "
+        "some are given, requests under others are refused: pages can point their name at this machine",
+    )
+    cors_origins: CommaList = Field(
+        (),
+        description="origins whose pages may use the lead, as in https://chat.example; localhost: all pages "
+        "of this machine; *: any",
+    )
+    ssl_cert_file: Path | None = Field(None, description="serve HTTPS with this certificate chain (PEM)")
+    ssl_key_file: Path | None = Field(
+        None, validate_default=True, description="the certificate's key (PEM, without a password)"
+    )
     private_by_default: bool = Field(
         False, description='show backs only the requests that say `"private": false`'
     )
@@ -48,10 +65,26 @@ class DoorSettings(BaseModel):
             return [each.strip() if isinstance(each, str) else each for each in given]
         return given
 
+    @field_validator("ssl_key_file")
+    @classmethod
+    def _check_pair(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if (value is None) != (info.data.get("ssl_cert_file") is None):
+            raise PydanticCustomError("missing", "HTTPS needs both --ssl-cert-file and --ssl-key-file")
+        return value
+
     @property
     def has_keys(self) -> bool:
         """Whether somebody without a key is to be refused."""
         return any(getattr(self, name) for name in self.key_fields)
+
+    def host_names(self, bound: str = "localhost") -> HostNames | None:
+        """The names that a lead which listens on `bound` goes by; None: any.
+
+        With keys any name will do unless some are given: a page that has pointed its name here has no key.
+        """
+        if self.has_keys and not self.allowed_hosts:
+            return None
+        return HostNames({*own_names(bound), *self.allowed_hosts})
 
     def keyring(self, own: Iterable[Key] = ()) -> Keyring:
         """Read the keys; `own` are the lead's, and do not close a lead that is open. Raises ConfigError."""

@@ -63,10 +63,12 @@ class EngineClient:
         log_level: LogLevel,
         on_event: Callable[[Event], None],
         on_lost: Callable[[str], None],
+        *,
+        log_json: bool = False,
     ) -> None:
         """`on_event` gets what concerns sequences and backs; `on_lost` hears why the engine is gone."""
         self._load = load
-        self._log_level = log_level
+        self._log_options = [log_level, *(["json"] if log_json else [])]
         self._on_event = on_event
         self._on_lost = on_lost
         self._process: asyncio.subprocess.Process | None = None
@@ -167,7 +169,7 @@ class EngineClient:
         """Run one engine process to its end; returns whether it became ready."""
         ours, theirs = socket.socketpair()
         with theirs:
-            arguments = ["-m", "lead.engine.worker", str(theirs.fileno()), self._log_level]
+            arguments = ["-m", "lead.engine.worker", str(theirs.fileno()), *self._log_options]
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, *arguments, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
             )

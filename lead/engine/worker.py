@@ -31,7 +31,7 @@ _NGRAM_BITS = 14
 def main() -> None:
     """Load what the first command says, then serve until the front closes the pipe."""
     descriptor, level = sys.argv[1:3]
-    configure_logging(level)  # type: ignore[arg-type]  # the front passes on its own valid level
+    configure_logging(level, as_json="json" in sys.argv[3:])  # type: ignore[arg-type]  # the front passes on its own valid level
     # Ctrl-C reaches the whole process group; the front decides when the engine ends, by closing the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = EnginePipe(socket.socket(fileno=int(descriptor)))

@@ -32,3 +32,11 @@ async def test_without_a_queue_there_are_still_the_slots(house):
         completions.start([1], SamplingParameters(seed=1), 1)
     with pytest.raises(QueueFullError):
         completions.start([1], SamplingParameters(seed=1), 1)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_prompts_are_logged_only_if_that_is_wanted(house, caplog, wanted):
+    caplog.set_level("DEBUG")
+    completions = Completions(house.sequences, house.engine, house.vocabulary, log_prompts=wanted)
+    completions.start(house.tokens("a secret"), SamplingParameters(seed=1), 1)
+    assert ("a secret" in caplog.text) == wanted

@@ -153,7 +153,7 @@ def test_a_stopped_terminal_holds_nobody_up_and_misses_some_text(new_stage, scre
 
 
 def test_nothing_is_shown_where_nothing_is_wanted(new_stage, screen, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("DEBUG")
     stage = new_stage("none")
     sequence = stage.start()
     stage.say(sequence, "Once")
@@ -163,7 +163,7 @@ def test_nothing_is_shown_where_nothing_is_wanted(new_stage, screen, caplog):
 
 
 def test_each_answer_gets_a_line_of_figures(new_stage, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("DEBUG")
     stage = new_stage("none")
     sequence = stage.start()
     stage.say(sequence, "Once", now=1.5)
@@ -175,7 +175,7 @@ def test_each_answer_gets_a_line_of_figures(new_stage, caplog):
 
 
 def test_an_answer_without_a_token_gets_no_line(new_stage, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("DEBUG")
     stage = new_stage("none")
     stage.sequences.discard(stage.start())
     stage.start()

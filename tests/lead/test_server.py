@@ -3,12 +3,18 @@
 import asyncio
 import contextlib
 import json
+import random
 
+import httpx
 import pytest
+import trustme
 
+from back.link import Link, RefusedError
 from lead.bounds import Bounds
 from lead.server import DrainingServer, listen
 from shared.errors import ConfigError
+from shared.protocol import Hello
+from shared.tls import pinning, trusting
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 
@@ -16,10 +22,12 @@ ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 class Served:
     """A running server; `shut_down` is what a signal does."""
 
-    def __init__(self, house, drain_seconds):
+    def __init__(self, house, drain_seconds, **options):
         self._listener = listen("127.0.0.1", 0)
         self.port = self._listener.getsockname()[1]
-        self.server = DrainingServer(house.app, drain_seconds, house.sequences, house.backs.dismiss, Bounds())
+        self.server = DrainingServer(
+            house.app, drain_seconds, house.sequences, house.backs.dismiss, Bounds(), **options
+        )
         self.serving = asyncio.ensure_future(self.server.serve(sockets=[self._listener]))
 
     async def post(self, **fields):
@@ -39,8 +47,8 @@ async def serve(house):
     """Starts servers around the house."""
     async with contextlib.AsyncExitStack() as stack:
 
-        def start(drain_seconds=20.0):
-            served = Served(house, drain_seconds)
+        def start(drain_seconds=20.0, **options):
+            served = Served(house, drain_seconds, **options)
 
             async def end():
                 served.server.should_exit = served.server.force_exit = True
@@ -137,3 +145,36 @@ def test_a_taken_port_is_an_error_that_says_what_to_try():
 def test_an_ipv6_address_can_be_listened_on():
     with listen("::1", 0) as listener:
         assert listener.getsockname()[0] == "::1"
+
+
+async def test_tls_is_served_to_backs_and_clients(house, serve, tmp_path):
+    authority = trustme.CA()
+    issued = authority.issue_cert("gpu-box")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    issued.cert_chain_pems[0].write_to_path(str(certificate))
+    issued.private_key_pem.write_to_path(str(key))
+    port = serve(tls=(certificate, key)).port
+    async with httpx.AsyncClient(verify=pinning(certificate), trust_env=False) as client:
+        assert (await client.get(f"https://127.0.0.1:{port}/health")).json() == {"status": "ok"}
+    hello = Hello(protocol=1, name="desk", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
+    joined = asyncio.Event()
+    house.backs._on_change = lambda _: joined.set()
+    url = f"wss://127.0.0.1:{port}/v1/speculation"
+    link = Link(url, hello, random.Random(1), tls=pinning(certificate))
+    running = asyncio.ensure_future(link.run(Follower()))
+    async with asyncio.timeout(20):
+        await joined.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    with pytest.raises(RefusedError, match=r"is not trusted .* --ca-file"):
+        await Link(url, hello, random.Random(1), tls=trusting(None)).run(Follower())
+
+
+class Follower:
+    """A back that does nothing."""
+
+    def tell(self, message):
+        pass
+
+    def reset(self):
+        pass

@@ -119,7 +119,7 @@ def test_the_status_says_whether_it_would_run(monkeypatch, capsys, program, argu
     name = program.__module__.partition(".")[0]
     monkeypatch.setenv("LEAD_PORT", "0")
     monkeypatch.setattr("sys.argv", [name, "--check", "-m", TARGET, "-t", "1", *arguments])
-    monkeypatch.setattr(f"{program.__module__}.configure_logging", lambda _level: None)
+    monkeypatch.setattr(f"{program.__module__}.configure_logging", lambda _level, **_more: None)
     with pytest.raises(SystemExit) as ended:
         program()
     assert ended.value.code == status

@@ -1,3 +1,6 @@
+import pytest
+
+
 async def test_an_unknown_path_is_404_in_openais_shape(client):
     response = await client.get("/nope")
     assert response.status_code == 404
@@ -18,3 +21,13 @@ async def test_a_bug_is_500_without_a_trace_for_the_client(house, client, monkey
     assert (response.status_code, response.json()["error"]["type"]) == (500, "server_error")
     assert "the inside" not in response.text
     assert "the inside" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [("DELETE", "/v1/speculation", {"GET", "PUT", "POST"}), ("GET", "/tokenize", {"POST"})],
+)
+async def test_a_wrong_method_is_405_with_all_right_ones(client, method, path, allowed):
+    response = await client.request(method, path)
+    assert response.status_code == 405
+    assert set(response.headers["Allow"].split(", ")) == allowed

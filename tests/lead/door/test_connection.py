@@ -63,14 +63,14 @@ async def drip(reader, writer, drop, until=None):
     """Send `drop` again and again until the connection ends or `until` has come back; what came back."""
     received = b""
     while not reader.at_eof() and (until is None or until not in received):
+        writer.write(drop)
         try:
-            writer.write(drop)
             async with asyncio.timeout(0.01):
                 received += await reader.read(1 << 16)
         except TimeoutError:
-            continue
-        except OSError:  # a drop that met a closed connection: there is no end of file after it
-            break
+            pass
+        except OSError:  # reset, because a drop came after the end
+            return received + bytes(reader._buffer)
     return received
 
 

@@ -65,3 +65,10 @@ def test_elsewhere_they_are(host, capsys):
 @pytest.mark.parametrize("given", [("--api-key", "a"), ("--keys-file", "keys"), ("--insecure",)])
 def test_with_keys_or_when_told_to_it_listens_anywhere(given):
     assert settings("--host", "0.0.0.0", *given).host == "0.0.0.0"
+
+
+@pytest.mark.parametrize("given", ["--ssl-cert-file", "--ssl-key-file"])
+def test_a_certificate_and_its_key_go_together(given, capsys):
+    with pytest.raises(SystemExit):
+        settings(given, "file.pem")
+    assert "HTTPS needs both --ssl-cert-file and --ssl-key-file" in capsys.readouterr().err

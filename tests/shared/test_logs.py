@@ -1,0 +1,53 @@
+import json
+import logging
+
+import pytest
+
+from shared.logs import JsonFormatter, configure_logging
+
+
+@pytest.fixture
+def restored():
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+def record(message, *arguments, **extra):
+    return logging.makeLogRecord(
+        {"name": "lead", "levelname": "INFO", "msg": message, "args": arguments, "created": 0.5, **extra}
+    )
+
+
+def test_a_line_is_an_object():
+    assert json.loads(JsonFormatter().format(record("listening on %d", 80))) == {
+        "time": "1970-01-01T00:00:00.500+00:00",
+        "level": "info",
+        "logger": "lead",
+        "message": "listening on 80",
+    }
+
+
+def test_a_message_of_several_lines_is_one():
+    assert "\n" not in JsonFormatter().format(record("one\ntwo"))
+
+
+def test_fields_are_keys():
+    assert json.loads(JsonFormatter().format(record("x", fields={"status": 200})))["status"] == 200
+
+
+def test_an_exception_is_a_trace():
+    error = ZeroDivisionError("a bug")
+    line = JsonFormatter().format(record("x", exc_info=(type(error), error, None)))
+    assert "ZeroDivisionError: a bug" in json.loads(line)["trace"]
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_log_is_json_if_that_is_wanted(capsys, as_json):
+    configure_logging("info", as_json=as_json)
+    logging.getLogger("lead").info("hello")
+    shown = capsys.readouterr().err
+    assert shown.startswith('{"time": ') == as_json
+    assert "hello" in shown

@@ -1,0 +1,91 @@
+"""Certificates made on the spot: `trustme` is an authority for tests."""
+
+import contextlib
+import ssl
+
+import pytest
+import trustme
+
+from shared.errors import ConfigError
+from shared.tls import check_certificate, pinning, trusting
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def files(authority, tmp_path_factory):
+    """The paths of (certificate, key, authority's certificate) of a server called gpu-box."""
+    folder = tmp_path_factory.mktemp("tls")
+    issued = authority.issue_cert("gpu-box")
+    certificate, key, ca = folder / "cert.pem", folder / "key.pem", folder / "ca.pem"
+    certificate.write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(str(key))
+    authority.cert_pem.write_to_path(str(ca))
+    return certificate, key, ca
+
+
+def shake_hands(context, files, name):
+    """Let a client with `context` greet a server with that certificate under `name`; raises SSLError."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(files[0], files[1])
+    ours, theirs = (ssl.MemoryBIO(), ssl.MemoryBIO()), (ssl.MemoryBIO(), ssl.MemoryBIO())
+    client_side = context.wrap_bio(ours[0], ours[1], server_hostname=name)
+    server_side = server.wrap_bio(theirs[0], theirs[1], server_side=True)
+    for _ in range(4):
+        for side, outgoing, incoming in (
+            (client_side, ours[1], theirs[0]),
+            (server_side, theirs[1], ours[0]),
+        ):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+            incoming.write(outgoing.read())
+
+
+def test_a_server_of_the_authority_is_trusted_under_its_name(files):
+    shake_hands(trusting(files[2]), files, "gpu-box")
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "other-box"])
+def test_under_another_name_it_is_not(files, name):
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(trusting(files[2]), files, name)
+
+
+def test_a_server_of_nobody_known_is_not_trusted(files):
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(trusting(None), files, "gpu-box")
+
+
+def test_a_pinned_certificate_is_trusted_under_any_name(files):
+    shake_hands(pinning(files[0]), files, "127.0.0.1")
+
+
+def test_another_certificate_than_the_pinned_one_is_not(files, authority, tmp_path):
+    issued = authority.issue_cert("gpu-box")
+    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "other.pem"))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(pinning(tmp_path / "other.pem"), files, "127.0.0.1")
+
+
+def test_a_certificate_with_its_key_can_be_served(files):
+    check_certificate(files[0], files[1])
+
+
+def test_one_without_its_key_cannot(files, authority, tmp_path):
+    authority.issue_cert("x").private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    with pytest.raises(ConfigError, match=r"cannot serve TLS with .*key values mismatch"):
+        check_certificate(files[0], tmp_path / "key.pem")
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), (b"junk", ".")])
+def test_what_cannot_be_read_is_named(files, tmp_path, content, reason):
+    path = tmp_path / "some.pem"
+    if content:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=f"some.pem.*{reason}"):
+        trusting(path)
+    with pytest.raises(ConfigError, match=f"some.pem.*{reason}"):
+        check_certificate(path, files[1])
