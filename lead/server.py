@@ -67,7 +67,7 @@ class Lead:
         self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
         keys = settings.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
-        self._app = create_app(door=Door(keys, settings))
+        self._app = create_app(door=Door(keys, settings), with_page=settings.ui)
 
     async def serve(self) -> None:
         """Run until a signal ends it; raises ConfigError if it cannot start.
