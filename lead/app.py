@@ -13,6 +13,7 @@ from lead.api import (
     messages,
     metrics,
     responses,
+    page,
     slots,
     speculation,
     tokens,
@@ -29,7 +30,9 @@ _MODULES = (
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response
 
 
-def create_app(services: Services | None = None, door: Door | None = None) -> FastAPI:
+def create_app(
+    services: Services | None = None, door: Door | None = None, *, with_page: bool = True
+) -> FastAPI:
     """The application. Until `app.state.services` is set, /health and all else answer 503."""
     app = FastAPI(
         title="llama-duo",
@@ -47,4 +50,6 @@ def create_app(services: Services | None = None, door: Door | None = None) -> Fa
     app.add_exception_handler(ClientGoneError, on_gone)
     for module in _MODULES:
         app.include_router(module.router)
+    if with_page:
+        app.include_router(page.router)
     return app

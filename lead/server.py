@@ -71,7 +71,7 @@ class Lead:
         self._local_key = secrets.token_urlsafe(32)
         keys = settings.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
         door = Door(keys, settings, settings.host_names(settings.host), Origins(settings.cors_origins))
-        self._app = create_app(door=door)
+        self._app = create_app(door=door, with_page=settings.ui)
         if settings.ssl_cert_file and settings.ssl_key_file:
             check_certificate(settings.ssl_cert_file, settings.ssl_key_file)
 

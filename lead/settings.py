@@ -69,6 +69,7 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
     )
     slots: bool = Field(True, description="say at /slots what each slot is doing, without any text")
     metrics: bool = Field(False, description="figures for Prometheus at /metrics")
+    ui: bool = Field(True, description="serve a page to chat and to look at what backs are worth, at /")
     n_gpu_layers: GpuLayers = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
     ctx_size: int = Field(
         0,

@@ -85,13 +85,14 @@ _SPELLINGS: Final = {
     "top_p": Spelling(variables=("LLAMA_ARG_TOP_P",)),
     "typical_p": Spelling(("--typical",)),
     "ubatch_size": Spelling(("-ub",), ("LLAMA_ARG_UBATCH",)),
+    "ui": Spelling(("--webui",), ("LLAMA_ARG_UI",)),
     "write_seconds": Spelling(("-to", "--timeout"), ("LLAMA_ARG_TIMEOUT",)),
 }
 
 _GRANTED: Final = {
     # what is so anyway
     0: (
-        "-cb --cont-batching --swa-full --jinja --no-webui --no-ui "
+        "-cb --cont-batching --swa-full --jinja "
         "--no-context-shift --no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
         "--no-models-autoload --warmup --repack --op-offload -e --escape --log-prefix "
         "--log-timestamps"
@@ -144,7 +145,7 @@ _REFUSED: Final = {
         "--grammar --grammar-file -j --json-schema -jf --json-schema-file -l --logit-bias --keep -r "
         "--reverse-prompt"
     ),
-    "no pages and no files are served": "--path --webui --ui --tools --slot-save-path -ag --agent",
+    "no files are served, and no tools are run": "--path --tools --slot-save-path -ag --agent",
     "there is no such sampler here": (
         "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay --dynatemp-range "
         "--dynatemp-exp"

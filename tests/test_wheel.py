@@ -46,6 +46,11 @@ def test_the_shipped_models_are_found_in_the_wheel(installed):
     assert [path.is_file() and path.is_relative_to(installed) for path in paths] == [True, True]
 
 
+def test_the_page_is_in_the_wheel(installed):
+    shipped = {path.name for path in (installed / "lead" / "page").iterdir()}
+    assert shipped >= {path.name for path in (ROOT / "lead" / "page").iterdir() if path.is_file()}
+
+
 def test_the_console_scripts_are_declared(installed):
     (entry_points,) = installed.glob("*.dist-info/entry_points.txt")
     text = entry_points.read_text()

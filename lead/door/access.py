@@ -7,12 +7,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.api.errors import http_error
 from lead.door.keys import Keyring, Principal, Role
+from lead.page import FILES
 
 WEBSOCKET = "WEBSOCKET"
 """Stands where HTTP has a method."""
 
-PUBLIC = frozenset({"/health", "/v1/health"})
-"""Load balancers and container runtimes ask there, and have no key."""
+PUBLIC = frozenset({"/health", "/v1/health", *FILES})
+"""Load balancers and container runtimes have no key; a browser has none before it has the page that asks."""
 
 _USUAL = frozenset({Role.CLIENT})
 _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {

@@ -23,6 +23,7 @@ OPTIONS = [
     ("-t -1", "threads", 0),
     ("-tb 2", "threads_batch", 2),
     ("-ub 64", "ubatch_size", 64),
+    ("--no-webui", "ui", False),
     ("-fa on", "flash_attn", "on"),
     ("-ctk q8_0", "cache_type_k", "q8_0"),
     ("-ctv q8_0", "cache_type_v", "q8_0"),
@@ -49,6 +50,7 @@ VARIABLES = [
     ("LLAMA_ARG_NO_KV_OFFLOAD", "1", "kv_offload", False),
     ("LLAMA_ARG_TENSOR_SPLIT", "3,1", "tensor_split", (3.0, 1.0)),
     ("LLAMA_ARG_HOST", "::1", "host", "::1"),
+    ("LLAMA_ARG_UI", "0", "ui", False),
     ("LLAMA_ARG_PORT", "8080", "port", 8080),
 ]
 BACKS_OPTIONS = [item for item in OPTIONS if item[1] in BackSettings.model_fields]
@@ -74,7 +76,7 @@ def test_lead_understands_the_variable(monkeypatch, variable, text, setting, val
     assert plain(getattr(LeadSettings.from_command_line([]), setting)) == value
 
 
-@pytest.mark.parametrize("option", ["-cb", "--jinja", "--no-webui"])
+@pytest.mark.parametrize("option", ["-cb", "--jinja", "--warmup"])
 def test_what_is_so_anyway_is_taken(option):
     assert LeadSettings.from_command_line([option, "-np", "2"]).parallel == 2
 

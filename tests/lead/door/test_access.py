@@ -13,6 +13,7 @@ from lead.app import create_app
 from lead.door.access import Access, presented_key
 from lead.door.door import Door
 from lead.door.keys import Key, Keyring, Principal, Role
+from lead.page import FILES
 from tests.lead.door.knocking import knock
 
 KEYS = {role: f"the-{role.value}-key" for role in Role}
@@ -25,6 +26,7 @@ EVERYBODY, CLIENTS, BACKS, ADMINS = (
 MAY = {
     ("GET", "/health"): EVERYBODY,
     ("GET", "/v1/health"): EVERYBODY,
+    **{("GET", path): EVERYBODY for path in FILES},
     ("GET", "/openapi.json"): CLIENTS,
     ("HEAD", "/openapi.json"): CLIENTS,
     ("POST", "/v1/responses"): CLIENTS,
@@ -56,6 +58,7 @@ MAY = {
     ("DELETE", "/v1/speculation"): CLIENTS,
     ("GET", "/v1/speculation/"): CLIENTS,
     ("GET", "//health"): CLIENTS,
+    ("GET", "/page/"): CLIENTS,
     ("GET", "/health/../props"): CLIENTS,
     ("WEBSOCKET", "/nowhere"): CLIENTS,
 }

@@ -1,0 +1,84 @@
+// What the lead is asked. The key is in this tab's sessionStorage and in one header, never in an address.
+
+const KEY = "llama-duo.key";
+const PATIENCE_MS = 10_000;
+
+/** The lead answered, but not with what was asked for. */
+export class LeadError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export const key = {
+  get: () => sessionStorage.getItem(KEY),
+  set: (value) => sessionStorage.setItem(KEY, value),
+  forget: () => sessionStorage.removeItem(KEY),
+  /** Whether a header can carry it. */
+  isOne: (value) => /^[\x21-\x7e]+$/.test(value),
+};
+
+export const models = () => askJson("v1/models");
+export const speculation = () => askJson("v1/speculation");
+export const setPolicy = (policy, depth) =>
+  askJson("v1/speculation", { method: "PUT", body: { policy, depth } });
+
+/** The events of a streamed answer; an error event is thrown. */
+export async function* chat(body, signal) {
+  const response = await ask("v1/chat/completions", { method: "POST", body, signal });
+  for await (const line of lines(response.body)) {
+    if (!line.startsWith("data: ")) continue;
+    const data = line.slice("data: ".length);
+    if (data === "[DONE]") return;
+    const event = JSON.parse(data);
+    if (event.error) throw new LeadError(response.status, event.error.message);
+    yield event;
+  }
+  throw new LeadError(0, "the answer broke off");
+}
+
+async function askJson(path, options = {}) {
+  const response = await ask(path, { ...options, signal: AbortSignal.timeout(PATIENCE_MS) });
+  return response.json();
+}
+
+async function ask(path, { method = "GET", body, signal }) {
+  const headers = {};
+  const secret = key.get();
+  if (secret) headers.Authorization = `Bearer ${secret}`;
+  if (body) headers["Content-Type"] = "application/json";
+  const response = await fetch(path, {
+    method,
+    headers,
+    signal,
+    body: body && JSON.stringify(body),
+    cache: "no-store",
+  });
+  if (!response.ok) throw new LeadError(response.status, await reasonOf(response));
+  return response;
+}
+
+async function reasonOf(response) {
+  try {
+    return (await response.json()).error.message;
+  } catch {
+    return `the lead answered with status ${response.status}`;
+  }
+}
+
+async function* lines(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const parts = (rest + value).split("\n");
+      rest = parts.pop();
+      yield* parts;
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

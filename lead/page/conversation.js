@@ -1,0 +1,112 @@
+// What has been said, and asking for more.
+
+import { LeadError, chat } from "./api.js";
+import { Attribution } from "./attribution.js";
+import { count, share, speed } from "./figures.js";
+
+const BROKEN_OFF = "the connection to the lead broke off";
+
+export class Conversation {
+  #messages = [];
+  #hangUp = null;
+  #seed = null;
+
+  /** `transcript` shows it. */
+  constructor(transcript) {
+    this.transcript = transcript;
+  }
+
+  get isRunning() {
+    return this.#hangUp !== null;
+  }
+
+  /** Whether there is an answer to ask for again. */
+  get hasAnswer() {
+    return this.#messages.length > 1;
+  }
+
+  clear() {
+    this.stop();
+    this.#messages = [];
+    this.transcript.clear();
+  }
+
+  stop() {
+    this.#hangUp?.abort();
+  }
+
+  /** Ask and show the answer; returns a sentence on how it went. */
+  ask(question, speculates) {
+    this.#seed = null;
+    this.#messages.push({ role: "user", content: question });
+    this.transcript.addQuestion(question);
+    return this.#answer({}, speculates);
+  }
+
+  /** The last question once more with the same seed: the same text, perhaps at another speed. */
+  askAgain(speculates) {
+    this.#messages.pop();
+    return this.#answer({ seed: this.#seed }, speculates);
+  }
+
+  async #answer(fields, speculates) {
+    const messages = this.#messages;
+    const answer = this.transcript.addAnswer();
+    const told = { text: "", last: null };
+    this.#hangUp = new AbortController();
+    try {
+      await this.#follow(answer, told, fields, speculates);
+      const figures = describe(told.last.timings);
+      answer.finish(figures);
+      return `The answer is complete: ${figures}`;
+    } catch (error) {
+      return this.#explain(answer, error);
+    } finally {
+      this.#hangUp = null;
+      if (told.text) messages.push({ role: "assistant", content: told.text });
+      else messages.pop();
+    }
+  }
+
+  async #follow(answer, told, fields, speculates) {
+    const attribution = new Attribution();
+    const body = {
+      messages: this.#messages,
+      stream: true,
+      return_speculation: true,
+      ...(speculates ? {} : { "speculative.n_max": 0 }),
+      ...fields,
+    };
+    for await (const event of chat(body, this.#hangUp.signal)) {
+      attribution.push(event.speculation?.tokens ?? []);
+      const [choice] = event.choices;
+      const { content, reasoning_content: thinking } = choice?.delta ?? {};
+      if (thinking) answer.appendThinking(attribution.take(thinking));
+      if (content) {
+        told.text += content;
+        answer.append(attribution.take(content));
+      }
+      if (event.timings) {
+        told.last = event;
+        this.#seed = event.seed;
+      }
+    }
+  }
+
+  #explain(answer, error) {
+    if (error.name === "AbortError") {
+      answer.finish("stopped");
+      return "The answer was stopped";
+    }
+    const reason = error instanceof LeadError ? error.message : BROKEN_OFF;
+    answer.fail(reason);
+    return reason;
+  }
+}
+
+function describe(timings) {
+  const parts = [`${speed(timings.predicted_per_second)} tokens/s`, `${timings.predicted_n} tokens`];
+  const { draft_n: n, draft_n_accepted: nAccepted } = timings;
+  parts.push(n ? `${share(nAccepted, n)} of ${count(n)} draft tokens accepted` : "without drafts");
+  return parts.join(" · ");
+}

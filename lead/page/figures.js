@@ -1,0 +1,11 @@
+// Numbers as people read them.
+
+/** Tokens per second. */
+export const speed = (rate) => (rate >= 100 ? rate.toFixed(0) : rate.toFixed(1));
+
+/** A part of a whole; a dash while there is nothing to divide by. */
+export const share = (part, whole) => (whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–");
+
+export const milliseconds = (ms) => (ms >= 100 ? `${ms.toFixed(0)} ms` : `${ms.toPrecision(2)} ms`);
+
+export const count = (n) => n.toLocaleString("en");

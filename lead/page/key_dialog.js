@@ -1,0 +1,47 @@
+// Asking for a key, and forgetting it.
+
+import { key } from "./api.js";
+import { byId, tell } from "./dom.js";
+
+/** `onKey` is called when there is another key to try. */
+export class KeyDialog {
+  constructor(onKey) {
+    this.dialog = byId("key-dialog");
+    this.input = byId("key");
+    byId("key-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const given = this.input.value.trim();
+      if (!key.isOne(given)) {
+        tell(byId("key-reason"), "A key has letters, digits and signs, without spaces.");
+        return;
+      }
+      key.set(given);
+      this.input.value = "";
+      this.dialog.close();
+      byId("question").focus();
+    });
+    byId("forget-key").addEventListener("click", () => {
+      key.forget();
+      this.showButton();
+      onKey();
+    });
+    // However it was closed: without a key it is opened again.
+    this.dialog.addEventListener("close", () => {
+      this.showButton();
+      onKey();
+    });
+    this.showButton();
+  }
+
+  /** Ask; does nothing while it is asking. */
+  open(reason) {
+    if (this.dialog.open) return;
+    tell(byId("key-reason"), reason);
+    this.dialog.showModal();
+    this.input.focus();
+  }
+
+  showButton() {
+    byId("forget-key").hidden = key.get() === null;
+  }
+}

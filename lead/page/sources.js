@@ -1,0 +1,33 @@
+// Colours by source, in the order in which sources appear; kept for as long as the page is open.
+
+import { make } from "./dom.js";
+
+const N_COLOURS = 6;
+const OWN = { ngram: "the text itself (ngram)", prediction: "the request's prediction" };
+const order = [];
+
+/** The class that colours what `source` drafted. */
+export function colourOf(source) {
+  if (!order.includes(source)) order.push(source);
+  return `s${(order.indexOf(source) % N_COLOURS) + 1}`;
+}
+
+/** What people call it. */
+export const nameOf = (source) => OWN[source] ?? source;
+
+/** Shows which colour is whose, once something has been drafted. */
+export class Legend {
+  #shown = new Set();
+
+  constructor(list) {
+    this.list = list;
+  }
+
+  add(source) {
+    if (this.#shown.has(source)) return;
+    if (!this.#shown.size) this.list.append(make("li", {}, "the model itself"));
+    this.#shown.add(source);
+    const name = make("span", { className: `token ${colourOf(source)}` }, nameOf(source));
+    this.list.append(make("li", {}, name));
+  }
+}

@@ -1,0 +1,85 @@
+// Turning speculation off and on: for all, where the key allows it, otherwise for what is asked here.
+
+import { LeadError, setPolicy } from "./api.js";
+import { byId, tell } from "./dom.js";
+
+const FORBIDDEN = 403;
+
+export class Switch {
+  #policy = null; // of the lead, as last heard
+  #usual = { policy: "adaptive", depth: 4 };
+  #mineOnly = false; // this key may not change it for all
+  #mineOff = false;
+  #changing = false;
+
+  constructor() {
+    this.button = byId("switch");
+    this.button.addEventListener("click", () => this.#flip());
+  }
+
+  /** Whether what is asked here may be drafted for, as far as this page decides. */
+  get speculates() {
+    return !this.#mineOff;
+  }
+
+  /** Whether there is any drafting for it. */
+  get isOn() {
+    return this.#policy !== "off" && !this.#mineOff;
+  }
+
+  /** `planner` as the lead describes it. */
+  show(planner) {
+    if (this.#changing || !planner) return;
+    this.#hear(planner.policy, planner.depth);
+  }
+
+  /** Another key may be allowed other things. */
+  forget() {
+    this.#mineOnly = this.#mineOff = false;
+  }
+
+  async #flip() {
+    const on = !this.isOn;
+    if (this.#mineOnly) {
+      this.#mineOff = !on;
+      this.#paint();
+      return;
+    }
+    this.#changing = true;
+    try {
+      const wanted = on ? this.#usual : { policy: "off", depth: 0 };
+      const { policy, depth } = await setPolicy(wanted.policy, wanted.depth ?? 0);
+      this.#hear(policy, depth);
+    } catch (error) {
+      if (error instanceof LeadError && error.status === FORBIDDEN) {
+        this.#mineOnly = true;
+        this.#mineOff = this.#policy !== "off" && !on;
+        this.#paint();
+      } else {
+        tell(byId("scope"), error instanceof LeadError ? error.message : "the lead does not answer");
+      }
+    } finally {
+      this.#changing = false;
+    }
+  }
+
+  #hear(policy, depth) {
+    this.#policy = policy;
+    if (policy !== "off") this.#usual = { policy, depth };
+    this.#paint();
+  }
+
+  #paint() {
+    this.button.disabled = this.#mineOnly && this.#policy === "off";
+    this.button.setAttribute("aria-checked", String(this.isOn));
+    tell(byId("scope"), this.#scope());
+  }
+
+  #scope() {
+    if (this.#policy === "off") {
+      return this.#mineOnly ? "Off for everyone; an admin's key turns it on" : "Off for everyone";
+    }
+    if (this.#mineOff) return "Off for what you ask here; an admin's key turns it off for everyone";
+    return this.#mineOnly ? "On" : "On for everyone";
+  }
+}

@@ -1,0 +1,252 @@
+"""The lead's page in a browser, with a real lead that has keys and a real back."""
+
+import json
+import re
+import shutil
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from bench.processes import start_back, start_lead
+from shared.builtin import builtin_target
+from shared.llama.vocabulary import Vocabulary
+from tests.real.house import BACK, LEAD
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium (Debian: apt install chromium)"),
+]
+expect = sync_api.expect
+
+ADMIN, CLIENT, BACKS = "the-admins-key", "a-clients-key", "the-backs-key"
+QUESTION = "Tell me a story about a fox named Zorvi who gets lost, with a red umbrella."
+MARKUP = "<img src=x onerror=\"document.title='taken over'\"><script>document.title='taken over'</script>"
+WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 340, "height": 640}
+
+
+@pytest.fixture(scope="module")
+def url(target):
+    keys = ("--admin-key", ADMIN, "--api-key", CLIENT, "--back-key", BACKS)
+    lead, url = start_lead("--model", str(target), *LEAD, *keys)
+    with lead, start_back(url, "--name", "helper", "--key", BACKS, *BACK):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox"],  # it needs more than a container's root has
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, url):
+    """Opens the page with a key in its tab, or without; fails if anything went wrong in it."""
+
+    @contextmanager
+    def visit(key=ADMIN, **options):
+        with browser.new_context(**{"viewport": WIDE} | options) as context:
+            context.set_default_timeout(20_000)
+            page = context.new_page()
+            wrong = []
+            page.on("pageerror", lambda error: wrong.append(str(error)))
+            page.on("request", lambda r: wrong.append(r.url) if key and key in r.url else None)
+            page.on("request", lambda r: None if r.url.startswith(url) else wrong.append(r.url))
+            page.goto(url)
+            if key:
+                page.get_by_label("Key", exact=True).fill(key)
+                page.keyboard.press("Enter")
+                expect(page.locator("#state")).to_have_text("ready")
+            yield page
+            assert wrong == []
+
+    return visit
+
+
+@pytest.fixture
+def speculating(url):
+    """Leaves speculation on."""
+    yield
+    choose(url, "adaptive")
+
+
+def choose(url, policy):
+    httpx.put(f"{url}/v1/speculation", json={"policy": policy}, headers=bearer(ADMIN)).raise_for_status()
+
+
+def policy_of(url):
+    return httpx.get(f"{url}/v1/speculation", headers=bearer(ADMIN)).json()["planner"]["policy"]
+
+
+def bearer(key):
+    return {"Authorization": f"Bearer {key}"}
+
+
+@contextmanager
+def asking_for(page, **fields):
+    """What the page asks gets these fields, too; yields the bodies that it sent by itself."""
+    sent = []
+
+    def change(route):
+        body = json.loads(route.request.post_data)
+        sent.append(body)
+        route.continue_(post_data=json.dumps(body | fields))
+
+    page.route("**/v1/chat/completions", change)
+    yield sent
+    page.unroute("**/v1/chat/completions")
+
+
+def ask(page, text=QUESTION):
+    page.get_by_label("Your question").fill(text)
+    page.keyboard.press("Enter")
+
+
+def answers(page):
+    return page.locator(".answer")
+
+
+def figures(page, n):
+    """What stands under the n-th answer (from 0) when it is complete."""
+    return answers(page).nth(n).locator(".figures")
+
+
+def test_a_running_answer_shows_who_drafted_what_and_can_be_stopped(visit):
+    with visit() as page, asking_for(page, ignore_eos=True, max_tokens=2000):
+        ask(page)
+        expect(page.locator(".answer[aria-busy=true] .token").first).to_have_attribute(
+            "title", "drafted by helper"
+        )
+        expect(page.locator("#legend")).to_contain_text("helper")
+        page.keyboard.press("Escape")
+        expect(figures(page, 0)).to_have_text("stopped")
+
+
+def test_the_back_is_shown_with_its_model_and_what_came_of_its_drafts(visit):
+    with visit() as page, asking_for(page, max_tokens=40):
+        ask(page)
+        expect(figures(page, 0)).to_contain_text("40 tokens")
+        back = page.get_by_role("listitem").filter(has_text="helper").filter(has_text="accepted")
+        expect(back).to_contain_text("spec-demo-draft")
+        expect(back).to_contain_text(re.compile(r"\d %"))
+        expect(back).to_contain_text("round trip")
+        expect(page.get_by_role("list", name="T(n)")).to_contain_text("1 tokens: ")
+        expect(page.get_by_role("list", name="Depth")).to_contain_text("of steps")
+
+
+@pytest.mark.usefixtures("speculating")
+def test_an_admin_turns_speculation_off_for_all_and_gets_the_same_text(visit, url):
+    with visit() as page, asking_for(page, max_tokens=40):
+        ask(page)
+        expect(figures(page, 0)).to_contain_text("accepted")
+        page.get_by_role("switch").click()
+        expect(page.get_by_text("Off for everyone")).to_be_visible()
+        assert policy_of(url) == "off"
+        page.get_by_role("button", name="Ask again").click()
+        expect(figures(page, 1)).to_contain_text("without drafts")
+        first, second = (page.locator(".said").nth(n).text_content() for n in (0, 1))
+        assert first == second
+        page.get_by_role("switch").click()
+        expect(page.get_by_text("On for everyone")).to_be_visible()
+        assert policy_of(url) == "adaptive"
+
+
+def test_a_client_turns_it_off_for_own_questions(visit, url):
+    with visit(CLIENT) as page, asking_for(page, max_tokens=40) as sent:
+        page.get_by_role("switch").click()
+        expect(page.get_by_text("Off for what you ask here")).to_be_visible()
+        ask(page)
+        expect(figures(page, 0)).to_contain_text("without drafts")
+        assert sent[0]["speculative.n_max"] == 0
+        assert policy_of(url) == "adaptive"
+
+
+def test_a_key_is_asked_for_and_stays_in_its_tab(visit):
+    with visit(key="") as page:
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("asks for a key")
+        page.keyboard.type("not-a-key")  # the field has the focus
+        page.keyboard.press("Enter")
+        expect(dialog).to_contain_text("Invalid API Key")
+        page.keyboard.type(CLIENT)
+        page.keyboard.press("Enter")
+        expect(dialog).not_to_be_visible()
+        expect(page.locator("#state")).to_have_text("ready")
+        assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 1, ""]
+        page.get_by_role("button", name="Forget key").click()
+        expect(dialog).to_be_visible()
+
+
+def test_markup_from_a_model_or_a_back_stays_text(visit, url):
+    identity = Vocabulary.load(builtin_target()).identify()
+    vocabulary = identity.model_dump() | {"model": MARKUP}
+    hello = {
+        "type": "hello",
+        "protocol": 1,
+        "name": "x",
+        "vocabulary": vocabulary,
+        "n_ctx": 64,
+        "n_sequences": 1,
+    }
+    post = {"messages": [hello]}
+    assert httpx.post(f"{url}/v1/speculation", json=post, headers=bearer(BACKS)).status_code == 200
+    with visit() as page, asking_for(page, grammar=f"root ::= {json.dumps(MARKUP)}"):
+        ask(page, MARKUP)
+        expect(page.locator(".said")).to_have_text(MARKUP)
+        expect(page.locator(".question > div")).to_have_text(MARKUP)
+        expect(page.locator("#backs")).to_contain_text(MARKUP)
+        assert page.locator("img, main script").count() == 0
+        assert page.title() == "llama-duo"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_nothing_sticks_out_and_text_can_be_read(visit, scheme):
+    with visit(viewport=NARROW, color_scheme=scheme) as page, asking_for(page, max_tokens=40):
+        ask(page, f"{QUESTION} {'long' * 40}")
+        expect(figures(page, 0)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+        ground, text, soft = page.evaluate(
+            """() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color,
+                      getComputedStyle(document.querySelector('.note')).color]"""
+        )
+        assert (luminance(ground) < 0.5) == (scheme == "dark")
+        assert min(contrast(ground, text), contrast(ground, soft)) >= 4.5  # WCAG 2, AA
+
+
+def luminance(colour):
+    """Relative luminance of a CSS colour rgb(r, g, b), as WCAG 2 defines it."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one, other):
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.usefixtures("speculating")
+def test_the_keyboard_reaches_all_there_is(visit):
+    with visit() as page, asking_for(page, max_tokens=8):
+        page.keyboard.type(QUESTION)  # the field has the focus from the start
+        page.keyboard.press("Enter")
+        expect(page.locator("#announcement")).to_contain_text("The answer is complete")
+        reached = []
+        for _ in range(6):
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate("document.activeElement.id"))
+            if reached[-1] == "switch":
+                break
+        assert reached[-4:] == ["clear", "again", "send", "switch"]
+        page.keyboard.press("Space")
+        expect(page.get_by_role("switch")).not_to_be_checked()
+        for _ in range(4):
+            page.keyboard.press("Shift+Tab")
+        expect(page.get_by_label("Your question")).to_be_focused()
