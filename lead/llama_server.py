@@ -28,12 +28,13 @@ class LlamaServerSettings(LeadSettings):
 
     model_config = program_config("lead") | {"cli_prog_name": PROGRAM}
 
+    batch_size: int = Field(2048, ge=1, le=1 << 16, description="most tokens in one step")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0: any free one")
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
         """As `LeadSettings`, after what the lead lacks has been taken out of `arguments`."""
-        given = list(sys.argv[1:] if arguments is None else arguments)
+        given = [_dashed(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
         kept, passed_over = without_refused(given, cls.dialect.refused)
         for option in passed_over:
             sys.stderr.write(
@@ -60,6 +61,12 @@ def without_refused(arguments: Sequence[str], refused: Mapping[str, str]) -> tup
             kept.append(argument)
             skipping = False
     return kept, passed_over
+
+
+def _dashed(argument: str) -> str:
+    """llama-server takes --ctx_size for --ctx-size."""
+    name, sign, value = argument.partition("=")
+    return name.replace("_", "-") + sign + value if name.startswith("--") else argument
 
 
 def _is_option(argument: str) -> bool:

@@ -214,8 +214,8 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
     def chat_options(self) -> ChatOptions:
         """What requests do not say about conversations."""
         variables = json.loads(self.chat_template_kwargs or "{}")
-        if self.reasoning != "auto":
-            variables = {"enable_thinking": self.reasoning == "on"} | variables
+        # As in llama-server: a template that can reason does, also one that takes "not said" for "no".
+        variables = {"enable_thinking": self.reasoning != "off"} | variables
         return ChatOptions(variables, self.reasoning_format, self.prefill_assistant)
 
     @property

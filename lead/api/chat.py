@@ -52,7 +52,7 @@ class _ChatTeller:
         self._vocabulary = services.vocabulary
 
     def begin(self) -> list[dict[str, Any]]:
-        return [{"delta": {"role": "assistant", "content": ""}}]
+        return [{"delta": {"role": "assistant", "content": None}}]
 
     def push(self, text: str) -> list[dict[str, Any]]:
         return [{"delta": _delta(delta)} for delta in self._reader.push(text)]

@@ -27,5 +27,7 @@ async def metrics(services: Annotated[Services, Depends(provide)]) -> Response:
             report = await services.engine.explain()
     except TimeoutError:
         pass
-    headers = {"Process-Start-Time-Unix": str(services.started_at)}
-    return Response(services.metrics.show(report), media_type=CONTENT_TYPE, headers=headers)
+    response = Response(services.metrics.show(report), media_type=CONTENT_TYPE)
+    # Spelled as llama-server does; `headers` would write it in small letters.
+    response.raw_headers.append((b"Process-Start-Time-Unix", str(services.started_at).encode()))
+    return response

@@ -75,7 +75,7 @@ class Plan:
     arrived, or after so many seconds. `n_fillers`: tokens that the model adds (`shared.llama.span.fillers`).
     """
 
-    news: list[Started]
+    news: list[Started | PromptProgress]
     trims: list[tuple[int, int]]
     entries: list[Entry]
     spans: list[Span]
@@ -158,7 +158,7 @@ class Scheduler:
 
     def plan(self, now: float) -> Plan | None:
         """The next step, or None if there is nothing to do."""
-        news = self._slots.admit(nobody_new=self._frugal)
+        news = self._tell_progress(self._slots.admit(nobody_new=self._frugal))
         self._slots.make_room_for_one_token_each()
         running = self._slots.running()
         if not running:
@@ -217,6 +217,17 @@ class Scheduler:
         self._speculation.check_integrity(set(self._slots.ids))
 
     # Plan: what each slot decodes
+
+    def _tell_progress(self, started: list[Started]) -> list[Started | PromptProgress]:
+        """Who wants to know hears of what was cached before anything is decoded."""
+        news: list[Started | PromptProgress] = []
+        slots = {slot.index: slot for slot in self._slots.running()} if started else {}
+        for event in started:
+            news.append(event)
+            slot = slots[event.slot]
+            if not event.again and slot.sequence and slot.sequence.wishes.progress:
+                news.append(_progress(slot, slot.sequence))
+        return news
 
     def _n_prompt(self, generating: list[Slot], prompts: list[Slot]) -> int:
         """About how many tokens of prompts will be in the batch."""

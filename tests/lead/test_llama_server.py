@@ -27,6 +27,11 @@ def test_a_value_goes_with_its_option():
     )
 
 
+def test_options_may_have_underscores_but_values_keep_theirs():
+    settings = parse("--ctx_size", "256", "--alias", "my_model", "--chat_template=my_own")
+    assert (settings.ctx_size, settings.alias, settings.chat_template) == (256, "my_model", "my_own")
+
+
 def test_what_nobody_knows_is_an_error(capsys):
     with pytest.raises(SystemExit):
         parse("--nonsense")

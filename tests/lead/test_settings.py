@@ -116,3 +116,7 @@ def test_contradictions_about_chats_are_refused(wrong):
 def test_reasoning_is_a_variable_of_templates():
     options = settings("--reasoning", "off", "--chat-template-kwargs", '{"mood": "glad"}').chat_options
     assert options.variables == {"enable_thinking": False, "mood": "glad"}
+
+
+def test_a_template_that_can_reason_does_unless_told_otherwise():
+    assert settings().chat_options.variables == {"enable_thinking": True}

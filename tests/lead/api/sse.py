@@ -12,4 +12,4 @@ def events(response):
 def text(chunks):
     """The text of a streamed chat answer."""
     choices = [choice for chunk in chunks if isinstance(chunk, dict) for choice in chunk.get("choices", [])]
-    return "".join(choice["delta"].get("content", "") for choice in choices)
+    return "".join(choice["delta"].get("content") or "" for choice in choices)

@@ -79,7 +79,7 @@ async def test_a_stream_is_role_text_finish_done(house, client):
     house.will_say("Hello there")
     *chunks, done = await stream(client)
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-    assert deltas[0] == {"role": "assistant", "content": ""}
+    assert deltas[0] == {"role": "assistant", "content": None}
     assert deltas[-1] == {}
     assert text(chunks) == "Hello there"
     assert [chunk["choices"][0]["finish_reason"] for chunk in chunks].count("stop") == 1
