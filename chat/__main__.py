@@ -62,7 +62,9 @@ def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -
         raise ConfigError("--json is for questions on the command line or in a pipe")
     with ExitStack() as stack:
         client = stack.enter_context(
-            LeadClient(settings.lead, api_key=settings.read_key(), timeout_s=settings.timeout, tls=settings.tls())
+            LeadClient(
+                settings.lead, api_key=settings.read_key(), timeout_s=settings.timeout, tls=settings.tls()
+            )
         )
         watch = Watch(client.backs)
         if interactive:

@@ -81,9 +81,15 @@ def test_a_wrong_field_raises_bad_request(client):
     assert (caught.value.type, caught.value.param) == ("invalid_request_error", "temperature")
 
 
+def test_what_the_lead_does_not_do_raises_with_the_reason(client):
+    with pytest.raises(openai.InternalServerError, match="does not support embeddings") as caught:
+        client.embeddings.create(model="any", input="x")
+    assert caught.value.status_code == 501
+
+
 def test_an_unknown_path_raises_not_found(client):
     with pytest.raises(openai.NotFoundError):
-        client.embeddings.create(model="any", input="x")
+        client.files.list()
 
 
 def test_hanging_up_in_mid_answer_is_allowed(client):

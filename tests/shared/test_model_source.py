@@ -79,7 +79,7 @@ def test_what_makes_no_sense_ends_with_status_2(capsys, arguments, complaint):
 
 @pytest.mark.parametrize("program", [lead, back])
 def test_a_program_ends_with_a_sentence_before_anything_starts(program, monkeypatch, caplog, tmp_path):
-    monkeypatch.setattr(f"{program.__module__}.configure_logging", lambda _level: None)
+    monkeypatch.setattr(f"{program.__module__}.configure_logging", lambda _level, **_more: None)
     monkeypatch.setattr("sys.argv", ["it", "-m", str(tmp_path / "big-00002-of-00003.gguf")])
     with caplog.at_level(logging.INFO), pytest.raises(SystemExit) as ended:
         program()
