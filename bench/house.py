@@ -34,9 +34,9 @@ class BackPlan:
     arguments: tuple[str, ...]
 
     @classmethod
-    def of_model(cls, path: Path, name: str) -> "BackPlan":
-        """An honest back."""
-        return cls("back", ("--model", str(path), "--name", name, "--threads", "1"))
+    def of_model(cls, path: Path, name: str, *options: str) -> "BackPlan":
+        """An honest back, with further `options`."""
+        return cls("back", ("--model", str(path), "--name", name, "--threads", "1", *options))
 
     @classmethod
     def bad(cls, kind: str, delay_ms: float = 0.0) -> "BackPlan":

@@ -1,4 +1,4 @@
-"""Special cases of `bench speed`: backs that do harm, sources without a back, unequal backs."""
+"""Special cases of `bench speed`: harmful backs, no backs, unequal backs, side branches."""
 
 import argparse
 import signal
@@ -17,7 +17,7 @@ from bench.step_time import step_times
 from bench.summary import Row, summarize
 from bench.ways import baseline, policy_way
 
-NAMES = ("hostile", "sources", "two-backs")
+NAMES = ("hostile", "sources", "two-backs", "branches")
 
 _SLOW_FACTOR = 10
 _WARM_UP_TOKENS = 16
@@ -36,7 +36,8 @@ class Company:
 
 def run(settings: argparse.Namespace, cores: Cores, tell: Tell) -> tuple[list[Row], dict[str, Any]]:
     """The rows of the chosen scenario, and what else to report of it. Raises ConfigError."""
-    scenario = {"hostile": _hostile, "sources": _sources, "two-backs": _two_backs}[settings.scenario]
+    scenarios = {"hostile": _hostile, "sources": _sources, "two-backs": _two_backs, "branches": _branches}
+    scenario = scenarios[settings.scenario]
     return scenario(settings, cores, tell), {"scenario": settings.scenario}
 
 
@@ -72,6 +73,20 @@ def _two_backs(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[R
         Company(f"draft {costs[0]} and a random back", lambda house: house.connected([plans[0], random_one])),
     ]
     return _compare_companies("two backs", settings, cores, companies, tell)
+
+
+def _branches(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row]:
+    """The same back with and without side branches."""
+    target = models.target(settings.targets[0])
+    companies = []
+    for cost in ["shipped"] if settings.quick else ["0.02", "0.1"]:
+        path = models.draft(cost, target, cores.lead, cores.back).path
+        for n in (0, 3):
+            plan = BackPlan.of_model(path, f"draft-{cost}-{n}", "--n-branches", str(n))
+            companies.append(
+                Company(f"draft {cost}, {n} branches", lambda house, plan=plan: house.connected([plan]))  # type: ignore[misc]
+            )
+    return _compare_companies("branches", settings, cores, companies, tell)
 
 
 def _sources(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row]:
