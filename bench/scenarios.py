@@ -4,7 +4,8 @@ import argparse
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bench import models
@@ -49,6 +50,7 @@ def _hostile(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row
     step = step_times(target, cores.lead, [1], 5)[1]
     slow = BackPlan.bad("slow", _SLOW_FACTOR * step * 1000)
     companies = [
+        Company("nobody", lambda house: house.connected([])),
         Company("random back", lambda house: house.connected([BackPlan.bad("random")])),
         Company("lying back", lambda house: house.connected([BackPlan.bad("liar")])),
         Company("stopped back", lambda house: _stopped(house, honest)),
@@ -106,28 +108,28 @@ def _sources(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row
 def _compare_companies(
     name: str, settings: argparse.Namespace, cores: Cores, companies: Sequence[Company], tell: Tell
 ) -> list[Row]:
-    """Adaptive with each company in turn, against no back with and without speculation, repeat by repeat."""
+    """Adaptive in each company against a lead that nobody ever joined, a configuration per company.
+
+    The second lead takes no time while it is not asked, so the two can take turns prompt by prompt: a host
+    that becomes slower meets both.
+    """
     sampling = Sampling(settings.temperatures[0], settings.tokens)
-    runs: list[Run] = []
-    with House(models.target(settings.targets[0]), cores, with_ngram=settings.ngram) as house:
-        alone = [baseline(house.http, sampling), _alone(house, sampling)]
-        warm_up(alone, _warm_prompt(settings))
+    target = models.target(settings.targets[0])
+    runs: dict[str, list[Run]] = {company.name: [] for company in companies}
+    with House(target, cores, with_ngram=settings.ngram) as house, House(target, cores) as lonely:
+        ways = [
+            replace(baseline(lonely.http, sampling), with_backs=True),
+            policy_way(house.http, sampling, ADAPTIVE),
+        ]
+        warm_up(ways, _warm_prompt(settings))
         for repeat in range(settings.repeats):
-            # Each stage is one round of the same prompts: `hold` draws them from seed and repeat number.
+            # Each company has one round of the same prompts: `hold` draws them from seed and repeat number.
             course = Course(settings.kinds, settings.prompts, 1, settings.seed * 1000 + repeat)
-            stages = [(alone, lambda _house: house.connected([])), *_stages(house, sampling, companies)]
-            for ways, connect in stages if repeat % 2 == 0 else reversed(stages):
-                tell(f"repeat {repeat + 1} of {settings.repeats}: {ways[-1].name}")
-                held = hold(ways, course, lambda connect=connect: connect(house))  # type: ignore[misc]
-                runs += [Run(run.way, repeat, run.prompt, run.reading) for run in held]
-    return summarize(name, runs)
-
-
-def _stages(
-    house: House, sampling: Sampling, companies: Sequence[Company]
-) -> Iterator[tuple[list[Way], Connect]]:
-    for company in companies:
-        yield [policy_way(house.http, sampling, ADAPTIVE, f"adaptive, {company.name}")], company.connect
+            for company in companies if repeat % 2 == 0 else reversed(companies):
+                tell(f"repeat {repeat + 1} of {settings.repeats}: {company.name}")
+                held = hold(ways, course, partial(company.connect, house), tell)
+                runs[company.name] += [Run(run.way, repeat, run.prompt, run.reading) for run in held]
+    return [row for company, made in runs.items() for row in summarize(f"{name}: {company}", made)]
 
 
 def _alone(house: House, sampling: Sampling) -> Way:
