@@ -13,6 +13,7 @@ from shared.doctor.diagnosis import Diagnosis, Finding, hint, problem
 from shared.doctor.judge import judge_lead, judge_version
 from shared.doctor.visit import Visit
 from shared.errors import ConfigError
+from shared.tls import pinning
 
 
 def examine(settings: LeadSettings) -> Diagnosis:
@@ -20,10 +21,12 @@ def examine(settings: LeadSettings) -> Diagnosis:
     diagnosis = Diagnosis()
     try:
         key = _own_key(settings)
+        tls = pinning(settings.ssl_cert_file) if settings.ssl_cert_file else None
     except ConfigError as error:
         diagnosis.add([problem(str(error))])
         return diagnosis
-    with Visit(local_url(settings.host, settings.port), key) as visit:
+    url = local_url(settings.host, settings.port, tls=tls is not None)
+    with Visit(url, key, tls=tls) as visit:
         diagnosis.add(visit.examine())
         if visit.report:
             diagnosis.add(judge_version(visit.report, importlib.metadata.version("llama-duo")))

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from shared.errors import ConfigError
 from shared.protocol import PROTOCOL_VERSION
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # an extra, imported when it is asked for
 log = logging.getLogger("discovery")
 
 SERVICE = "_llama-duo._tcp.local."
+Scheme = Literal["http", "https"]
 _READ_MS = 3000
 """How long to wait for the details of a lead whose name is known."""
 _MORE_SECONDS = 1.0
@@ -40,7 +41,7 @@ class FoundLead:
 
 
 @contextlib.contextmanager
-def announced(host: str, port: int, name: str) -> Iterator[None]:
+def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Iterator[None]:
     """Tell the local network of a lead that listens on `host` and `port`, until the context is left.
 
     Blocks for up to two seconds on entering. Raises ConfigError.
@@ -52,7 +53,7 @@ def announced(host: str, port: int, name: str) -> Iterator[None]:
         f"{_label(name)}.{SERVICE}",
         port=port,
         parsed_addresses=addresses,
-        properties={"protocol": str(PROTOCOL_VERSION), "model": name},
+        properties={"protocol": str(PROTOCOL_VERSION), "model": name, "scheme": scheme},
     )
     try:
         announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
@@ -116,8 +117,10 @@ def _label(name: str) -> str:
 
 
 def _lead(info: "ServiceInfo") -> FoundLead:
+    """With its address: a name of its own choice is one for which it may well have a certificate."""
     model = (info.properties.get(b"model") or b"").decode("utf-8", "replace")
-    return FoundLead(f"http://{info.parsed_addresses()[0]}:{info.port}", model[:128])
+    scheme = "https" if info.properties.get(b"scheme") == b"https" else "http"
+    return FoundLead(f"{scheme}://{info.parsed_addresses()[0]}:{info.port}", model[:128])
 
 
 def _zeroconf() -> ModuleType:
