@@ -8,7 +8,7 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -48,13 +48,7 @@ def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Itera
     """
     zeroconf = _zeroconf()
     addresses = own_addresses() if host in {"0.0.0.0", "::"} else [host]
-    info = zeroconf.ServiceInfo(
-        SERVICE,
-        f"{_label(name)}.{SERVICE}",
-        port=port,
-        parsed_addresses=addresses,
-        properties={"protocol": str(PROTOCOL_VERSION), "model": name, "scheme": scheme},
-    )
+    info = _describe(addresses, port, name, scheme)
     try:
         announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
     except OSError as error:
@@ -91,8 +85,14 @@ def find_leads(seconds: float) -> list[FoundLead]:
     return sorted({_lead(info) for info in infos if info and info.parsed_addresses()})
 
 
-def choose(leads: list[FoundLead]) -> FoundLead:
-    """The only one there is; raises ConfigError for none, and for several."""
+def choose(found: Iterable[FoundLead], *, with_https: bool = False) -> FoundLead:
+    """The only one there is (`with_https`: that has it); raises ConfigError for none, and for several."""
+    leads = [each for each in found if each.url.startswith("https:") or not with_https]
+    if not leads and with_https:
+        raise ConfigError(
+            "no lead with HTTPS announces itself on this network: start one with --announce, --ssl-cert-file "
+            "and --ssl-key-file, or name it with --lead"
+        )
     if not leads:
         raise ConfigError(
             "no lead announces itself on this network: start one with --announce, or name it with --lead"
@@ -114,6 +114,17 @@ def _label(name: str) -> str:
     """A name of at most 63 bytes (RFC 6763) without dots, which would end it."""
     words = f"{name} on {socket.gethostname()}".replace(".", "-")
     return words.encode("ascii", "replace")[:60].decode("ascii").strip()
+
+
+def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "ServiceInfo":
+    described: ServiceInfo = _zeroconf().ServiceInfo(
+        SERVICE,
+        f"{_label(name)}.{SERVICE}",
+        port=port,
+        parsed_addresses=addresses,
+        properties={"protocol": str(PROTOCOL_VERSION), "model": name, "scheme": scheme},
+    )
+    return described
 
 
 def _lead(info: "ServiceInfo") -> FoundLead:

@@ -48,9 +48,11 @@ def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
 def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None:
     """What a library made `error` of, if it was that."""
     cause: BaseException | None = error
-    while cause and not isinstance(cause, ssl.SSLCertVerificationError):
+    while cause:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause
         cause = cause.__cause__ or cause.__context__
-    return cause
+    return None
 
 
 def check_certificate(certificate: Path, key: Path) -> None:

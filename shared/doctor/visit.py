@@ -129,13 +129,17 @@ def _explain(error: httpx.TransportError, url: str) -> str:
         )
     if any(each in words for each in ("resolution", "not known", "No address")):
         return f"nobody knows the name {host}: try its address"
+    return _explain_tls(error, url) or words or type(error).__name__
+
+
+def _explain_tls(error: httpx.TransportError, url: str) -> str | None:
     if distrust := distrust_behind(error):
         return f"it is not trusted: {explain_distrust(distrust)}"
-    if "SSL" in words:
+    if "SSL" in str(error):
         return "it does not speak HTTPS: does its address begin with http://?"
     if isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
         return "it hangs up: if it has a certificate, its address begins with https://"
-    return words or type(error).__name__
+    return None
 
 
 def _said(response: httpx.Response) -> str:

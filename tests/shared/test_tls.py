@@ -97,13 +97,9 @@ def test_it_is_said_what_to_do_about_a_certificate(files, authority_file, name, 
 
 def test_distrust_is_found_behind_what_libraries_make_of_it():
     distrust = ssl.SSLCertVerificationError("no")
-    try:
-        try:
-            raise distrust
-        except ssl.SSLError as error:
-            raise OSError("away") from error
-    except OSError as error:
-        assert distrust_behind(error) is distrust
+    away, broken = OSError("away"), RuntimeError("broken")
+    away.__cause__, broken.__context__ = distrust, away
+    assert distrust_behind(broken) is distrust
     assert distrust_behind(OSError("away")) is None
 
 
