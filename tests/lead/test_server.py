@@ -2,20 +2,48 @@
 
 import asyncio
 import contextlib
-import json
 import random
 
 import httpx
 import pytest
-import trustme
 
 from back.link import Link, RefusedError
-from lead.bounds import Bounds
-from lead.server import DrainingServer, listen
+from lead import server as module
+from lead.server import Lead, listen
+from lead.settings import LeadSettings
 from shared.errors import ConfigError
 from shared.protocol import Hello
 from shared.tls import pinning, trusting
 from tests.certificates import make_certificate
+
+pytestmark = pytest.mark.both_loops
+
+
+async def test_a_whole_answer_a_stream_and_a_back_are_served(house, serve):
+    house.will_say("one two")
+    served = serve()
+    for stream, end in [(False, b'"finish_reason":"stop"'), (True, b"data: [DONE]")]:
+        reader, writer = await served.post(stream=stream)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        await reader.readuntil(end)
+        await hang_up(writer)
+    await join(house, f"ws://127.0.0.1:{served.port}/v1/speculation")
+
+
+async def join(house, url, tls=None):
+    """Let a back join the lead at `url`, and leave."""
+    joined = asyncio.Event()
+    house.backs._on_change = lambda _: joined.set()
+    running = asyncio.ensure_future(Link(url, hello(house), random.Random(1), tls=tls).run(Follower()))
+    async with asyncio.timeout(20):
+        await joined.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def hello(house):
+    return Hello(protocol=1, name="desk", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
+
 
 async def hang_up(writer):
     writer.close()
@@ -104,23 +132,35 @@ def test_an_ipv6_address_can_be_listened_on():
         assert listener.getsockname()[0] == "::1"
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_lead_is_announced_with_its_scheme(monkeypatch, tmp_path, scheme):
+    heard = []
+
+    @contextlib.contextmanager
+    def announced(*arguments):
+        heard.append(arguments)
+        yield
+
+    async def serve(_lead, listener, *_):
+        listener.close()
+
+    monkeypatch.setattr(module, "announced", announced)
+    monkeypatch.setattr(Lead, "_serve", serve)
+    tls = make_certificate(tmp_path, "gpu-box").options if scheme == "https" else {}
+    settings = LeadSettings(host="0.0.0.0", port=0, insecure=True, announce=True, alias="70B", **tls)
+    await Lead(settings).serve()
+    assert heard[0][2:] == ("70B", scheme)
+
+
 async def test_tls_is_served_to_backs_and_clients(house, serve, tmp_path):
     made = make_certificate(tmp_path, "gpu-box")
     port = serve(tls=(made.chain, made.key)).port
     async with httpx.AsyncClient(verify=pinning(made.chain), trust_env=False) as client:
         assert (await client.get(f"https://127.0.0.1:{port}/health")).json() == {"status": "ok"}
-    hello = Hello(protocol=1, name="desk", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
-    joined = asyncio.Event()
-    house.backs._on_change = lambda _: joined.set()
     url = f"wss://127.0.0.1:{port}/v1/speculation"
-    link = Link(url, hello, random.Random(1), tls=pinning(made.chain))
-    running = asyncio.ensure_future(link.run(Follower()))
-    async with asyncio.timeout(20):
-        await joined.wait()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    await join(house, url, pinning(made.chain))
     with pytest.raises(RefusedError, match=r"is not trusted: .* --ca-file"):
-        await Link(url, hello, random.Random(1), tls=trusting(None)).run(Follower())
+        await Link(url, hello(house), random.Random(1), tls=trusting(None)).run(Follower())
 
 
 class Follower:
