@@ -22,7 +22,6 @@ settings.load_profile("steady")
 
 
 def pytest_asyncio_loop_factories(item):
-    """A hook of pytest-asyncio; None: its own loop."""
-    if item.get_closest_marker("both_loops") is None:
-        return None
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    """A hook of pytest-asyncio: the event loops under which a test runs."""
+    loops = {"asyncio": asyncio.new_event_loop}
+    return loops | {"uvloop": uvloop.new_event_loop} if item.get_closest_marker("both_loops") else loops
