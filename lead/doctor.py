@@ -56,7 +56,7 @@ def judge_machine(settings: LeadSettings, usable: frozenset[int], load: float | 
             f"{settings.n_threads} threads on {len(cores)} cores wait for each other: take fewer --threads"
         )
     back_cores = cpus.parse_cpus(settings.back_cpus) if settings.back_cpus else cores
-    n_threads = settings.n_threads + settings.n_back_threads if settings.back else 0
+    n_threads = settings.n_threads + settings.n_back_threads if settings.has_back else 0
     if n_threads > len(cores | back_cores):
         yield problem(
             f"the lead and its own back have {n_threads} threads on {len(cores | back_cores)} cores, and two "

@@ -29,6 +29,9 @@ _SPELLINGS: Final = {
         ("-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl"),
         ("LLAMA_ARG_N_GPU_LAYERS_DRAFT",),
     ),
+    "back_hf_repo": Spelling(
+        ("-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"), ("LLAMA_ARG_SPEC_DRAFT_HF_REPO",)
+    ),
     "back_threads": Spelling(("-td", "--threads-draft", "--spec-draft-threads")),
     "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",)),
     "cache_prompt": Spelling(variables=("LLAMA_ARG_CACHE_PROMPT",)),
@@ -154,9 +157,6 @@ _REFUSED: Final = {
     ),
     "tokens are chosen on the CPU, under the noise shared with backs": "-bs --backend-sampling",
     "a model is named with --model FILE or -hf USER/REPO[:QUANT]": "-mu --model-url -dr --docker-repo",
-    "a draft model from the hub is downloaded before, and named with --back": (
-        "-hfd -hfrd --hf-repo-draft --spec-draft-hf"
-    ),
     "batches are always continuous": "-nocb --no-cont-batching",
     "other machines help by drafting: start a back there": "--rpc",
     "templates are Jinja's; --chat-template names another one": "--no-jinja",
