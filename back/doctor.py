@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.metadata
+import ssl
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -38,15 +39,16 @@ def examine(settings: BackSettings) -> Diagnosis:
     try:
         key = settings.read_key()
         settings = settings.discovered().located()
+        tls = settings.tls()
         model = _load(settings)
     except ConfigError as error:
         diagnosis.add([problem(str(error))])
         return diagnosis
-    with Visit(settings.lead, key) as visit:
+    with Visit(settings.lead, key, tls=tls) as visit:
         diagnosis.add(visit.examine())
     if diagnosis.status == 0:
         hello = _hello(settings, model.vocabulary.identify())
-        diagnosis.add(_join(settings, hello, key, visit))
+        diagnosis.add(_join(settings, hello, key, tls, visit))
     diagnosis.add(_draft(settings, model, visit))
     if visit.report:
         if is_own_address(settings.lead):
@@ -77,12 +79,14 @@ def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:
     return Hello(protocol=PROTOCOL_VERSION, name=name, vocabulary=vocabulary, n_ctx=0, n_sequences=1)
 
 
-def _join(settings: BackSettings, hello: Hello, key: str | None, visit: Visit) -> Iterator[Finding]:
+def _join(
+    settings: BackSettings, hello: Hello, key: str | None, tls: ssl.SSLContext | None, visit: Visit
+) -> Iterator[Finding]:
     """Key, protocol and vocabulary as the lead sees them, and the round trip of messages."""
     if visit.report:
         yield from judge_version(visit.report, importlib.metadata.version("llama-duo"))
     try:
-        seconds = asyncio.run(measure_round_trip(settings.websocket_url, hello, key))
+        seconds = asyncio.run(measure_round_trip(settings.websocket_url, hello, key, tls))
     except InvalidStatus as error:
         yield problem(f"the lead refuses this back: {refusal(error)}")
     except ProtocolError as error:
@@ -94,13 +98,18 @@ def _join(settings: BackSettings, hello: Hello, key: str | None, visit: Visit) -
         yield from judge_round_trip(1000 * seconds, visit.report.planner if visit.report else None)
 
 
-async def measure_round_trip(url: str, hello: Hello, key: str | None) -> float:
+async def measure_round_trip(
+    url: str, hello: Hello, key: str | None, tls: ssl.SSLContext | None = None
+) -> float:
     """Median seconds of a ping on a connection that the lead has welcomed.
 
     Raises ProtocolError with the lead's reason, OSError, and what websockets raises.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    async with asyncio.timeout(_SECONDS), connect(url, additional_headers=headers, proxy=None) as connection:
+    async with (
+        asyncio.timeout(_SECONDS),
+        connect(url, additional_headers=headers, ssl=tls, proxy=None) as connection,
+    ):
         await connection.send(hello.model_dump_json())
         match parse_lead_message(await connection.recv()):
             case Welcome():

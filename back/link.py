@@ -27,6 +27,7 @@ from shared.protocol import (
     Welcome,
     parse_lead_message,
 )
+from shared.tls import explain_distrust
 
 log = logging.getLogger("back")
 
@@ -98,8 +99,7 @@ class Link:
                     await self._exchange(connection, follower)
             except ssl.SSLCertVerificationError as error:
                 raise RefusedError(
-                    f"the lead at {self._url} is not trusted ({error.verify_message}): name who vouches "
-                    "for it with --ca-file"
+                    f"the lead at {self._url} is not trusted: {explain_distrust(error)}"
                 ) from error
             except (OSError, ConnectionClosed, InvalidHandshake, ProtocolError) as error:
                 if isinstance(error, InvalidStatus) and error.response.status_code in _FINAL_STATUSES:

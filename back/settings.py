@@ -55,7 +55,7 @@ class BackSettings(Compute, ModelSource, FileSettings):
     discover: bool = Field(
         False,
         description="look on the local network for a lead with --announce, instead of --lead; "
-        "whoever announces one there sees the key",
+        "whoever announces one there sees the key, unless --ca-file says who vouches for it",
     )
     key: SecretStr | None = Field(
         None, description="the lead's key for backs; BACK_KEY or a file keeps it out of `ps`"
@@ -114,10 +114,14 @@ class BackSettings(Compute, ModelSource, FileSettings):
         return value.rstrip("/")
 
     def discovered(self) -> Self:
-        """With the lead that announces itself, if one is to be looked for; raises ConfigError."""
+        """With the lead that announces itself, if one is to be looked for; raises ConfigError.
+
+        A back that knows who vouches for its lead shows its key to no other.
+        """
         if not self.discover:
             return self
-        return self.model_copy(update={"lead": choose(find_leads(DISCOVER_SECONDS)).url})
+        found = choose(find_leads(DISCOVER_SECONDS), with_https=self.ca_file is not None)
+        return self.model_copy(update={"lead": found.url})
 
     @property
     def websocket_url(self) -> str:

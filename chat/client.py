@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from chat.answer import Answer, Piece
 from chat.errors import AwayError, BrokenOffError, NotReadyError, RefusedError
 from chat.wire import Back, BacksReply, Chunk, ErrorReply, ModelsReply
+from shared.tls import distrust_behind, explain_distrust
 
 CONNECT_TIMEOUT_S = 10.0
 LOOK_TIMEOUT_S = 3.0
@@ -140,6 +141,8 @@ class LeadClient:
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            if distrust := distrust_behind(error):
+                raise AwayError(f"{self.url} is not trusted: {explain_distrust(distrust)}.") from error
             raise AwayError(
                 f"There is no answer at {self.url} ({_reason(error)}). "
                 "Start lead there, or name another address with --lead."

@@ -47,7 +47,7 @@ def _check_address(report: Report, settings: LeadSettings) -> None:
 
 def _check_back(report: Report, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:
     try:
-        path = settings.back_model
+        path = settings.model_copy(update={"offline": True}).with_back_located().back_model
         if path is None:
             report.say("backs", "none of its own; others may join")
             return

@@ -13,6 +13,7 @@ from shared.doctor.diagnosis import Diagnosis, Finding, hint, problem
 from shared.doctor.judge import judge_lead, judge_version
 from shared.doctor.visit import Visit
 from shared.errors import ConfigError
+from shared.tls import pinning
 
 
 def examine(settings: LeadSettings) -> Diagnosis:
@@ -20,10 +21,12 @@ def examine(settings: LeadSettings) -> Diagnosis:
     diagnosis = Diagnosis()
     try:
         key = _own_key(settings)
+        tls = pinning(settings.ssl_cert_file) if settings.ssl_cert_file else None
     except ConfigError as error:
         diagnosis.add([problem(str(error))])
         return diagnosis
-    with Visit(local_url(settings.host, settings.port), key) as visit:
+    url = local_url(settings.host, settings.port, tls=tls is not None)
+    with Visit(url, key, tls=tls) as visit:
         diagnosis.add(visit.examine())
         if visit.report:
             diagnosis.add(judge_version(visit.report, importlib.metadata.version("llama-duo")))
@@ -53,7 +56,7 @@ def judge_machine(settings: LeadSettings, usable: frozenset[int], load: float | 
             f"{settings.n_threads} threads on {len(cores)} cores wait for each other: take fewer --threads"
         )
     back_cores = cpus.parse_cpus(settings.back_cpus) if settings.back_cpus else cores
-    n_threads = settings.n_threads + settings.n_back_threads if settings.back else 0
+    n_threads = settings.n_threads + settings.n_back_threads if settings.has_back else 0
     if n_threads > len(cores | back_cores):
         yield problem(
             f"the lead and its own back have {n_threads} threads on {len(cores | back_cores)} cores, and two "

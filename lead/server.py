@@ -44,7 +44,7 @@ from lead.printer import Printer
 from lead.sequences import Sequences
 from lead.services import Services
 from lead.settings import LeadSettings
-from shared.discovery import announced
+from shared.discovery import Scheme, announced
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import Tune
@@ -84,14 +84,14 @@ class Lead:
         """
         listener = listen(self._settings.host, self._settings.port)
         host, port = listener.getsockname()[:2]
-        scheme = "https" if self._settings.ssl_cert_file else "http"
+        scheme: Scheme = "https" if self._settings.ssl_cert_file else "http"
         address = f"[{host}]" if ":" in host else host
         log.info("listening on %s://%s:%d, loading the model", scheme, address, port)
         if not self._settings.announce:
             await self._serve(listener, host, port)
             return
         name = self._settings.alias or (self._settings.model.stem if self._settings.model else "demo")
-        announcement = announced(host, port, name)
+        announcement = announced(host, port, name, scheme)
         await asyncio.to_thread(announcement.__enter__)
         try:
             await self._serve(listener, host, port)

@@ -2,8 +2,9 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -19,6 +20,7 @@ from shared import cpus
 from shared.builtin import builtin_draft
 from shared.compute import Compute
 from shared.errors import ConfigError
+from shared.hub import HubModel
 from shared.llama_server_options import LLAMA_SERVER, GpuLayers, Slots, Threads
 from shared.logs import LogLevel
 from shared.model_source import ModelSource
@@ -26,6 +28,10 @@ from shared.settings import CpuList, FileSettings, program_config
 
 Print = Literal["none", "accepted", "all"]
 _BUILTIN = Path("builtin")
+
+
+def _names_back(given: Mapping[str, Any]) -> bool:
+    return any(given.get(name) is not None for name in ("back", "back_hf_repo"))
 
 
 class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource, FileSettings):
@@ -98,6 +104,9 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
         description="a small GGUF file of the same family, to draft with in a back of the lead's own on this "
         "machine; builtin: the demo's",
     )
+    back_hf_repo: str | None = Field(
+        None, description="a model from the Hugging Face hub, USER/REPO[:QUANT], in place of --back"
+    )
     back_threads: int = Field(
         0, ge=0, le=1024, description="that back's compute threads; 0: one per core of --back-cpus, or one"
     )
@@ -159,11 +168,20 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
             raise ValueError("nobody else reaches a lead on loopback: give --host 0.0.0.0, too")
         return value
 
+    @field_validator("back_hf_repo")
+    @classmethod
+    def _check_one_back(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None:
+            HubModel.parse(value)
+            if info.data.get("back") is not None:
+                raise ValueError("there is a --back, too: name one of them")
+        return value
+
     @field_validator("back_threads", "back_gpu_layers", "back_cpus")
     @classmethod
     def _check_back_is_there(cls, value: Any, info: ValidationInfo) -> Any:
         default = cls.model_fields[str(info.field_name)].default
-        if value != default and info.data.get("back") is None:
+        if value != default and not _names_back(info.data):
             raise ValueError("there is no back to set it for: name its model with --back")
         return value
 
@@ -171,7 +189,7 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
     @classmethod
     def _check_back_has_own_cores(cls, value: str | None, info: ValidationInfo) -> str | None:
         own = info.data.get("cpus")
-        if info.data.get("back") is None or own is None:
+        if not _names_back(info.data) or own is None:
             return value
         if value is None:
             # The child of a pinned process is pinned to the same cores.
@@ -217,6 +235,21 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
         # As in llama-server: a template that can reason does, also one that takes "not said" for "no".
         variables = {"enable_thinking": self.reasoning != "off"} | variables
         return ChatOptions(variables, self.reasoning_format, self.prefill_assistant)
+
+    def with_back_located(self) -> Self:
+        """The same settings with the model of the lead's own back as a file, downloaded if need be.
+
+        Raises ConfigError.
+        """
+        if self.back_hf_repo is None:
+            return self
+        path = self.fetched(HubModel.parse(self.back_hf_repo))
+        return self.model_copy(update={"back": path, "back_hf_repo": None})
+
+    @property
+    def has_back(self) -> bool:
+        """Whether the lead starts one of its own."""
+        return self.back is not None or self.back_hf_repo is not None
 
     @property
     def back_model(self) -> Path | None:

@@ -78,7 +78,7 @@ class OptionParser(argparse.ArgumentParser):
         setting = arguments["dest"]
         spelling = self._dialect.spellings.get(setting, Spelling())
         if "metavar" in arguments:
-            arguments["metavar"] = _METAVARS.get(arguments["metavar"], arguments["metavar"])
+            arguments["metavar"] = _metavar(arguments["metavar"])
         group = self._groups.get(setting, self)
         options = dict.fromkeys((*names, *spelling.options))
         action = group.add_argument(*sorted(options, key=_shortness), **arguments)
@@ -165,6 +165,11 @@ class _Refused(argparse.Action):
     ) -> None:
         del namespace, values
         parser.error(f"{option_string}: {self.const}")
+
+
+def _metavar(kind: str) -> str:
+    """What stands for a value of `kind`, a type as pydantic-settings writes it."""
+    return "NAME;NAME" if kind.startswith("tuple[{") else _METAVARS.get(kind, kind)
 
 
 def _shortness(option: str) -> tuple[bool, int]:

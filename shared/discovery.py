@@ -8,10 +8,10 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from shared.errors import ConfigError
 from shared.protocol import PROTOCOL_VERSION
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # an extra, imported when it is asked for
 log = logging.getLogger("discovery")
 
 SERVICE = "_llama-duo._tcp.local."
+Scheme = Literal["http", "https"]
 _READ_MS = 3000
 """How long to wait for the details of a lead whose name is known."""
 _MORE_SECONDS = 1.0
@@ -40,20 +41,14 @@ class FoundLead:
 
 
 @contextlib.contextmanager
-def announced(host: str, port: int, name: str) -> Iterator[None]:
+def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Iterator[None]:
     """Tell the local network of a lead that listens on `host` and `port`, until the context is left.
 
     Blocks for up to two seconds on entering. Raises ConfigError.
     """
     zeroconf = _zeroconf()
     addresses = own_addresses() if host in {"0.0.0.0", "::"} else [host]
-    info = zeroconf.ServiceInfo(
-        SERVICE,
-        f"{_label(name)}.{SERVICE}",
-        port=port,
-        parsed_addresses=addresses,
-        properties={"protocol": str(PROTOCOL_VERSION), "model": name},
-    )
+    info = _describe(addresses, port, name, scheme)
     try:
         announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
     except OSError as error:
@@ -90,8 +85,14 @@ def find_leads(seconds: float) -> list[FoundLead]:
     return sorted({_lead(info) for info in infos if info and info.parsed_addresses()})
 
 
-def choose(leads: list[FoundLead]) -> FoundLead:
-    """The only one there is; raises ConfigError for none, and for several."""
+def choose(found: Iterable[FoundLead], *, with_https: bool = False) -> FoundLead:
+    """The only one there is (`with_https`: that has it); raises ConfigError for none, and for several."""
+    leads = [each for each in found if each.url.startswith("https:") or not with_https]
+    if not leads and with_https:
+        raise ConfigError(
+            "no lead with HTTPS announces itself on this network: start one with --announce, --ssl-cert-file "
+            "and --ssl-key-file, or name it with --lead"
+        )
     if not leads:
         raise ConfigError(
             "no lead announces itself on this network: start one with --announce, or name it with --lead"
@@ -115,9 +116,22 @@ def _label(name: str) -> str:
     return words.encode("ascii", "replace")[:60].decode("ascii").strip()
 
 
+def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "ServiceInfo":
+    described: ServiceInfo = _zeroconf().ServiceInfo(
+        SERVICE,
+        f"{_label(name)}.{SERVICE}",
+        port=port,
+        parsed_addresses=addresses,
+        properties={"protocol": str(PROTOCOL_VERSION), "model": name, "scheme": scheme},
+    )
+    return described
+
+
 def _lead(info: "ServiceInfo") -> FoundLead:
+    """With its address: a name of its own choice is one for which it may well have a certificate."""
     model = (info.properties.get(b"model") or b"").decode("utf-8", "replace")
-    return FoundLead(f"http://{info.parsed_addresses()[0]}:{info.port}", model[:128])
+    scheme = "https" if info.properties.get(b"scheme") == b"https" else "http"
+    return FoundLead(f"{scheme}://{info.parsed_addresses()[0]}:{info.port}", model[:128])
 
 
 def _zeroconf() -> ModuleType:

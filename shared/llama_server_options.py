@@ -29,6 +29,9 @@ _SPELLINGS: Final = {
         ("-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl"),
         ("LLAMA_ARG_N_GPU_LAYERS_DRAFT",),
     ),
+    "back_hf_repo": Spelling(
+        ("-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"), ("LLAMA_ARG_SPEC_DRAFT_HF_REPO",)
+    ),
     "back_threads": Spelling(("-td", "--threads-draft", "--spec-draft-threads")),
     "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",)),
     "cache_prompt": Spelling(variables=("LLAMA_ARG_CACHE_PROMPT",)),
@@ -39,6 +42,8 @@ _SPELLINGS: Final = {
     "chat_template_kwargs": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_KWARGS",)),
     "cors_origins": Spelling(variables=("LLAMA_ARG_CORS_ORIGINS",)),
     "ctx_size": Spelling(("-c",), ("LLAMA_ARG_CTX_SIZE",)),
+    "dry_sequence_breakers": Spelling(("--dry-sequence-breaker",)),
+    "dynatemp_exponent": Spelling(("--dynatemp-exp",)),
     "flash_attn": Spelling(("-fa",), ("LLAMA_ARG_FLASH_ATTN",)),
     "frequency_penalty": Spelling(variables=("LLAMA_ARG_FREQUENCY_PENALTY",)),
     "hf_file": Spelling(("-hff",), ("LLAMA_ARG_HF_FILE",)),
@@ -71,6 +76,7 @@ _SPELLINGS: Final = {
     "reasoning_budget": Spelling(variables=("LLAMA_ARG_THINK_BUDGET",)),
     "reasoning_format": Spelling(variables=("LLAMA_ARG_THINK",)),
     "repeat_penalty": Spelling(variables=("LLAMA_ARG_REPEAT_PENALTY",)),
+    "samplers": Spelling(("--sampler-seq", "--sampling-seq")),
     "seed": Spelling(("-s",)),
     "slots": Spelling(variables=("LLAMA_ARG_ENDPOINT_SLOTS",)),
     "split_mode": Spelling(("-sm",), ("LLAMA_ARG_SPLIT_MODE",)),
@@ -147,14 +153,10 @@ _REFUSED: Final = {
     ),
     "no files are served, and no tools are run": "--path --tools --slot-save-path -ag --agent",
     "there is no such sampler here": (
-        "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay --dynatemp-range "
-        "--dynatemp-exp"
+        "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay"
     ),
     "tokens are chosen on the CPU, under the noise shared with backs": "-bs --backend-sampling",
     "a model is named with --model FILE or -hf USER/REPO[:QUANT]": "-mu --model-url -dr --docker-repo",
-    "a draft model from the hub is downloaded before, and named with --back": (
-        "-hfd -hfrd --hf-repo-draft --spec-draft-hf"
-    ),
     "batches are always continuous": "-nocb --no-cont-batching",
     "other machines help by drafting: start a back there": "--rpc",
     "templates are Jinja's; --chat-template names another one": "--no-jinja",

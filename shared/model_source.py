@@ -48,6 +48,10 @@ class ModelSource(BaseModel):
             if self.model is not None:
                 parts_of(self.model)
             return self
-        token = self.hf_token.get_secret_value() if self.hf_token else None
-        path = Hub(token, self.offline).fetch(HubModel.parse(self.hf_repo, self.hf_file))
+        path = self.fetched(HubModel.parse(self.hf_repo, self.hf_file))
         return self.model_copy(update={"model": path, "hf_repo": None, "hf_file": None})
+
+    def fetched(self, model: HubModel) -> Path:
+        """Where `model` is on this machine, downloaded if need be; raises ConfigError."""
+        token = self.hf_token.get_secret_value() if self.hf_token else None
+        return Hub(token, self.offline).fetch(model)

@@ -1,9 +1,15 @@
 """TLS on the side that dials: whom to trust."""
 
+import re
 import ssl
 from pathlib import Path
+from typing import Final
 
 from shared.errors import ConfigError
+
+_FIRST_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_NAME_MISMATCHES: Final = {62, 64}
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL's x509_vfy.h."""
 
 
 def trusting(authorities: Path | None) -> ssl.SSLContext:
@@ -15,14 +21,38 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
 
 
 def pinning(certificate: Path) -> ssl.SSLContext:
-    """Trust the one certificate in a PEM file, whatever name it stands for and whoever signed it.
+    """Trust the first certificate in a PEM file alone, whatever name it stands for and whoever signed it.
 
-    It is for a program that knows the server's own certificate and reaches it under another name.
+    It is for a program that knows the server's own certificate and reaches it under another name. Those who
+    signed it stand behind it in the file: they have signed others, too. Raises ConfigError.
     """
-    context = trusting(certificate)
+    try:
+        own = _FIRST_CERTIFICATE.search(certificate.read_text("utf-8"))
+        if own is None:
+            raise ConfigError(f"there is no certificate (PEM) in {certificate}")
+        context = ssl.create_default_context(cadata=own[0])
+    except (OSError, UnicodeError, ssl.SSLError) as error:
+        raise ConfigError(f"cannot read certificates from {certificate}: {_reason(error)}") from error
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
+
+
+def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
+    """Why a server's certificate was not taken, and what a person can do."""
+    if error.verify_code in _NAME_MISMATCHES:
+        return f"{error.verify_message}: with --lead give a name that its certificate has"
+    return f"{error.verify_message}: name who vouches for it with --ca-file"
+
+
+def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """What a library made `error` of, if it was that."""
+    cause: BaseException | None = error
+    while cause:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def check_certificate(certificate: Path, key: Path) -> None:
@@ -40,7 +70,7 @@ def _no_password() -> str:
     raise ConfigError("the key of the certificate asks for a password: give one that does not")
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: OSError | UnicodeError) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).replace("_", " ").lower()
-    return error.strerror or str(error)
+    return getattr(error, "strerror", None) or str(error)

@@ -1,5 +1,12 @@
-"""Property tests give the same result each time, and leave nothing behind."""
+"""Property tests give the same result each time, and leave nothing behind.
 
+Tests marked `both_loops` run under asyncio's event loop and under uvloop, the lead's own: they differ where
+connections begin and end.
+"""
+
+import asyncio
+
+import uvloop
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -12,3 +19,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("steady")
+
+
+def pytest_asyncio_loop_factories(item):
+    """A hook of pytest-asyncio: the event loops under which a test runs."""
+    loops = {"asyncio": asyncio.new_event_loop}
+    return loops | {"uvloop": uvloop.new_event_loop} if item.get_closest_marker("both_loops") else loops

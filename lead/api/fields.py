@@ -8,11 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from lead.bounds import Bounds
 from lead.completions import random_seed
 from lead.grammar import JSON_OBJECT, check_grammar, schema_to_gbnf
+from lead.sampler_names import by_letters, by_names
 from lead.sampling_defaults import SamplingDefaults
 from shared.errors import RequestError
 from shared.llama.grammar import NativeGrammar
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling import BANNED, DEFAULT_SAMPLERS, SamplerName, SamplingParameters
+from shared.sampling import BANNED, SamplerName, SamplingParameters
 
 Bias = float | Literal[False]
 
@@ -23,13 +24,6 @@ _PLAIN_FIELDS = tuple(
     SamplingParameters.model_fields.keys()
     - {"seed", "logit_bias", "samplers", "dry_sequence_breakers", "grammar", "grammar_start"}
 )
-_LETTERS: dict[str, SamplerName] = dict(zip("edskypmxt", DEFAULT_SAMPLERS, strict=True))
-_NAMES: dict[str, SamplerName] = {name: name for name in DEFAULT_SAMPLERS} | {
-    "typical_p": "typ_p",
-    "typical": "typ_p",
-    "nucleus": "top_p",
-    "temp": "temperature",
-}
 
 
 class StreamOptions(BaseModel):
@@ -243,7 +237,7 @@ class GenerationFields(BaseModel):
         if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
             given["repeat_last_n"] = n_ctx
         if given.get("dry_base", 1) < 1:  # as llama-server: the default instead
-            del given["dry_base"]
+            given["dry_base"] = defaults.dry_base
         seed = defaults.seed if self.seed is None else self.seed
         given["seed"] = random_seed() if seed == -1 else seed
         given["logit_bias"] = self._biases_within(vocabulary, bounds.max_logit_bias)
@@ -290,13 +284,10 @@ def within(name: str, value: int | None, most: int) -> int:
 
 def read_samplers(given: str | list[str]) -> tuple[SamplerName, ...]:
     """llama-server's `samplers`: names, or one letter each. Raises RequestError for what is none of them."""
-    samplers = []
-    for name in given:
-        sampler = _LETTERS.get(name) if isinstance(given, str) else _NAMES.get(name.replace("-", "_"))
-        if sampler is None:
-            raise RequestError(f"samplers: {name!r} is none of {', '.join(DEFAULT_SAMPLERS)}", "samplers")
-        samplers.append(sampler)
-    return tuple(samplers)
+    try:
+        return by_letters(given) if isinstance(given, str) else by_names(given)
+    except ValueError as error:
+        raise RequestError(f"samplers: {error}", "samplers") from error
 
 
 def _biased_tokens(key: object, vocabulary: Vocabulary) -> list[int]:

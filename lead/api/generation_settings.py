@@ -8,8 +8,6 @@ from shared.sampling import SamplingParameters
 _WHAT_CLIENTS_SAID = ("stop", "logit_bias", "grammar", "dry_sequence_breakers")
 
 _ABSENT = {
-    "dynatemp_range": 0.0,
-    "dynatemp_exponent": 1.0,
     "mirostat": 0,
     "mirostat_tau": 5.0,
     "mirostat_eta": 0.1,

@@ -1,6 +1,7 @@
 """Asking a lead how it is, over HTTP; every way in which that fails becomes a finding."""
 
 import socket
+import ssl
 import statistics
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 
 from shared.doctor.diagnosis import Finding, good, hint, problem
 from shared.doctor.lead_report import LeadReport
+from shared.tls import distrust_behind, explain_distrust
 
 _SECONDS = 10.0
 """An address behind which nobody answers takes as long; a report waits for the end of a step."""
@@ -23,13 +25,27 @@ _N_ASKED = 5
 class Visit:
     """One lead; a context manager. `report` is there after `examine`, if the lead gave one."""
 
-    def __init__(self, url: str, key: str | None, transport: httpx.BaseTransport | None = None) -> None:
-        """`url` has no slash at its end; `key` may be one of a client, a back or an admin."""
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        transport: httpx.BaseTransport | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`url` has no slash at its end; `key` may be one of a client, a back or an admin.
+
+        `tls` says whom to trust at https://…, without it the system's authorities.
+        """
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._url = url
         self._has_key = key is not None
         self._client = httpx.Client(
-            base_url=url, headers=headers, timeout=_SECONDS, trust_env=False, transport=transport
+            base_url=url,
+            headers=headers,
+            timeout=_SECONDS,
+            trust_env=False,
+            transport=transport,
+            verify=tls or True,
         )
         self.report: LeadReport | None = None
 
@@ -113,7 +129,17 @@ def _explain(error: httpx.TransportError, url: str) -> str:
         )
     if any(each in words for each in ("resolution", "not known", "No address")):
         return f"nobody knows the name {host}: try its address"
-    return words or type(error).__name__
+    return _explain_tls(error, url) or words or type(error).__name__
+
+
+def _explain_tls(error: httpx.TransportError, url: str) -> str | None:
+    if distrust := distrust_behind(error):
+        return f"it is not trusted: {explain_distrust(distrust)}"
+    if "SSL" in str(error):
+        return "it does not speak HTTPS: does its address begin with http://?"
+    if isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
+        return "it hangs up: if it has a certificate, its address begins with https://"
+    return None
 
 
 def _said(response: httpx.Response) -> str:

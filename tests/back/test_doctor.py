@@ -1,5 +1,6 @@
 """`back doctor`: joining a lead for a moment, and timing the draft model."""
 
+import asyncio
 import contextlib
 
 import pytest
@@ -7,8 +8,13 @@ from websockets.asyncio.server import serve
 
 from back.doctor import examine, measure_round_trip, measure_step
 from back.settings import BackSettings
+from shared.builtin import builtin_target
 from shared.errors import ProtocolError
+from shared.llama.vocabulary import Vocabulary
 from shared.protocol import Hello, Refused, Tune, VocabularyId, Welcome
+from tests.certificates import make_certificate
+from tests.lead.fakes import House
+from tests.lead.serving import serving
 from tests.real.house import free_port
 
 HELLO = Hello(
@@ -49,6 +55,48 @@ async def test_all_else_is_an_error_with_the_leads_reason(message, words):
     async with lead_that_says(message) as url:
         with pytest.raises(ProtocolError, match=words):
             await measure_round_trip(url, HELLO, None)
+
+
+@pytest.fixture
+async def lead_with_tls(tmp_path):
+    """(port, certificate) of a lead called localhost."""
+    made = make_certificate(tmp_path, "localhost")
+    async with serving(House(Vocabulary.load(builtin_target()))) as start:
+        yield start(tls=(made.chain, made.key)).port, made
+
+
+async def test_a_lead_with_tls_is_asked_and_joined(lead_with_tls):
+    port, made = lead_with_tls
+    settings = BackSettings(lead=f"https://localhost:{port}", ca_file=made.authority)
+    diagnosis = await asyncio.to_thread(examine, settings)
+    assert "it takes this back" in str(diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("url", "knows", "words"),
+    [
+        ("https://localhost", False, "--ca-file"),
+        ("https://127.0.0.1", True, "a name that its certificate has"),
+        ("http://localhost", True, "begins with https://"),
+    ],
+)
+async def test_what_is_wrong_with_tls_is_said(lead_with_tls, url, knows, words):
+    port, made = lead_with_tls
+    settings = BackSettings(lead=f"{url}:{port}", ca_file=made.authority if knows else None)
+    diagnosis = await asyncio.to_thread(examine, settings)
+    assert diagnosis.status == 1
+    assert words in str(diagnosis)
+
+
+async def test_https_to_a_lead_without_it_is_said():
+    async with serving(House(Vocabulary.load(builtin_target()))) as start:
+        settings = BackSettings(lead=f"https://localhost:{start().port}")
+        assert "does not speak HTTPS" in str(await asyncio.to_thread(examine, settings))
+
+
+def test_a_file_of_authorities_that_is_not_there_is_said(tmp_path):
+    settings = BackSettings(lead="https://localhost", ca_file=tmp_path / "nowhere.pem")
+    assert "cannot read certificates from" in str(examine(settings))
 
 
 def test_without_a_lead_the_draft_model_is_timed_all_the_same():

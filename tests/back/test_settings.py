@@ -1,7 +1,9 @@
 import pytest
 
+from back import settings as module
 from back.settings import BackSettings
 from shared import cpus
+from shared.discovery import FoundLead
 
 
 def settings(*arguments):
@@ -87,3 +89,18 @@ def test_the_key_is_a_variable_an_option_or_a_file(monkeypatch, tmp_path):
     given = BackSettings.from_command_line(["--api-key", "given"])
     assert given.read_key() == "given"
     assert "given" not in repr(given)
+
+
+PLAIN, SAFE = FoundLead("http://10.0.0.1:5555", "70B"), FoundLead("https://10.0.0.2:5555", "70B")
+
+
+def test_a_lead_that_announces_https_is_dialled_with_it(monkeypatch):
+    monkeypatch.setattr(module, "find_leads", lambda _: [SAFE])
+    found = settings("--discover").discovered()
+    assert found.websocket_url == "wss://10.0.0.2:5555/v1/speculation"
+    assert found.tls() is not None
+
+
+def test_who_knows_an_authority_shows_no_key_to_a_lead_without_a_certificate(monkeypatch):
+    monkeypatch.setattr(module, "find_leads", lambda _: [PLAIN, SAFE])
+    assert settings("--discover", "--ca-file", "ca.pem").discovered().lead == SAFE.url

@@ -1,5 +1,7 @@
 """The client streams answers from any OpenAI-compatible server and turns every failure into a LeadError."""
 
+import ssl
+
 import httpx
 import pytest
 
@@ -203,3 +205,14 @@ def test_a_proxy_is_not_used_for_this_machine(url, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "http://proxy:3128")
     with FakeLead().client(url=url) as client:
         assert not client._http._trust_env
+
+
+def is_not_trusted(request):
+    distrust = ssl.SSLCertVerificationError("self-signed")
+    distrust.verify_code, distrust.verify_message = 18, "self-signed certificate"  # as OpenSSL would
+    raise httpx.ConnectError("certificate verify failed", request=request) from distrust
+
+
+def test_a_server_whose_certificate_is_not_trusted_is_told_from_one_that_is_away():
+    with pytest.raises(AwayError, match=f"{URL} is not trusted: .*--ca-file"):
+        ask(FakeLead(is_not_trusted))

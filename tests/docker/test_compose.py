@@ -11,6 +11,7 @@ from tests.docker.compose import BACK, LEAD, ONE_HOST, ROOT, load, seconds, serv
 
 SETTINGS = {"lead": LeadSettings, "back": BackSettings}
 SERVICES = [(LEAD, "lead"), (BACK, "back"), (ONE_HOST, "lead"), (ONE_HOST, "back")]
+TLS = [(ROOT / f"docker/compose.{name}.tls.yml", name) for name in SETTINGS]
 CUDA = [(ROOT / f"docker/compose.{name}.cuda.yml", name) for name in SETTINGS]
 SET = {
     "LEAD_MODEL": "/models/70B.gguf",
@@ -37,7 +38,7 @@ def settings_of(path, name, monkeypatch, **variables):
     return SETTINGS[name].from_command_line([])
 
 
-@pytest.mark.parametrize(("path", "name"), SERVICES + CUDA)
+@pytest.mark.parametrize(("path", "name"), SERVICES + CUDA + TLS)
 def test_every_variable_is_a_setting(path, name):
     names = {f"{name}_{field}".upper() for field in SETTINGS[name].model_fields}
     assert set(service(path, name)["environment"]) <= names
@@ -89,7 +90,23 @@ def test_nobody_outside_reaches_a_lead_unless_that_was_asked_for(path):
 
 def test_on_one_host_the_back_waits_for_the_model():
     assert service(ONE_HOST, "back")["depends_on"] == {"lead": {"condition": "service_healthy"}}
-    assert "HEALTHCHECK" in (ROOT / "docker/Dockerfile").read_text()
+    dockerfile = (ROOT / "docker/Dockerfile").read_text()
+    assert "HEALTHCHECK" in dockerfile
+    assert "COPY docker/health.py /opt/health.py" in dockerfile
+    assert "!docker/health.py" in (ROOT / ".dockerignore").read_text().splitlines()
+
+
+@pytest.mark.parametrize(("path", "name"), TLS)
+def test_what_https_needs_comes_from_secrets(path, name):
+    files = [
+        value for variable, value in service(path, name)["environment"].items() if variable.endswith("_FILE")
+    ]
+    assert files == [f"/run/secrets/{secret}" for secret in service(path, name)["secrets"]]
+    assert set(service(path, name)["secrets"]) == set(load(path)["secrets"])
+
+
+def test_with_https_the_back_of_one_host_dials_that():
+    assert service(TLS[1][0], "back")["environment"]["BACK_LEAD"] == "https://lead:5555"
 
 
 @pytest.mark.parametrize(("path", "name"), CUDA)

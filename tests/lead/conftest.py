@@ -3,6 +3,7 @@ import pytest
 from shared.builtin import builtin_target
 from shared.llama.vocabulary import Vocabulary
 from tests.lead.fakes import House
+from tests.lead.serving import serving
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +14,10 @@ def vocabulary():
 @pytest.fixture
 async def house(vocabulary):
     return House(vocabulary)
+
+
+@pytest.fixture
+async def serve(house):
+    """Starts servers around the house."""
+    async with serving(house) as start:
+        yield start

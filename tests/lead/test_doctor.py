@@ -1,11 +1,14 @@
 """`lead doctor`: what the lead's own settings say about it."""
 
+import asyncio
+
 import pytest
 
 from lead.doctor import _own_key, examine, judge_address, judge_machine
 from lead.settings import LeadSettings
 from shared.doctor.diagnosis import Weight
 from shared.errors import ConfigError
+from tests.certificates import make_certificate
 from tests.real.house import free_port
 
 TWO = frozenset({0, 1})
@@ -19,6 +22,22 @@ def test_a_lead_that_is_not_there_is_a_problem():
     diagnosis = examine(LeadSettings(port=free_port()))
     assert diagnosis.status == 1
     assert "nothing listens on this port" in str(diagnosis)
+
+
+async def test_a_lead_with_tls_is_asked_under_its_own_certificate(serve, tmp_path):
+    made = make_certificate(tmp_path, "gpu-box")
+    served = serve(tls=(made.chain, made.key))
+    diagnosis = await asyncio.to_thread(examine, LeadSettings(port=served.port, **made.options))
+    assert f"the lead at https://127.0.0.1:{served.port} is ready" in str(diagnosis)
+
+
+async def test_another_server_on_its_port_is_not_trusted(serve, tmp_path):
+    for name in ("lead", "stranger"):
+        (tmp_path / name).mkdir()
+    own, other = (make_certificate(tmp_path / name, "gpu-box") for name in ("lead", "stranger"))
+    served = serve(tls=(other.chain, other.key))
+    diagnosis = await asyncio.to_thread(examine, LeadSettings(port=served.port, **own.options))
+    assert "is not trusted" in str(diagnosis)
 
 
 def test_a_lead_on_loopback_is_told_that_nobody_else_reaches_it():

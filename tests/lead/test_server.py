@@ -2,62 +2,47 @@
 
 import asyncio
 import contextlib
-import json
 import random
 
 import httpx
 import pytest
-import trustme
 
 from back.link import Link, RefusedError
-from lead.bounds import Bounds
-from lead.server import DrainingServer, listen
+from lead import server as module
+from lead.server import Lead, listen
+from lead.settings import LeadSettings
 from shared.errors import ConfigError
 from shared.protocol import Hello
 from shared.tls import pinning, trusting
+from tests.certificates import make_certificate
 
-ASK = {"messages": [{"role": "user", "content": "Hi"}]}
-
-
-class Served:
-    """A running server; `shut_down` is what a signal does."""
-
-    def __init__(self, house, drain_seconds, **options):
-        self._listener = listen("127.0.0.1", 0)
-        self.port = self._listener.getsockname()[1]
-        self.server = DrainingServer(
-            house.app, drain_seconds, house.sequences, house.backs.dismiss, Bounds(), **options
-        )
-        self.serving = asyncio.ensure_future(self.server.serve(sockets=[self._listener]))
-
-    async def post(self, **fields):
-        """A connection on which a chat request has been sent."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        body = json.dumps(ASK | fields).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: lead\r\nContent-Length: {len(body)}\r\n"
-        writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
-        return reader, writer
-
-    def shut_down(self):
-        self.server._on_signal()
+pytestmark = pytest.mark.both_loops
 
 
-@pytest.fixture
-async def serve(house):
-    """Starts servers around the house."""
-    async with contextlib.AsyncExitStack() as stack:
+async def test_a_whole_answer_a_stream_and_a_back_are_served(house, serve):
+    house.will_say("one two")
+    served = serve()
+    for stream, end in [(False, b'"finish_reason":"stop"'), (True, b"data: [DONE]")]:
+        reader, writer = await served.post(stream=stream)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        await reader.readuntil(end)
+        await hang_up(writer)
+    await join(house, f"ws://127.0.0.1:{served.port}/v1/speculation")
 
-        def start(drain_seconds=20.0, **options):
-            served = Served(house, drain_seconds, **options)
 
-            async def end():
-                served.server.should_exit = served.server.force_exit = True
-                await served.serving
+async def join(house, url, tls=None):
+    """Let a back join the lead at `url`, and leave."""
+    joined = asyncio.Event()
+    house.backs._on_change = lambda _: joined.set()
+    running = asyncio.ensure_future(Link(url, hello(house), random.Random(1), tls=tls).run(Follower()))
+    async with asyncio.timeout(20):
+        await joined.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
-            stack.push_async_callback(end)
-            return served
 
-        yield start
+def hello(house):
+    return Hello(protocol=1, name="desk", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
 
 
 async def hang_up(writer):
@@ -147,27 +132,35 @@ def test_an_ipv6_address_can_be_listened_on():
         assert listener.getsockname()[0] == "::1"
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_lead_is_announced_with_its_scheme(monkeypatch, tmp_path, scheme):
+    heard = []
+
+    @contextlib.contextmanager
+    def announced(*arguments):
+        heard.append(arguments)
+        yield
+
+    async def serve(_lead, listener, *_):
+        listener.close()
+
+    monkeypatch.setattr(module, "announced", announced)
+    monkeypatch.setattr(Lead, "_serve", serve)
+    tls = make_certificate(tmp_path, "gpu-box").options if scheme == "https" else {}
+    settings = LeadSettings(host="0.0.0.0", port=0, insecure=True, announce=True, alias="70B", **tls)
+    await Lead(settings).serve()
+    assert heard[0][2:] == ("70B", scheme)
+
+
 async def test_tls_is_served_to_backs_and_clients(house, serve, tmp_path):
-    authority = trustme.CA()
-    issued = authority.issue_cert("gpu-box")
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    issued.cert_chain_pems[0].write_to_path(str(certificate))
-    issued.private_key_pem.write_to_path(str(key))
-    port = serve(tls=(certificate, key)).port
-    async with httpx.AsyncClient(verify=pinning(certificate), trust_env=False) as client:
+    made = make_certificate(tmp_path, "gpu-box")
+    port = serve(tls=(made.chain, made.key)).port
+    async with httpx.AsyncClient(verify=pinning(made.chain), trust_env=False) as client:
         assert (await client.get(f"https://127.0.0.1:{port}/health")).json() == {"status": "ok"}
-    hello = Hello(protocol=1, name="desk", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
-    joined = asyncio.Event()
-    house.backs._on_change = lambda _: joined.set()
     url = f"wss://127.0.0.1:{port}/v1/speculation"
-    link = Link(url, hello, random.Random(1), tls=pinning(certificate))
-    running = asyncio.ensure_future(link.run(Follower()))
-    async with asyncio.timeout(20):
-        await joined.wait()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    with pytest.raises(RefusedError, match=r"is not trusted .* --ca-file"):
-        await Link(url, hello, random.Random(1), tls=trusting(None)).run(Follower())
+    await join(house, url, pinning(made.chain))
+    with pytest.raises(RefusedError, match=r"is not trusted: .* --ca-file"):
+        await Link(url, hello(house), random.Random(1), tls=trusting(None)).run(Follower())
 
 
 class Follower:

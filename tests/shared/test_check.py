@@ -130,3 +130,11 @@ def test_nothing_is_downloaded(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     found = check(LeadSettings.from_command_line(["-hf", "a/b-GGUF", "--port", "0", "-t", "1"]))
     assert "a/b-GGUF is not in the hub's cache, and nothing is to be downloaded" in found.problems[0]
+
+
+def test_nor_is_the_model_of_the_leads_own_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    found = check(
+        LeadSettings.from_command_line(["-m", TARGET, "-hfd", "a/b-GGUF", "--port", "0", "-t", "1"])
+    )
+    assert "--back: a/b-GGUF is not in the hub's cache" in found.problems[0]

@@ -3,10 +3,11 @@
 import sys
 
 import pytest
+from zeroconf import ServiceInfo
 
 from lead.settings import LeadSettings
 from shared import discovery
-from shared.discovery import FoundLead, choose, find_leads
+from shared.discovery import SERVICE, FoundLead, choose, find_leads
 from shared.errors import ConfigError
 
 GPU, OLD = FoundLead("http://10.0.0.1:5555", "70B"), FoundLead("http://10.0.0.2:5555", "8B")
@@ -24,6 +25,24 @@ def test_of_several_leads_a_person_chooses():
 def test_none_is_an_error_that_says_what_to_do():
     with pytest.raises(ConfigError, match="start one with --announce"):
         choose([])
+
+
+def test_a_lead_is_found_as_it_was_announced():
+    info = discovery._describe(["10.0.0.1"], 5555, "70B", "https")
+    assert discovery._lead(info) == FoundLead("https://10.0.0.1:5555", "70B")
+
+
+@pytest.mark.parametrize("properties", [{}, {"scheme": "ftp"}, {"scheme": "http"}])
+def test_one_that_does_not_say_https_has_none(properties):
+    info = ServiceInfo(SERVICE, f"x.{SERVICE}", port=1, parsed_addresses=["10.0.0.1"], properties=properties)
+    assert discovery._lead(info) == FoundLead("http://10.0.0.1:1", "")
+
+
+def test_where_https_is_asked_for_no_other_lead_is_chosen():
+    safe = FoundLead("https://10.0.0.3:5555", "70B")
+    assert choose([GPU, safe], with_https=True) is safe
+    with pytest.raises(ConfigError, match="no lead with HTTPS"):
+        choose([GPU], with_https=True)
 
 
 def test_without_zeroconf_the_extra_is_named(monkeypatch):

@@ -46,6 +46,20 @@ def test_the_token_is_not_shown():
     assert "hf_hidden" not in repr(settings("-hf", "a/b", "-hft", "hf_hidden"))
 
 
+@pytest.mark.parametrize("option", ["--back-hf-repo", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"])
+def test_the_model_of_a_leads_own_back_may_be_of_the_hub(fetched, option):
+    given = settings(option, "a/b:Q8_0", "--back-threads", "2")
+    assert given.has_back
+    assert str(given.with_back_located().back) == "cache/toy.gguf"
+    assert fetched == [(Hub(None), HubModel("a/b", "Q8_0"))]
+
+
+def test_the_hubs_variable_of_llama_server_names_it_too(fetched, monkeypatch):
+    monkeypatch.setenv("LLAMA_ARG_SPEC_DRAFT_HF_REPO", "a/b")
+    settings().with_back_located()
+    assert fetched == [(Hub(None), HubModel("a/b"))]
+
+
 def test_without_a_name_nothing_is_fetched(fetched):
     given = settings()
     assert given.located() is given
@@ -67,6 +81,9 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path):
     [
         (["-hf", "nonsense"], "-hf: write it as in"),
         (["-hf", "a/b", "-m", "a.gguf"], "-hf: there is a --model, too: name one of them"),
+        (["-hfd", "nonsense"], "-hfd: write it as in"),
+        (["-hfd", "a/b", "--back", "b.gguf"], "-hfd: there is a --back, too: name one of them"),
+        (["--back-threads", "2"], "--back-threads: there is no back to set it for"),
         (["-hff", "c.gguf"], "-hff: name its repository with -hf USER/REPO"),
     ],
 )

@@ -7,7 +7,8 @@ import pytest
 import trustme
 
 from shared.errors import ConfigError
-from shared.tls import check_certificate, pinning, trusting
+from shared.tls import check_certificate, distrust_behind, explain_distrust, pinning, trusting
+from tests.certificates import make_certificate
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +19,8 @@ def authority():
 @pytest.fixture(scope="module")
 def files(authority, tmp_path_factory):
     """The paths of (certificate, key, authority's certificate) of a server called gpu-box."""
-    folder = tmp_path_factory.mktemp("tls")
-    issued = authority.issue_cert("gpu-box")
-    certificate, key, ca = folder / "cert.pem", folder / "key.pem", folder / "ca.pem"
-    certificate.write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
-    issued.private_key_pem.write_to_path(str(key))
-    authority.cert_pem.write_to_path(str(ca))
-    return certificate, key, ca
+    made = make_certificate(tmp_path_factory.mktemp("tls"), "gpu-box", authority=authority)
+    return made.chain, made.key, made.authority
 
 
 def shake_hands(context, files, name):
@@ -68,6 +64,43 @@ def test_another_certificate_than_the_pinned_one_is_not(files, authority, tmp_pa
     issued.cert_chain_pems[0].write_to_path(str(tmp_path / "other.pem"))
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(pinning(tmp_path / "other.pem"), files, "127.0.0.1")
+
+
+def test_who_signed_the_pinned_certificate_is_not_trusted(tmp_path):
+    """It stands behind the server's own in a chain, and has signed others, too."""
+    between = trustme.CA().create_child_ca()
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+    pinned = make_certificate(own, "gpu-box", authority=between)
+    stranger = make_certificate(other, "gpu-box", authority=between)
+    shake_hands(pinning(pinned.chain), (pinned.chain, pinned.key), "gpu-box")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(pinning(pinned.chain), (stranger.chain, stranger.key), "gpu-box")
+
+
+def test_a_file_without_a_certificate_cannot_be_pinned(files):
+    with pytest.raises(ConfigError, match=r"there is no certificate \(PEM\) in .*key.pem"):
+        pinning(files[1])
+
+
+@pytest.mark.parametrize(
+    ("authority_file", "name", "advice"),
+    [(None, "gpu-box", "--ca-file"), (2, "127.0.0.1", "--lead"), (2, "other-box", "--lead")],
+)
+def test_it_is_said_what_to_do_about_a_certificate(files, authority_file, name, advice):
+    context = trusting(None if authority_file is None else files[authority_file])
+    with pytest.raises(ssl.SSLCertVerificationError) as caught:
+        shake_hands(context, files, name)
+    assert advice in explain_distrust(caught.value)
+
+
+def test_distrust_is_found_behind_what_libraries_make_of_it():
+    distrust = ssl.SSLCertVerificationError("no")
+    away, broken = OSError("away"), RuntimeError("broken")
+    away.__cause__, broken.__context__ = distrust, away
+    assert distrust_behind(broken) is distrust
+    assert distrust_behind(OSError("away")) is None
 
 
 def test_a_certificate_with_its_key_can_be_served(files):

@@ -21,6 +21,24 @@ OPTIONS = {
     "--repeat-last-n -1": ("repeat_last_n", 128),
     "--presence-penalty 0.5": ("presence_penalty", 0.5),
     "--frequency-penalty 0.5": ("frequency_penalty", 0.5),
+    "--dry-multiplier 0.5": ("dry_multiplier", 0.5),
+    "--dry-base 2": ("dry_base", 2),
+    "--dry-allowed-length 4": ("dry_allowed_length", 4),
+    "--dry-penalty-last-n 99": ("dry_penalty_last_n", 99),
+    "--dry-sequence-breaker ;": ("dry_sequence_breakers", (";",)),
+    r"--dry-sequence-breaker \n --dry-sequence-breaker :": ("dry_sequence_breakers", ("\n", ":")),
+    r"--dry-sequence-breaker a\x2cb,\\,\"": ("dry_sequence_breakers", ("a,b", "\\", '"')),
+    "--dry-sequence-breaker ,": ("dry_sequence_breakers", (",",)),
+    "--dry-sequence-breaker none": ("dry_sequence_breakers", ()),
+    "--xtc-probability 0.5": ("xtc_probability", 0.5),
+    "--xtc-threshold 0.2": ("xtc_threshold", 0.2),
+    "--top-nsigma 1.5": ("top_n_sigma", 1.5),
+    "--top-n-sigma 1.5": ("top_n_sigma", 1.5),
+    "--dynatemp-range 0.5": ("dynatemp_range", 0.5),
+    "--dynatemp-exp 1.5": ("dynatemp_exponent", 1.5),
+    "--samplers top_k;typical-p;temperature": ("samplers", ("top_k", "typ_p", "temperature")),
+    "--samplers top_k": ("samplers", ("top_k",)),
+    "--sampler-seq kpt": ("samplers", ("top_k", "top_p", "temperature")),
     "--ignore-eos": ("ignore_eos", True),
     "-s 11": ("seed", 11),
     "--seed 11": ("seed", 11),
@@ -55,6 +73,20 @@ async def test_what_a_request_says_counts(house, client, given, name, value):
     assert getattr(house.engine.submitted[0].sampling, name) == value
 
 
+async def test_a_base_that_means_nothing_is_the_default(house, client, given):
+    given("--dry-base 2")
+    await client.post(URL, json={"prompt": "Once", "dry_base": 0.5})
+    assert house.engine.submitted[0].sampling.dry_base == 2
+
+
+def test_they_may_stand_in_a_file(tmp_path):
+    path = tmp_path / "lead.toml"
+    path.write_text('samplers = ["top_k", "temperature"]\ndry-sequence-breakers = ["\\n", ","]\n')
+    settings = LeadSettings.from_command_line(["--config", str(path)])
+    assert settings.samplers == ("top_k", "temperature")
+    assert settings.dry_sequence_breakers == ("\n", ",")
+
+
 @pytest.mark.parametrize(("asked", "n"), [(3, 3), (30, 30), (-1, 10), (None, 10)])
 async def test_the_length_of_an_answer_has_a_default(house, client, given, asked, n):
     given("-n 10")
@@ -83,8 +115,16 @@ def test_without_options_they_are_those_of_requests():
     assert all(getattr(SamplingDefaults(), name) == getattr(plain, name) for name in shared)
 
 
-@pytest.mark.parametrize("wrong", ["--temp -1", "--top-p 2", "--top-k x", "--seed -2", "--repeat-penalty 0"])
+@pytest.mark.parametrize(
+    "wrong", ["--temp -1", "--top-p 2", "--top-k x", "--seed -2", "--repeat-penalty 0", "--dry-base 0.5"]
+)
 def test_limits_are_those_of_requests(wrong, capsys):
     with pytest.raises(SystemExit):
         LeadSettings.from_command_line(wrong.split())
     assert f"lead: {wrong.split()[0]}: Input should be" in capsys.readouterr().err
+
+
+def test_a_filter_that_is_none_is_said(capsys):
+    with pytest.raises(SystemExit):
+        LeadSettings.from_command_line(["--samplers", "top_k;magic"])
+    assert "'magic' is none of penalties, dry" in capsys.readouterr().err

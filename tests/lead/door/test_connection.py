@@ -29,6 +29,9 @@ HANDSHAKE = (
 )
 
 
+pytestmark = pytest.mark.both_loops
+
+
 @contextlib.asynccontextmanager
 async def served(app, **times):
     """The port of `app` on a real server."""

@@ -43,6 +43,8 @@ def test_a_lead_that_answers_is_well():
         (httpx.ConnectTimeout("timed out"), "a firewall or a cut cable"),
         (httpx.ConnectError("[Errno -2] Name or service not known"), "nobody knows the name lead"),
         (httpx.ReadError(""), "ReadError"),
+        (httpx.RemoteProtocolError("Server disconnected"), "its address begins with https://"),
+        (httpx.ConnectError("[SSL: RECORD_LAYER_FAILURE] record layer failure"), "does not speak HTTPS"),
     ],
 )
 def test_a_lead_that_cannot_be_reached_is_told_apart(error, words):

@@ -1,0 +1,31 @@
+"""Certificates made on the spot; their authority, trustme's, is nobody the system knows."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import trustme
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Paths of PEM files: a server's certificate chain, its key, and the certificate of who signed it."""
+
+    chain: Path
+    key: Path
+    authority: Path
+
+    @property
+    def options(self) -> dict[str, Path]:
+        """As the lead's settings call them."""
+        return {"ssl_cert_file": self.chain, "ssl_key_file": self.key}
+
+
+def make_certificate(folder: Path, *names: str, authority: trustme.CA | None = None) -> Certificate:
+    """One that stands for `names`, or addresses, and is signed by `authority`, or one of its own."""
+    authority = authority or trustme.CA()
+    issued = authority.issue_cert(*names)
+    made = Certificate(folder / "cert.pem", folder / "key.pem", folder / "ca.pem")
+    made.chain.write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(str(made.key))
+    authority.cert_pem.write_to_path(str(made.authority))
+    return made
