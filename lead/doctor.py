@@ -14,6 +14,8 @@ from shared.doctor.judge import judge_lead, judge_version
 from shared.doctor.visit import Visit
 from shared.errors import ConfigError
 
+_KEY_ADVICE = "give the options with which the lead was started, --api-key-file and the like"
+
 
 def examine(settings: LeadSettings) -> Diagnosis:
     """Run it with the lead's own options, on its machine, after the lead has answered something long."""
@@ -23,7 +25,7 @@ def examine(settings: LeadSettings) -> Diagnosis:
     except ConfigError as error:
         diagnosis.add([problem(str(error))])
         return diagnosis
-    with Visit(local_url(settings.host, settings.port), key) as visit:
+    with Visit(local_url(settings.host, settings.port), key, key_advice=_KEY_ADVICE) as visit:
         diagnosis.add(visit.examine())
         if visit.report:
             diagnosis.add(judge_version(visit.report, importlib.metadata.version("llama-duo")))

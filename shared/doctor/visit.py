@@ -23,11 +23,22 @@ _N_ASKED = 5
 class Visit:
     """One lead; a context manager. `report` is there after `examine`, if the lead gave one."""
 
-    def __init__(self, url: str, key: str | None, transport: httpx.BaseTransport | None = None) -> None:
-        """`url` has no slash at its end; `key` may be one of a client, a back or an admin."""
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        transport: httpx.BaseTransport | None = None,
+        *,
+        key_advice: str = "give --key or --key-file",
+    ) -> None:
+        """`url` has no slash at its end; `key` may be one of a client, a back or an admin.
+
+        `key_advice` says how this doctor is given another one.
+        """
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._url = url
         self._has_key = key is not None
+        self._key_advice = key_advice
         self._client = httpx.Client(
             base_url=url, headers=headers, timeout=_SECONDS, trust_env=False, transport=transport
         )
@@ -73,10 +84,8 @@ class Visit:
 
     def _read(self, answer: httpx.Response) -> Iterator[Finding]:
         if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            advice = "it is not one of the lead's" if self._has_key else "none was given"
-            yield problem(
-                f"the lead asks for a key, and {advice}: give --key or a file with it ({_said(answer)})"
-            )
+            wrong = "this is none of its keys" if self._has_key else "none was given"
+            yield problem(f"the lead asks for a key, and {wrong}: {self._key_advice}")
             return
         try:
             self.report = LeadReport.model_validate_json(answer.raise_for_status().content)
