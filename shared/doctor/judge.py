@@ -144,8 +144,8 @@ def _is_named(back: BackReport, own: str) -> bool:
 def _judge_policy(planner: PlannerReport) -> Iterator[Finding]:
     if planner.policy == "off":
         yield problem(
-            "speculation is switched off: switch it on on the lead's page or with PUT /v1/speculation, and start "
-            "the lead without --policy off"
+            "speculation is switched off: switch it on on the lead's page or with PUT /v1/speculation, and "
+            "start the lead without --policy off"
         )
     elif planner.policy != "adaptive":
         yield hint(f"--policy {planner.policy} is there to compare with: adaptive measures what is fastest")

@@ -8,6 +8,7 @@ import random
 import httpx
 import pytest
 import trustme
+from websockets.asyncio.client import connect
 
 from back.link import Link, RefusedError
 from lead.bounds import Bounds
@@ -22,11 +23,11 @@ ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 class Served:
     """A running server; `shut_down` is what a signal does."""
 
-    def __init__(self, house, drain_seconds, **options):
+    def __init__(self, house, drain_seconds, bounds=None, **options):
         self._listener = listen("127.0.0.1", 0)
         self.port = self._listener.getsockname()[1]
         self.server = DrainingServer(
-            house.app, drain_seconds, house.sequences, house.backs.dismiss, Bounds(), **options
+            house.app, drain_seconds, house.sequences, house.backs.dismiss, bounds or Bounds(), **options
         )
         self.serving = asyncio.ensure_future(self.server.serve(sockets=[self._listener]))
 
@@ -168,6 +169,20 @@ async def test_tls_is_served_to_backs_and_clients(house, serve, tmp_path):
     await asyncio.gather(running, return_exceptions=True)
     with pytest.raises(RefusedError, match=r"is not trusted .* --ca-file"):
         await Link(url, hello, random.Random(1), tls=trusting(None)).run(Follower())
+
+
+async def test_a_back_that_answers_no_pings_is_gone(house, serve):
+    port = serve(bounds=Bounds(ping_seconds=0.05)).port
+    hello = Hello(protocol=1, name="desk", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
+    names = asyncio.Queue()
+    house.backs._on_change = names.put_nowait
+    url = f"ws://127.0.0.1:{port}/v1/speculation"
+    async with asyncio.timeout(20), connect(url, ping_interval=None, proxy=None) as connection:
+        await connection.send(hello.model_dump_json())
+        assert await names.get() == ["desk"]
+        connection.transport.pause_reading()
+        assert await names.get() == []
+        connection.transport.abort()
 
 
 class Follower:
