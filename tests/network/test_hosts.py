@@ -1,5 +1,6 @@
 """Lead, backs and client on machines of their own: slow, lossy, cut and translated networks."""
 
+import re
 import subprocess
 import sys
 
@@ -106,6 +107,17 @@ def test_over_a_slow_network_a_back_still_drafts(lead, back_on, plain, network):
         assert ask_until_accepted(lead[1], "desk2") == {plain}
     finally:
         network.run("desk2", "tc qdisc del dev eth0 root")
+
+
+@pytest.mark.usefixtures("on_client")
+def test_a_far_back_drafts_and_the_doctor_knows_that_it_is_far(lead, back_on, plain, network, far):
+    back_on(far)
+    assert ask_until_accepted(lead[1], far) == {plain}
+    result = run_doctor(network, far, "--lead", lead[1], "--key", BACK_KEY, "--name", far)
+    round_trip = float(
+        re.search(r"a message and its answer take ([\d.]+) ms, longer than a step", result.stdout)[1]
+    )
+    assert round_trip >= 80
 
 
 def test_a_back_finds_a_lead_that_announces_itself(lead, network):
