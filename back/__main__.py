@@ -99,6 +99,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
         random.Random(),  # noqa: S311 - jitter is no secret
         key=settings.read_key(),
         tls=settings.tls(),
+        ping_seconds=settings.ping_seconds,
     )
     failed: asyncio.Future[None] = loop.create_future()
 

@@ -53,7 +53,7 @@ def examine(settings: BackSettings) -> Diagnosis:
     if visit.report:
         if is_own_address(settings.lead):
             diagnosis.add(judge_cores(visit.report, cpus.usable(), settings.n_threads))
-        diagnosis.add(judge_lead(visit.report))
+        diagnosis.add(judge_lead(visit.report, settings.own_name))
     return diagnosis
 
 

@@ -64,8 +64,14 @@ class Link:
         rng: random.Random,
         key: str | None = None,
         tls: ssl.SSLContext | None = None,
+        *,
+        ping_seconds: float = 20.0,
     ) -> None:
-        """`key` is what the lead may ask for; `tls` says whom to trust where the URL is one of wss."""
+        """`key` is what the lead may ask for; `tls` says whom to trust where the URL is one of wss.
+
+        `ping_seconds` is the time between pings, and the longest one for an answer.
+        """
+        self._ping_seconds = ping_seconds
         self._tls = tls
         self._url = url
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -92,6 +98,8 @@ class Link:
                     ssl=self._tls,
                     max_size=_MOST_FRAME_BYTES,
                     close_timeout=_CLOSE_SECONDS,
+                    ping_interval=self._ping_seconds,
+                    ping_timeout=self._ping_seconds,
                     proxy=None,
                 ) as connection:
                     await self._greet(connection)

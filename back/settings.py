@@ -67,6 +67,12 @@ class BackSettings(Compute, ModelSource, FileSettings):
     pinned_certificate: CliSuppress[Path | None] = Field(
         None, description="the lead's own certificate, trusted under any name: for a lead's own back"
     )
+    ping_seconds: float = Field(
+        20.0,
+        gt=0,
+        le=3600,
+        description="the lead is asked so often whether it is still there, and given as long to answer",
+    )
     name: str | None = Field(None, description="how the lead calls this back; without it the host's name")
     n_ahead: int = Field(
         16, ge=1, le=MAX_DRAFT_TOKENS, description="how many tokens to draft past the lead's text"

@@ -30,6 +30,7 @@ from chat.settings import ChatSettings
 from chat.watch import Watch
 from shared.errors import ConfigError
 
+EXIT_FAILED = 1
 EXIT_WRONG_SETTING = 2
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
@@ -49,10 +50,20 @@ def main() -> None:
         sys.stderr.write(f"chat: {error}\n")
         sys.exit(EXIT_WRONG_SETTING)
     except BrokenPipeError:
-        # Whoever read us has seen enough (`chat | head -1`). The interpreter flushes once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read us has seen enough (`chat | head -1`).
+        _discard_output()
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    except OSError as error:
+        # The network's are LeadErrors, files' are ConfigErrors and CommandErrors: what is left is our output.
+        sys.stderr.write(f"chat: the answer cannot be written: {error.strerror}\n")
+        _discard_output()
+        sys.exit(EXIT_FAILED)
+
+
+def _discard_output() -> None:
+    """The interpreter flushes once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -> int:
@@ -82,18 +93,18 @@ def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -
         session = Session(asking, conversation, screen, interactive=interactive)
         if not interactive and not settings.lines:
             session.ask(_question(settings.question, stdin))
-            return 1 if session.n_failed else 0
+            return EXIT_FAILED if session.n_failed else 0
         store = SavedConversations(platformdirs.user_data_path("llama-duo") / "conversations")
         lines: Lines = PipedLines(stdin)
         if interactive:
             lines = _typed_lines(
                 screen,
                 {"model": partial(_models, client), "load": store.names, "save": store.names},
-                lambda: report.status(session.conversation.model, session.stats, watch.words),
+                lambda: report.status(session.conversation.model, session.stats, watch.words, screen.columns),
                 kept=settings.history,
             )
         Repl(client, session, screen, store, interactive=interactive).run(lines)
-        return 1 if session.n_failed and not interactive else 0
+        return EXIT_FAILED if session.n_failed and not interactive else 0
 
 
 def _question(words: list[str], stdin: TextIO) -> str:
@@ -116,8 +127,8 @@ def _screen(
         return Screen(stdout, stderr, os.environ, sums_up=interactive)
     from chat.terminal_screen import TerminalScreen  # noqa: PLC0415  (rich takes its time, and a pipe needs none)
 
-    def status(answer: Answer) -> str:
-        return report.progress(answer, watch.words)
+    def status(answer: Answer, columns: int) -> str:
+        return report.progress(answer, watch.words, columns)
 
     return TerminalScreen(stdout, stderr, os.environ, status=status, sums_up=interactive)
 

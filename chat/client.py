@@ -151,6 +151,15 @@ class LeadClient:
             raise BrokenOffError(
                 f"{self.url} did not answer as an OpenAI-compatible server does: is --lead right?"
             ) from error
+        except httpx.TimeoutException as error:
+            raise BrokenOffError(
+                f"{self.url} says nothing any more: it hangs, or its machine is cut off. "
+                "(--timeout is how long to wait.)"
+            ) from error
+        except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
+            raise BrokenOffError(
+                f"The answer from {self.url} broke off: the server was stopped, or the network failed."
+            ) from error
         except httpx.HTTPError as error:
             raise BrokenOffError(f"The answer from {self.url} broke off ({_reason(error)}).") from error
 

@@ -71,6 +71,9 @@ def parse_assignment(argument: str) -> tuple[str, str]:
 
 
 def _unknown(typed: str) -> str:
-    close = difflib.get_close_matches(typed.lower(), _BY_NAME, n=2)
+    if not typed:
+        return "A command has a name. :help lists them."
+    begun = [name for name in _BY_NAME if name.startswith(typed.lower())]
+    close = begun or difflib.get_close_matches(typed.lower(), _BY_NAME, n=2)
     hint = f"Did you mean {' or '.join(f':{name}' for name in close)}?" if close else ":help lists them."
     return f"There is no command :{typed}. {hint} (To say it to the model, put a space before the colon.)"

@@ -109,6 +109,7 @@ def _key_bindings() -> KeyBindings:
             buffer.validate_and_handle()
 
     @bindings.add("escape", "enter")
+    @bindings.add("escape", "c-j")  # as it comes when it was typed during an answer
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 

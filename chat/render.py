@@ -64,7 +64,7 @@ class Screen:
             (f"■ {source} {n}", self._palette.escape_of(source))
             for source, n in answer.n_accepted_by_source.items()
         ]
-        for line in report.filled([text for text, _ in parts], self._columns()):
+        for line in report.filled([text for text, _ in parts], self.columns):
             shown = [self._styled(*parts.pop(0)) for _ in line]
             self._write(self._err, report.SEPARATOR.join(shown) + "\n")
 
@@ -90,9 +90,10 @@ class Screen:
 
     def _line(self, text: str, style: str) -> None:
         self.end_answer()
-        self._write(self._err, f"{self._styled(report.wrapped(text, self._columns()), style)}\n")
+        self._write(self._err, f"{self._styled(report.wrapped(text, self.columns), style)}\n")
 
-    def _columns(self) -> int | None:
+    @property
+    def columns(self) -> int | None:
         """How long a line may be; None where nobody breaks it."""
         return None
 

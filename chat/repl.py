@@ -1,6 +1,7 @@
 """The loop: a line comes, a command is obeyed or the model is asked. What a line means, and nothing else."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from chat import report, saved
@@ -115,13 +116,13 @@ class Repl:
             raise CommandError(f"{path} is there already: take another name.")
         saved.write(path, conversation)
         self._file = path
-        self._screen.say(f"Kept in {path}. ':load {path.stem}' brings it back.")
+        self._screen.say(f"Kept in {path}. ':load {self._store.name_of(path)}' brings it back.")
 
     def _load(self, name: str) -> None:
         if not name:
             self._screen.say(report.names(self._store.names(), "No conversations are kept yet."))
             return
-        path = self._store.path(name)
+        path = self._store.find(name)
         conversation = saved.read(path)
         self._session.begin(conversation)
         self._file = path
@@ -136,8 +137,16 @@ class Repl:
         if name:
             conversation.model = None if name.lower() == "none" else name
             self._screen.say(f"Model: {conversation.model or 'the server chooses'}")
+            self._warn_of_unknown_model(conversation.model)
         else:
             self._screen.say(report.models(self._client.models(), conversation.model))
+
+    def _warn_of_unknown_model(self, name: str | None) -> None:
+        names: list[str] = []
+        with suppress(LeadError):
+            names = self._client.models() if name else []
+        if names and name not in names:
+            self._screen.note("The server does not name this one; it may refuse it, or answer with another.")
 
     def _system(self, argument: str) -> None:
         conversation = self._session.conversation
@@ -167,7 +176,7 @@ class Repl:
         self._screen.sources(self._session.stats.n_accepted_by_source)
 
     def _show_backs(self, _: str) -> None:
-        self._screen.say(report.backs(self._client.backs()))
+        self._screen.say(report.backs(self._client.backs(), self._screen.columns))
 
     def _help(self, _: str) -> None:
-        self._screen.say(report.help_text())
+        self._screen.say(report.help_text(self._screen.columns))

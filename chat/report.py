@@ -1,8 +1,9 @@
 """The sentences and tables that chat shows: figures as text. Pure; knows neither colour nor the terminal."""
 
+import re
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from chat.answer import Answer, Figures
 from chat.commands import COMMANDS
@@ -15,6 +16,16 @@ from chat.wire import Back
 SEPARATOR = " · "
 _BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "accepted", "stale", "invalid")
 _N_TEXT_COLUMNS = 3
+_COLUMN_BREAK = re.compile(r"\S {2,}(?=\S)")
+_MOST_HANGING = 0.6
+"""Of the width: what is left beside a deeper indentation cannot be read."""
+
+_GUIDE = (
+    "Anything else is said to the model. Alt-Enter, or a backslash at the end of a line, starts a new line "
+    "in it; Ctrl-X Ctrl-E opens it in $EDITOR. Up brings back what you typed, Ctrl-R searches it, Tab "
+    "completes commands, Ctrl-C stops an answer. Words in colour were drafted and accepted, one colour for "
+    "each source."
+)
 
 
 def summary(answer: Answer) -> list[str]:
@@ -54,13 +65,18 @@ def setting_row(sampling: Sampling, name: str) -> tuple[str, str, str]:
     return name, "server's default" if value is None else str(value), meaning
 
 
-def backs(found: Sequence[Back] | None) -> str:
-    """One row per back, widths that fit 80 columns with ordinary names."""
+def backs(found: Sequence[Back] | None, columns: int | None = None) -> str:
+    """One row per back; one paragraph per back where rows are longer than `columns`."""
     if found is None:
         return "This server does not speculate."
     if not found:
         return "No backs are connected."
-    return table([_BACK_HEADER, *map(_back_row, found)], n_text_columns=_N_TEXT_COLUMNS)
+    rows = [_back_row(back) for back in found]
+    shown = table([_BACK_HEADER, *rows], n_text_columns=_N_TEXT_COLUMNS)
+    if columns is None or max(map(len, shown.splitlines())) <= columns:
+        return shown
+    pairs = [[("  " + name, value) for name, value in zip(_BACK_HEADER, row, strict=True)] for row in rows]
+    return "\n".join(f"{row[0]}\n{table(about[1:])}" for row, about in zip(rows, pairs, strict=True))
 
 
 def connected(found: Sequence[Back] | None) -> str:
@@ -68,17 +84,36 @@ def connected(found: Sequence[Back] | None) -> str:
     return "" if found is None else count(len(found), "back")
 
 
-def progress(answer: Answer, connected_backs: str) -> str:
+def progress(answer: Answer, connected_backs: str, columns: int | None = None) -> str:
     """The status line under an answer that is coming."""
     of = answer.figures
-    parts = _short_figures(of) if of.n_tokens else ["waiting for the first token"]
-    return SEPARATOR.join([*parts, *filter(None, [connected_backs]), "Ctrl-C stops it"])
+    parts = _short_figures(of) if of.n_tokens else [Part("waiting for the first token", 0)]
+    return fitted([*parts, Part(connected_backs, 2), Part("Ctrl-C stops it", 3)], columns)
 
 
-def status(model: str | None, of: Stats, connected_backs: str) -> str:
+def status(model: str | None, of: Stats, connected_backs: str, columns: int | None = None) -> str:
     """The status line under the prompt."""
     last = _short_figures(of.last.figures) if of.last else []
-    return SEPARATOR.join([*filter(None, [model]), *last, *filter(None, [connected_backs]), ":help"])
+    return fitted([Part(model or "", 5), *last, Part(connected_backs, 2), Part(":help", 3)], columns)
+
+
+class Part(NamedTuple):
+    """Of a status line; where there is no room for all, those of the highest rank are left out first."""
+
+    text: str
+    rank: int
+
+
+def fitted(parts: Sequence[Part], columns: int | None) -> str:
+    """What there is to say on one line of `columns`, in its order; empty parts are nothing."""
+    kept = [part for part in parts if part.text]
+    while len(kept) > 1 and columns is not None and len(_joined(kept)) > columns:
+        kept.remove(max(kept, key=lambda part: part.rank))
+    return _joined(kept)
+
+
+def _joined(parts: Sequence[Part]) -> str:
+    return SEPARATOR.join(part.text for part in parts)
 
 
 def comparison(of: Comparison) -> str:
@@ -131,25 +166,23 @@ def filled(parts: Sequence[str], columns: int | None) -> list[list[str]]:
 
 
 def wrapped(text: str, columns: int | None) -> str:
-    """Lines that are too long broken between words; nothing else is changed."""
+    """Lines that are too long broken between words; what stands in a table's last column stays in it."""
     if columns is None:
         return text
-    lines = (
-        textwrap.wrap(line, columns, replace_whitespace=False) if len(line) > columns else [line]
-        for line in text.split("\n")
-    )
-    return "\n".join("\n".join(line) for line in lines)
+    return "\n".join(_broken(line, columns) for line in text.split("\n"))
 
 
-def help_text() -> str:
+def _broken(line: str, columns: int) -> str:
+    if len(line) <= columns:
+        return line
+    starts = [match.end() for match in _COLUMN_BREAK.finditer(line)]
+    indent = " " * starts[-1] if starts and starts[-1] <= columns * _MOST_HANGING else ""
+    return "\n".join(textwrap.wrap(line, columns, replace_whitespace=False, subsequent_indent=indent))
+
+
+def help_text(columns: int | None) -> str:
     rows = table([(entry.usage, entry.meaning) for entry in COMMANDS])
-    return (
-        f"{rows}\n"
-        "Anything else is said to the model. Alt-Enter, or a backslash at the end of a line,\n"
-        "starts a new line in it; Ctrl-X Ctrl-E opens it in $EDITOR. Up brings back what you\n"
-        "typed, Ctrl-R searches it, Tab completes commands, Ctrl-C stops an answer. Words in\n"
-        "colour were drafted and accepted, one colour for each source."
-    )
+    return wrapped(f"{rows}\n\n{_GUIDE}", columns or 80)
 
 
 def table(rows: Sequence[Sequence[str]], n_text_columns: int | None = None) -> str:
@@ -175,12 +208,12 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def _short_figures(of: Figures) -> list[str]:
-    parts = [count(of.n_tokens, "token")]
+def _short_figures(of: Figures) -> list[Part]:
+    parts = [Part(count(of.n_tokens, "token"), 4)]
     if of.tokens_per_second is not None:
-        parts.append(f"{of.tokens_per_second:.1f} tokens/s")
+        parts.append(Part(f"{of.tokens_per_second:.1f} tokens/s", 0))
     if of.accepted_share is not None:
-        parts.append(f"{of.accepted_share:.0%} accepted")
+        parts.append(Part(f"{of.accepted_share:.0%} accepted", 1))
     return parts
 
 

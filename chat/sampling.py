@@ -57,6 +57,7 @@ def known_name(name: str) -> str:
     field = name.lower().replace("-", "_")
     if field in Sampling.model_fields:
         return field
-    close = difflib.get_close_matches(field, Sampling.model_fields, n=2)
+    begun = [each for each in Sampling.model_fields if field and each.startswith(field)]
+    close = begun or difflib.get_close_matches(field, Sampling.model_fields, n=2)
     hint = f"Did you mean {' or '.join(close)}?" if close else "':set' alone lists the parameters."
     raise CommandError(f"There is no parameter {name!r}. {hint}")

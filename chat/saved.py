@@ -1,5 +1,6 @@
 """Conversations in files: each is the body of a request, as any OpenAI-compatible server takes it."""
 
+import difflib
 import json
 import os
 import re
@@ -45,6 +46,19 @@ class SavedConversations:
         if path.name != name:
             return path
         return self._folder / (name if path.suffix == _SUFFIX else f"{name}{_SUFFIX}")
+
+    def find(self, name: str) -> Path:
+        """Where `name` is kept; raises CommandError if a bare name is that of none."""
+        path = self.path(name)
+        if path.parent == self._folder and not path.exists():
+            close = difflib.get_close_matches(name, self.names(), n=1)
+            hint = f"Did you mean {close[0]}?" if close else "':load' alone lists those that are kept."
+            raise CommandError(f"There is no conversation {name!r}. {hint}")
+        return path
+
+    def name_of(self, path: Path) -> str:
+        """What `path` and `find` take for this place."""
+        return path.stem if path.parent == self._folder else str(path.absolute())
 
     def new_path(self, conversation: Conversation) -> Path:
         """A free place named after the first question."""

@@ -71,8 +71,9 @@ class Session:
     def retry(self) -> None:
         """Ask the last question again, in its place."""
         question = self.last_question
-        if not self._unanswered and self.conversation.sampling.seed is not None:
-            self._screen.note("With a fixed seed the answer will be the same (:seed none).")
+        seed, last = self.conversation.sampling.seed, self.stats.last
+        if not self._unanswered and last and seed is not None and seed == last.seed:
+            self._screen.note("With the same seed the answer will be the same (:seed none draws others).")
         self.ask(question, instead=True)
 
     def compare(self, question: str) -> None:

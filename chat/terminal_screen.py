@@ -43,12 +43,12 @@ class TerminalScreen(Screen):
         err: TextIO,
         environment: Mapping[str, str],
         *,
-        status: Callable[[Answer], str],
+        status: Callable[[Answer, int], str],
         sums_up: bool = False,
         size: Callable[[], tuple[int, int]] = terminal_size,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`status` says how an answer is coming on; `size` is columns and rows."""
+        """`status` says in so many columns how an answer is coming on; `size` is columns and rows."""
         super().__init__(out, err, environment, sums_up=sums_up)
         self._console = Console(
             file=out,
@@ -68,9 +68,11 @@ class TerminalScreen(Screen):
         self._thought = ""
         self._gap: list[Line] = []
         self._next_drawing = 0.0
+        self._is_below_answer = False
 
     def begin_answer(self, answer: Answer, *, shown: bool = True) -> None:
         super().begin_answer(answer, shown=shown)
+        self._is_below_answer = False
         self._answer = answer
         self._block = MarkedText()
         self._thought = ""
@@ -95,11 +97,14 @@ class TerminalScreen(Screen):
             return
         self._answer = None
         self._settle_begun()
-        self._draw_for_good(self._open_lines())
+        lines = self._open_lines()
+        self._is_below_answer = bool(lines) or not self._gap
+        self._draw_for_good(lines)
 
     def sum_up(self, answer: Answer) -> None:
         if self._sums_up:
             self._write(self._err, "\n")
+            self._is_below_answer = False
             super().sum_up(answer)
             self._write(self._err, "\n")
 
@@ -108,8 +113,18 @@ class TerminalScreen(Screen):
         block.append(text, None)
         self._draw_for_good([_BLANK, *self._rendered(block), _BLANK])
 
-    def _columns(self) -> int:
-        return self._width
+    @property
+    def columns(self) -> int:
+        """One less than there are: some terminals show a character wider than it seems."""
+        return max(self._size()[0] - 1, 1)
+
+    def _line(self, text: str, style: str) -> None:
+        """A blank line sets what is said apart from an answer above it."""
+        self.end_answer()
+        if self._is_below_answer:
+            self._write(self._err, "\n")
+        self._is_below_answer = False
+        super()._line(text, style)
 
     def _draw(self) -> None:
         self._settle_begun()
@@ -137,25 +152,21 @@ class TerminalScreen(Screen):
         return [*self._thought_lines(), *self._rendered(self._block)]
 
     def _rendered(self, block: MarkedText) -> list[Line]:
-        self._console.width = self._width
+        self._console.width = self.columns
         return self._lines(render(block, self._console, self._palette))
 
     def _thought_lines(self) -> list[Line]:
         if not self._thought:
             return []
         text = Text(sanitize(self._thought.strip()), style="dim italic")
-        return self._lines(self._console.render_lines(text, self._console.options.update_width(self._width)))
+        return self._lines(self._console.render_lines(text, self._console.options.update_width(self.columns)))
 
     def _status_lines(self) -> list[Line]:
         assert self._answer
-        text = Text(sanitize(self._status(self._answer)), style="dim", no_wrap=True, overflow="ellipsis")
-        options = self._console.options.update_width(self._width)
+        words = sanitize(self._status(self._answer, self.columns))
+        text = Text(words, style="dim", no_wrap=True, overflow="ellipsis")
+        options = self._console.options.update_width(self.columns)
         return self._lines(self._console.render_lines(text, options, pad=False))
-
-    @property
-    def _width(self) -> int:
-        """One column less than there are: some terminals show a character wider than it seems."""
-        return max(self._size()[0] - 1, 1)
 
     def _lines(self, lines: Lines) -> list[Line]:
         return [Line(self._escaped(line), Segment.get_line_length(line)) for line in lines]

@@ -25,6 +25,12 @@ class Bounds(BaseModel):
     write_seconds: float = Field(
         60.0, gt=0, le=86_400, description="a client that takes nothing for so long has left"
     )
+    ping_seconds: float = Field(
+        20.0,
+        gt=0,
+        le=3600,
+        description="a back is asked so often whether it is still there, and given as long to answer",
+    )
     max_prompt_tokens: int = Field(
         0, ge=0, le=1 << 24, description="longest prompt; 0: as long as the context of one request"
     )

@@ -15,6 +15,8 @@ from shared.doctor.visit import Visit
 from shared.errors import ConfigError
 from shared.tls import pinning
 
+_KEY_ADVICE = "give the options with which the lead was started, --api-key-file and the like"
+
 
 def examine(settings: LeadSettings) -> Diagnosis:
     """Run it with the lead's own options, on its machine, after the lead has answered something long."""
@@ -26,7 +28,7 @@ def examine(settings: LeadSettings) -> Diagnosis:
         diagnosis.add([problem(str(error))])
         return diagnosis
     url = local_url(settings.host, settings.port, tls=tls is not None)
-    with Visit(url, key, tls=tls) as visit:
+    with Visit(url, key, tls=tls, key_advice=_KEY_ADVICE) as visit:
         diagnosis.add(visit.examine())
         if visit.report:
             diagnosis.add(judge_version(visit.report, importlib.metadata.version("llama-duo")))

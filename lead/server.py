@@ -255,6 +255,8 @@ class DrainingServer(uvicorn.Server):
             ssl_certfile=tls[0],
             ssl_keyfile=tls[1],
             server_header=False,
+            ws_ping_interval=bounds.ping_seconds,
+            ws_ping_timeout=bounds.ping_seconds,
             ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
             timeout_graceful_shutdown=int(drain_seconds) + _CLOSE_SECONDS,
         )

@@ -4,12 +4,14 @@ import { LeadError, chat } from "./api.js";
 import { Attribution } from "./attribution.js";
 import { count, share, speed } from "./figures.js";
 
+const AWAY = "the lead is away";
 const BROKEN_OFF = "the connection to the lead broke off";
 
 export class Conversation {
   #messages = [];
   #hangUp = null;
   #seed = null;
+  #unanswered = null; // a question for which nothing came
 
   /** `transcript` shows it. */
   constructor(transcript) {
@@ -20,14 +22,15 @@ export class Conversation {
     return this.#hangUp !== null;
   }
 
-  /** Whether there is an answer to ask for again. */
-  get hasAnswer() {
-    return this.#messages.length > 1;
+  /** Whether there is a question to ask again. */
+  get hasQuestion() {
+    return this.#messages.length > 0 || this.#unanswered !== null;
   }
 
   clear() {
     this.stop();
     this.#messages = [];
+    this.#unanswered = null;
     this.transcript.clear();
   }
 
@@ -38,19 +41,21 @@ export class Conversation {
   /** Ask and show the answer; returns a sentence on how it went. */
   ask(question, speculates) {
     this.#seed = null;
-    this.#messages.push({ role: "user", content: question });
     this.transcript.addQuestion(question);
-    return this.#answer({}, speculates);
+    return this.#answer(question, {}, speculates);
   }
 
   /** The last question once more with the same seed: the same text, perhaps at another speed. */
   askAgain(speculates) {
-    this.#messages.pop();
-    return this.#answer({ seed: this.#seed }, speculates);
+    if (this.#unanswered !== null) return this.#answer(this.#unanswered, {}, speculates);
+    const [question] = this.#messages.splice(-2);
+    return this.#answer(question.content, { seed: this.#seed }, speculates);
   }
 
-  async #answer(fields, speculates) {
+  async #answer(question, fields, speculates) {
     const messages = this.#messages;
+    messages.push({ role: "user", content: question });
+    this.#unanswered = null;
     const answer = this.transcript.addAnswer();
     const told = { text: "", last: null };
     this.#hangUp = new AbortController();
@@ -60,11 +65,14 @@ export class Conversation {
       answer.finish(figures);
       return `The answer is complete: ${figures}`;
     } catch (error) {
-      return this.#explain(answer, error);
+      return this.#explain(answer, error, told);
     } finally {
       this.#hangUp = null;
       if (told.text) messages.push({ role: "assistant", content: told.text });
-      else messages.pop();
+      else {
+        messages.pop();
+        if (messages === this.#messages) this.#unanswered = question;
+      }
     }
   }
 
@@ -93,12 +101,12 @@ export class Conversation {
     }
   }
 
-  #explain(answer, error) {
+  #explain(answer, error, told) {
     if (error.name === "AbortError") {
       answer.finish("stopped");
       return "The answer was stopped";
     }
-    const reason = error instanceof LeadError ? error.message : BROKEN_OFF;
+    const reason = error instanceof LeadError ? error.message : told.text ? BROKEN_OFF : AWAY;
     answer.fail(reason);
     return reason;
   }

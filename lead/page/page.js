@@ -19,7 +19,6 @@ const speculation = new Switch();
 const conversation = new Conversation(new Transcript(byId("transcript"), new Legend(byId("legend"))));
 const keyDialog = new KeyDialog(() => {
   speculation.forget();
-  tell(byId("model"), "");
   poll();
 });
 const question = byId("question");
@@ -36,17 +35,16 @@ async function run(asking) {
 function send() {
   const text = question.value.trim();
   if (!text || conversation.isRunning) return;
-  byId("welcome")?.remove();
   question.value = "";
   run(conversation.ask(text, speculation.speculates));
 }
 
 function showButtons() {
-  const { isRunning, hasAnswer } = conversation;
+  const { isRunning, hasQuestion } = conversation;
   const hadFocus = document.activeElement;
   byId("stop").hidden = !isRunning;
   byId("send").hidden = isRunning;
-  byId("again").hidden = isRunning || !hasAnswer;
+  byId("again").hidden = isRunning || !hasQuestion;
   if (hadFocus?.hidden) question.focus();
 }
 
@@ -74,20 +72,25 @@ byId("clear").addEventListener("click", () => {
 
 let timer = null;
 let asked = 0;
+let knowsModel = false;
 
 async function poll() {
   clearTimeout(timer);
   const number = ++asked;
   try {
-    if (!byId("model").textContent) tell(byId("model"), (await lead.models()).data[0].id);
+    if (!knowsModel) tell(byId("model"), (await lead.models()).data[0].id);
+    knowsModel = true;
     const told = await lead.speculation();
     if (number !== asked) return; // another key has been tried meanwhile
+    byId("figures").classList.remove("stale");
     panels.show(told, performance.now());
     speculation.show(told.planner);
     showState("good", "ready");
   } catch (error) {
     if (number !== asked) return;
     panels.pause();
+    byId("figures").classList.add("stale");
+    knowsModel = false; // the next lead at this address may have another one
     explain(error);
   }
   if (!document.hidden && !keyDialog.dialog.open) timer = setTimeout(poll, POLL_MS);

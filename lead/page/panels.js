@@ -42,6 +42,7 @@ export class Panels {
   }
 
   pause() {
+    tell(byId("rate"), "0");
     this.#speed.pause();
     for (const back of this.#backs.values()) back.rate.pause();
   }

@@ -6,16 +6,20 @@ import { colourOf, nameOf } from "./sources.js";
 const NEAR_PX = 48;
 
 export class Transcript {
+  #welcome;
+
   constructor(element, legend) {
     this.element = element;
     this.legend = legend;
+    this.#welcome = element.firstElementChild;
   }
 
   clear() {
-    this.element.replaceChildren();
+    this.element.replaceChildren(this.#welcome);
   }
 
   addQuestion(text) {
+    this.#welcome.remove();
     const question = make("article", { className: "question" }, make("h2", {}, "You"), make("div", {}, text));
     this.element.append(question);
     this.scrollDown();

@@ -59,13 +59,14 @@ class Diagnosis:
         n_problems = sum(each.weight is Weight.PROBLEM for each in self.findings)
         n_hints = sum(each.weight is Weight.HINT for each in self.findings)
         if n_problems:
-            verdict = f"{_count(n_problems, 'problem')} between you and a speed-up."
+            verdict = f"{count(n_problems, 'problem')} between you and a speed-up."
         elif n_hints:
-            verdict = f"No problem, {_count(n_hints, 'hint')}."
+            verdict = f"No problem, {count(n_hints, 'hint')}."
         else:
             verdict = "All is well."
         return "\n".join([*map(str, self.findings), "", verdict])
 
 
-def _count(n: int, noun: str) -> str:
+def count(n: int, noun: str) -> str:
+    """`1 core`, `2 cores`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -1,11 +1,13 @@
 """What a lead's report means for the speed. Pure: reports in, findings out."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
-from shared.doctor.diagnosis import Finding, good, hint, problem
+from shared.doctor.diagnosis import Finding, count, good, hint, problem
 from shared.doctor.lead_report import BackReport, LeadReport, PlannerReport
 from shared.protocol import PROTOCOL_VERSION
 
+_START_IT = "start it with the options that you gave me, without `doctor`"
 LEAST_STEPS = 50
 """With fewer, acceptance and times say little."""
 _LEAST_SCORED = 50
@@ -32,8 +34,11 @@ def judge_version(report: LeadReport, version: str) -> Iterator[Finding]:
         yield good(f"llama-duo {version} with protocol {PROTOCOL_VERSION}, as the lead")
 
 
-def judge_lead(report: LeadReport) -> Iterator[Finding]:
-    """All that the lead knows: model, policy, T(n), what was drafted, each back."""
+def judge_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
+    """All that the lead knows: model, policy, T(n), what was drafted, each back.
+
+    `own` is the name of the back that asks.
+    """
     if report.lead.speculates is False:
         yield problem(
             "the lead's model is recurrent or hybrid, and tokens cannot be taken back from its memory: it is "
@@ -47,14 +52,13 @@ def judge_lead(report: LeadReport) -> Iterator[Finding]:
         yield from _judge_policy(planner)
         yield from _judge_steps(planner)
         yield from _judge_work(planner)
-    if not report.backs:
-        yield problem("no back is connected: start one with `back --model SMALL.gguf --lead ADDRESS`")
+    yield from _judge_presence(report.backs, own)
     for back in report.backs:
-        yield from judge_back(back, planner or PlannerReport())
+        yield from judge_back(back, planner or PlannerReport(), own)
 
 
-def judge_back(back: BackReport, planner: PlannerReport) -> Iterator[Finding]:
-    """A back, by what came of its drafts."""
+def judge_back(back: BackReport, planner: PlannerReport, own: str | None = None) -> Iterator[Finding]:
+    """A back, by what came of its drafts; `own` as in `judge_lead`."""
     if back.n_invalid_drafts:
         yield problem(
             f"{back.name} has sent {back.n_invalid_drafts} drafts that cannot be: install the same "
@@ -69,7 +73,7 @@ def judge_back(back: BackReport, planner: PlannerReport) -> Iterator[Finding]:
         else:
             yield good(f"{back.name} ({back.model}) is connected and waits for text")
         return
-    found = [*_judge_quality(back, planner), *_judge_lateness(back, planner)]
+    found = [*_judge_quality(back, planner), *_judge_lateness(back, planner, own)]
     yield from found or [good(f"{back.name} ({back.model}) drafts well{_share_right(back, planner)}")]
 
 
@@ -113,17 +117,35 @@ def judge_cores(report: LeadReport, cores: frozenset[int], n_threads: int) -> It
         yield hint("the lead is on this machine and does not say which cores it uses: give both --cpus")
     elif shared and lead.n_threads + n_threads > len(cores | lead.cores):
         yield problem(
-            f"lead ({lead.n_threads} threads) and back ({n_threads} threads) share {len(shared)} cores of "
-            "this machine, and two programs that spin on the same cores crawl: give each --cpus of its own"
+            f"lead ({count(lead.n_threads, 'thread')}) and back ({count(n_threads, 'thread')}) share "
+            f"{count(len(shared), 'core')} of this machine, and two programs that spin on the same cores "
+            "crawl: give each --cpus of its own"
         )
     else:
         yield good("lead and back are on one machine and have cores enough")
 
 
+def _judge_presence(backs: Sequence[BackReport], own: str | None) -> Iterator[Finding]:
+    if own is None:
+        if not backs:
+            yield problem("no back is connected: start one with `back --model SMALL.gguf --lead ADDRESS`")
+    elif not backs:
+        yield problem(f"this back ({own}) is not running, and no other is: {_START_IT}")
+    elif not any(_is_named(back, own) for back in backs):
+        names = ", ".join(back.name for back in backs)
+        yield hint(f"this back ({own}) is not running, only {names}: {_START_IT}")
+
+
+def _is_named(back: BackReport, own: str) -> bool:
+    """A lead numbers those that come with one name: desk, desk-2."""
+    return re.fullmatch(rf"{re.escape(own)}(-\d+)?", back.name) is not None
+
+
 def _judge_policy(planner: PlannerReport) -> Iterator[Finding]:
     if planner.policy == "off":
         yield problem(
-            "speculation is switched off: start the lead without --policy, or with --policy adaptive"
+            "speculation is switched off: switch it on on the lead's page or with PUT /v1/speculation, and "
+            "start the lead without --policy off"
         )
     elif planner.policy != "adaptive":
         yield hint(f"--policy {planner.policy} is there to compare with: adaptive measures what is fastest")
@@ -174,17 +196,20 @@ def _judge_quality(back: BackReport, planner: PlannerReport) -> Iterator[Finding
         )
 
 
-def _judge_lateness(back: BackReport, planner: PlannerReport) -> Iterator[Finding]:
+def _judge_lateness(back: BackReport, planner: PlannerReport, own: str | None) -> Iterator[Finding]:
     source, step_ms = planner.sources.get(back.name), planner.plain_step_ms
+    is_own = own is not None and _is_named(back, own)
     if source and source.token_ms and step_ms and source.token_ms > _TOO_DEAR * step_ms:
         yield problem(
             f"{back.name} needs {source.token_ms:.1f} ms for a token, a step of the lead takes {step_ms:.1f} "
-            "ms: take a smaller draft model, more --threads or a GPU there; `back doctor` there says more"
+            "ms: take a smaller draft model, more --threads or a GPU there"
+            + ("" if is_own else "; `back doctor` there says more")
         )
     elif back.n_drafts >= _LEAST_SCORED and back.n_stale_drafts > _LATE_SHARE * back.n_drafts:
         yield hint(
             f"{back.n_stale_drafts / back.n_drafts:.0%} of {back.name}'s drafts come too late or after a "
-            "wrong guess: `back doctor` there tells network from computing"
+            f"wrong guess: {'the times above tell' if is_own else '`back doctor` there tells'} network from "
+            "computing"
         )
 
 

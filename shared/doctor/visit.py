@@ -31,14 +31,18 @@ class Visit:
         key: str | None,
         transport: httpx.BaseTransport | None = None,
         tls: ssl.SSLContext | None = None,
+        *,
+        key_advice: str = "give --key or --key-file",
     ) -> None:
         """`url` has no slash at its end; `key` may be one of a client, a back or an admin.
 
-        `tls` says whom to trust at https://…, without it the system's authorities.
+        `tls` says whom to trust at https://…, without it the system's authorities; `key_advice` how this
+        doctor is given another key.
         """
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._url = url
         self._has_key = key is not None
+        self._key_advice = key_advice
         self._client = httpx.Client(
             base_url=url,
             headers=headers,
@@ -89,10 +93,8 @@ class Visit:
 
     def _read(self, answer: httpx.Response) -> Iterator[Finding]:
         if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            advice = "it is not one of the lead's" if self._has_key else "none was given"
-            yield problem(
-                f"the lead asks for a key, and {advice}: give --key or a file with it ({_said(answer)})"
-            )
+            wrong = "this is none of its keys" if self._has_key else "none was given"
+            yield problem(f"the lead asks for a key, and {wrong}: {self._key_advice}")
             return
         try:
             self.report = LeadReport.model_validate_json(answer.raise_for_status().content)

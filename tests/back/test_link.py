@@ -54,7 +54,7 @@ def quick_returns(monkeypatch):
 
 
 @contextlib.asynccontextmanager
-async def linked(*visits, key=None, **options):
+async def linked(*visits, key=None, ping_seconds=20.0, **options):
     """A link to a lead that treats each connection as the next of `visits` says, the last one for ever.
 
     `options` are those of the lead's server.
@@ -68,7 +68,8 @@ async def linked(*visits, key=None, **options):
 
     async with serve(handler, "127.0.0.1", 0, **options) as server:
         port = server.sockets[0].getsockname()[1]
-        link = Link(f"ws://127.0.0.1:{port}/v1/speculation", HELLO, random.Random(1), key)
+        url = f"ws://127.0.0.1:{port}/v1/speculation"
+        link = Link(url, HELLO, random.Random(1), key, ping_seconds=ping_seconds)
         follower = Recorder()
         running = asyncio.ensure_future(link.run(follower))
         try:
@@ -139,6 +140,16 @@ async def test_only_the_newest_draft_of_a_sequence_is_sent():
 
 async def test_after_a_break_it_forgets_and_comes_back():
     async with linked(saying(WELCOME, OPEN, then=hang_up), saying(WELCOME, OPEN)) as (_, follower, _):
+        assert [await follower.heard.get() for _ in range(3)] == [OPEN, "reset", OPEN]
+
+
+async def test_a_lead_that_answers_no_pings_is_dialled_again():
+    async def fall_silent(connection):
+        connection.transport.pause_reading()
+        await connection.wait_closed()
+
+    silent = saying(WELCOME, OPEN, then=fall_silent)
+    async with linked(silent, saying(WELCOME, OPEN), ping_seconds=0.05) as (_, follower, _):
         assert [await follower.heard.get() for _ in range(3)] == [OPEN, "reset", OPEN]
 
 

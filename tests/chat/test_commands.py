@@ -41,7 +41,8 @@ def test_a_line_that_starts_otherwise_is_no_command(line):
         (":sats", r"no command :sats\. Did you mean :stats"),
         (":bye", ":help lists them"),
         (":)", "put a space before the colon"),
-        (":", "no command :"),
+        (":", "A command has a name"),
+        (":comp", r"no command :comp\. Did you mean :compare\?"),
     ],
 )
 def test_an_unknown_command_is_explained(line, hint):

@@ -1,5 +1,6 @@
 """The program as a whole: what it imports, and its exit status."""
 
+import errno
 import io
 import json
 import subprocess
@@ -126,6 +127,24 @@ def test_a_closed_output_pipe_ends_quietly(lead, monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(sys, "stdout", Closed())
         main()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("arguments")
+def test_a_full_disk_is_said_in_a_sentence(lead, monkeypatch, tmp_path, capsys):
+    class Full(io.StringIO):
+        def write(self, _):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def fileno(self):
+            return stand_in.fileno()
+
+    lead.replies.append(answers("Hello."))
+    with (tmp_path / "stdout").open("w") as stand_in:
+        monkeypatch.setattr(sys, "stdout", Full())
+        with pytest.raises(SystemExit) as caught:
+            main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == "chat: the answer cannot be written: No space left on device\n"
 
 
 @pytest.mark.usefixtures("arguments")

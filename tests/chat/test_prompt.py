@@ -63,6 +63,11 @@ def test_alt_enter_starts_a_new_line(keyboard):
     assert lines_from(keyboard).read() == "one\ntwo"
 
 
+def test_alt_enter_typed_during_an_answer_starts_a_new_line(keyboard):
+    keyboard.send_text("one\x1b\ntwo\r")
+    assert lines_from(keyboard).read() == "one\ntwo"
+
+
 def test_a_pasted_text_is_one_message(keyboard):
     keyboard.send_text("\x1b[200~one\ntwo\x1b[201~\r")
     assert lines_from(keyboard).read() == "one\ntwo"

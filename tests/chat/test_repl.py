@@ -404,9 +404,14 @@ def test_a_retry_of_a_failed_retry_still_takes_the_place():
 
 def test_retry_with_a_fixed_seed_says_what_will_come():
     session = Session(answers("One."), answers("One."))
-    assert "With a fixed seed the answer will be the same (:seed none).\n" in session.type(
-        ":seed 7", "Hi", ":retry"
+    assert "With the same seed the answer will be the same (:seed none draws others).\n" in session.type(
+        ":seed 42", "Hi", ":retry"
     )
+
+
+def test_a_retry_with_another_seed_promises_nothing():
+    session = Session(answers("One."), answers("Two."))
+    assert "the same (" not in session.type("Hi", ":seed 7", ":retry")
 
 
 @pytest.mark.parametrize("command", [":retry", ":edit", ":compare"])
@@ -511,7 +516,7 @@ def test_a_kept_conversation_is_not_overwritten_by_another(tmp_path):
     session = Session(answers("Hello."), answers("Me."), folder=tmp_path)
     screen = session.type("Hi", ":save talk", ":new", "And?", ":save talk", ":load nothing")
     assert f"{tmp_path}/talk.json is there already: take another name.\n" in screen
-    assert f"{tmp_path}/nothing.json cannot be read: No such file or directory.\n" in screen
+    assert "There is no conversation 'nothing'. ':load' alone lists those that are kept.\n" in screen
 
 
 def test_there_has_to_be_something_to_keep():
@@ -525,6 +530,19 @@ def test_the_model_is_chosen_among_those_of_the_server():
     )
     assert session.lead.bodies[0]["model"] == "small"
     assert session.conversation.model is None
+
+
+def test_a_model_that_the_server_does_not_name_is_said():
+    session = Session(places={"/v1/models": {"data": [{"id": "small"}]}})
+    screen = session.type(":model samll", ":model small")
+    assert "Model: samll\nThe server does not name this one" in screen
+    assert screen.endswith("> :model small\nModel: small\n> ^D\n")
+
+
+def test_a_conversation_elsewhere_is_brought_back_by_its_path(tmp_path):
+    session = Session(answers("One."), folder=tmp_path / "kept")
+    path = tmp_path / "talk.json"
+    assert f"':load {path}' brings it back." in session.type("Hi", f":save {path}")
 
 
 def test_the_seed_is_set_and_the_last_ones_shown():

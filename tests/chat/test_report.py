@@ -65,6 +65,14 @@ def test_backs_are_a_table():
     )
 
 
+def test_backs_in_a_narrow_terminal_are_paragraphs():
+    shown = report.backs([Back(name="attic", model="tiny", n_drafts=3), Back(name="cellar")], 30)
+    assert shown.startswith("attic\n  model     tiny\n")
+    assert "  drafts    3\n" in shown
+    assert "\ncellar\n" in shown
+    assert max(map(len, shown.splitlines())) <= 30
+
+
 def test_a_name_cannot_forge_a_row():
     assert len(report.backs([Back(name="a\nb", model="c\n")]).splitlines()) == 2
 
@@ -76,8 +84,9 @@ def test_no_backs_are_said_in_words(found, sentence):
     assert report.backs(found) == sentence
 
 
-def test_help_fits_a_narrow_terminal():
-    assert max(map(len, report.help_text().splitlines())) <= 100
+@pytest.mark.parametrize("columns", [39, 79, None])
+def test_help_fits_the_terminal(columns):
+    assert max(map(len, report.help_text(columns).splitlines())) <= (columns or 80)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +105,22 @@ def test_the_status_line_says_what_is_known():
     )
 
 
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (60, "8 tokens · 4.0 tokens/s · 75% accepted · 2 backs · :help"),
+        (53, "4.0 tokens/s · 75% accepted · 2 backs · :help"),
+        (40, "4.0 tokens/s · 75% accepted · 2 backs"),
+        (30, "4.0 tokens/s · 75% accepted"),
+        (3, "4.0 tokens/s"),
+    ],
+)
+def test_the_status_line_of_a_narrow_terminal_keeps_what_matters(columns, line):
+    stats = Stats()
+    stats.add(answer_with(predicted_per_second=4.0, draft_n=4, draft_n_accepted=3))
+    assert report.status("a-big-model", stats, "2 backs", columns) == line
+
+
 def test_progress_is_said_from_the_start():
     assert report.progress(Answer(lambda: 0.0), "1 back") == (
         "waiting for the first token · 1 back · Ctrl-C stops it"
@@ -108,6 +133,11 @@ def test_progress_is_said_from_the_start():
 )
 def test_parts_fill_lines(columns, lines):
     assert report.filled(["aa", "bb", "cc"], columns) == lines
+
+
+def test_the_last_column_of_a_table_stays_in_it():
+    assert report.wrapped(":a   some words", 10) == ":a   some\n     words"
+    assert report.wrapped("a name   some words", 10) == "a name\nsome words"  # too narrow for it
 
 
 def test_only_lines_that_are_too_long_are_broken():

@@ -45,6 +45,7 @@ def test_the_others_stay():
         ("seed", "1.5", "seed should be a valid integer, not '1.5'."),
         ("max_tokens", "0", "max_tokens should be greater than or equal to 1, not '0'."),
         ("temprature", "1", "There is no parameter 'temprature'. Did you mean temperature?"),
+        ("temp", "1", "There is no parameter 'temp'. Did you mean temperature?"),
         ("colour", "1", "There is no parameter 'colour'. ':set' alone lists the parameters."),
     ],
 )

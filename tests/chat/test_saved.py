@@ -81,6 +81,21 @@ def test_a_bare_name_is_in_the_folder_and_a_path_where_it_says(tmp_path):
     assert store.path("v1.2") == tmp_path / "v1.2.json"
 
 
+def test_a_name_that_is_not_there_is_explained(conversation, tmp_path):
+    store = SavedConversations(tmp_path)
+    with pytest.raises(CommandError, match=r"no conversation 'tlak'\. ':load' alone lists"):
+        store.find("tlak")
+    write(store.path("talk"), conversation)
+    with pytest.raises(CommandError, match=r"Did you mean talk\?"):
+        store.find("tlak")
+
+
+@pytest.mark.parametrize("name", ["talk", "v1.2", "/elsewhere/talk.json", "./talk.txt"])
+def test_a_place_has_the_name_that_finds_it(name, tmp_path):
+    store = SavedConversations(tmp_path)
+    assert store.path(store.name_of(store.path(name))) == store.path(name).absolute()
+
+
 def test_names_are_listed(conversation, tmp_path):
     for name in ("b", "a"):
         write(tmp_path / f"{name}.json", conversation)

@@ -28,7 +28,7 @@ class TerminalSession(Session):
             self.screen,
             self.screen,
             self._environment,
-            status=lambda answer: f"{answer.figures.n_tokens} so far",
+            status=lambda answer, _: f"{answer.figures.n_tokens} so far",
             sums_up=True,
             size=self.screen.size,
             clock=self._clock,
@@ -98,7 +98,7 @@ def test_while_nothing_has_come_the_status_line_stands_alone():
 def test_ctrl_c_leaves_what_came():
     session = TerminalSession(streams(text_event("Once\n\n- up", "on"), KeyboardInterrupt()))
     assert session.type("Hi") == (
-        "> Hi\n\nOnce\n\n • upon\n"
+        "> Hi\n\nOnce\n\n • upon\n\n"
         "Stopped after 2 tokens; the answer so\nfar stays in the conversation.\n> ^D\n"
     )
 
@@ -158,6 +158,7 @@ def test_a_comparison_shows_the_answer_once():
         "> :compare Hi\n"
         "\n"
         "Once\n"
+        "\n"
         "The same again without speculation ...\n"
         "                  tokens  tokens/s  accepted\n"
         "with speculation       4      10.0         -\n"

@@ -2,6 +2,8 @@
 
 import os
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,18 @@ def test_answers_may_finish_before_the_lead_is_killed(tmp_path, monkeypatch):
     settings = settings_of("lead", tmp_path, monkeypatch)
     grace = float(dict(unit("lead"))["TimeoutStopSec"])
     assert grace > settings.drain_seconds + CLOSE_SECONDS + ENGINE_SECONDS
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_systemd_knows_every_line(name, tmp_path):
+    if (systemd := shutil.which("systemd-analyze")) is None:
+        pytest.skip("no systemd-analyze")
+    text = (UNITS / f"llama-duo-{name}.service").read_text()
+    path = tmp_path / f"llama-duo-{name}.service"
+    # The program is not installed here, and that would be a complaint, too.
+    path.write_text(text.replace(f"/opt/llama-duo/bin/{name}", shutil.which("true")))
+    result = subprocess.run([systemd, "verify", str(path)], check=False, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", SETTINGS)

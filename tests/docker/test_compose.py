@@ -1,5 +1,9 @@
 """The compose files: what they set exists, and they keep what docker/README.md promises."""
 
+import os
+import shutil
+import subprocess
+
 import pytest
 import yaml
 
@@ -13,6 +17,7 @@ SETTINGS = {"lead": LeadSettings, "back": BackSettings}
 SERVICES = [(LEAD, "lead"), (BACK, "back"), (ONE_HOST, "lead"), (ONE_HOST, "back")]
 TLS = [(ROOT / f"docker/compose.{name}.tls.yml", name) for name in SETTINGS]
 CUDA = [(ROOT / f"docker/compose.{name}.cuda.yml", name) for name in SETTINGS]
+SINGLE = {"lead": LEAD, "back": BACK}
 SET = {
     "LEAD_MODEL": "/models/70B.gguf",
     "LEAD_CTX_SIZE": "8192",
@@ -120,6 +125,29 @@ def test_the_cuda_variants_set_arguments_that_the_dockerfile_has(path, name):
     arguments = yaml.safe_load(path.read_text())["services"][name]["build"]["args"]
     dockerfile = (ROOT / "docker/Dockerfile").read_text()
     assert all(f"ARG {argument}=" in dockerfile for argument in arguments)
+
+
+def compose_command():
+    """`docker compose` in either of its forms; None without it."""
+    if docker := shutil.which("docker"):
+        plugin = [docker, "compose"]
+        if subprocess.run([*plugin, "version"], check=False, capture_output=True).returncode == 0:
+            return plugin
+    return [found] if (found := shutil.which("docker-compose")) else None
+
+
+@pytest.mark.parametrize(
+    "paths", [[LEAD], [BACK], [ONE_HOST], *([SINGLE[name], path] for path, name in CUDA)]
+)
+def test_docker_compose_takes_the_files(paths):
+    if (command := compose_command()) is None:
+        pytest.skip("no docker compose")
+    files = [part for path in paths for part in ("-f", str(path))]
+    environment = {name: value for name, value in os.environ.items() if name[:5] not in {"LEAD_", "BACK_"}}
+    result = subprocess.run(
+        [*command, *files, "config"], check=False, capture_output=True, text=True, env=environment
+    )
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_the_images_do_not_run_as_root():

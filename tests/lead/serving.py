@@ -13,11 +13,11 @@ ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 class Served:
     """A running server; `shut_down` is what a signal does."""
 
-    def __init__(self, house, drain_seconds, **options):
+    def __init__(self, house, drain_seconds, bounds=None, **options):
         self._listener = listen("127.0.0.1", 0)
         self.port = self._listener.getsockname()[1]
         self.server = DrainingServer(
-            house.app, drain_seconds, house.sequences, house.backs.dismiss, Bounds(), **options
+            house.app, drain_seconds, house.sequences, house.backs.dismiss, bounds or Bounds(), **options
         )
         self.serving = asyncio.ensure_future(self.server.serve(sockets=[self._listener]))
 

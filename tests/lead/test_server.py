@@ -6,9 +6,11 @@ import random
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
 
 from back.link import Link, RefusedError
 from lead import server as module
+from lead.bounds import Bounds
 from lead.server import Lead, listen
 from lead.settings import LeadSettings
 from shared.errors import ConfigError
@@ -161,6 +163,19 @@ async def test_tls_is_served_to_backs_and_clients(house, serve, tmp_path):
     await join(house, url, pinning(made.chain))
     with pytest.raises(RefusedError, match=r"is not trusted: .* --ca-file"):
         await Link(url, hello(house), random.Random(1), tls=trusting(None)).run(Follower())
+
+
+async def test_a_back_that_answers_no_pings_is_gone(house, serve):
+    port = serve(bounds=Bounds(ping_seconds=0.05)).port
+    names = asyncio.Queue()
+    house.backs._on_change = names.put_nowait
+    url = f"ws://127.0.0.1:{port}/v1/speculation"
+    async with asyncio.timeout(20), connect(url, ping_interval=None, proxy=None) as connection:
+        await connection.send(hello(house).model_dump_json())
+        assert await names.get() == ["desk"]
+        connection.transport.pause_reading()
+        assert await names.get() == []
+        connection.transport.abort()
 
 
 class Follower:

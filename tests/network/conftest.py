@@ -20,6 +20,16 @@ def network():
 
 
 @pytest.fixture(scope="session")
+def far(network):
+    """A machine with a round trip of 80 ms to all others, and some loss; its name."""
+    try:
+        network.add_far("far", delay_ms=40, loss_percent=1)
+    except OSError as error:
+        pytest.skip(f"this machine makes no TAP devices: {error}")
+    return "far"
+
+
+@pytest.fixture(scope="session")
 def lead(network, target):  # noqa: F811
     """(lead, url) as all machines see it; it has keys, and announces itself."""
     with network.at("lead"):
@@ -49,7 +59,7 @@ def back_on(network, lead):
     for back in backs.values():
         back.stop()
     for machine in backs:
-        lead[0].wait_for(rf"back {machine} .*left", since=since)
+        lead[0].wait_for(rf"back {machine}(-\d+)? .*left", since=since)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from tests.network.slow_cable import SlowCable, open_tap
+
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _RUN = Path("/run/netns")
 _IP = shutil.which("ip") or "ip"
@@ -26,6 +28,7 @@ class Network:
         self._prefix = f"duo{os.getpid()}"
         self._names: list[str] = []
         self._addresses: dict[str, str] = {}
+        self._cables: list[SlowCable] = []
 
     def __enter__(self) -> Self:
         try:
@@ -42,19 +45,30 @@ class Network:
 
     def remove(self) -> None:
         """Remove the namespaces, and with them all links; programs in them must have ended."""
+        for cable in self._cables:
+            cable.close()
+        self._cables.clear()
         for name in self._names:
             subprocess.run([_IP, "netns", "del", name], check=False, capture_output=True)
         self._names.clear()
 
     def add(self, machine: str) -> str:
         """Plug a new machine in; returns its address."""
-        address = f"10.77.0.{len(self._addresses) + 1}"
-        self._addresses[machine] = address
         self._create(machine)
         self._cable(machine, "eth0", "switch", machine)
-        self.run("switch", f"ip link set {machine} master bridge")
-        self.run(machine, f"ip address add {address}/24 dev eth0")
-        return address
+        return self._join(machine)
+
+    def add_far(self, machine: str, delay_ms: int, loss_percent: int) -> str:
+        """As `add`, at the end of a long cable: with this delay in each direction. Raises OSError."""
+        self._create(machine)
+        with self.at(machine):
+            inner = open_tap("eth0")
+        with self.at("switch"):
+            outer = open_tap(machine)
+        self._cables.append(SlowCable((inner, outer), delay_ms / 1000, loss_percent / 100))
+        self.run(machine, "ip link set eth0 up")
+        self.run("switch", f"ip link set {machine} up")
+        return self._join(machine)
 
     def add_behind(self, machine: str, router: str) -> None:
         """A new machine whose connections leave with the address of `router`, which has to be there."""
@@ -107,6 +121,14 @@ class Network:
 
     def _name(self, machine: str) -> str:
         return f"{self._prefix}-{machine}"
+
+    def _join(self, machine: str) -> str:
+        """Let its cable reach the others; its new address."""
+        address = f"10.77.0.{len(self._addresses) + 1}"
+        self._addresses[machine] = address
+        self.run("switch", f"ip link set {machine} master bridge")
+        self.run(machine, f"ip address add {address}/24 dev eth0")
+        return address
 
     def _create(self, machine: str) -> None:
         name = self._name(machine)

@@ -1,5 +1,6 @@
 """Lead, backs and client on machines of their own: slow, lossy, cut and translated networks."""
 
+import re
 import subprocess
 import sys
 
@@ -66,6 +67,23 @@ def test_a_cut_cable_costs_no_answer_and_a_healed_one_brings_the_back_back(lead,
 
 
 @pytest.mark.usefixtures("on_client")
+def test_a_back_comes_back_from_a_cut_longer_than_its_patience(lead, back_on, plain, network):
+    program, url = lead
+    back = back_on("desk1", "--ping-seconds", "0.5")
+    n_said, n_told = program.n_lines(), back.n_lines()
+    network.cut("desk1")
+    try:
+        back.wait_for("no lead at", 30, since=n_told)
+        assert ask(url).text == plain
+    finally:
+        network.heal("desk1")
+    # The lead may not have noticed that the old connection is gone: then the new one's name has a number.
+    name = back.wait_for(r"drafting for \S+ as (\S+)", 30, since=n_told)[1]
+    assert ask_until_accepted(url, name) == {plain}
+    program.wait_for("back desk1 .*left", since=n_said)
+
+
+@pytest.mark.usefixtures("on_client")
 def test_over_a_narrow_network_that_loses_packets_the_text_is_the_same(lead, back_on, plain, network):
     back_on("desk2")
     network.narrow("desk2", kilobits=500)
@@ -89,6 +107,17 @@ def test_over_a_slow_network_a_back_still_drafts(lead, back_on, plain, network):
         assert ask_until_accepted(lead[1], "desk2") == {plain}
     finally:
         network.run("desk2", "tc qdisc del dev eth0 root")
+
+
+@pytest.mark.usefixtures("on_client")
+def test_a_far_back_drafts_and_the_doctor_knows_that_it_is_far(lead, back_on, plain, network, far):
+    back_on(far)
+    assert ask_until_accepted(lead[1], far) == {plain}
+    result = run_doctor(network, far, "--lead", lead[1], "--key", BACK_KEY, "--name", far)
+    round_trip = float(
+        re.search(r"a message and its answer take ([\d.]+) ms, longer than a step", result.stdout)[1]
+    )
+    assert round_trip >= 80
 
 
 def test_a_back_finds_a_lead_that_announces_itself(lead, network):

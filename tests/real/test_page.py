@@ -11,7 +11,7 @@ import pytest
 from bench.processes import start_back, start_lead
 from shared.builtin import builtin_target
 from shared.llama.vocabulary import Vocabulary
-from tests.real.house import BACK, LEAD
+from tests.real.house import BACK, LEAD, back_of, free_port, kill, start_lead_at
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -28,11 +28,17 @@ WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 340, "height": 640}
 
 
 @pytest.fixture(scope="module")
-def url(target):
+def lead(target):
+    """A program with its URL."""
     keys = ("--admin-key", ADMIN, "--api-key", CLIENT, "--back-key", BACKS)
     lead, url = start_lead("--model", str(target), *LEAD, *keys)
     with lead, start_back(url, "--name", "helper", "--key", BACKS, *BACK):
-        yield url
+        yield lead, url
+
+
+@pytest.fixture(scope="module")
+def url(lead):
+    return lead[1]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +57,7 @@ def visit(browser, url):
     """Opens the page with a key in its tab, or without; fails if anything went wrong in it."""
 
     @contextmanager
-    def visit(key=ADMIN, **options):
+    def visit(key=ADMIN, url=url, **options):
         with browser.new_context(**{"viewport": WIDE} | options) as context:
             context.set_default_timeout(20_000)
             page = context.new_page()
@@ -63,6 +69,7 @@ def visit(browser, url):
             if key:
                 page.get_by_label("Key", exact=True).fill(key)
                 page.keyboard.press("Enter")
+            if key is not None:
                 expect(page.locator("#state")).to_have_text("ready")
             yield page
             assert wrong == []
@@ -168,8 +175,48 @@ def test_a_client_turns_it_off_for_own_questions(visit, url):
         assert policy_of(url) == "adaptive"
 
 
+def test_backs_come_and_go(visit, lead):
+    program, url = lead
+    with visit() as page:
+        with back_of(program, url, "guest", "--key", BACKS):
+            expect(page.locator("#backs")).to_contain_text("guest")
+        expect(page.locator("#backs")).not_to_contain_text("guest")
+        expect(page.locator("#backs")).to_contain_text("helper")
+
+
+def test_a_lead_that_was_away_is_asked_again(visit, target):
+    port = free_port()
+    arguments = (port, "--model", str(target), *LEAD)
+    with start_lead_at(*arguments) as first, visit(key="", url=f"http://127.0.0.1:{port}") as page:
+        with asking_for(page, max_tokens=8):
+            ask(page, "Who are you?")
+            expect(figures(page, 0)).to_be_visible()
+            kill(first)
+            expect(page.locator("#state")).to_have_text("the lead is away, trying again")
+            ask(page, "Are you there?")
+            expect(answers(page).nth(1)).to_contain_text("the lead is away")
+        with start_lead_at(*arguments, "--alias", "another"), asking_for(page, max_tokens=8) as sent:
+            expect(page.locator("#state")).to_have_text("ready")
+            expect(page.locator("#model")).to_have_text("another")
+            page.get_by_role("button", name="Ask again").click()
+            expect(figures(page, 2)).to_be_visible()
+            contents = [message["content"] for message in sent[0]["messages"]]
+            assert [contents[0], *contents[2:]] == ["Who are you?", "Are you there?"]
+
+
+def test_a_new_chat_begins_with_nothing(visit):
+    with visit() as page, asking_for(page, max_tokens=8) as sent:
+        ask(page)
+        expect(figures(page, 0)).to_be_visible()
+        page.get_by_role("button", name="New chat").click()
+        expect(page.locator("#welcome")).to_be_visible()
+        ask(page, "Hello")
+        expect(figures(page, 0)).to_be_visible()
+        assert [message["content"] for message in sent[1]["messages"]] == ["Hello"]
+
+
 def test_a_key_is_asked_for_and_stays_in_its_tab(visit):
-    with visit(key="") as page:
+    with visit(key=None) as page:
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("asks for a key")
         page.keyboard.type("not-a-key")  # the field has the focus

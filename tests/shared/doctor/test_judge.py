@@ -51,7 +51,7 @@ def test_a_lead_that_is_well_has_no_problem_and_no_hint():
 @pytest.mark.parametrize(
     ("changed", "weight", "words"),
     [
-        ({"policy": "off"}, Weight.PROBLEM, "--policy adaptive"),
+        ({"policy": "off"}, Weight.PROBLEM, "without --policy off"),
         ({"policy": "sync"}, Weight.HINT, "--policy sync is there to compare"),
         ({"step_ms": {}}, Weight.HINT, "not known yet"),
         ({"step_ms": {"1": 20.0, "2": 39.0, "4": 90.0}}, Weight.PROBLEM, "would gain nothing"),
@@ -80,6 +80,18 @@ def test_what_a_back_does_wrong_is_said(back, weight, words):
 
 def test_a_lead_without_backs_is_told_how_to_start_one():
     only(judge_lead(report(backs=[])), Weight.PROBLEM, "back --model SMALL.gguf --lead")
+
+
+@pytest.mark.parametrize("backs", [[], [DESK | {"name": "others"}]])
+def test_a_back_that_does_not_run_is_told_so(backs):
+    weight = Weight.HINT if backs else Weight.PROBLEM
+    only(judge_lead(report(backs=backs), "other"), weight, "this back (other) is not running")
+
+
+@pytest.mark.parametrize("name", ["desk", "desk-2"])
+def test_a_back_that_runs_is_known_by_its_name(name):
+    back = DESK | {"name": name, "n_stale_drafts": 80}
+    only(judge_lead(report(backs=[back]), "desk"), Weight.HINT, "the times above tell network from computing")
 
 
 def test_of_a_model_that_cannot_speculate_nothing_else_is_said():
