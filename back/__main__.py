@@ -24,6 +24,7 @@ from shared.errors import ConfigError
 from shared.llama.model import Model, ModelOptions
 from shared.logs import configure_logging
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello
+from shared.verdict import end_with
 
 log = logging.getLogger("back")
 
@@ -61,17 +62,13 @@ def main() -> None:
 def _doctor(settings: BackSettings) -> NoReturn:
     from back.doctor import examine  # noqa: PLC0415  (as below)
 
-    diagnosis = examine(settings)
-    sys.stdout.write(f"{diagnosis}\n")
-    sys.exit(diagnosis.status)
+    end_with(examine(settings))
 
 
 def _check(settings: BackSettings) -> NoReturn:
     from back.check import check  # noqa: PLC0415  (no start needs it, nor the time to import it)
 
-    report = check(settings)
-    sys.stdout.write(f"{report}\n")
-    sys.exit(1 if report.problems else 0)
+    end_with(check(settings))
 
 
 def _exit_with_stdin() -> None:

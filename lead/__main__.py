@@ -12,6 +12,7 @@ from lead.settings import LeadSettings
 from shared import cpus
 from shared.errors import ConfigError
 from shared.logs import configure_logging
+from shared.verdict import end_with
 
 log = logging.getLogger("lead")
 
@@ -40,17 +41,13 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
 def _doctor(settings: LeadSettings) -> NoReturn:
     from lead.doctor import examine  # noqa: PLC0415  (as below)
 
-    diagnosis = examine(settings)
-    sys.stdout.write(f"{diagnosis}\n")
-    sys.exit(diagnosis.status)
+    end_with(examine(settings))
 
 
 def _check(settings: LeadSettings) -> NoReturn:
     from lead.check import check  # noqa: PLC0415  (no start needs it, nor the time to import it)
 
-    report = check(settings)
-    sys.stdout.write(f"{report}\n")
-    sys.exit(1 if report.problems else 0)
+    end_with(check(settings))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,11 @@ class Report:
     def complain(self, problem: str) -> None:
         self.problems.append(problem)
 
+    @property
+    def status(self) -> int:
+        """The exit status: 1 if there is a problem."""
+        return int(bool(self.problems))
+
     def __str__(self) -> str:
         """For a person."""
         width = max((len(topic) for topic, _ in self.lines), default=0)
