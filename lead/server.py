@@ -90,7 +90,7 @@ class Lead:
         if not self._settings.announce:
             await self._serve(listener, host, port)
             return
-        name = self._settings.alias or (self._settings.model.stem if self._settings.model else "demo")
+        name = self._settings.names(self._settings.model.stem if self._settings.model else "demo").id
         announcement = announced(host, port, name, scheme)
         await asyncio.to_thread(announcement.__enter__)
         try:
@@ -167,7 +167,7 @@ class Lead:
             bounds=self._settings,
         )
         return Services(
-            alias=self._settings.alias or vocabulary.info.name,
+            names=self._settings.names(vocabulary.info.name),
             vocabulary=vocabulary,
             template=template,
             engine=engine,

@@ -14,6 +14,7 @@ from lead.completions import Completions, Engine
 from lead.engine.client import EngineState
 from lead.engine.messages import PolicyName
 from lead.metrics.metrics import Metrics
+from lead.model_names import ModelNames
 from lead.sampling_defaults import SamplingDefaults
 from lead.sequences import Sequences
 from shared.errors import UnavailableError
@@ -38,7 +39,7 @@ class SupervisedEngine(Engine, Protocol):
 class Services:
     """The parts of a running lead."""
 
-    alias: str
+    names: ModelNames
     vocabulary: Vocabulary
     template: ChatTemplate
     engine: SupervisedEngine
@@ -52,6 +53,11 @@ class Services:
     metrics: Metrics | None = None  # None: not asked for
     n_threads: int = 0
     started_at: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def alias(self) -> str:
+        """What answers call the model."""
+        return self.names.id
 
     @property
     def n_slots(self) -> int:

@@ -15,6 +15,7 @@ from lead.door.exposure import is_loopback
 from lead.door.keys import HOW_TO_MAKE_ONE
 from lead.door.settings import DoorSettings
 from lead.engine.messages import PolicyName
+from lead.model_names import ModelNames
 from lead.sampling_defaults import SamplingDefaults
 from shared import cpus
 from shared.builtin import builtin_draft
@@ -65,7 +66,10 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
         None,
         description="the GGUF file to serve; without it the demo's: a small model at a big one's cost",
     )
-    alias: str | None = Field(None, description="the name that clients see; without it the model's own")
+    alias: str | None = Field(
+        None, description="the name that clients see, or several with commas; without it the model's own"
+    )
+    tags: str | None = Field(None, description="words for clients to find the model by, with commas")
     host: str = Field(
         "127.0.0.1", description="address to listen on; 0.0.0.0 lets other machines in, who need a key"
     )
@@ -227,6 +231,10 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
             return self.chat_template_file.read_text("utf-8")
         except (OSError, UnicodeError) as error:
             raise ConfigError(f"cannot read the chat template {self.chat_template_file}: {error}") from error
+
+    def names(self, own: str) -> ModelNames:
+        """What clients call the model, which calls itself `own`."""
+        return ModelNames.read(self.alias, self.tags, own)
 
     @property
     def chat_options(self) -> ChatOptions:

@@ -22,6 +22,7 @@ Threads = Annotated[int, _reading({"-1": 0})]
 
 _SPELLINGS: Final = {
     "alias": Spelling(("-a",), ("LLAMA_ARG_ALIAS",)),
+    "tags": Spelling((), ("LLAMA_ARG_TAGS",)),
     "api_key": Spelling(variables=("LLAMA_API_KEY",)),
     "api_key_file": Spelling(variables=("LLAMA_ARG_API_KEY_FILE",)),
     "back": Spelling(("-md", "--model-draft", "--spec-draft-model"), ("LLAMA_ARG_SPEC_DRAFT_MODEL",)),

@@ -33,8 +33,8 @@ async def models(services: Annotated[Services, Depends(provide)]) -> dict[str, A
     ready = services.engine.ready
     model = {
         "id": services.alias,
-        "aliases": [services.alias],
-        "tags": [],
+        "aliases": services.names.aliases,
+        "tags": services.names.tags,
         "object": "model",
         "created": services.started_at,
         "owned_by": "llama-duo",

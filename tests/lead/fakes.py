@@ -9,6 +9,7 @@ from lead.chat.template import ChatTemplate
 from lead.completions import Completions
 from lead.engine.client import EngineState
 from lead.engine.messages import Committed, Finished, Ready, Started
+from lead.model_names import ModelNames
 from lead.sequences import Sequences
 from lead.services import Services
 from shared.errors import UnavailableError
@@ -109,7 +110,7 @@ class House:
         )
         self.app = create_app(
             Services(
-                alias="toy",
+                names=ModelNames(("toy",), ("small",)),
                 vocabulary=vocabulary,
                 template=ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>"),
                 engine=self.engine,

@@ -38,6 +38,7 @@ async def test_requests_are_503_with_a_delay_while_the_engine_is_started_again(h
 async def test_the_model_is_listed_under_its_alias(client):
     (model,) = (await client.get("/v1/models")).json()["data"]
     assert (model["id"], model["object"]) == ("toy", "model")
+    assert (model["aliases"], model["tags"]) == (["toy"], ["small"])
     assert (model["meta"]["n_vocab"], model["meta"]["n_ctx_train"]) == (4096, 2048)
 
 
