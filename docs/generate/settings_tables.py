@@ -41,7 +41,8 @@ def _row(program: type[ProgramSettings], name: str) -> list[str]:
     spelling = program.dialect.spellings.get(name, Spelling())
     options = list(_options(name, field, spelling))
     variables = [f"{program.model_config.get('env_prefix')}{name.upper()}", *spelling.variables]
-    return [_code(options), _code(variables), _default(field), field.description or ""]
+    meaning = (field.description or "").replace("*", r"\*")
+    return [_code(options), _code(variables), _default(field), meaning]
 
 
 def _options(name: str, field: FieldInfo, spelling: Spelling) -> Iterator[str]:

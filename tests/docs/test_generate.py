@@ -87,6 +87,10 @@ def test_settings_stand_under_their_group():
     assert "`--threads`" not in drafting
 
 
+def test_a_star_in_a_meaning_is_a_star():
+    assert r"(\*.name: all below it; \*: any)" in settings_tables(LeadSettings)
+
+
 # The rule of thumb
 
 

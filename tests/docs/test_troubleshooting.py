@@ -7,8 +7,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
-OTHERS = {"Failed to fetch", "Hostname mismatch", "IP address mismatch"}
-"""What browsers and OpenSSL say."""
+OTHERS = {
+    "Failed to fetch",
+    "Hostname mismatch",
+    "IP address mismatch",
+    "did not receive a valid HTTP response",
+}
+"""What browsers, OpenSSL and websockets say."""
 
 
 def messages():
