@@ -1,8 +1,9 @@
-# Five verbs, each of which sets up what it needs by itself:
+# Six verbs, each of which sets up what it needs by itself:
 #   make demo    the point of the project in a minute
 #   make test    all tests
 #   make check   format, lint, types
 #   make bench   how fast, against what: each part for two minutes; ARGS="speed --repeats 5" for one of them
+#   make docs    the tables, examples and pictures of the documentation that follow from the code
 #   make setup   only the set-up: .venv with llama-cpp-python compiled for this compiler and CPU
 #
 # For a GPU:  CMAKE_ARGS="-DGGML_CUDA=on" make setup
@@ -21,7 +22,7 @@ NO_AMX := $(shell echo "__GNUC__ __clang__ __x86_64__" | $(CC) -E -P -x c - 2>/d
 BUILD := CFLAGS="$(CFLAGS) $(NO_AMX)" CXXFLAGS="$(CXXFLAGS) $(NO_AMX)" \
 	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)"
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check bench docs clean
 
 setup: $(READY)
 
@@ -54,6 +55,9 @@ PARTS ?= speed precision overhead serve simulate
 bench: $(READY)
 	@$(if $(ARGS),$(BIN)/python -m bench $(ARGS),set -e; for part in $(PARTS); do \
 		echo "--- bench $$part --quick"; $(BIN)/python -m bench $$part --quick; done)
+
+docs: $(READY)
+	@$(BIN)/python -m docs.generate
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

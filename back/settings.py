@@ -45,6 +45,7 @@ class BackSettings(Compute, ModelSource, FileSettings):
     dialect = LLAMA_SERVER
     groups: ClassVar[dict[str, str]] = {
         "model": "drafting",
+        "lead": "drafting",
         "parallel": "computing",
         "log_level": "running",
         "flash_attn": "computing, for those who tune",

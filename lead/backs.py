@@ -97,7 +97,7 @@ class Backs:
         `clock` gives seconds, and must be the engine's.
         """
         self._sequences = sequences
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._n_vocab = n_vocab
         self._post_draft = post_draft
         self._on_change = on_change
@@ -120,8 +120,8 @@ class Backs:
                 f"the lead speaks protocol {PROTOCOL_VERSION}, this back {hello.protocol}: "
                 "install the same version of llama-duo on both"
             )
-        if hello.vocabulary.fingerprint != self._vocabulary.fingerprint:
-            raise ProtocolError(_vocabularies_differ(self._vocabulary, hello.vocabulary))
+        if hello.vocabulary.fingerprint != self.vocabulary.fingerprint:
+            raise ProtocolError(_vocabularies_differ(self.vocabulary, hello.vocabulary))
         if len(self._backs) >= self._bounds.max_backs:
             raise ProtocolError(
                 f"the lead has {len(self._backs)} backs already, which is as many as it takes (--max-backs)"

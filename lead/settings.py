@@ -52,10 +52,12 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
     dialect = LLAMA_SERVER
     groups: ClassVar[dict[str, str]] = {
         "model": "model",
+        "alias": "model",
         "host": "address",
         "api_key": "keys, names and pages",
         "n_gpu_layers": "computing",
         "back": "speculation",
+        "chat_template": "conversations",
         "print": "running",
         "n_predict": "sampling, where a request does not say otherwise",
         "flash_attn": "computing, for those who tune",

@@ -2,7 +2,7 @@
 
 A back dials `GET /v1/speculation` (WebSocket, one message per frame) or posts the same messages to
 `POST /v1/speculation`. Committed tokens are append-only, so `(sequence, number of committed tokens)` names
-a prefix; that is all the synchronisation there is. docs/structure.md follows a draft through the system.
+a prefix; that is all the synchronisation there is. docs/protocol.md says what a back has to know.
 """
 
 from typing import Annotated, Literal, Self

@@ -59,11 +59,12 @@ async def describe(services: Annotated[Services, Depends(provide)]) -> dict[str,
 
 
 def _about(services: Services) -> dict[str, Any]:
-    """What `back doctor` compares with its own side."""
+    """What `back doctor` compares with its own side, and a back without a model sends back."""
     ready = services.engine.ready
     return {
         "version": importlib.metadata.version("llama-duo"),
         "protocol": PROTOCOL_VERSION,
+        "vocabulary": services.backs.vocabulary.model_dump(),
         "speculates": ready.speculates if ready else None,
         "cores": sorted(cpus.usable()),
         "n_threads": services.n_threads,

@@ -448,3 +448,8 @@ async def test_a_connected_back_hears_what_pays(house):
     async with welcomed(house) as back:
         house.backs.tune(Tune(n_ahead=3, min_confidence=0.5))
         assert await heard(back) == Tune(n_ahead=3, min_confidence=0.5)
+
+
+async def test_the_list_says_which_vocabulary_a_back_must_have(house, client):
+    body = (await client.get(URL)).json()
+    assert body["lead"]["vocabulary"] == house.vocabulary.identify().model_dump()

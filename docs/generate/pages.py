@@ -1,0 +1,41 @@
+"""What is generated where: the one list that `make docs` and its test share."""
+
+from functools import partial
+from pathlib import Path
+
+from back.settings import BackSettings
+from chat.settings import ChatSettings
+from docs.generate.blocks import Blocks, fenced, fill
+from docs.generate.message_schema import message_schema
+from docs.generate.noise_examples import noise_examples
+from docs.generate.rule_of_thumb import speed_ups, tokens_per_step
+from docs.generate.settings_tables import settings_tables
+from docs.generate.timeline import DARK, LIGHT, timeline
+from lead.settings import LeadSettings
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+TINY_BACK = DOCS / "examples" / "tiny_back.py"
+BY_HAND = DOCS / "examples" / "by_hand.sh"
+
+BLOCKS: Blocks = {
+    "settings-lead": partial(settings_tables, LeadSettings),
+    "settings-back": partial(settings_tables, BackSettings),
+    "settings-chat": partial(settings_tables, ChatSettings),
+    "tokens-per-step": tokens_per_step,
+    "speed-ups": speed_ups,
+    "noise-examples": noise_examples,
+    "tiny-back": lambda: fenced("python", TINY_BACK.read_text("utf-8")),
+    "by-hand": lambda: fenced("bash", BY_HAND.read_text("utf-8")),
+}
+
+
+def files() -> dict[Path, str]:
+    """The text of every file that is generated, or has generated blocks."""
+    pages = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+    return {
+        **{page: fill(page.read_text("utf-8"), BLOCKS) for page in pages},
+        DOCS / "protocol.schema.json": message_schema(),
+        DOCS / "images" / "timeline.svg": timeline(LIGHT),
+        DOCS / "images" / "timeline-dark.svg": timeline(DARK),
+    }

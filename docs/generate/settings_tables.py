@@ -1,0 +1,85 @@
+"""A program's settings as tables, from its settings class: one table for each group of `--help`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+from pydantic_settings import CliPositionalArg, CliSuppress, CliToggleFlag
+
+from docs.generate.blocks import table
+from shared.command_line import Spelling
+from shared.settings import ProgramSettings
+
+_HEADER = ["option", "variable", "default", "meaning"]
+_GENERAL = "general"
+(_SUPPRESSED,) = get_args(CliSuppress[int])[1:]
+(_POSITIONAL,) = get_args(CliPositionalArg[int])[1:]
+(_TOGGLE,) = get_args(CliToggleFlag[bool])[1:]
+
+
+def settings_tables(program: type[ProgramSettings]) -> str:
+    """Tables under headings of the third level, in the order of `--help`."""
+    groups: dict[str, list[str]] = {_GENERAL: [], **{title: [] for title in program.groups.values()}}
+    title = _GENERAL
+    for name, field in program.model_fields.items():
+        title = program.groups.get(name, title)
+        if _SUPPRESSED not in field.metadata:
+            groups[title].append(name)
+    sections = [
+        f"### {program.model_config.get('cli_prog_name')}: {title}\n\n"
+        + table(_HEADER, [_row(program, name) for name in names])
+        for title, names in groups.items()
+        if names
+    ]
+    return "\n\n".join(sections)
+
+
+def _row(program: type[ProgramSettings], name: str) -> list[str]:
+    field = program.model_fields[name]
+    spelling = program.dialect.spellings.get(name, Spelling())
+    options = list(_options(name, field, spelling))
+    variables = [f"{program.model_config.get('env_prefix')}{name.upper()}", *spelling.variables]
+    meaning = (field.description or "").replace("*", r"\*")
+    return [_code(options), _code(variables), _default(field), meaning]
+
+
+def _options(name: str, field: FieldInfo, spelling: Spelling) -> Iterator[str]:
+    """The program's own spelling first."""
+    option = name.replace("_", "-")
+    if _POSITIONAL in field.metadata:
+        yield option.upper()
+        return
+    can_be_negated = field.annotation is bool and _TOGGLE not in field.metadata
+    for each in (f"--{option}", *spelling.options):
+        yield each
+        if can_be_negated and each.startswith("--"):
+            yield f"--no-{each.removeprefix('--')}"
+    yield from spelling.constants
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is PydanticUndefined:
+        raise ValueError(f"no default: {field.description}")
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    """As a person writes it on a command line or in a file."""
+    match value:
+        case None | [] | () | "":
+            return ""
+        case bool():
+            return "on" if value else "off"
+        case float():
+            return f"`{value:g}`"
+        case int() | str() | Path():
+            return f"`{value}`"
+        case _:
+            raise TypeError(f"how is {value!r} written?")
+
+
+def _code(words: list[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)

@@ -1,0 +1,66 @@
+"""docs/protocol.md names every message and field, with the bounds of the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lead.api.speculation import HELLO_SECONDS, MAX_WAIT_SECONDS
+from lead.backs import HTTP_SILENCE_SECONDS, MAX_EXCESS_DRAFTS, MAX_INVALID_DRAFTS
+from shared.protocol import (
+    MAX_BACK_MESSAGE_BYTES,
+    MAX_DRAFT_TOKENS,
+    MAX_TOKENS_PER_MESSAGE,
+    Close,
+    Draft,
+    Extend,
+    Hello,
+    Open,
+    Post,
+    Refused,
+    Reply,
+    Tune,
+    Welcome,
+)
+
+PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
+
+
+def described():
+    """The fields of each message in the page's tables."""
+    fields = {}
+    message = None
+    for name, field in re.findall(r"^\| (?:`(\w+)`)? ?\| (?:`(\w+)`)?", PAGE, re.MULTILINE):
+        message = name or message
+        if field:
+            fields.setdefault(message, set()).add(field)
+    return fields
+
+
+@pytest.mark.parametrize("message", [Hello, Draft, Welcome, Refused, Open, Extend, Close, Tune])
+def test_every_field_of_a_message_is_described_and_no_other(message):
+    kind = message.model_fields["type"].default
+    assert described()[kind] == message.model_fields.keys() - {"type"}
+
+
+@pytest.mark.parametrize("envelope", [Post, Reply])
+def test_what_is_posted_and_answered_is_described(envelope):
+    assert all(f'"{name}"' in PAGE for name in envelope.model_fields)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"1 to {MAX_DRAFT_TOKENS} ids",
+        f"0 to {MAX_DRAFT_TOKENS} |",
+        f"at most {MAX_TOKENS_PER_MESSAGE:,}",
+        f"at most {MAX_BACK_MESSAGE_BYTES // 1024} KiB",
+        f"`hello` has to come within {HELLO_SECONDS:.0f} seconds",
+        f"(at most {MAX_WAIT_SECONDS:.0f})",
+        f"has not posted for {HTTP_SILENCE_SECONDS:.0f} seconds",
+        f"counted as invalid; more than {MAX_INVALID_DRAFTS}:",
+        f"counted as excess; more than {MAX_EXCESS_DRAFTS}:",
+    ],
+)
+def test_the_bounds_are_those_of_the_code(words):
+    assert words in PAGE

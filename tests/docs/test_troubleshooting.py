@@ -1,0 +1,44 @@
+"""Whoever searches for a message finds it in docs/troubleshooting.md, word for word."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "troubleshooting.md"
+OTHERS = {
+    "Failed to fetch",
+    "Hostname mismatch",
+    "IP address mismatch",
+    "did not receive a valid HTTP response",
+}
+"""What browsers, OpenSSL and websockets say."""
+
+
+def messages():
+    """What stands in code in the first cell of the tables' rows and has several words."""
+    for line in PAGE.read_text("utf-8").splitlines():
+        if line.startswith("| ") and not line.startswith("| ---"):
+            first = re.split(r"(?<!\\)\|", line)[1]
+            yield from (
+                code for code in re.findall(r"`([^`]+)`", first) if " " in code and code not in OTHERS
+            )
+
+
+@pytest.fixture(scope="module")
+def source():
+    """All texts of the programs, with what the formatter has broken apart put together again."""
+    code = "\n".join(
+        path.read_text("utf-8")
+        for package in ("lead", "back", "chat", "shared")
+        for path in sorted((ROOT / package).rglob("*.py"))
+    )
+    joined = re.sub(r"([\"'])\s*\n\s*f?([\"'])", "", code)
+    return re.sub(r"{[^{}]*}", "…", joined).replace("%s", "…").replace("%d", "…")
+
+
+@pytest.mark.parametrize("message", sorted(set(messages())))
+def test_the_message_is_one_of_the_programs(message, source):
+    for part in message.split("…"):
+        assert part.strip(" '()") in source
