@@ -60,6 +60,7 @@ _SPELLINGS: Final = {
         ("LLAMA_ARG_LOAD_MODE",),
         {"--mlock": "mmap+mlock", "--mmap": "mmap", "--no-mmap": "none", "-dio": "dio", "--direct-io": "dio"},
     ),
+    "log_json": Spelling(("--log-jsonl",)),
     "log_level": Spelling(constants={"-v": "debug", "--verbose": "debug", "--log-verbose": "debug"}),
     "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),
     "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
@@ -102,13 +103,14 @@ _GRANTED: Final = {
         "-cb --cont-batching --swa-full --jinja "
         "--no-context-shift --no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
         "--no-models-autoload --warmup --repack --op-offload -e --escape --log-prefix "
-        "--log-timestamps"
+        "--log-timestamps --no-mmproj-offload -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
+        "--perf --no-perf --no-warmup --reuse-port --no-log-prefix --no-log-timestamps"
     ),
     # what changes no answer
     1: (
         "--threads-http --prio --prio-batch --poll --poll-batch --log-colors -fit --fit -fitt "
         "--fit-target -fitc --fit-ctx -cram --cache-ram -ctxcp --ctx-checkpoints -sps "
-        "--slot-prompt-similarity"
+        "--slot-prompt-similarity --swa-checkpoints -cms --checkpoint-min-step -dt --defrag-thold"
     ),
 }
 """Options by the number of values behind them."""
@@ -116,16 +118,31 @@ _GRANTED: Final = {
 _REFUSED: Final = {
     "only text is served, no images or sound": (
         "-mm --mmproj -mmu --mmproj-url --mmproj-auto --mmproj-offload --image --audio --video "
-        "--media-path --image-min-tokens --image-max-tokens -mv --model-vocoder"
+        "--media-path --image-min-tokens --image-max-tokens -mv --model-vocoder -mmdev --mmproj-device "
+        "--mtmd-batch-max-tokens --video-fps --video-timestamp-interval --video-ffmpeg-dir"
     ),
     "the lead finds out by itself how many draft tokens pay; --policy fixed with --depth N fixes it": (
         "--draft --draft-n --draft-max --draft-min --draft-n-min --spec-draft-n-max --spec-draft-n-min "
         "--draft-p-min --draft-p-split --spec-draft-p-min --spec-draft-p-split"
     ),
     "a draft model is named with --back; --ngram or --no-ngram says whether the text drafts for itself": (
-        "--spec-type"
+        "--spec-type --spec-default -lcs --lookup-cache-static -lcd --lookup-cache-dynamic "
+        "--spec-ngram-mod-n-min --spec-ngram-mod-n-max --spec-ngram-mod-n-match --spec-ngram-simple-size-n "
+        "--spec-ngram-simple-size-m --spec-ngram-simple-min-hits --spec-ngram-map-k-size-n "
+        "--spec-ngram-map-k-size-m --spec-ngram-map-k-min-hits --spec-ngram-map-k4v-size-n "
+        "--spec-ngram-map-k4v-size-m --spec-ngram-map-k4v-min-hits --spec-ngram-size-n --spec-ngram-size-m "
+        "--spec-ngram-min-hits"
     ),
     "the back has its own context size: BACK_CTX_SIZE": "-cd --ctx-size-draft",
+    "the back has its own settings, as variables: BACK_CACHE_TYPE_K, BACK_THREADS_BATCH and so on": (
+        "--spec-draft-type-k -ctkd --cache-type-k-draft --spec-draft-type-v -ctvd --cache-type-v-draft "
+        "--spec-draft-threads-batch -tbd --threads-batch-draft"
+    ),
+    "the back's cores are named with --back-cpus, as in --back-cpus 6-7": (
+        "--spec-draft-cpu-mask -Cd --cpu-mask-draft --spec-draft-cpu-range -Crd --cpu-range-draft "
+        "--spec-draft-cpu-strict --cpu-strict-draft --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft "
+        "--spec-draft-cpu-strict-batch --cpu-strict-batch-draft"
+    ),
     "a back on another device is started by itself: back --model FILE": (
         "-devd --device-draft --spec-draft-device"
     ),
@@ -134,29 +151,49 @@ _REFUSED: Final = {
         "--cpu-strict-batch --numa"
     ),
     "tensors are placed by whole layers: --n-gpu-layers": (
-        "-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe -ncffn --n-cpu-ffn"
+        "-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe -ncffn --n-cpu-ffn "
+        "--spec-draft-override-tensor -otd --override-tensor-draft --spec-draft-cpu-moe -cmoed "
+        "--cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft"
     ),
     "the GPUs are chosen with CUDA_VISIBLE_DEVICES or the like": "-dev --device",
     "one model is served: start a lead for each": (
         "--models-dir --models-preset --models-max --models-autoload"
     ),
     "text is generated here, nothing is embedded or ranked": (
-        "--embedding --embeddings --rerank --reranking --pooling"
+        "--embedding --embeddings --rerank --reranking --pooling --embd-normalize"
     ),
     "the model runs as its file says": (
         "--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
         "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --override-kv --lora "
-        "--lora-scaled --control-vector --control-vector-scaled -gan --grp-attn-n -gaw --grp-attn-w"
+        "--lora-scaled --lora-init-without-apply "
+        "--control-vector-layer-range --control-vector --control-vector-scaled -gan "
+        "--grp-attn-n -gaw --grp-attn-w"
     ),
     "a request asks for it, not the command line": (
+        "-p --prompt -f --file -bf --binary-file "
         "--grammar --grammar-file -j --json-schema -jf --json-schema-file -l --logit-bias --keep -r "
         "--reverse-prompt"
     ),
-    "no files are served, and no tools are run": "--path --tools --slot-save-path -ag --agent",
+    "no files are served, and no tools are run": (
+        "--path --tools --slot-save-path -ag --agent --tools-runtime --mcp-servers-config "
+        "--mcp-servers-json --ui-mcp-proxy --webui-mcp-proxy"
+    ),
+    "the page has nothing to be set": "--ui-config --webui-config --ui-config-file --webui-config-file",
+    "comments keep a silent stream alive every 15 to 30 seconds": "--sse-ping-interval",
+    "it is a variable of the chat template: --chat-template-kwargs": (
+        "--reasoning-effort --reasoning-preserve --no-reasoning-preserve"
+    ),
+    "/completion gives the text as the model writes it": (
+        "--skip-chat-parsing --no-skip-chat-parsing -sp --special"
+    ),
+    "the model stays loaded": "--sleep-idle-seconds",
+    "--check says what would be run, and on what": "--list-devices -cl --cache-list",
     "there is no such sampler here": (
         "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay"
     ),
-    "tokens are chosen on the CPU, under the noise shared with backs": "-bs --backend-sampling",
+    "tokens are chosen on the CPU, under the noise shared with backs": (
+        "-bs --backend-sampling --spec-draft-backend-sampling"
+    ),
     "a model is named with --model FILE or -hf USER/REPO[:QUANT]": "-mu --model-url -dr --docker-repo",
     "batches are always continuous": "-nocb --no-cont-batching",
     "other machines help by drafting: start a back there": "--rpc",
@@ -164,7 +201,10 @@ _REFUSED: Final = {
     "an answer ends where its context is full": "--context-shift",
     "only what two prompts begin with is reused": "--cache-reuse",
     "a proxy in front can add it": "--api-prefix",
-    "how much is logged is said with --log-level": "--log-disable --log-file -lv --verbosity --log-verbosity",
+    "how much is logged is said with --log-level": (
+        "--log-disable --log-file -lv --verbosity --log-verbosity"
+    ),
+    "--log-prompts puts them into the log": "--log-prompts-dir",
 }
 """Options by the reason why there are none."""
 

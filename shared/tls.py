@@ -40,9 +40,10 @@ def pinning(certificate: Path) -> ssl.SSLContext:
 
 def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
     """Why a server's certificate was not taken, and what a person can do."""
+    reason = error.verify_message.rstrip(".")
     if error.verify_code in _NAME_MISMATCHES:
-        return f"{error.verify_message}: with --lead give a name that its certificate has"
-    return f"{error.verify_message}: name who vouches for it with --ca-file"
+        return f"{reason}: with --lead give a name that its certificate has"
+    return f"{reason}: name who vouches for it with --ca-file"
 
 
 def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lead.services import Services, provide
 from shared.errors import RequestError
+from shared.llama.vocabulary import Vocabulary
 
 router = APIRouter()
 
@@ -38,15 +39,7 @@ async def tokenize(
     body: TokenizeRequest, services: Annotated[Services, Depends(provide)]
 ) -> dict[str, list[Any]]:
     """The tokens of a text; with_pieces: each with its text, or its bytes where they are no text."""
-    vocabulary = services.vocabulary
-    tokens = await asyncio.to_thread(
-        vocabulary.tokenize, body.content, add_special=body.add_special, parse_special=body.parse_special
-    )
-    if not body.with_pieces:
-        return {"tokens": tokens}
-    return {
-        "tokens": [{"id": token, "piece": _piece(vocabulary.piece(token, special=True))} for token in tokens]
-    }
+    return {"tokens": await asyncio.to_thread(_tokenize, body, services.vocabulary)}
 
 
 @router.post("/detokenize")
@@ -55,9 +48,16 @@ async def detokenize(
 ) -> dict[str, str]:
     """The text of tokens, control tokens included."""
     try:
-        return {"content": services.vocabulary.detokenize(body.tokens)}
+        return {"content": await asyncio.to_thread(services.vocabulary.detokenize, body.tokens)}
     except ValueError as error:
         raise RequestError(f"tokens: {error}", "tokens") from error
+
+
+def _tokenize(body: TokenizeRequest, vocabulary: Vocabulary) -> list[Any]:
+    tokens = vocabulary.tokenize(body.content, add_special=body.add_special, parse_special=body.parse_special)
+    if not body.with_pieces:
+        return tokens
+    return [{"id": token, "piece": _piece(vocabulary.piece(token, special=True))} for token in tokens]
 
 
 def _piece(data: bytes) -> str | list[int]:

@@ -22,6 +22,7 @@ _COUNTERS = {
     "wasted_tokens": "Of those the ones rejected",
     "stale_drafts": "Drafts that came too late to be of use",
     "invalid_drafts": "Drafts that were against the protocol",
+    "excess_drafts": "Drafts beyond what a back may send in a second",
 }
 
 
@@ -75,6 +76,7 @@ def _figures(back: Mapping[str, Any]) -> dict[str, int]:
         "wasted_tokens": n_used - n_accepted,
         "stale_drafts": back["n_stale_drafts"],
         "invalid_drafts": back["n_invalid_drafts"],
+        "excess_drafts": back["n_excess_drafts"],
     }
 
 

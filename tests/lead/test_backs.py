@@ -1,3 +1,5 @@
+import logging
+
 import pytest
 
 from lead.backs import HTTP_SILENCE_SECONDS, MAX_EXCESS_DRAFTS, MAX_INVALID_DRAFTS, Backs
@@ -380,3 +382,22 @@ def test_the_list_shows_each_back_with_its_figures(house):
     assert record["name"] == "desk"
     assert (record["model"], record["transport"], record["connected_seconds"]) == ("big", "websocket", 3.0)
     assert (record["n_sequences"], record["n_drafts"]) == (1, 0)
+
+
+def test_a_back_that_joins_and_leaves_has_a_line_in_the_log_for_each(house, caplog):
+    caplog.set_level(logging.INFO, "lead.backs")
+    back = house.join(name="desk")
+    house.now = 60.0
+    house.backs.leave(back)
+    house.backs.leave(back)
+    joined, left = (record.getMessage() for record in caplog.records)
+    assert joined == "back desk (big, websocket) joined"
+    assert left.startswith("back desk (big, websocket) left after 60 s: 0 drafts")
+
+
+def test_so_has_one_that_falls_silent(house, caplog):
+    house.join("http")
+    caplog.set_level(logging.INFO, "lead.backs")
+    house.now = HTTP_SILENCE_SECONDS + 1
+    assert list(house.backs) == []
+    assert "left after 91 s" in caplog.text

@@ -16,6 +16,7 @@ OPTIONS = [
     ("-b 256", "batch_size", 256),
     ("-t 3", "threads", 3),
     ("-v", "log_level", "debug"),
+    ("--log-jsonl", "log_json", True),
     ("-to 30", "write_seconds", 30.0),
     ("-ngl all", "n_gpu_layers", -1),
     ("-ngl auto", "n_gpu_layers", -1),
@@ -76,14 +77,19 @@ def test_lead_understands_the_variable(monkeypatch, variable, text, setting, val
     assert plain(getattr(LeadSettings.from_command_line([]), setting)) == value
 
 
-@pytest.mark.parametrize("option", ["-cb", "--jinja", "--warmup"])
+@pytest.mark.parametrize("option", ["-cb", "--jinja", "--warmup", "--no-warmup", "--no-perf"])
 def test_what_is_so_anyway_is_taken(option):
     assert LeadSettings.from_command_line([option, "-np", "2"]).parallel == 2
 
 
 @pytest.mark.parametrize(
     ("option", "reason"),
-    [("--mmproj", "only text"), ("--rpc", "start a back"), ("-nocb", "always continuous")],
+    [
+        ("--mmproj", "only text"),
+        ("--rpc", "start a back"),
+        ("-nocb", "always continuous"),
+        ("-ctkd", "BACK_CACHE_TYPE_K"),
+    ],
 )
 def test_what_is_lacking_is_refused_with_the_reason(option, reason, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -148,6 +148,22 @@ def test_how_long_a_back_takes_to_answer_is_shown_but_not_for_the_leads_own_sour
     assert ("llama_duo:back_answer_seconds", "ngram") not in values
 
 
+def test_every_figure_of_a_back_is_shown(watched):
+    back = watched.join("desk")
+    numbers = {name: i for i, name in enumerate(type(back.figures).__slots__, 1)}
+    for name, value in numbers.items():
+        setattr(back.figures, name, value)
+    values = watched.values()
+    shown = {name: value for (name, *labels), value in _labelled(values) if labels == ["desk"]}
+    for name, value in numbers.items():
+        as_shown = name.removeprefix("n_").replace("used", "verified")
+        assert shown[f"llama_duo:back_{as_shown}_total"] == value
+
+
+def _labelled(values):
+    return [(key, value) for key, value in values.items() if isinstance(key, tuple)]
+
+
 def test_names_of_backs_cannot_grow_without_end(watched):
     for i in range(MOST_NAMES + 2):
         back = watched.join(f"b{i}")
