@@ -8,7 +8,7 @@ from lead.engine.planner.step_cost import StepCost
 from shared.llama.span import Span
 
 _WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
-_REPEATS = 3
+_REPEATS = 5
 _MOST_SECONDS = 10.0
 """A model so slow that this is not enough learns the rest from its requests."""
 
