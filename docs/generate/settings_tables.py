@@ -77,6 +77,8 @@ def _shown(value: Any) -> str:
             return f"`{value:g}`"
         case int() | str() | Path():
             return f"`{value}`"
+        case tuple():
+            return _code([str(each).encode("unicode_escape").decode() for each in value])
         case _:
             raise TypeError(f"how is {value!r} written?")
 
