@@ -16,8 +16,8 @@ _LEAST_BOUND = 1.15
 _FEW_RIGHT = 0.4
 _IDLE_SHARE = 0.8
 _LATE_SHARE = 0.5
-"""Of drafts that came too late, and of steps without any: a back that sends its tail after each token is often
-overtaken, and that costs nothing as long as the lead has something to verify.
+"""Of drafts that came too late, and of steps without any: a back that sends its tail after each token is
+often overtaken, and that costs nothing as long as the lead has something to verify.
 """
 _DEAR, _TOO_DEAR = 0.3, 0.8
 """Of a plain step. docs/structure.md's simulation: 1.7 times as fast at 0.3, 1.2 times at 0.6."""
