@@ -116,7 +116,7 @@ class LeadClient:
             raise BrokenOffError(f"The answer from {self.url} was cut short: the connection ended early.")
 
     def _adapt(self, refusal: RefusedError, request: Mapping[str, Any]) -> bool:
-        """Whether to ask once more, in another way: servers differ in what they refuse. Raises RefusedError."""
+        """Whether to ask once more, in another way: servers differ in what they take. Raises RefusedError."""
         if self._asks_for_sources and "return_speculation" in refusal.message:
             self._asks_for_sources = False
             return True
