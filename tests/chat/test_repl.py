@@ -377,6 +377,15 @@ def test_a_server_that_is_away_at_the_start_is_said_at_once():
     )
 
 
+def test_a_key_that_is_missing_is_said_at_the_start():
+    session = Session(places={"/v1/models": refuses(401, "no key")})
+    session.type()
+    assert session.screen.getvalue().startswith(
+        "http://lead:5555 answered 401: no key (give its key with CHAT_API_KEY or --api-key)\n"
+        "Talking to http://lead:5555. "
+    )
+
+
 def test_retry_asks_the_last_question_again_in_its_place():
     session = Session(answers("One."), answers("Two."), answers("Three."))
     assert session.type("Hi", "And?", ":retry").endswith("> :retry\nThree.\n1 token · 10.0 tokens/s\n> ^D\n")
