@@ -115,10 +115,11 @@ class BackSettings(Compute, ModelSource, FileSettings):
     @field_validator("lead")
     @classmethod
     def _check_lead(cls, value: str) -> str:
+        """Accept what people paste: OpenAI's clients want `/v1` at the end."""
         parts = urlsplit(value)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("write it as in http://192.168.1.20:5555")
-        return value.rstrip("/")
+        return value.rstrip("/").removesuffix("/v1").rstrip("/")
 
     def discovered(self) -> Self:
         """With the lead that announces itself, if one is to be looked for; raises ConfigError.

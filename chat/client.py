@@ -15,7 +15,7 @@ from httpx_sse import EventSource, SSEError, connect_sse
 from pydantic import ValidationError
 
 from chat.answer import Answer, Piece
-from chat.errors import AwayError, BrokenOffError, NotReadyError, RefusedError
+from chat.errors import AwayError, BrokenOffError, LeadError, NotReadyError, RefusedError
 from chat.wire import Back, BacksReply, Chunk, ErrorReply, ModelsReply
 from shared.tls import distrust_behind, explain_distrust
 
@@ -43,6 +43,7 @@ class LeadClient:
         """
         self.url = url
         self._asks_for_sources = True
+        self._model: str | None = None
         self._timeout_s = timeout_s
         self._http = httpx.Client(
             base_url=url,
@@ -67,14 +68,14 @@ class LeadClient:
 
         Closing the iterator hangs up, which makes the lead stop. Raises LeadError.
         """
-        try:
-            yield from self._stream(request, answer)
-        except RefusedError as error:
-            # Strict servers refuse a field that they do not know: theirs are answers without sources.
-            if not self._asks_for_sources or "return_speculation" not in error.message:
-                raise
-            self._asks_for_sources = False
-            yield from self._stream(request, answer)
+        while True:
+            try:
+                yield from self._stream(request, answer)
+            except RefusedError as error:
+                if not self._adapt(error, request):
+                    raise
+            else:
+                return
 
     def backs(self) -> list[Back] | None:
         """The connected backs; None when the server does not speculate. Raises LeadError."""
@@ -101,6 +102,8 @@ class LeadClient:
 
     def _stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[Piece, None, None]:
         body = {**request, "stream": True, "stream_options": {"include_usage": True}}
+        if self._model:
+            body.setdefault("model", self._model)
         if self._asks_for_sources:
             body["return_speculation"] = True
         with (
@@ -112,6 +115,24 @@ class LeadClient:
                 yield from answer.read(chunk)
         if answer.finish_reason is None:
             raise BrokenOffError(f"The answer from {self.url} was cut short: the connection ended early.")
+
+    def _adapt(self, refusal: RefusedError, request: Mapping[str, Any]) -> bool:
+        """Whether to ask once more, in another way: servers differ in what they take. Raises RefusedError."""
+        if self._asks_for_sources and "return_speculation" in refusal.message:
+            self._asks_for_sources = False
+            return True
+        if self._model or "model" in request or "model" not in refusal.message.lower():
+            return False
+        # Some want to hear a model's name even if they have only one.
+        try:
+            names = self.models()
+        except LeadError:
+            return False
+        if len(names) > 1:
+            advice = "It has several models: choose one with :model or --model."
+            raise RefusedError(f"{refusal} ({advice})", refusal.status, refusal.message)
+        self._model = next(iter(names), None)
+        return self._model is not None
 
     def _chunks(self, source: EventSource) -> Iterator[Chunk]:
         for event in source.iter_sse():

@@ -11,6 +11,8 @@
 Every message is a sentence that a person can act on; it may quote the server: sanitise it to show it.
 """
 
+from http import HTTPStatus
+
 from shared.errors import DuoError
 
 
@@ -41,6 +43,11 @@ class RefusedError(LeadError):
         super().__init__(explanation)
         self.status = status
         self.message = message
+
+    @property
+    def wants_key(self) -> bool:
+        """No key was given, or not the right one."""
+        return self.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class BrokenOffError(LeadError):

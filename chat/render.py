@@ -56,7 +56,7 @@ class Screen:
         self._line_is_open = False
 
     def sum_up(self, answer: Answer) -> None:
-        """Under an answer that has ended well: figures, and the legend of its colours."""
+        """Under an answer that has ended well or was stopped: figures, and the legend of its colours."""
         if not self._sums_up:
             return
         parts = [(part, DIM) for part in report.summary(answer)]

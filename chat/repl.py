@@ -7,7 +7,7 @@ from pathlib import Path
 from chat import report, saved
 from chat.client import LeadClient
 from chat.commands import is_command, parse_assignment, parse_command
-from chat.errors import AwayError, CommandError, LeadError, NotReadyError
+from chat.errors import AwayError, CommandError, LeadError, NotReadyError, RefusedError
 from chat.lines import Lines
 from chat.render import Screen
 from chat.sampling import known_name
@@ -89,8 +89,11 @@ class Repl:
         except (AwayError, NotReadyError) as error:
             self._screen.error(str(error))
             whom = self._client.url
-        except LeadError:
-            whom = self._client.url  # it may answer all the same
+        except LeadError as error:
+            whom = self._client.url
+            if isinstance(error, RefusedError) and error.wants_key:
+                self._screen.error(str(error))
+            # Otherwise it may answer all the same.
         self._screen.note(f"Talking to {whom}. :help lists the commands, Ctrl-D leaves.")
 
     def _edit(self, argument: str) -> None:

@@ -33,6 +33,8 @@ def summary(answer: Answer) -> list[str]:
     parts = figures(answer.figures)
     if answer.finish_reason == "length":
         parts.append("cut at the token limit")
+    elif answer.finish_reason is None:
+        parts.append("stopped, kept as it is")
     return parts
 
 

@@ -107,8 +107,7 @@ class Session:
             self._screen.note(f"Stopped before the answer began. {_LEFT_OUT}")
             return
         self._keep(question, answer, instead=instead)
-        n_tokens = report.count(answer.figures.n_tokens, "token")
-        self._screen.note(f"Stopped after {n_tokens}; the answer so far stays in the conversation.")
+        self._screen.sum_up(answer)
 
     def _keep(self, question: str, answer: Answer, *, instead: bool) -> None:
         self.conversation.add(question, answer.text, instead=instead)

@@ -16,6 +16,9 @@ _LEAST_BOUND = 1.15
 _FEW_RIGHT = 0.4
 _IDLE_SHARE = 0.8
 _LATE_SHARE = 0.5
+"""Of drafts that came too late, and of steps without any: a back that sends its tail after each token is
+often overtaken, and that costs nothing as long as the lead has something to verify.
+"""
 _DEAR, _TOO_DEAR = 0.3, 0.8
 """Of a plain step. docs/structure.md's simulation: 1.7 times as fast at 0.3, 1.2 times at 0.6."""
 
@@ -179,9 +182,10 @@ def _judge_work(planner: PlannerReport) -> Iterator[Finding]:
     words = f"{per_step:.2f} tokens per step and answer, 1 without drafts"
     if n_drafted:
         words += f"; {planner.n_accepted_tokens / n_drafted:.0%} of the tokens verified were right"
-    idle = planner.depths.get(0, 0) / n_choices
-    if idle > _IDLE_SHARE:
-        yield hint(f"{words}; in {idle:.0%} of the steps there was no draft that was worth verifying")
+    if planner.idle_share > _IDLE_SHARE:
+        yield hint(
+            f"{words}; in {planner.idle_share:.0%} of the steps there was no draft that was worth verifying"
+        )
     else:
         yield good(words)
 
@@ -205,7 +209,11 @@ def _judge_lateness(back: BackReport, planner: PlannerReport, own: str | None) -
             "ms: take a smaller draft model, more --threads or a GPU there"
             + ("" if is_own else "; `back doctor` there says more")
         )
-    elif back.n_drafts >= _LEAST_SCORED and back.n_stale_drafts > _LATE_SHARE * back.n_drafts:
+    elif (
+        back.n_drafts >= _LEAST_SCORED
+        and back.n_stale_drafts > _LATE_SHARE * back.n_drafts
+        and planner.idle_share > _LATE_SHARE
+    ):
         yield hint(
             f"{back.n_stale_drafts / back.n_drafts:.0%} of {back.name}'s drafts come too late or after a "
             f"wrong guess: {'the times above tell' if is_own else '`back doctor` there tells'} network from "

@@ -57,6 +57,11 @@ class PlannerReport(_Record):
         """T(1); None until it is measured."""
         return self.step_ms.get(1)
 
+    @property
+    def idle_share(self) -> float:
+        """Of the choices of a depth, those for none; 0 before the first."""
+        return self.depths.get(0, 0) / (sum(self.depths.values()) or 1)
+
 
 class LeadReport(_Record):
     """`planner` is None while the engine is busy or started again."""

@@ -144,13 +144,17 @@ async def test_after_a_break_it_forgets_and_comes_back():
 
 
 async def test_a_lead_that_answers_no_pings_is_dialled_again():
+    deaf = []
+
     async def fall_silent(connection):
+        deaf.append(connection.transport)
         connection.transport.pause_reading()
         await connection.wait_closed()
 
     silent = saying(WELCOME, OPEN, then=fall_silent)
     async with linked(silent, saying(WELCOME, OPEN), ping_seconds=0.05) as (_, follower, _):
         assert [await follower.heard.get() for _ in range(3)] == [OPEN, "reset", OPEN]
+        deaf[0].abort()
 
 
 async def test_a_lead_that_is_loading_is_asked_again():

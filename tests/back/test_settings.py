@@ -18,6 +18,7 @@ def test_the_shortest_tour_needs_no_options():
     ("lead", "url"),
     [
         ("http://host:5555", "ws://host:5555/v1/speculation"),
+        ("http://host:5555/v1/", "ws://host:5555/v1/speculation"),
         ("https://host/", "wss://host/v1/speculation"),
         ("http://[::1]:5555", "ws://[::1]:5555/v1/speculation"),
     ],

@@ -90,6 +90,37 @@ def test_a_strict_server_is_known_from_then_on():
     assert len(lead.requests) == 3
 
 
+def models(*names):
+    return {"/v1/models": {"data": [{"id": name} for name in names]}}
+
+
+def test_a_server_that_wants_a_model_named_is_told_its_only_one():
+    lead = FakeLead(refuses(400, "Model is required"), answers("a"), answers("b"), places=models("big"))
+    with lead.client() as client:
+        for _ in range(2):
+            list(client.stream(REQUEST, new_answer()))
+    assert [body.get("model") for body in lead.bodies] == [None, "big", "big"]
+
+
+def test_of_several_models_a_person_has_to_choose():
+    lead = FakeLead(refuses(400, "model is required"), places=models("big", "small"))
+    with pytest.raises(RefusedError, match=r"model is required \(It has several models: choose one"):
+        ask(lead)
+
+
+def test_a_model_that_was_named_and_refused_is_not_replaced():
+    lead = FakeLead(refuses(404, "no such model"), places=models("big"))
+    with lead.client() as client, pytest.raises(RefusedError, match="no such model"):
+        list(client.stream({**REQUEST, "model": "other"}, new_answer()))
+
+
+@pytest.mark.parametrize("places", [{}, models(), models("big")])
+def test_a_refusal_that_stays_is_said(places):
+    lead = FakeLead(*[refuses(400, "too long for the model")] * 2, places=places)
+    with pytest.raises(RefusedError, match="too long for the model"):
+        ask(lead)
+
+
 def test_nobody_listening_is_away_and_says_what_to_do():
     with pytest.raises(AwayError, match=r"http://lead:5555 \(Connection refused\)\. Start lead there, or"):
         ask(FakeLead(is_away))

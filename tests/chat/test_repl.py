@@ -220,7 +220,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_came():
     assert session.type("Hi", "Go on.") == (
         "> Hi\n"
         "Once upon\n"
-        "Stopped after 2 tokens; the answer so far stays in the conversation.\n"
+        "2 tokens · stopped, kept as it is\n"
         "> Go on.\n"
         "a time\n"
         "1 token · 10.0 tokens/s\n"
@@ -248,7 +248,7 @@ def test_ctrl_c_while_a_token_is_shown_hangs_up_too():
     session = Session(
         lambda _: httpx.Response(200, headers=headers, stream=stream), terminal=Impatient
     )  # fmt: skip
-    assert "Stopped after 1 token;" in session.type("Hi")
+    assert "1 token · stopped," in session.type("Hi")
     assert stream.closed
 
 
@@ -374,6 +374,15 @@ def test_a_server_that_is_away_at_the_start_is_said_at_once():
         " Start lead there, or name another address with --lead.\n"
         "Talking to http://lead:5555. :help lists the commands, Ctrl-D leaves.\n"
         "> ^D\n"
+    )
+
+
+def test_a_key_that_is_missing_is_said_at_the_start():
+    session = Session(places={"/v1/models": refuses(401, "no key")})
+    session.type()
+    assert session.screen.getvalue().startswith(
+        "http://lead:5555 answered 401: no key (give its key with CHAT_API_KEY or --api-key)\n"
+        "Talking to http://lead:5555. "
     )
 
 

@@ -156,7 +156,7 @@ def test_ctrl_c_stops_an_answer_and_ctrl_d_leaves(tmux, server):
     tmux.keys("endless", "Enter")
     tmux.see("so on, so on")
     tmux.keys("C-c")
-    tmux.see("the answer so far stays in")
+    tmux.see("stopped, kept as it is")
     assert server.hung_up.wait(WAIT_S)
     tmux.see("1 back · :help")
     tmux.keys("C-d")

@@ -20,6 +20,8 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium (Debian: apt install chromium)"),
 ]
 expect = sync_api.expect
+_PATIENCE_MS = 20_000
+expect.set_options(timeout=_PATIENCE_MS)  # a machine that runs other tests, too, is slow
 
 ADMIN, CLIENT, BACKS = "the-admins-key", "a-clients-key", "the-backs-key"
 QUESTION = "Tell me a story about a fox named Zorvi who gets lost, with a red umbrella."
@@ -59,7 +61,7 @@ def visit(browser, url):
     @contextmanager
     def visit(key=ADMIN, url=url, **options):
         with browser.new_context(**{"viewport": WIDE} | options) as context:
-            context.set_default_timeout(20_000)
+            context.set_default_timeout(_PATIENCE_MS)
             page = context.new_page()
             wrong = []
             page.on("pageerror", lambda error: wrong.append(str(error)))

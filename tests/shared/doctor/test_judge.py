@@ -69,13 +69,21 @@ def test_what_keeps_the_lead_from_being_faster_is_said(changed, weight, words):
     ("back", "weight", "words"),
     [
         ({"n_drafts": 0}, Weight.PROBLEM, "desk has sent no draft"),
-        ({"n_stale_drafts": 80}, Weight.HINT, "80% of desk's drafts come too late"),
         ({"n_invalid_drafts": 2}, Weight.PROBLEM, "install the same version"),
     ],
 )
 def test_what_a_back_does_wrong_is_said(back, weight, words):
     found = weighty(judge_lead(report(backs=[DESK | back])))
     assert [(each[0], words in each[1]) for each in found] == [(weight, True)]
+
+
+LATE = [DESK | {"n_stale_drafts": 80}]
+
+
+def test_drafts_that_come_too_late_are_said_where_the_lead_lacks_them():
+    lacking = {"depths": {"0": 60, "4": 40}}
+    only(judge_lead(report(backs=LATE, **lacking)), Weight.HINT, "80% of desk's drafts come too late")
+    assert weighty(judge_lead(report(backs=LATE))) == []
 
 
 def test_a_lead_without_backs_is_told_how_to_start_one():
@@ -90,8 +98,9 @@ def test_a_back_that_does_not_run_is_told_so(backs):
 
 @pytest.mark.parametrize("name", ["desk", "desk-2"])
 def test_a_back_that_runs_is_known_by_its_name(name):
-    back = DESK | {"name": name, "n_stale_drafts": 80}
-    only(judge_lead(report(backs=[back]), "desk"), Weight.HINT, "the times above tell network from computing")
+    back = LATE[0] | {"name": name}
+    found = judge_lead(report(backs=[back], depths={"0": 60, "4": 40}), "desk")
+    only(found, Weight.HINT, "the times above tell network from computing")
 
 
 def test_of_a_model_that_cannot_speculate_nothing_else_is_said():
