@@ -9,6 +9,7 @@ from typing import cast
 
 import h11
 import uvicorn
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -158,6 +159,11 @@ class BackConnection(WebSocketsSansIOProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._guard.cancel()
+
+    async def send(self, message: ASGISendEvent) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True  # refused, and said so; uvicorn logs an error for it otherwise
 
     def keepalive_timeout(self) -> None:
         """A peer that answers no pings takes no goodbye either."""

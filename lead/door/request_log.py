@@ -18,8 +18,14 @@ log = logging.getLogger("lead.requests")
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _MOST_PATH_CHARACTERS = 200
-_ROUTINE = {"/health", "/v1/health", "/metrics"}
-"""Asked every few seconds by machines: successes are logged with --log-level debug only."""
+_ROUTINE = {
+    ("GET", "/health"),
+    ("GET", "/v1/health"),
+    ("GET", "/metrics"),
+    ("GET", "/v1/speculation"),  # chats and pages
+    ("POST", "/v1/speculation"),  # backs without a WebSocket
+}
+"""Asked every few seconds, or oftener, by programs: successes are logged with --log-level debug only."""
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response
 
 
@@ -55,7 +61,7 @@ class RequestLog:
         status = status or _CLIENT_CLOSED_REQUEST
         milliseconds = round(seconds * 1e3)
         principal = scope["state"].get("principal")
-        routine = scope["path"] in _ROUTINE and status < _BAD_REQUEST
+        routine = (scope.get("method"), scope["path"]) in _ROUTINE and status < _BAD_REQUEST
         log.log(
             logging.DEBUG if routine else logging.INFO,
             "%s %d in %d ms%s, %s, request %s",

@@ -7,6 +7,7 @@ import random
 import httpx
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from back.link import Link, RefusedError
 from lead import server as module
@@ -163,6 +164,13 @@ async def test_tls_is_served_to_backs_and_clients(house, serve, tmp_path):
     await join(house, url, pinning(made.chain))
     with pytest.raises(RefusedError, match=r"is not trusted: .* --ca-file"):
         await Link(url, hello(house), random.Random(1), tls=trusting(None)).run(Follower())
+
+
+async def test_a_refused_websocket_is_no_error_of_ours(serve, caplog):
+    url = f"ws://127.0.0.1:{serve().port}/v1/speculation"
+    with pytest.raises(InvalidStatus, match="403"):
+        await connect(url, origin="https://elsewhere.example", proxy=None)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_back_that_answers_no_pings_is_gone(house, serve):

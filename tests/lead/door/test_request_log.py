@@ -54,6 +54,14 @@ async def test_a_refused_request_is_a_line_too(app, lines):
     assert lines()[0].endswith(f"nobody, request {headers['x-request-id']}")
 
 
+async def test_what_a_page_asks_every_second_is_no_line_but_a_change_is(house, lines):
+    app = create_app(house.app.state.services)
+    await knock(app, "GET", "/v1/speculation")
+    await knock(app, "PUT", "/v1/speculation", {"content-type": "application/json"})
+    (line,) = lines()
+    assert line.startswith("PUT /v1/speculation 400 in ")
+
+
 async def test_a_clients_own_id_is_kept(app, lines):
     _, headers, _ = await knock(app, "GET", "/health", {"x-request-id": "abc-123"})
     assert headers["x-request-id"] == "abc-123"
