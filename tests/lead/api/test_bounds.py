@@ -43,6 +43,7 @@ ELSEWHERE = {
     *("max_body_bytes", "header_seconds", "body_seconds", "write_seconds"),  # tests/lead/door
     *("max_backs", "max_draft", "max_drafts_per_second"),  # tests/lead/test_backs.py
     "max_queue",  # tests/lead/test_completions.py
+    "ping_seconds",  # tests/lead/test_server.py
 }
 
 
