@@ -271,7 +271,8 @@ def _draft_figures(steps: Sequence[Committed]) -> tuple[int, int]:
 
 
 def _progress(sequence: LiveSequence, event: PromptProgress, at: float) -> Progress:
-    return Progress(event.n_processed, event.n_total, event.n_cached, _between(sequence.started_at, at))
+    seconds = _between(sequence.started_at, at) if event.n_processed > event.n_cached else 0.0
+    return Progress(event.n_processed, event.n_total, event.n_cached, seconds)
 
 
 def _has_run_for(sequence: LiveSequence, seconds: float | None) -> bool:

@@ -244,7 +244,9 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
         variables = json.loads(self.chat_template_kwargs or "{}")
         # As in llama-server: a template that can reason does, also one that takes "not said" for "no".
         variables = {"enable_thinking": self.reasoning != "off"} | variables
-        return ChatOptions(variables, self.reasoning_format, self.prefill_assistant)
+        return ChatOptions(
+            variables, self.reasoning_format, self.prefill_assistant, verbose=self.log_level == "debug"
+        )
 
     def with_back_located(self) -> Self:
         """The same settings with the model of the lead's own back as a file, downloaded if need be.

@@ -11,14 +11,15 @@ from fastapi.responses import JSONResponse, Response
 from lead.api import shapes
 from lead.api.answers import Answer
 from lead.api.chunks import chunks
+from lead.api.generation_settings import generation_settings
 from lead.api.logprobs import chat_logprobs
 from lead.api.sse import event_stream
-from lead.api.turn import ChatRequest, Turn, finish_reason
+from lead.api.turn import ChatRequest, Turn, count_prompt, finish_reason
 from lead.assembler import TextToken
 from lead.chat.deltas import CallArguments, CallBegun, Content, Delta, Reasoning, Said
 from lead.chat.output import OutputReader
 from lead.completions import Outcome
-from lead.services import Services, provide_ready
+from lead.services import Services, provide, provide_ready
 
 router = APIRouter()
 
@@ -42,6 +43,15 @@ async def create_chat_completion(
         return await event_stream(request, events)
     answers = await turn.job.collect(request, services)
     return JSONResponse({**frame, "object": "chat.completion", **_whole(turn, answers, body, services)})
+
+
+@router.post("/v1/chat/completions/input_tokens")
+@router.post("/chat/completions/input_tokens", include_in_schema=False)
+async def count_input_tokens(
+    body: ChatRequest, services: Annotated[Services, Depends(provide)]
+) -> dict[str, int]:
+    """How many tokens a conversation's prompt has."""
+    return {"input_tokens": await count_prompt(body, services)}
 
 
 class _ChatTeller:
@@ -112,4 +122,9 @@ def _whole(turn: Turn, answers: list[Answer], body: ChatRequest, services: Servi
     }
     if body.return_speculation:
         whole["speculation"] = shapes.speculation([piece for answer in answers for piece in answer.pieces])
+    if services.chat.verbose if body.verbose is None else body.verbose:
+        whole["__verbose"] = {
+            "prompt": services.vocabulary.detokenize(turn.job.prompts[0]),
+            "generation_settings": generation_settings(turn.job, stream=False),
+        }
     return whole

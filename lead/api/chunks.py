@@ -68,7 +68,8 @@ async def chunks(
     finally:
         await answers.aclose()  # type: ignore[attr-defined]  # an async generator, which AsyncIterator does not say
     if fields.wants_usage:
-        yield frame | {"choices": [], "usage": shapes.usage(outcomes, fields.n_wanted)}
+        usage = {"usage": shapes.usage(outcomes, fields.n_wanted), "timings": shapes.timings(outcomes[-1])}
+        yield frame | {"choices": [], **usage}
 
 
 def _figures(outcome: Outcome) -> dict[str, Any]:

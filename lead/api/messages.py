@@ -1,6 +1,5 @@
 """`POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's API, on the same core as the chat."""
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ from fastapi.routing import APIRoute
 
 from lead.api.errors import error_body, error_response, first_invalid
 from lead.api.sse import event_stream
-from lead.api.turn import End, Turn, as_chat, render_prompt, tokenize_prompt
+from lead.api.turn import End, Turn, as_chat, count_prompt
 from lead.chat.anthropic_events import BlockEvents, blocks, stop_reason
 from lead.chat.anthropic_request import CountRequest, MessagesRequest
 from lead.services import Services, provide, provide_ready
@@ -63,12 +62,7 @@ async def create_message(
 @router.post("/v1/messages/count_tokens")
 async def count_tokens(body: CountRequest, services: Annotated[Services, Depends(provide)]) -> dict[str, int]:
     """How many tokens a request's prompt has."""
-    chat = as_chat(body.to_chat())
-
-    def count() -> int:
-        return len(tokenize_prompt(render_prompt(chat, services), services.vocabulary))
-
-    return {"input_tokens": await asyncio.to_thread(count)}
+    return {"input_tokens": await count_prompt(as_chat(body.to_chat()), services)}
 
 
 async def _events(turn: Turn, message: dict[str, Any], services: Services) -> AsyncIterator[dict[str, Any]]:

@@ -10,10 +10,10 @@ from fastapi.responses import JSONResponse, Response
 
 from lead.api.errors import error_body
 from lead.api.sse import event_stream
-from lead.api.turn import End, Turn, as_chat
+from lead.api.turn import End, Turn, as_chat, count_prompt
 from lead.chat.responses_events import ItemEvents
 from lead.chat.responses_request import ResponsesRequest
-from lead.services import Services, provide_ready
+from lead.services import Services, provide, provide_ready
 
 router = APIRouter()
 
@@ -34,6 +34,18 @@ async def create_response(
     for _ in told.push(deltas):
         pass
     return JSONResponse(_ended(frame, told, end)[0])
+
+
+@router.post("/v1/responses/input_tokens")
+@router.post("/responses/input_tokens", include_in_schema=False)
+async def count_input_tokens(
+    body: ResponsesRequest, services: Annotated[Services, Depends(provide)]
+) -> dict[str, Any]:
+    """How many tokens an input is to the model."""
+    return {
+        "object": "response.input_tokens",
+        "input_tokens": await count_prompt(as_chat(body.to_chat()), services),
+    }
 
 
 async def _events(turn: Turn, frame: dict[str, Any], services: Services) -> AsyncIterator[dict[str, Any]]:

@@ -118,6 +118,15 @@ def tokenize_prompt(text: str, vocabulary: Vocabulary) -> list[int]:
     return vocabulary.tokenize(text, add_special=True, parse_special=True)
 
 
+async def count_prompt(body: ConversationFields, services: Services) -> int:
+    """How many tokens the model reads before it answers; raises RequestError."""
+
+    def count() -> int:
+        return len(tokenize_prompt(render_prompt(body, services), services.vocabulary))
+
+    return await asyncio.to_thread(count)
+
+
 def _prepare(body: ChatRequest, services: Services) -> tuple[list[int], Reading, str | None]:
     prompt = render_prompt(body, services)
     reading = _reading(body, services, prompt)

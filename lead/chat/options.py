@@ -11,9 +11,11 @@ ReasoningFormat = Literal["auto", "none", "deepseek"]
 class ChatOptions:
     """variables: of the chat template. prefill: an assistant's message at the end is continued.
 
-    reasoning_format: none leaves reasoning in the answer; auto and deepseek give it apart.
+    reasoning_format: none leaves reasoning in the answer; auto and deepseek give it apart. verbose: answers
+    tell the prompt as it was rendered.
     """
 
     variables: Mapping[str, Any] = field(default_factory=dict)
     reasoning_format: ReasoningFormat = "auto"
     prefill: bool = True
+    verbose: bool = False

@@ -35,6 +35,7 @@ class ConversationFields(BaseModel):
     response_format: ResponseFormat | None = None
     json_schema: dict[str, Any] | None = None
     grammar: str | None = None
+    verbose: bool | None = None
 
     def usable_tools(self) -> list[Tool]:
         """The tools that may be called; raises RequestError where the choice is none of them."""

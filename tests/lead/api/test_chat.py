@@ -100,10 +100,30 @@ async def test_a_character_split_over_tokens_comes_whole(house, client):
     assert not [content for content in contents if "\N{REPLACEMENT CHARACTER}" in content]
 
 
+async def test_the_tokens_of_a_conversation_are_counted_without_an_answer(house, client):
+    house.will_say("x")
+    count = (await client.post("/v1/chat/completions/input_tokens", json=ASK)).json()
+    assert house.engine.submitted == []
+    await client.post(URL, json=ASK)
+    assert count == {"input_tokens": len(house.engine.submitted[0].tokens)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"), [({}, False), ({"verbose": True}, True), ({"verbose": False}, False)]
+)
+async def test_the_rendered_prompt_is_told_to_who_asks(house, client, fields, told):
+    house.will_say("x")
+    body = (await client.post(URL, json=ASK | fields)).json()
+    assert ("__verbose" in body) == told
+    if told:
+        assert body["__verbose"]["prompt"] == house.vocabulary.detokenize(house.engine.submitted[0].tokens)
+
+
 async def test_usage_comes_in_a_chunk_of_its_own_when_asked_for(house, client):
     house.will_say("Hello")
     *_, usage, done = await stream(client, stream_options={"include_usage": True})
     assert (usage["choices"], usage["usage"]["completion_tokens"], done) == ([], 1, "[DONE]")
+    assert usage["timings"]["predicted_n"] == 1
 
 
 async def test_without_asking_no_chunk_has_usage(house, client):

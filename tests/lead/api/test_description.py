@@ -22,9 +22,11 @@ ALLOWED = {HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.SERVICE_UNAVAILABLE}
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 NEEDED = {
     "/v1/chat/completions": CHAT,
+    "/v1/chat/completions/input_tokens": CHAT,
     "/v1/messages": CHAT | {"max_tokens": 8},
     "/v1/messages/count_tokens": CHAT,
     "/v1/responses": {"input": "Hi"},
+    "/v1/responses/input_tokens": {"input": "Hi"},
     "/v1/completions": {"prompt": "Hi"},
     "/completion": {"prompt": "Hi"},
     "/apply-template": CHAT,

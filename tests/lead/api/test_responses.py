@@ -114,3 +114,11 @@ async def test_a_stream_that_breaks_off_ends_with_an_error_event(house, client):
     house.will_say("one two three")
     house.engine.dies_after = 2
     assert (await stream(client))[-1]["type"] == "error"
+
+
+async def test_the_tokens_of_an_input_are_counted_without_an_answer(house, client):
+    house.will_say("x")
+    count = (await client.post(f"{URL}/input_tokens", json=ASK)).json()
+    await client.post(URL, json=ASK)
+    (submitted,) = house.engine.submitted
+    assert count == {"object": "response.input_tokens", "input_tokens": len(submitted.tokens)}
