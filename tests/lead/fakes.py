@@ -127,6 +127,10 @@ class House:
     def tokens(self, text):
         return self.vocabulary.tokenize(text, add_special=False, parse_special=False)
 
+    def prompt(self):
+        """The text of the first prompt that came to the engine."""
+        return self.vocabulary.detokenize(self.engine.submitted[0].tokens)
+
     def will_say(self, *parts):
         """Script the answer: a part is a text (one token a step) or (text, figures) (all in one step)."""
         steps = []

@@ -47,23 +47,21 @@ async def test_usage_and_timings_carry_the_speculation_figures(house, client):
 async def test_the_conversation_goes_through_the_template(house, client):
     house.will_say("x")
     await client.post(URL, json=ASK)
-    assert house.vocabulary.detokenize(house.engine.submitted[0].tokens) == (
-        "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
-    )
+    assert house.prompt() == ("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n")
 
 
 async def test_a_message_in_parts_is_their_text(house, client):
     house.will_say("x")
     parts = [{"type": "text", "text": "Hello"}, {"type": "text", "text": "you"}]
     await client.post(URL, json={"messages": [{"role": "user", "content": parts}]})
-    assert "user\nHello\nyou<|im_end|>" in house.vocabulary.detokenize(house.engine.submitted[0].tokens)
+    assert "user\nHello\nyou<|im_end|>" in house.prompt()
 
 
 async def test_an_answer_that_the_client_began_is_continued(house, client):
     house.will_say(" is")
     turns = [*ASK["messages"], {"role": "assistant", "content": "It"}]
     body = (await client.post(URL, json={"messages": turns})).json()
-    prompt = house.vocabulary.detokenize(house.engine.submitted[0].tokens)
+    prompt = house.prompt()
     assert prompt.endswith("<|im_start|>assistant\nIt")
     assert body["choices"][0]["message"]["content"] == " is"
 
@@ -116,7 +114,7 @@ async def test_the_rendered_prompt_is_told_to_who_asks(house, client, fields, to
     body = (await client.post(URL, json=ASK | fields)).json()
     assert ("__verbose" in body) == told
     if told:
-        assert body["__verbose"]["prompt"] == house.vocabulary.detokenize(house.engine.submitted[0].tokens)
+        assert body["__verbose"]["prompt"] == house.prompt()
 
 
 async def test_usage_comes_in_a_chunk_of_its_own_when_asked_for(house, client):

@@ -5,6 +5,8 @@ import pytest
 from lead.chat.template import ChatTemplate
 from tests.lead.api.sse import events
 
+pytestmark = pytest.mark.usefixtures("room")
+
 URL = "/v1/chat/completions"
 ADD = {
     "type": "function",
@@ -27,20 +29,10 @@ HERMES = (
 THINKS = HERMES + "{% if add_generation_prompt %}<think>\n{% endif %}"
 
 
-@pytest.fixture(autouse=True)
-def room(house):
-    """A longer context: descriptions of tools take some of it."""
-    house.engine.ready = house.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
-
-
 @pytest.fixture
 def hermes(house):
     house.use(template=ChatTemplate(HERMES, "", "<|im_end|>"))
     return house
-
-
-def prompt(house):
-    return house.vocabulary.detokenize(house.engine.submitted[0].tokens)
 
 
 async def ask(client, **fields):
@@ -83,20 +75,20 @@ async def test_a_streamed_call_is_name_first_then_arguments(hermes, client):
 async def test_the_template_tells_of_the_tools(hermes, client):
     hermes.will_say("x")
     await ask(client)
-    assert json.loads(prompt(hermes).split("<|im_start|>")[0])["function"]["name"] == "add"
+    assert json.loads(hermes.prompt().split("<|im_start|>")[0])["function"]["name"] == "add"
 
 
 async def test_tools_that_may_not_be_called_are_not_told_of(hermes, client):
     hermes.will_say(CALL)
     body = await ask(client, tool_choice="none")
-    assert prompt(hermes).startswith("<|im_start|>user")
+    assert hermes.prompt().startswith("<|im_start|>user")
     assert body["choices"][0]["message"]["content"] == CALL
 
 
 async def test_a_template_without_tools_has_them_described(house, client):
     house.will_say('{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}')
     body = await ask(client)
-    assert '"name": "add"' in prompt(house)
+    assert '"name": "add"' in house.prompt()
     assert body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"a": 1}'
 
 

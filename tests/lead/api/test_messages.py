@@ -6,19 +6,11 @@ from lead.chat.template import ChatTemplate
 from tests.lead.api.sse import events
 from tests.lead.api.test_chat_tools import CALL, HERMES, THINKS
 
+pytestmark = pytest.mark.usefixtures("room")
+
 URL = "/v1/messages"
 ASK = {"model": "any", "max_tokens": 64, "messages": [{"role": "user", "content": "Hello"}]}
 ADD = {"name": "add", "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
-
-
-@pytest.fixture(autouse=True)
-def room(house):
-    """A longer context: descriptions of tools take some of it."""
-    house.engine.ready = house.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
-
-
-def prompt(house):
-    return house.vocabulary.detokenize(house.engine.submitted[0].tokens)
 
 
 async def stream(client, **fields):
@@ -59,7 +51,7 @@ async def test_system_and_blocks_reach_the_template(house, client):
     await client.post(
         URL, json=ASK | {"system": "Be kind", "messages": [{"role": "user", "content": blocks}]}
     )
-    system, user, _ = prompt(house).split("<|im_end|>\n")
+    system, user, _ = house.prompt().split("<|im_end|>\n")
     assert (system, user) == ("<|im_start|>system\nBe kind", "<|im_start|>user\nHel\nlo")
 
 
@@ -78,7 +70,7 @@ async def test_tools_are_called_and_answered(house, client):
     ]
     house.engine.submitted.clear()
     await client.post(URL, json=ASK | {"tools": [ADD], "messages": turns})
-    assert "<|im_start|>tool\ntwo<|im_end|>\n<|im_start|>user\nAnd?" in prompt(house)
+    assert "<|im_start|>tool\ntwo<|im_end|>\n<|im_start|>user\nAnd?" in house.prompt()
 
 
 async def test_a_streamed_call_is_a_block_with_json_in_pieces(house, client):

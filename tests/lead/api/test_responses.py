@@ -4,20 +4,12 @@ from lead.chat.template import ChatTemplate
 from tests.lead.api.sse import events
 from tests.lead.api.test_chat_tools import CALL, HERMES, THINKS
 
+pytestmark = pytest.mark.usefixtures("room")
+
 URL = "/v1/responses"
 ASK = {"model": "any", "input": "Hello"}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 ADD = {"type": "function", "name": "add", "parameters": SCHEMA}
-
-
-@pytest.fixture(autouse=True)
-def room(house):
-    """A longer context: descriptions of tools take some of it."""
-    house.engine.ready = house.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
-
-
-def prompt(house):
-    return house.vocabulary.detokenize(house.engine.submitted[0].tokens)
 
 
 async def stream(client, **fields):
@@ -67,11 +59,11 @@ async def test_items_become_messages(house, client):
         {"type": "function_call_output", "call_id": "c", "output": "two"},
     ]
     await client.post(URL, json=ASK | {"instructions": "Be kind", "input": items})
-    assert prompt(house).startswith(
+    assert house.prompt().startswith(
         "<|im_start|>system\nBe kind<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
         "<|im_start|>assistant\nWell<tool_call>"
     )
-    assert "<|im_start|>tool\ntwo<|im_end|>" in prompt(house)
+    assert "<|im_start|>tool\ntwo<|im_end|>" in house.prompt()
 
 
 async def test_a_call_is_an_item(house, client):
