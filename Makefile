@@ -22,6 +22,17 @@ NO_AMX := $(shell echo "__GNUC__ __clang__ __x86_64__" | $(CC) -E -P -x c - 2>/d
 BUILD := CFLAGS="$(CFLAGS) $(NO_AMX)" CXXFLAGS="$(CXXFLAGS) $(NO_AMX)" \
 	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)"
 
+# pip's cache does not know with which arguments a wheel was built: other ones than last time mean a new build.
+BUILT_WITH := $(VENV)/.cmake-args
+ifneq ($(strip $(CMAKE_ARGS)),)
+ifneq ($(strip $(CMAKE_ARGS)),$(shell cat $(BUILT_WITH) 2>/dev/null))
+REBUILD := yes
+.PHONY: $(READY)
+endif
+endif
+INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
+	--force-reinstall -c constraints.txt llama-cpp-python
+
 .PHONY: setup demo test check bench docs clean
 
 setup: $(READY)
@@ -31,11 +42,12 @@ $(READY): pyproject.toml constraints.txt
 		echo "A C and a C++ compiler are needed, on Debian: apt install build-essential python3-venv"; exit 1; }
 	@echo "Setting up $(VENV). Compiling llama.cpp takes 5 to 10 minutes on two cores, once."
 	$(PYTHON) -m venv $(VENV)
+	$(if $(REBUILD),$(INSTALL_LLAMA))
 	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m bench.smoke || { \
 		echo "The llama-cpp-python from pip's cache does not run here: compiling it again."; \
-		$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
-			--force-reinstall -c constraints.txt llama-cpp-python && $(BIN)/python -m bench.smoke; }
+		$(INSTALL_LLAMA) && $(BIN)/python -m bench.smoke; }
+	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
 	@touch $(READY)
 
 demo: $(READY)

@@ -47,9 +47,10 @@ export class Conversation {
 
   /** The last question once more with the same seed: the same text, perhaps at another speed. */
   askAgain(speculates) {
-    if (this.#unanswered !== null) return this.#answer(this.#unanswered, {}, speculates);
+    const fields = this.#seed === null ? {} : { seed: this.#seed };
+    if (this.#unanswered !== null) return this.#answer(this.#unanswered, fields, speculates);
     const [question] = this.#messages.splice(-2);
-    return this.#answer(question.content, { seed: this.#seed }, speculates);
+    return this.#answer(question.content, fields, speculates);
   }
 
   async #answer(question, fields, speculates) {

@@ -3,7 +3,10 @@
 import { make } from "./dom.js";
 
 const N_COLOURS = 6;
-const OWN = { ngram: "the text itself (ngram)", prediction: "the request's prediction" };
+const OWN = new Map([
+  ["ngram", "the text itself (ngram)"],
+  ["prediction", "the request's prediction"],
+]);
 const order = [];
 
 /** The class that colours what `source` drafted. */
@@ -13,7 +16,7 @@ export function colourOf(source) {
 }
 
 /** What people call it. */
-export const nameOf = (source) => OWN[source] ?? source;
+export const nameOf = (source) => OWN.get(source) ?? source;
 
 /** Shows which colour is whose, once something has been drafted. */
 export class Legend {
