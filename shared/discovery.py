@@ -8,16 +8,17 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from shared.errors import ConfigError
 from shared.protocol import PROTOCOL_VERSION
+from shared.terminal import sanitize
 
 if TYPE_CHECKING:  # an extra, imported when it is asked for
-    from zeroconf import ServiceInfo
+    from zeroconf import ServiceInfo, Zeroconf
 
 log = logging.getLogger("discovery")
 
@@ -27,6 +28,9 @@ _READ_MS = 3000
 """How long to wait for the details of a lead whose name is known."""
 _MORE_SECONDS = 1.0
 """After the first lead, how long others may take to answer: multicast DNS answers within half a second."""
+_MOST_NAME_BYTES = 200
+"""A text of multicast DNS has 255 bytes at most, its key included."""
+_KNOCK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -54,7 +58,7 @@ def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Itera
     except OSError as error:
         raise ConfigError(f"--announce: this machine cannot send multicast: {error.strerror}") from error
     try:
-        announcer.register_service(info, allow_name_change=True)
+        _register(announcer, info)
         log.info("announced on the local network as %s", info.name.removesuffix(f".{SERVICE}"))
         yield
     finally:
@@ -82,7 +86,7 @@ def find_leads(seconds: float) -> list[FoundLead]:
             return []
         threading.Event().wait(_MORE_SECONDS)
         infos = [listener.get_service_info(SERVICE, name, _READ_MS) for name in list(names)]
-    return sorted({_lead(info) for info in infos if info and info.parsed_addresses()})
+    return sorted({_lead(info, answers) for info in infos if info and info.parsed_addresses()})
 
 
 def choose(found: Iterable[FoundLead], *, with_https: bool = False) -> FoundLead:
@@ -112,8 +116,15 @@ def own_addresses() -> list[str]:
 
 def _label(name: str) -> str:
     """A name of at most 63 bytes (RFC 6763) without dots, which would end it."""
-    words = f"{name} on {socket.gethostname()}".replace(".", "-")
+    words = f"{_harmless(name)} on {socket.gethostname()}".replace(".", "-")
     return words.encode("ascii", "replace")[:60].decode("ascii").strip()
+
+
+def _register(announcer: "Zeroconf", info: "ServiceInfo") -> None:
+    try:
+        announcer.register_service(info, allow_name_change=True)
+    except _zeroconf().Error as error:
+        raise ConfigError(f"--announce: the network does not take {info.name!r}: {error}") from error
 
 
 def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "ServiceInfo":
@@ -122,16 +133,40 @@ def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "Se
         f"{_label(name)}.{SERVICE}",
         port=port,
         parsed_addresses=addresses,
-        properties={"protocol": str(PROTOCOL_VERSION), "model": name, "scheme": scheme},
+        properties={
+            "protocol": str(PROTOCOL_VERSION),
+            "model": name.encode("utf-8", "replace")[:_MOST_NAME_BYTES],
+            "scheme": scheme,
+        },
     )
     return described
 
 
-def _lead(info: "ServiceInfo") -> FoundLead:
-    """With its address: a name of its own choice is one for which it may well have a certificate."""
+def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead:
+    """With its address: a name of its own choice is one for which it may well have a certificate.
+
+    A machine has several addresses, of containers and tunnels, too: the first that `reaches` somebody counts.
+    """
     model = (info.properties.get(b"model") or b"").decode("utf-8", "replace")
     scheme = "https" if info.properties.get(b"scheme") == b"https" else "http"
-    return FoundLead(f"{scheme}://{info.parsed_addresses()[0]}:{info.port}", model[:128])
+    port, addresses = info.port or 0, info.parsed_addresses()
+    address = next((each for each in addresses if reaches(each, port)), addresses[0])
+    host = f"[{address}]" if ":" in address else address
+    return FoundLead(f"{scheme}://{host}:{port}", _harmless(model[:_MOST_NAME_BYTES]))
+
+
+def _harmless(name: str) -> str:
+    """A name from somebody else on one line of a log."""
+    return " ".join(sanitize(name).split())
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether somebody listens there, asked for up to a second."""
+    try:
+        socket.create_connection((address, port), _KNOCK_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def _zeroconf() -> ModuleType:

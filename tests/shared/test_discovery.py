@@ -1,5 +1,6 @@
 """Which of the leads that announce themselves a back takes."""
 
+import socket
 import sys
 
 import pytest
@@ -9,6 +10,11 @@ from lead.settings import LeadSettings
 from shared import discovery
 from shared.discovery import SERVICE, FoundLead, choose, find_leads
 from shared.errors import ConfigError
+
+
+def nobody(_address, _port):
+    return False
+
 
 GPU, OLD = FoundLead("http://10.0.0.1:5555", "70B"), FoundLead("http://10.0.0.2:5555", "8B")
 
@@ -29,13 +35,39 @@ def test_none_is_an_error_that_says_what_to_do():
 
 def test_a_lead_is_found_as_it_was_announced():
     info = discovery._describe(["10.0.0.1"], 5555, "70B", "https")
-    assert discovery._lead(info) == FoundLead("https://10.0.0.1:5555", "70B")
+    assert discovery._lead(info, nobody) == FoundLead("https://10.0.0.1:5555", "70B")
+
+
+def test_of_several_addresses_the_one_that_answers_counts():
+    info = discovery._describe(["172.17.0.1", "10.0.0.1", "10.0.0.2"], 5555, "70B", "http")
+    found = discovery._lead(info, lambda address, _: address.startswith("10."))
+    assert found.url.startswith("http://10.0.0.")
+
+
+def test_an_address_of_ipv6_stands_in_brackets():
+    assert discovery._lead(discovery._describe(["::1"], 1, "70B", "http"), nobody).url == "http://[::1]:1"
+
+
+def test_names_do_nothing_to_a_terminal():
+    info = discovery._describe(["10.0.0.1"], 1, "7\x1b[2J0\nB", "http")
+    assert discovery._lead(info, nobody).name == "7␛[2J0 B"
+
+
+def test_a_long_name_is_cut():
+    assert discovery._lead(discovery._describe(["10.0.0.1"], 1, "x" * 300, "http"), nobody).name == "x" * 200
+
+
+def test_an_address_answers_if_somebody_listens_there():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert discovery.answers("127.0.0.1", port)
+    assert not discovery.answers("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("properties", [{}, {"scheme": "ftp"}, {"scheme": "http"}])
 def test_one_that_does_not_say_https_has_none(properties):
     info = ServiceInfo(SERVICE, f"x.{SERVICE}", port=1, parsed_addresses=["10.0.0.1"], properties=properties)
-    assert discovery._lead(info) == FoundLead("http://10.0.0.1:1", "")
+    assert discovery._lead(info, nobody) == FoundLead("http://10.0.0.1:1", "")
 
 
 def test_where_https_is_asked_for_no_other_lead_is_chosen():
