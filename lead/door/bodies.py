@@ -9,11 +9,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lead.api.errors import http_error
 from lead.bounds import Bounds
 from lead.door.nesting import is_deeper
+from lead.door.unicode import is_unicode
 from shared.protocol import MAX_BACK_MESSAGE_BYTES
 
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
 _AT_ONCE_BYTES = 64 << 10
-"""Of larger bodies the nesting is looked at in a thread: it could take a tenth of a second."""
+"""Larger bodies are looked through in a thread: it could take a tenth of a second."""
 _BACKS_PATHS = {"/v1/speculation"}
 
 
@@ -67,14 +68,21 @@ class Bodies:
         except TimeoutError:
             seconds = self._bounds.body_seconds
             raise RefusedBodyError(408, f"the body did not arrive within {seconds:g} seconds") from None
-        if body is not None and await self._is_too_deep(body):
-            raise RefusedBodyError(400, f"the body is nested deeper than {self._most_nesting} levels")
+        if body is not None:
+            await self._check(body)
         return body
 
-    async def _is_too_deep(self, body: bytes) -> bool:
+    async def _check(self, body: bytes) -> None:
         if len(body) <= _AT_ONCE_BYTES:
-            return is_deeper(body, self._most_nesting)
-        return await asyncio.to_thread(is_deeper, body, self._most_nesting)
+            self._look_through(body)
+        else:
+            await asyncio.to_thread(self._look_through, body)
+
+    def _look_through(self, body: bytes) -> None:
+        if not is_unicode(body):
+            raise RefusedBodyError(400, "the body is not UTF-8, or has half of a surrogate pair in it")
+        if is_deeper(body, self._most_nesting):
+            raise RefusedBodyError(400, f"the body is nested deeper than {self._most_nesting} levels")
 
 
 def has_body(headers: Headers) -> bool:

@@ -101,6 +101,14 @@ async def test_a_body_that_does_not_come_is_408(client):
     assert (response.status_code, error_of(response)) == (408, "the body did not arrive within 0.05 seconds")
 
 
+@pytest.mark.parametrize("content", [b'{"content": "\\ud83d"}', '{"content": "hi"}'.encode("utf-16")])
+async def test_what_could_not_be_sent_back_is_refused(client, content):
+    response = await client.post("/tokenize", content=content, headers=JSON)
+    assert (response.status_code, error_of(response)) == (
+        *(400, "the body is not UTF-8, or has half of a surrogate pair in it"),
+    )
+
+
 @pytest.mark.parametrize(("depth", "status"), [(80, 200), (81, 400)])
 async def test_nesting_is_bounded(client, depth, status):
     nested = "[" * (depth - 1) + "]" * (depth - 1)
