@@ -16,7 +16,7 @@ from lead.bounds import Bounds
 from lead.bucket import Bucket
 from lead.engine.messages import NGRAM, PREDICTION, Committed, PostDraft
 from lead.sequences import Sequence, Sequences
-from shared.errors import ProtocolError
+from shared.errors import ProtocolError, UnavailableError
 from shared.protocol import (
     MAX_TOKENS_PER_MESSAGE,
     PROTOCOL_VERSION,
@@ -113,7 +113,11 @@ class Backs:
         return iter(self._backs.values())
 
     def join(self, hello: Hello, transport: Transport) -> tuple[Back, Welcome]:
-        """Take a back; raises ProtocolError with a reason that a person can act on."""
+        """Take a back.
+
+        Raises ProtocolError with a reason that a person can act on; UnavailableError for one back too many,
+        which may be its own ghost behind a cut cable.
+        """
         self._forget_silent()
         if hello.protocol != PROTOCOL_VERSION:
             raise ProtocolError(
@@ -123,7 +127,7 @@ class Backs:
         if hello.vocabulary.fingerprint != self.vocabulary.fingerprint:
             raise ProtocolError(_vocabularies_differ(self.vocabulary, hello.vocabulary))
         if len(self._backs) >= self._bounds.max_backs:
-            raise ProtocolError(
+            raise UnavailableError(
                 f"the lead has {len(self._backs)} backs already, which is as many as it takes (--max-backs)"
             )
         now = self._clock()

@@ -17,7 +17,7 @@ from lead.engine.planner.policy import MOST_DEPTH
 from lead.sequences import Sequences
 from lead.services import Services, provide, provide_ready
 from shared import cpus
-from shared.errors import ProtocolError
+from shared.errors import ProtocolError, UnavailableError
 from shared.protocol import (
     MAX_BACK_MESSAGE_BYTES,
     PROTOCOL_VERSION,
@@ -112,12 +112,16 @@ async def follow(socket: WebSocket) -> None:
         return
     try:
         back = await _welcome(socket, services.backs)
-    except (ProtocolError, TimeoutError) as error:
-        log.warning("a back was refused: %s", error or "it sent no hello")
-        refused = Refused(reason=str(error) or "no hello arrived")
+    except ProtocolError as error:
+        log.warning("a back was refused: %s", error)
         with contextlib.suppress(WebSocketDisconnect):
-            await _send(socket, refused)
+            await _send(socket, Refused(reason=str(error)))
         await _close(socket, _CLOSE_POLICY)
+        return
+    except (UnavailableError, TimeoutError) as error:
+        reason = str(error) or "no hello arrived"
+        log.warning("a back may try again later: %s", reason)
+        await _close(socket, _CLOSE_TRY_AGAIN, reason)
         return
     except WebSocketDisconnect:
         return

@@ -6,7 +6,7 @@ from lead.backs import HTTP_SILENCE_SECONDS, MAX_EXCESS_DRAFTS, MAX_INVALID_DRAF
 from lead.bounds import Bounds
 from lead.engine.messages import Committed, Finished, Started
 from lead.sequences import Sequences
-from shared.errors import ProtocolError
+from shared.errors import ProtocolError, UnavailableError
 from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Hello, Open, Tune, VocabularyId
 from shared.sampling import SamplingParameters
 
@@ -279,7 +279,7 @@ def test_another_protocol_is_refused_naming_both(house):
 def test_there_is_a_most_of_backs():
     house = House(max_backs=2)
     one, _ = house.join(), house.join()
-    with pytest.raises(ProtocolError, match="2 backs already"):
+    with pytest.raises(UnavailableError, match="2 backs already"):
         house.join()
     house.backs.leave(one)
     house.join()

@@ -18,6 +18,7 @@ from lead.door.door import Door
 from lead.door.keys import Key, Keyring, Principal, Role
 from lead.engine.client import EngineState
 from lead.engine.messages import Committed, Started
+from shared.errors import UnavailableError
 from shared.protocol import (
     Close,
     Draft,
@@ -237,8 +238,21 @@ async def test_whoever_does_not_say_hello_first_is_refused(house):
 async def test_whoever_says_nothing_is_sent_away(house, monkeypatch):
     monkeypatch.setattr(speculation, "HELLO_SECONDS", 0.01)
     async with served(house.app) as url, connect(url) as back:
-        assert isinstance(await heard(back), Refused)
-        await closed(back)
+        with pytest.raises(ConnectionClosed) as ended:
+            await heard(back)
+    assert (ended.value.rcvd.code, ended.value.rcvd.reason) == (1013, "no hello arrived")
+
+
+async def test_one_back_too_many_may_try_again(house, monkeypatch):
+    def full(*_):
+        raise UnavailableError("the lead has 32 backs already")
+
+    monkeypatch.setattr(house.backs, "join", full)
+    async with served(house.app) as url, connect(url) as back:
+        await back.send(hello(house).model_dump_json())
+        with pytest.raises(ConnectionClosed) as ended:
+            await heard(back)
+    assert (ended.value.rcvd.code, ended.value.rcvd.reason) == (1013, "the lead has 32 backs already")
 
 
 async def test_a_lead_that_is_loading_says_try_again(house):
