@@ -8,8 +8,10 @@ from typing import Final
 from shared.errors import ConfigError
 
 _FIRST_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_OUT_OF_DATE: Final = {9, 10}
+"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL's x509_vfy.h."""
 _NAME_MISMATCHES: Final = {62, 64}
-"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL's x509_vfy.h."""
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
 
 def trusting(authorities: Path | None) -> ssl.SSLContext:
@@ -43,6 +45,8 @@ def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
     reason = error.verify_message.rstrip(".")
     if error.verify_code in _NAME_MISMATCHES:
         return f"{reason}: with --lead give a name that its certificate has"
+    if error.verify_code in _OUT_OF_DATE:
+        return f"{reason}: the lead needs a new one, or this machine the right time"
     return f"{reason}: name who vouches for it with --ca-file"
 
 

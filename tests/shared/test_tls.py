@@ -97,6 +97,15 @@ def test_it_is_said_what_to_do_about_a_certificate(files, authority_file, name, 
     assert "." not in said.replace("127.0.0.1", "")
 
 
+@pytest.mark.parametrize("code", [9, 10])
+def test_of_one_out_of_date_nobody_is_asked_to_vouch(code):
+    error = ssl.SSLCertVerificationError()
+    error.verify_code, error.verify_message = code, "certificate has expired"
+    assert explain_distrust(error) == (
+        "certificate has expired: the lead needs a new one, or this machine the right time"
+    )
+
+
 def test_distrust_is_found_behind_what_libraries_make_of_it():
     distrust = ssl.SSLCertVerificationError("no")
     away, broken = OSError("away"), RuntimeError("broken")
