@@ -255,8 +255,8 @@ def outcome_of(
         n_prompt=sequence.n_prompt,
         n_cached=sequence.n_cached,
         n_generated=n_generated,
-        n_drafted=sum(step.n_drafted for step in sequence.steps),
-        n_accepted=sum(step.n_accepted for step in sequence.steps),
+        n_drafted=sequence.n_drafted,
+        n_accepted=sequence.n_accepted,
         slot=sequence.slot,
         stop_string=stop_string,
         prompt_seconds=_between(sequence.started_at, sequence.first_token_at),
@@ -284,8 +284,8 @@ def _count(sequence: LiveSequence, record: RequestRecord) -> None:
     record.n_prompt += sequence.n_prompt
     record.n_cached += sequence.n_cached
     record.n_generated += len(sequence.tokens) - sequence.n_prompt
-    record.n_drafted += sum(step.n_drafted for step in sequence.steps)
-    record.n_accepted += sum(step.n_accepted for step in sequence.steps)
+    record.n_drafted += sequence.n_drafted
+    record.n_accepted += sequence.n_accepted
 
 
 def _between(start: float | None, end: float | None) -> float:

@@ -46,6 +46,8 @@ class Sequence:
     finish_reason: FinishReason | None = None
     failure: str | None = None
     n_cached: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
     max_tokens: int | None = None  # to generate; None: until the context is full
     slot: int | None = None  # where it runs; after giving way, where it last ran
     created_at: float = 0.0
@@ -72,6 +74,8 @@ class Sequence:
             )
         self.tokens += step.tokens
         self.steps.append(step)
+        self.n_drafted += step.n_drafted
+        self.n_accepted += step.n_accepted
         self.last_token_at = now
         if self.first_token_at is None:
             self.first_token_at = now

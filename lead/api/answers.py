@@ -83,7 +83,7 @@ class Job:
             wishes,
             fields.private,
             fields.time_limit(),
-            bool(fields.timings_per_token),
+            bool(fields.timings_per_token and fields.stream),
         )
 
     async def run(self, services: Services) -> Answers:
