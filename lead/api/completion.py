@@ -114,7 +114,8 @@ class _Conversion:
                     yield self._progress(index, item.progress)
                 else:
                     for piece in self._apart(item):
-                        if tokens := answer.add(piece):
+                        tokens = answer.add(piece)
+                        if tokens or piece.text:  # the last text may be the rest of a character
                             yield self._partial(index, piece, tokens)
 
     async def collect(self) -> list[dict[str, Any]]:

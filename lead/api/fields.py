@@ -80,7 +80,7 @@ class GenerationFields(BaseModel):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     n_predict: int | None = None
-    t_max_predict_ms: int | None = None
+    t_max_predict_ms: int | None = Field(None, le=1 << 53)
     stop: str | list[str] | None = None
     seed: int | None = None
     temperature: float | None = None

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -12,6 +13,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from lead.api.errors import error_body
 from shared.errors import DuoError
+
+log = logging.getLogger("lead")
 
 PING_SECONDS = 15.0
 """Comments keep clients and proxies patient: a long prompt on a CPU can take minutes. Between this time and
@@ -103,6 +106,10 @@ async def _lines(
             yield _line(event)
             event = await _next(events)
     except DuoError as error:
+        yield _line(to_event(error))
+        return
+    except Exception as error:
+        log.exception("an answer broke off")
         yield _line(to_event(error))
         return
     finally:

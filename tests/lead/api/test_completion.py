@@ -121,3 +121,12 @@ async def test_with_probabilities_a_stream_tells_one_token_at_a_time(house, clie
     response = await client.post(URL, json={"prompt": "Once", "stream": True, "n_probs": 1})
     *parts, _ = events(response)
     assert [len(part["completion_probabilities"]) for part in parts] == [1, 1]
+
+
+async def test_a_stream_ends_in_mid_character_as_the_whole_answer_does(house, client):
+    begun = house.tokens("👋")[:1]
+    house.engine.steps = [(begun, {})]
+    whole = (await client.post(URL, json={"prompt": "Once"})).json()["content"]
+    house.engine.steps = [(begun, {})]
+    streamed = events(await client.post(URL, json={"prompt": "Once", "stream": True}))
+    assert "".join(event["content"] for event in streamed) == whole

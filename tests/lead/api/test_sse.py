@@ -67,6 +67,12 @@ async def test_a_later_error_is_the_last_event(connection):
     assert "[DONE]" not in body
 
 
+async def test_a_bug_is_the_last_event_too_and_in_the_log(connection, caplog):
+    response = await event_stream(connection.request, produce({"a": 1}, RuntimeError("a bug")))
+    assert (await read(response)).count("data: ") == 2
+    assert "a bug" in caplog.text
+
+
 async def test_a_long_wait_is_filled_with_comments(connection, monkeypatch):
     monkeypatch.setattr(sse, "PING_SECONDS", 0.001)
     ready = asyncio.Event()
