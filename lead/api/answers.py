@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from fastapi import Request
@@ -18,7 +18,7 @@ from lead.services import Services
 from shared.errors import RequestError
 from shared.sampling import MAX_SEED, SamplingParameters
 
-Answers = AsyncIterator[tuple[int, Piece | Outcome]]
+Answers = AsyncGenerator[tuple[int, Piece | Outcome]]
 
 
 @dataclass(slots=True)

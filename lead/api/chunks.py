@@ -66,7 +66,7 @@ async def chunks(
                 choice = _choice(index, last, _logprobs(tellers[index], pieces)) | {"finish_reason": reason}
                 yield frame | {"choices": [choice]} | _extras(pieces, fields) | _figures(item)
     finally:
-        await answers.aclose()  # type: ignore[attr-defined]  # an async generator, which AsyncIterator does not say
+        await answers.aclose()
     if fields.wants_usage:
         usage = {"usage": shapes.usage(outcomes, fields.n_wanted), "timings": shapes.timings(outcomes[-1])}
         yield frame | {"choices": [], **usage}

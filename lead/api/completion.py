@@ -105,7 +105,7 @@ class _Conversion:
 
     async def events(self) -> AsyncGenerator[dict[str, Any]]:
         """One object per piece of text, then one that ends the answer."""
-        async with contextlib.aclosing(self._job.run(self._services)) as items:  # type: ignore[type-var]  # a generator
+        async with contextlib.aclosing(self._job.run(self._services)) as items:
             async for index, item in items:
                 answer = self._answers.setdefault(index, _Answer())
                 if isinstance(item, Outcome):
@@ -121,7 +121,7 @@ class _Conversion:
     async def collect(self) -> list[dict[str, Any]]:
         """The answers whole, in the order of their prompts."""
         results = {}
-        async with contextlib.aclosing(self._job.run(self._services)) as items:  # type: ignore[type-var]  # as above
+        async with contextlib.aclosing(self._job.run(self._services)) as items:
             async for index, item in items:
                 answer = self._answers.setdefault(index, _Answer())
                 if isinstance(item, Outcome):

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -57,10 +57,12 @@ async def _events(turn: Turn, frame: dict[str, Any], services: Services) -> Asyn
             yield {"sequence_number": number, **event}
             number += 1
     finally:
-        await answer.aclose()  # type: ignore[attr-defined]  # an async generator, which AsyncIterator does not say
+        await answer.aclose()
 
 
-async def _unnumbered(turn: Turn, frame: dict[str, Any], services: Services) -> AsyncIterator[dict[str, Any]]:
+async def _unnumbered(
+    turn: Turn, frame: dict[str, Any], services: Services
+) -> AsyncGenerator[dict[str, Any]]:
     told, begun = ItemEvents(), False
     answer = turn.follow(services)
     try:

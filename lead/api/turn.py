@@ -74,7 +74,7 @@ class Turn:
     async def follow(self, services: Services) -> AsyncGenerator[list[Delta] | End]:
         """The one answer as it becomes known. Closing it early cancels it."""
         reader = self.reader()
-        async with contextlib.aclosing(self.job.run(services)) as items:  # type: ignore[type-var]  # a generator
+        async with contextlib.aclosing(self.job.run(services)) as items:
             async for _, item in items:
                 if isinstance(item, Piece):
                     if deltas := reader.push(item.text):
