@@ -67,3 +67,8 @@ def test_systemd_knows_every_line(name, tmp_path):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_what_a_person_has_to_change_is_not_tried_again(name):
     assert ("RestartPreventExitStatus", "1 2") in unit(name)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_caches_lie_where_the_service_may_write(name):
+    assert ("Environment", f"XDG_CACHE_HOME=%C/{dict(unit(name))['CacheDirectory']}") in unit(name)

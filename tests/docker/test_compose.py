@@ -1,8 +1,10 @@
 """The compose files: what they set exists, and they keep what docker/README.md promises."""
 
 import os
+import re
 import shutil
 import subprocess
+import tomllib
 
 import pytest
 import yaml
@@ -77,7 +79,8 @@ def test_containers_can_change_nothing_but_their_cache(path, name):
     assert container["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in container["security_opt"]
     writable = [volume for volume in container["volumes"] if not volume.endswith(":ro")]
-    assert all(volume.startswith("cache:") for volume in writable)
+    assert writable == ["cache:/home/duo/.cache"]
+    assert "cache" in load(path)["volumes"]
 
 
 @pytest.mark.parametrize("path", [LEAD, ONE_HOST])
@@ -148,6 +151,12 @@ def test_docker_compose_takes_the_files(paths):
         [*command, *files, "config"], check=False, capture_output=True, text=True, env=environment
     )
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_every_variable_works_in_the_images():
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    installed = re.findall(r'"\.\[(.+)\]"', (ROOT / "docker/Dockerfile").read_text())
+    assert [set(extras.split(",")) for extras in installed] == [optional.keys() - {"bench", "dev"}]
 
 
 def test_the_images_do_not_run_as_root():

@@ -9,11 +9,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
 OTHERS = {
     "Failed to fetch",
-    "Hostname mismatch",
-    "IP address mismatch",
     "did not receive a valid HTTP response",
 }
-"""What browsers, OpenSSL and websockets say."""
+"""What browsers and websockets say."""
 
 
 def messages():
