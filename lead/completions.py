@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from lead.assembler import Assembler, TextToken
 from lead.engine.messages import Committed, PromptProgress, Ready, Submit, Wishes
+from lead.figures import Figures, between
 from lead.record import RequestRecord, current
 from lead.sequences import Sequence as LiveSequence
 from lead.sequences import Sequences, Status
@@ -52,7 +53,7 @@ class Piece:
     n_drafted: int
     n_accepted: int
     progress: Progress | None = None
-    so_far: "Outcome | None" = None  # where asked for: as if the answer ended here
+    so_far: Figures | None = None  # where asked for
 
     @property
     def text(self) -> str:
@@ -61,25 +62,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an answer ended, and what it took. Times are in seconds.
-
-    queue: until it got a slot; prompt: from then to the first token; generation: from there to the last one;
-    first token: from its beginning to the first token.
-    """
+    """How an answer ended."""
 
     reason: StopReason
     seed: int
-    n_prompt: int
-    n_cached: int
-    n_generated: int
-    n_drafted: int
-    n_accepted: int
     slot: int | None
     stop_string: str | None  # the one that ended the text
-    prompt_seconds: float
-    generation_seconds: float
-    queue_seconds: float = 0.0
-    first_token_seconds: float = 0.0
+    figures: Figures
 
 
 class Completions:
@@ -183,7 +172,7 @@ class Completions:
                     yield Piece([], 0, 0, _progress(sequence, event, at))
                 tokens = [token for step in steps for token in assembler.push(step)]
                 if steps:
-                    so_far = outcome_of(sequence, "stop", assembler.n_tokens) if tells_timings else None
+                    so_far = Figures.of(sequence, assembler.n_tokens) if tells_timings else None
                     n_drafted, n_accepted = _draft_figures(steps)
                     yield Piece(tokens, n_drafted, n_accepted, so_far=so_far)
                     late = assembler.has_new_line and _has_run_for(sequence, max_seconds)
@@ -198,7 +187,8 @@ class Completions:
             reason = sequence.finish_reason or ("length" if late else "stop")
             if assembler.stop is not None:
                 reason = "stop"
-            yield outcome_of(sequence, reason, assembler.n_tokens, assembler.stop)
+            figures = Figures.of(sequence, assembler.n_tokens)
+            yield Outcome(reason, sequence.sampling.seed, sequence.slot, assembler.stop, figures)
         finally:
             self.cancel(sequence)
             if record:
@@ -245,38 +235,17 @@ def random_seed() -> int:
     return secrets.randbits(32)
 
 
-def outcome_of(
-    sequence: LiveSequence, reason: StopReason, n_generated: int, stop_string: str | None = None
-) -> Outcome:
-    """What an ended sequence took, of whose tokens the client got the first `n_generated`."""
-    return Outcome(
-        reason=reason,
-        seed=sequence.sampling.seed,
-        n_prompt=sequence.n_prompt,
-        n_cached=sequence.n_cached,
-        n_generated=n_generated,
-        n_drafted=sequence.n_drafted,
-        n_accepted=sequence.n_accepted,
-        slot=sequence.slot,
-        stop_string=stop_string,
-        prompt_seconds=_between(sequence.started_at, sequence.first_token_at),
-        generation_seconds=_between(sequence.first_token_at, sequence.last_token_at),
-        queue_seconds=_between(sequence.created_at, sequence.started_at),
-        first_token_seconds=_between(sequence.created_at, sequence.first_token_at),
-    )
-
-
 def _draft_figures(steps: Sequence[Committed]) -> tuple[int, int]:
     return sum(step.n_drafted for step in steps), sum(step.n_accepted for step in steps)
 
 
 def _progress(sequence: LiveSequence, event: PromptProgress, at: float) -> Progress:
-    seconds = _between(sequence.started_at, at) if event.n_processed > event.n_cached else 0.0
+    seconds = between(sequence.started_at, at) if event.n_processed > event.n_cached else 0.0
     return Progress(event.n_processed, event.n_total, event.n_cached, seconds)
 
 
 def _has_run_for(sequence: LiveSequence, seconds: float | None) -> bool:
-    return seconds is not None and _between(sequence.first_token_at, sequence.last_token_at) >= seconds
+    return seconds is not None and between(sequence.first_token_at, sequence.last_token_at) >= seconds
 
 
 def _count(sequence: LiveSequence, record: RequestRecord) -> None:
@@ -286,7 +255,3 @@ def _count(sequence: LiveSequence, record: RequestRecord) -> None:
     record.n_generated += len(sequence.tokens) - sequence.n_prompt
     record.n_drafted += sequence.n_drafted
     record.n_accepted += sequence.n_accepted
-
-
-def _between(start: float | None, end: float | None) -> float:
-    return 0.0 if start is None or end is None else end - start

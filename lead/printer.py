@@ -8,8 +8,8 @@ import threading
 from typing import TextIO
 
 from lead.assembler import Assembler
-from lead.completions import outcome_of
 from lead.engine.messages import Committed
+from lead.figures import Figures
 from lead.sequences import Sequence, Status
 from lead.settings import Print
 from shared.llama.vocabulary import Vocabulary
@@ -65,16 +65,16 @@ class Printer:
 
 
 def _figures(sequence: Sequence) -> str:
-    outcome = outcome_of(sequence, "stop", len(sequence.tokens) - sequence.n_prompt)
-    n_processed = outcome.n_prompt - outcome.n_cached
-    rate = (outcome.n_generated - 1) / outcome.generation_seconds if outcome.generation_seconds else 0.0
+    figures = Figures.of(sequence, len(sequence.tokens) - sequence.n_prompt)
+    n_processed = figures.n_prompt - figures.n_cached
+    rate = (figures.n_generated - 1) / figures.generation_seconds if figures.generation_seconds else 0.0
     line = (
-        f"prompt {n_processed} tokens (+{outcome.n_cached} cached) in {outcome.prompt_seconds:.2f} s, "
-        f"generated {outcome.n_generated} in {outcome.generation_seconds:.2f} s ({rate:.1f} tokens/s)"
+        f"prompt {n_processed} tokens (+{figures.n_cached} cached) in {figures.prompt_seconds:.2f} s, "
+        f"generated {figures.n_generated} in {figures.generation_seconds:.2f} s ({rate:.1f} tokens/s)"
     )
-    if outcome.n_drafted:
-        share = outcome.n_accepted / outcome.n_drafted
-        line += f", drafted {outcome.n_drafted}, accepted {outcome.n_accepted} ({share:.0%})"
+    if figures.n_drafted:
+        share = figures.n_accepted / figures.n_drafted
+        line += f", drafted {figures.n_drafted}, accepted {figures.n_accepted} ({share:.0%})"
     return line
 
 

@@ -117,7 +117,7 @@ def _whole(turn: Turn, answers: list[Answer], body: ChatRequest, services: Servi
     whole: dict[str, Any] = {
         "choices": choices,
         "usage": shapes.usage(outcomes, turn.job.n),
-        "timings": shapes.timings(outcomes[0]),
+        "timings": shapes.timings(outcomes[0].figures),
         "seed": outcomes[0].seed,
     }
     if body.return_speculation:

@@ -68,12 +68,15 @@ async def chunks(
     finally:
         await answers.aclose()
     if fields.wants_usage:
-        usage = {"usage": shapes.usage(outcomes, fields.n_wanted), "timings": shapes.timings(outcomes[-1])}
+        usage = {
+            "usage": shapes.usage(outcomes, fields.n_wanted),
+            "timings": shapes.timings(outcomes[-1].figures),
+        }
         yield frame | {"choices": [], **usage}
 
 
 def _figures(outcome: Outcome) -> dict[str, Any]:
-    return {"timings": shapes.timings(outcome), "seed": outcome.seed}
+    return {"timings": shapes.timings(outcome.figures), "seed": outcome.seed}
 
 
 def _choice(index: int, body: Body, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:

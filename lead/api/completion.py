@@ -170,7 +170,7 @@ class _Conversion:
     def _last(self, index: int, outcome: Outcome, *, streamed: bool) -> dict[str, Any]:
         services, answer = self._services, self._answers[index]
         text = "".join(answer.texts)
-        n_tokens = outcome.n_prompt + outcome.n_generated
+        n_tokens = outcome.figures.n_prompt + outcome.figures.n_generated
         whole = {
             "index": index,
             "content": "" if streamed else text,
@@ -178,8 +178,8 @@ class _Conversion:
             "id_slot": outcome.slot,
             "stop": True,
             "model": services.alias,
-            "tokens_predicted": outcome.n_generated,
-            "tokens_evaluated": outcome.n_prompt,
+            "tokens_predicted": outcome.figures.n_generated,
+            "tokens_evaluated": outcome.figures.n_prompt,
             "generation_settings": generation_settings(self._job, stream=streamed),
             "prompt": services.vocabulary.detokenize(self._job.prompts[index]),
             "has_new_line": "\n" in text,
@@ -187,7 +187,7 @@ class _Conversion:
             "stop_type": "word" if outcome.stop_string is not None else _STOP_TYPES[outcome.reason],
             "stopping_word": outcome.stop_string or "",
             "tokens_cached": n_tokens - 1,  # the last one is never decoded
-            "timings": shapes.timings(outcome),
+            "timings": shapes.timings(outcome.figures),
         }
         if not streamed:
             whole |= self._probabilities([token for piece in answer.pieces for token in piece.tokens])

@@ -120,7 +120,7 @@ def _whole(job: Job, answers: list[Answer], body: CompletionRequest, services: S
     whole: dict[str, Any] = {
         "choices": choices,
         "usage": shapes.usage(outcomes, job.n),
-        "timings": shapes.timings(outcomes[0]),
+        "timings": shapes.timings(outcomes[0].figures),
         "seed": outcomes[0].seed,
     }
     if body.return_speculation:

@@ -96,12 +96,12 @@ def _ending(end: End) -> dict[str, Any]:
 
 
 def _usage(end: End) -> dict[str, int]:
-    outcome = end.outcome
+    figures = end.outcome.figures
     return {
-        "input_tokens": outcome.n_prompt - outcome.n_cached,
-        "cache_read_input_tokens": outcome.n_cached,
+        "input_tokens": figures.n_prompt - figures.n_cached,
+        "cache_read_input_tokens": figures.n_cached,
         "cache_creation_input_tokens": 0,
-        "output_tokens": outcome.n_generated,
+        "output_tokens": figures.n_generated,
     }
 
 

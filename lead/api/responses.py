@@ -116,13 +116,13 @@ def _ended(frame: dict[str, Any], told: ItemEvents, end: End) -> tuple[dict[str,
     status = "incomplete" if end.reason == "length" else "completed"
     closing = list(told.finish(status))
     details = {"reason": "max_output_tokens"} if status == "incomplete" else None
-    outcome = end.outcome
+    figures = end.outcome.figures
     usage = {
-        "input_tokens": outcome.n_prompt,
-        "input_tokens_details": {"cached_tokens": outcome.n_cached, "cache_write_tokens": 0},
-        "output_tokens": outcome.n_generated,
+        "input_tokens": figures.n_prompt,
+        "input_tokens_details": {"cached_tokens": figures.n_cached, "cache_write_tokens": 0},
+        "output_tokens": figures.n_generated,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": outcome.n_prompt + outcome.n_generated,
+        "total_tokens": figures.n_prompt + figures.n_generated,
     }
     changes = {"status": status, "incomplete_details": details, "output": told.output, "usage": usage}
     return frame | changes, closing

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lead.completions import Outcome, Piece, Progress
+from lead.figures import Figures
 
 FINGERPRINT = "b-llama-duo"
 """Some clients of llama-server look for its b: there a build's number follows."""
@@ -11,40 +12,41 @@ FINGERPRINT = "b-llama-duo"
 
 def usage(outcomes: Sequence[Outcome], n: int = 1) -> dict[str, Any]:
     """OpenAI's `usage`, summed over the answers of one request; a prompt counts once for its `n` answers."""
-    n_prompt = sum(outcome.n_prompt for outcome in outcomes) // n
-    n_generated = sum(outcome.n_generated for outcome in outcomes)
-    n_accepted = sum(outcome.n_accepted for outcome in outcomes)
+    figures = [outcome.figures for outcome in outcomes]
+    n_prompt = sum(each.n_prompt for each in figures) // n
+    n_generated = sum(each.n_generated for each in figures)
+    n_accepted = sum(each.n_accepted for each in figures)
     return {
         "prompt_tokens": n_prompt,
         "completion_tokens": n_generated,
         "total_tokens": n_prompt + n_generated,
-        "prompt_tokens_details": {"cached_tokens": sum(outcome.n_cached for outcome in outcomes) // n},
+        "prompt_tokens_details": {"cached_tokens": sum(each.n_cached for each in figures) // n},
         "completion_tokens_details": {
             "accepted_prediction_tokens": n_accepted,
-            "rejected_prediction_tokens": sum(outcome.n_drafted for outcome in outcomes) - n_accepted,
+            "rejected_prediction_tokens": sum(each.n_drafted for each in figures) - n_accepted,
         },
     }
 
 
-def timings(outcome: Outcome) -> dict[str, Any]:
+def timings(figures: Figures) -> dict[str, Any]:
     """llama-server's `timings`.
 
     `predicted_ms` runs from the first token to the last, so the rates count the tokens after the first.
     """
-    n_processed = outcome.n_prompt - outcome.n_cached
-    n_steps = outcome.n_generated - 1
+    n_processed = figures.n_prompt - figures.n_cached
+    n_steps = figures.n_generated - 1
     return {
-        "cache_n": outcome.n_cached,
+        "cache_n": figures.n_cached,
         "prompt_n": n_processed,
-        "prompt_ms": _ms(outcome.prompt_seconds),
-        "prompt_per_token_ms": _ms(_ratio(outcome.prompt_seconds, n_processed)),
-        "prompt_per_second": _ratio(n_processed, outcome.prompt_seconds),
-        "predicted_n": outcome.n_generated,
-        "predicted_ms": _ms(outcome.generation_seconds),
-        "predicted_per_token_ms": _ms(_ratio(outcome.generation_seconds, n_steps)),
-        "predicted_per_second": _ratio(n_steps, outcome.generation_seconds),
-        "draft_n": outcome.n_drafted,
-        "draft_n_accepted": outcome.n_accepted,
+        "prompt_ms": _ms(figures.prompt_seconds),
+        "prompt_per_token_ms": _ms(_ratio(figures.prompt_seconds, n_processed)),
+        "prompt_per_second": _ratio(n_processed, figures.prompt_seconds),
+        "predicted_n": figures.n_generated,
+        "predicted_ms": _ms(figures.generation_seconds),
+        "predicted_per_token_ms": _ms(_ratio(figures.generation_seconds, n_steps)),
+        "predicted_per_second": _ratio(n_steps, figures.generation_seconds),
+        "draft_n": figures.n_drafted,
+        "draft_n_accepted": figures.n_accepted,
     }
 
 
@@ -60,21 +62,8 @@ def prompt_progress(progress: Progress) -> dict[str, Any]:
 
 def timings_of_prompt(progress: Progress) -> dict[str, Any]:
     """`timings` while there is no token yet."""
-    return timings(
-        Outcome(
-            reason="stop",
-            seed=0,
-            n_prompt=progress.n_processed,
-            n_cached=min(progress.n_cached, progress.n_processed),
-            n_generated=0,
-            n_drafted=0,
-            n_accepted=0,
-            slot=None,
-            stop_string=None,
-            prompt_seconds=progress.seconds,
-            generation_seconds=0.0,
-        )
-    )
+    n_cached = min(progress.n_cached, progress.n_processed)
+    return timings(Figures(progress.n_processed, n_cached, prompt_seconds=progress.seconds))
 
 
 def speculation(pieces: Sequence[Piece]) -> dict[str, Any]:
