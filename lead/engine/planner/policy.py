@@ -3,7 +3,7 @@
 `Adaptive` is the one that people should run; the others are what it is compared with.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, repeat
 from typing import NamedTuple, Protocol
 
@@ -24,6 +24,8 @@ _LONG_RUN = 0.75
 with 0, .95 with .5, .98 with .65 and .8, .97 with 1 (`bench simulate`)."""
 _STALE = 256
 """A T(n) beside the best choice that was last measured so many steps ago is measured again."""
+_DOUBTFUL = 64
+"""So is one that may hide a better choice, after so many steps."""
 
 
 class Prospect(NamedTuple):
@@ -142,7 +144,13 @@ class Adaptive:
         if n_prompt == 0 and (wait := self._worth_waiting(offers, lines, seconds, rate, value)):
             return Choice((0,) * len(offers), wait)
         self._n_choices += 1
-        n_units = self._explored(n_units, lambda n: cost.age(n_base + n * unit), len(right) - 1)
+        if self._n_choices % _EXPLORE_EVERY == 0:
+            stale = (
+                n
+                for n, most_age in _worth_knowing(n_units, value, right, seconds, rate)
+                if cost.age(n_base + n * unit) > most_age
+            )
+            n_units = next(stale, n_units)
         depths = batching.depths(lines, n_units)
         return Choice(depths, expected=_expected(offers, depths))
 
@@ -157,14 +165,6 @@ class Adaptive:
         if gain is None:
             return here
         return _LONG_RUN * gain * right[0] / seconds[0] + (1 - _LONG_RUN) * here
-
-    def _explored(self, n_units: int, age: Callable[[int], int], n_there: int) -> int:
-        """Now and then one more or one less, so that T(n) beside the usual choice stays known."""
-        if self._n_choices % _EXPLORE_EVERY:
-            return n_units
-        beside = [n for n in (n_units + 1, n_units - 1) if 0 <= n <= min(n_there, MOST_DEPTH)]
-        stale = [n for n in beside if age(n) > _STALE]
-        return stale[0] if stale else n_units
 
     def _worth_waiting(
         self,
@@ -211,6 +211,23 @@ def _best_batch(right: Sequence[float], seconds: Sequence[float], rate: float) -
     worths = [n_right - rate * step for n_right, step in zip(right, seconds, strict=False)]
     best = max(worths)
     return best, worths.index(best)
+
+
+def _worth_knowing(
+    n_best: int, worth: float, right: Sequence[float], seconds: Sequence[float], rate: float
+) -> Iterator[tuple[int, int]]:
+    """(choice, steps) of each whose T(n) should not be older: neighbours of the best, and what it may hide.
+
+    A step with fewer tokens is seldom dearer than one with more. Where it is said to be, that may be a step
+    in T or a busy moment when it was measured; it is asked again if, costing what lies between its
+    neighbours, it were the best choice.
+    """
+    n_most = min(len(right), len(seconds)) - 1
+    for n in range(1, min(n_most + 1, len(seconds) - 1)):
+        narrower, here, wider = seconds[n - 1 : n + 2]
+        if wider < here and right[n] - rate * (narrower + wider) / 2 > worth:
+            yield n, _DOUBTFUL
+    yield from ((n, _STALE) for n in (n_best + 1, n_best - 1) if 0 <= n <= n_most)
 
 
 def _moments_of_one(offer: Offer, seconds: Sequence[float], rate: float) -> Iterator[tuple[float, float]]:

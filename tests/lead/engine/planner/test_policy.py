@@ -356,6 +356,23 @@ def test_a_cost_that_fell_is_noticed():
     assert chosen[1] > 1000
 
 
+def test_a_depth_that_looks_dearer_than_a_deeper_one_is_asked_again_soon():
+    """The machine was busy in three of five rounds of calibration: four draft tokens seem a bad choice."""
+    cost = StepCost()
+    for ratio_of_5, n in product((2.3, F16[5], 2.3, F16[5], 2.3), range(1, 8)):
+        cost.learn(n, T1 * (F16 | {5: ratio_of_5, 7: 2.0})[n])
+    chosen = explored(F16 | {7: 2.0}, 500, offer(*[0.85] * 4, 0.1, 0.1), cost=cost)
+    assert chosen[4] > 250
+
+
+def test_a_true_step_in_t_is_asked_again_seldom():
+    """Three draft tokens are dearer than four, for good."""
+    step = {1: 1, 2: 1.28, 3: 1.4, 4: 2.5, 5: 1.7, 6: 2.2}
+    chosen = explored(step, 8000, offer(*[0.8] * 3, 0.05))
+    assert 0 < chosen[3] < 8000 / 64
+    assert chosen[4] > 8000 * 0.98
+
+
 # The other policies
 
 
