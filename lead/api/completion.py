@@ -1,6 +1,5 @@
 """`POST /completion`: continue a text, or several, in llama-server's own form."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,16 +14,15 @@ from lead.api.answers import Job
 from lead.api.fields import GenerationFields
 from lead.api.generation_settings import generation_settings
 from lead.api.logprobs import token_probabilities
+from lead.api.prompts import Prompt, tokenize
 from lead.api.sse import event_stream, unless_gone
 from lead.assembler import TextToken
 from lead.completions import Outcome, Piece, Progress
 from lead.services import Services, provide_ready
 from shared.errors import RequestError
-from shared.llama.vocabulary import Vocabulary
 
 router = APIRouter()
 
-Parts = list[int | str]
 _STOP_TYPES = {"length": "limit", "stop": "eos"}
 
 
@@ -33,7 +31,7 @@ class PromptObject(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    prompt_string: str | Parts
+    prompt_string: str | list[int | str]
     multimodal_data: list[Any] | None = None
 
 
@@ -43,22 +41,22 @@ class NativeRequest(GenerationFields):
     A prompt is text, token ids, or both in turn; a list of such asks for one answer each.
     """
 
-    prompt: str | PromptObject | Annotated[list[int | str | PromptObject | Parts], Field(min_length=1)]
+    prompt: (
+        str | PromptObject | Annotated[list[int | str | PromptObject | list[int | str]], Field(min_length=1)]
+    )
     return_tokens: bool | None = None
     response_fields: Annotated[list[str], Field(max_length=64)] | None = None
 
-    def prompts(self, most: int) -> list[Parts]:
-        """The prompts one by one, each in parts; at most `most`. Raises RequestError."""
+    def prompts(self) -> list[Prompt]:
+        """The prompts one by one; raises RequestError."""
         given = self.prompt
         if not isinstance(given, list):
-            return [_parts(given)]
+            return [_plain(given)]
         if any(isinstance(part, int) for part in given):
             if not all(isinstance(part, int | str) for part in given):
                 raise RequestError("prompt: token ids and lists do not mix", "prompt")
             return [given]  # type: ignore[list-item]  # checked above
-        if len(given) > most:
-            raise RequestError(f"prompt: {len(given)} prompts; at most {most} are taken at once", "prompt")
-        return [_parts(part) for part in given if not isinstance(part, int)]
+        return [_plain(part) for part in given if not isinstance(part, int)]
 
 
 @dataclass(slots=True)
@@ -84,9 +82,7 @@ async def create_native_completion(
     body: NativeRequest, request: Request, services: Annotated[Services, Depends(provide_ready)]
 ) -> Response:
     """Continue text; one object for one prompt, a list of them for several."""
-    parts = body.prompts(services.bounds.max_prompts)
-    prompts = [await asyncio.to_thread(_tokenize, part, services.vocabulary) for part in parts]
-    job = await Job.read(body, prompts, services)
+    job = await Job.read(body, await tokenize(body.prompts(), services), services)
     conversion = _Conversion(body, job, services)
     if body.stream:
         return await event_stream(request, conversion.events(), done=False)
@@ -195,26 +191,12 @@ class _Conversion:
         return _select(whole, fields) if fields else whole
 
 
-def _parts(prompt: str | PromptObject | Parts) -> Parts:
-    if isinstance(prompt, PromptObject):
-        if prompt.multimodal_data is not None:
-            raise RequestError("prompt: only text is understood, no multimodal_data", "prompt")
-        prompt = prompt.prompt_string
-    return [prompt] if isinstance(prompt, str) else prompt
-
-
-def _tokenize(parts: Parts, vocabulary: Vocabulary) -> list[int]:
-    """What the model wants around a prompt (BOS) is added where it begins with text."""
-    tokens: list[int] = []
-    for i, part in enumerate(parts):
-        if isinstance(part, str):
-            tokens += vocabulary.tokenize(part, add_special=i == 0, parse_special=True)
-            continue
-        try:
-            tokens.append(vocabulary.check(part))
-        except ValueError as error:
-            raise RequestError(f"prompt: {error}", "prompt") from error
-    return tokens
+def _plain(prompt: PromptObject | Prompt) -> Prompt:
+    if not isinstance(prompt, PromptObject):
+        return prompt
+    if prompt.multimodal_data is not None:
+        raise RequestError("prompt: only text is understood, no multimodal_data", "prompt")
+    return prompt.prompt_string
 
 
 def _select(whole: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:

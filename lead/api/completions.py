@@ -1,6 +1,5 @@
 """`POST /v1/completions`: continue one text, or several."""
 
-import asyncio
 import secrets
 import time
 from collections.abc import Sequence
@@ -14,12 +13,12 @@ from lead.api.answers import Answer, Job
 from lead.api.chunks import chunks
 from lead.api.fields import GenerationFields
 from lead.api.logprobs import TextLogprobs
+from lead.api.prompts import tokenize
 from lead.api.sse import event_stream
 from lead.assembler import TextToken
 from lead.completions import Outcome
 from lead.services import Services, provide_ready
 from shared.errors import RequestError
-from shared.llama.vocabulary import Vocabulary
 
 router = APIRouter()
 
@@ -44,15 +43,12 @@ class CompletionRequest(GenerationFields):
         if self.best_of is not None and self.best_of != (self.n or 1):
             raise RequestError("best_of: answers are not ranked; ask for n of them", "best_of")
 
-    def prompts(self, most: int) -> list[str | TokenIds]:
-        """The prompts one by one, at most `most`; an empty list is one empty prompt. Raises RequestError."""
+    def prompts(self) -> list[str | TokenIds]:
+        """The prompts one by one; an empty list is one empty prompt."""
         if isinstance(self.prompt, str) or not self.prompt:
             return [self.prompt or ""]  # type: ignore[list-item]  # mypy keeps the list type for the empty list
         if isinstance(self.prompt[0], int):
             return [self.prompt]
-        if len(self.prompt) > most:
-            n = len(self.prompt)
-            raise RequestError(f"prompt: {n} prompts; at most {most} are taken at once", "prompt")
         return list(self.prompt)
 
 
@@ -61,11 +57,7 @@ async def create_completion(
     body: CompletionRequest, request: Request, services: Annotated[Services, Depends(provide_ready)]
 ) -> Response:
     """Continue text."""
-    prompts = [
-        await asyncio.to_thread(_tokenize, prompt, services.vocabulary)
-        for prompt in body.prompts(services.bounds.max_prompts)
-    ]
-    job = await Job.read(body, prompts, services)
+    job = await Job.read(body, await tokenize(body.prompts(), services), services)
     frame = {
         "id": f"cmpl-{secrets.token_hex(12)}",
         "object": "text_completion",
@@ -76,15 +68,6 @@ async def create_completion(
     if body.stream:
         return await event_stream(request, chunks(job.run(services), frame, body, lambda: _Text(services)))
     return JSONResponse({**frame, **_whole(job, await job.collect(request, services), body, services)})
-
-
-def _tokenize(prompt: str | TokenIds, vocabulary: Vocabulary) -> list[int]:
-    if isinstance(prompt, str):
-        return vocabulary.tokenize(prompt, add_special=True, parse_special=True)
-    try:
-        return [vocabulary.check(token) for token in prompt]
-    except ValueError as error:
-        raise RequestError(f"prompt: {error}", "prompt") from error
 
 
 class _Text:
