@@ -64,6 +64,15 @@ def draw(kinds: Sequence[str], n_each: int, seed: int) -> list[Prompt]:
     return prompts
 
 
+def preamble(n_words: int, seed: int) -> str:
+    """Text that many requests begin with, as those of an agent do with its instructions."""
+    rng = random.Random(f"{seed} preamble")  # noqa: S311 - a seeded choice is wanted
+    words: list[str] = []
+    while len(words) < n_words:
+        words += _sentence(rng).split()
+    return " ".join(words[:n_words])
+
+
 def _story(rng: random.Random) -> str:
     hero, name, trouble = rng.choice(_HEROES), rng.choice(_NAMES), rng.choice(_TROUBLES)
     opening = rng.choice(("Tell me a story about", "Write a short story about", "Make up a story about"))

@@ -11,7 +11,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from bench.load import Load, put_on
 from bench.options import listed
 from bench.plot import plot_lines
 from bench.policy import Policy, choose
-from bench.prompts import Prompt, draw
+from bench.prompts import Prompt, draw, preamble
 from shared.builtin import builtin_draft
 
 COLUMNS = {
@@ -82,6 +82,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=[],
         help="further options of the lead; '--no-kv-unified -fa on' is how llama-server serves",
     )
+    parser.add_argument(
+        "--preamble", type=int, default=0, metavar="WORDS", help="what all clients' prompts begin with"
+    )
     parser.add_argument("--all-cores", action="store_true", help="give the servers the back's cores, too")
     parser.add_argument("--peer", type=peer.find, metavar="llama-server=PATH", help="put the load on it, too")
     options.add_course_options(parser)
@@ -123,7 +126,11 @@ def _prompts(settings: argparse.Namespace, n_clients: int, repeat: int) -> list[
     """Fresh ones for each client, repeat and number of clients."""
     n_prompts = n_clients * settings.answers
     n_each = -(-n_prompts // len(settings.kinds))
-    prompts = draw(settings.kinds, n_each, hash_seed(settings.seed, 100 * (repeat + 1) + n_clients))
+    seed = hash_seed(settings.seed, 100 * (repeat + 1) + n_clients)
+    prompts = draw(settings.kinds, n_each, seed)
+    if settings.preamble:
+        beginning = preamble(settings.preamble, seed)
+        prompts = [replace(prompt, text=f"{beginning}\n\n{prompt.text}") for prompt in prompts]
     return [prompts[client:n_prompts:n_clients] for client in range(n_clients)]
 
 

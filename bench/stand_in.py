@@ -98,7 +98,10 @@ class StandInTarget:
         return result
 
     def trim(self, slot: int, n_keep: int) -> None:
-        """There is no cache to trim."""
+        """There is no cache to trim …"""
+
+    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
+        """… or to share."""
 
 
 class StandInFront:

@@ -44,14 +44,11 @@ class SlotCache:
         self.n_physical = len(self.tokens)
         return self.index, self.n_physical
 
-    def shared_with(self, tokens: Sequence[int]) -> int:
+    def shared_with(self, tokens: list[int]) -> int:
         """The length of the common prefix of the valid tokens and `tokens`."""
-        n = min(len(self.tokens), len(tokens))
-        if self.tokens[:n] == list(tokens[:n]):
-            return n
-        return next(i for i in range(n) if self.tokens[i] != tokens[i])
+        return n_alike(self.tokens, tokens)
 
-    def affinity(self, tokens: Sequence[int]) -> int:
+    def affinity(self, tokens: list[int]) -> int:
         """How much of `tokens` it holds already, if that is at least half of them or of what it holds; or 0.
 
         All texts begin alike, with a chat template or a system prompt: that alone is no reason to write over
@@ -59,3 +56,18 @@ class SlotCache:
         """
         n_shared = self.shared_with(tokens)
         return n_shared if 2 * n_shared >= min(len(tokens), len(self.tokens)) else 0
+
+
+def n_alike(one: list[int], other: list[int]) -> int:
+    """The length of their common prefix; by halves, since comparing slices is quick and a loop is not."""
+    n = min(len(one), len(other))
+    if one[:n] == other[:n]:
+        return n
+    n_equal, n_unequal = 0, n
+    while n_unequal - n_equal > 1:
+        middle = (n_equal + n_unequal) // 2
+        if one[n_equal:middle] == other[n_equal:middle]:
+            n_equal = middle
+        else:
+            n_unequal = middle
+    return n_equal

@@ -286,6 +286,24 @@ def run_with(drafter, *, policy="fixed", own=no_sources, step_s=0.0):
     return front, target
 
 
+def test_beginnings_are_sometimes_copied_from_slot_to_slot():
+    n_copied = 0
+
+    class Counting(FakeTarget):
+        def copy(self, source_slot, slot, n_keep):
+            nonlocal n_copied
+            n_copied += 1
+            super().copy(source_slot, slot, n_keep)
+
+    for limits in (ROOMY, CRAMPED):
+        n_copied = 0
+        requests = requests_for(SAMPLINGS["sampled"], random.Random(3))
+        run_engine(
+            FakeFront({0: requests}, DRAFTERS["silent"](requests, {}, None)), limits, make_target=Counting
+        )
+        assert n_copied > 0
+
+
 def test_perfect_drafts_are_all_accepted():
     front, _ = run_with("perfect")
     assert sum(step.n_accepted for step in front.of(Committed)) > 50

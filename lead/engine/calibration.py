@@ -1,9 +1,9 @@
 """A first table of T(n), while there is nothing else to do."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
-from lead.engine.loop import Target
 from lead.engine.planner.step_cost import StepCost
 from shared.llama.span import Span
 
@@ -11,6 +11,16 @@ _WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 _REPEATS = 5
 _MOST_SECONDS = 10.0
 """A model so slow that this is not enough learns the rest from its requests."""
+
+
+class Target(Protocol):
+    """What is timed (`shared.llama.model.Model`)."""
+
+    def decode(self, spans: Sequence[Span]) -> Any:
+        """One forward pass."""
+
+    def trim(self, slot: int, n_keep: int) -> None:
+        """Keep the first `n_keep` tokens of a slot."""
 
 
 def calibrate(

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lead.engine.edit import Cache, carry_out
 from lead.engine.messages import (
     Cancel,
     Command,
@@ -26,14 +27,11 @@ from shared.llama.span import Span
 log = logging.getLogger("engine")
 
 
-class Target(Protocol):
+class Target(Cache, Protocol):
     """The seam to the model (`shared.llama.model.Model`)."""
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """One forward pass; logits for each span, shape (n_logits, n_vocab)."""
-
-    def trim(self, slot: int, n_keep: int) -> None:
-        """Keep the first `n_keep` tokens of a slot in the cache."""
 
 
 class Pipe(Protocol):
@@ -98,8 +96,7 @@ class Loop:
             self._pipe.send(event)
 
     def _decode(self, plan: Plan) -> list[NDArray[np.float32]]:
-        for slot, n_keep in plan.trims:
-            self._target.trim(slot, n_keep)
+        carry_out(plan.edits, self._target)
         return self._target.decode(plan.spans)
 
     def _apply(self, command: Command) -> None:

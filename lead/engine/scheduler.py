@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.board import NOTHING, Proposal
+from lead.engine.edit import Edit
 from lead.engine.messages import (
     Committed,
     DraftsDropped,
@@ -68,7 +69,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A step: cut the caches back as `trims` (slot, n_keep) say, then decode `spans` (one per entry).
+    """A step: carry out `edits` of the cache, then decode `spans` (one per entry).
 
     `news`: what planning it has already settled. `expected`: how many tokens it should commit; None with
     prompts in the batch. With `wait` > 0 there is nothing to decode yet: plan again when a command has
@@ -76,7 +77,7 @@ class Plan:
     """
 
     news: list[Started | PromptProgress]
-    trims: list[tuple[int, int]]
+    edits: list[Edit]
     entries: list[Entry]
     spans: list[Span]
     wait: float = 0.0
@@ -110,7 +111,8 @@ class Scheduler:
         self._speculation = speculation
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._slots = Slots(limits.n_slots, limits.n_ctx, can_trim=limits.can_trim)
+        can_copy = limits.can_trim and limits.n_ctx_slot is None  # llama.cpp copies between pools only whole
+        self._slots = Slots(limits.n_slots, limits.n_ctx, can_trim=limits.can_trim, can_copy=can_copy)
         self._frugal = False  # the last plan found no room: the next takes as little as it can
 
     @property
@@ -172,7 +174,7 @@ class Scheduler:
         entries = self._entries(generating, decision.proposals, prompts)
         expected = None if prompts else decision.expected
         spans = [_span(entry) for entry in entries]
-        return Plan(news, self._slots.trims(), entries, spans, 0.0, expected, self._n_fillers(spans))
+        return Plan(news, self._slots.take_edits(), entries, spans, 0.0, expected, self._n_fillers(spans))
 
     def commit(
         self, plan: Plan, logits: Sequence[NDArray[np.float32]], now: float, seconds: float

@@ -3,17 +3,27 @@
 from collections import deque
 from collections.abc import Iterator
 
+from lead.engine.edit import Copy, Edit, Trim
 from lead.engine.messages import Started
 from lead.engine.slot import EngineSequence, Slot
-from shared.slot_cache import SlotCache
+from shared.slot_cache import SlotCache, n_alike
+
+_WORTH_WAITING = 32
+"""A sequence stays in the queue while another's prompt is read if that spares it so many tokens."""
 
 
 class Slots:
-    """All slots share one pool of `n_ctx` cells. Sequences wait in a queue until a slot is free."""
+    """All slots share one pool of `n_ctx` cells. Sequences wait in a queue until a slot is free.
 
-    def __init__(self, n_slots: int, n_ctx: int, *, can_trim: bool) -> None:
+    With `can_copy` a beginning that stands in one slot serves others, too. Its cells are then counted once
+    for each: there is never less room than the books say.
+    """
+
+    def __init__(self, n_slots: int, n_ctx: int, *, can_trim: bool, can_copy: bool) -> None:
         self._n_ctx = n_ctx
         self._can_trim = can_trim
+        self._can_copy = can_copy
+        self._edits: list[Edit] = []  # besides the trims that caches ask for
         self._slots = [Slot(SlotCache(index)) for index in range(n_slots)]
         self._waiting: deque[EngineSequence] = deque()
         self._n_started = 0
@@ -57,11 +67,12 @@ class Slots:
         """Give free slots to the sequences that wait; with `nobody_new` only if none runs."""
         started = []
         while (idle := self._idle()) and (sequence := self._next(idle)) and self._fits(sequence, nobody_new):
+            if self._is_being_read(sequence):
+                break
             self._waiting.remove(sequence)
             slot = _best_slot(idle, sequence)
-            n_reused = self._reusable(slot, sequence)
+            n_reused = self._reuse(slot, sequence)
             slot.sequence = sequence
-            slot.cache.keep(n_reused)
             again = sequence.number is not None
             if not again:
                 sequence.number = self._n_started
@@ -105,9 +116,10 @@ class Slots:
             pass
         return self.n_free
 
-    def trims(self) -> list[tuple[int, int]]:
-        """(slot, n_keep): cut every native cache back to what is valid in it; told once."""
-        return [trim for slot in self._slots if (trim := slot.cache.take_trim())]
+    def take_edits(self) -> list[Edit]:
+        """What makes every native cache hold what is valid in it; told once."""
+        edits, self._edits = self._edits, []
+        return edits + [Trim(*trim) for slot in self._slots if (trim := slot.cache.take_trim())]
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless the books are right."""
@@ -139,12 +151,49 @@ class Slots:
             return True
         return not nobody_new and sum(held) + len(sequence.tokens) + 1 <= self._n_ctx
 
+    def _is_being_read(self, sequence: EngineSequence) -> bool:
+        """Whether a prompt that begins like its own is being processed: then it is better to wait for that.
+
+        Prompts are processed one after the other anyway, so nobody loses a moment by it.
+        """
+        reading = [slot for slot in self._slots if slot.sequence and slot.n_todo > 1]
+        if not reading or not self._may_share(sequence):
+            return False
+        n_there = {slot.index: slot.cache.shared_with(sequence.tokens) for slot in self._slots}
+        n_elsewhere = max((n_there[slot.index] for slot in self._slots if slot not in reading), default=0)
+        n_coming = max(n_alike(slot.sequence.tokens, sequence.tokens) for slot in reading if slot.sequence)
+        n_coming = min(n_coming, len(sequence.tokens) - 1)
+        return n_coming > max(n_there.values()) and n_coming - n_elsewhere >= _WORTH_WAITING
+
+    def _reuse(self, slot: Slot, sequence: EngineSequence) -> int:
+        """Leave in `slot` what serves `sequence`, or bring what serves it better; returns how much it is."""
+        n_own = self._reusable(slot, sequence)
+        source = max(self._slots, key=lambda each: each.cache.shared_with(sequence.tokens))
+        n_copied = self._reusable(source, sequence) if self._may_share(sequence) else 0
+        if n_copied <= n_own:
+            slot.cache.keep(n_own)
+            return n_own
+        slot.cache.keep(0)
+        if trim := slot.cache.take_trim():
+            self._edits.append(Trim(*trim))
+        self._edits.append(Copy(source.index, slot.index, n_copied))
+        slot.cache.share(source.cache, n_copied)
+        return n_copied
+
+    def _may_share(self, sequence: EngineSequence) -> bool:
+        return self._can_copy and _may_reuse(sequence)
+
     def _reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """How much of a slot's cache serves `sequence`; its last token is always decoded, for the logits."""
-        if not sequence.wishes.cache_prompt and sequence.number is None:
+        if not _may_reuse(sequence):
             return 0
         n = min(slot.cache.shared_with(sequence.tokens), len(sequence.tokens) - 1)
         return n if self._can_trim or n == slot.cache.n_physical else 0
+
+
+def _may_reuse(sequence: EngineSequence) -> bool:
+    """What it has decoded itself before it had to give way it may always find again."""
+    return sequence.wishes.cache_prompt or sequence.number is not None
 
 
 def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:

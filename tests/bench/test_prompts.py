@@ -1,6 +1,6 @@
 import pytest
 
-from bench.prompts import KINDS, draw
+from bench.prompts import KINDS, draw, preamble
 
 
 def test_the_same_seed_draws_the_same_prompts():
@@ -28,3 +28,8 @@ def test_request_seeds_differ():
 def test_an_unknown_kind_is_an_error():
     with pytest.raises(KeyError):
         draw(["riddles"], 1, 0)
+
+
+def test_a_preamble_has_as_many_words_as_asked_for_and_is_fresh_for_each_seed():
+    assert len(preamble(50, 0).split()) == 50
+    assert preamble(50, 0) != preamble(50, 1)

@@ -74,6 +74,32 @@ def test_a_second_turn_does_not_process_the_first_again(served):
     assert ask(served[1], messages=turns).n_cached >= first.n_prompt
 
 
+RULES = (
+    "You are a careful helper. Always answer in whole sentences, stay friendly, and never mention rain. " * 4
+)
+
+
+def asking(question):
+    return [{"role": "system", "content": RULES}, {"role": "user", "content": question}]
+
+
+def test_what_two_chats_have_in_common_is_read_once_and_gives_the_same_text(served):
+    url = served[1]
+    alone = ask(url, messages=asking(PROMPTS[0]), id_slot=0, cache_prompt=False, **SAMPLING)
+    ask(url, messages=asking(PROMPTS[2]), id_slot=1, cache_prompt=False, max_tokens=4, **SAMPLING)
+    ask(url, prompt=PROMPTS[3], id_slot=0, cache_prompt=False, max_tokens=4)
+    copied = ask(url, messages=asking(PROMPTS[0]), id_slot=2, **SAMPLING)
+    assert (alone.n_cached, copied.n_cached > 60) == (0, True)
+    assert copied.text == alone.text
+
+
+def test_several_answers_to_one_prompt_read_it_once(served):
+    body = chat(f"{RULES} {PROMPTS[1]}", n=3, max_tokens=8, **SAMPLING)
+    answer = httpx.post(f"{served[1]}/v1/chat/completions", json=body, trust_env=False, timeout=60).json()
+    usage = answer["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] >= 2 * (usage["prompt_tokens"] - 1) // 3
+
+
 def test_a_client_that_hangs_up_frees_its_slot(own_lead):
     lead, url = own_lead("--parallel", "1")
     with stream(url, max_tokens=ENDLESS) as answer:

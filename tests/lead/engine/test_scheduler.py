@@ -9,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from lead.engine.edit import carry_out
 from lead.engine.messages import Committed, DraftsDropped, Finished, PostDraft, Started, Tuned
 from lead.engine.planner.policy import SYNC_PATIENCE_S
 from shared.llama.span import Span
@@ -17,6 +18,7 @@ from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_limits, make_sched
 
 LONG = (0, 2)
 """A prompt whose greedy continuation fills a context of 100 tokens."""
+OTHER = (9, 4)
 NOW = 1.0
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
 
@@ -40,8 +42,7 @@ class Bench:
             assert self.now < 1000 * NOW, "it waits for ever"
             plan = self.scheduler.plan(self.now)
             news += plan.news
-        for trim in plan.trims:
-            self.target.trim(*trim)
+        carry_out(plan.edits, self.target)
         events = [*news, *self.scheduler.commit(plan, self.target.decode(plan.spans), self.now, 0.01)]
         self.spans = plan.spans
         self.scheduler.check_integrity()
@@ -199,14 +200,14 @@ def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
     assert step == Committed(
         sequence="s", start=3, tokens=TEXT[3:5], n_accepted=1, rejected=[wrong, 8], sources=["a"] * 3
     )
-    assert bench.scheduler.plan(NOW).trims == [(0, 4)]
+    assert bench.scheduler.plan(NOW).edits == [(0, 4)]
 
 
 def test_after_an_accepted_draft_nothing_is_trimmed():
     bench = drafting()
     post(bench, TEXT[3:6])
     bench.step()
-    assert bench.scheduler.plan(NOW).trims == []
+    assert bench.scheduler.plan(NOW).edits == []
 
 
 def test_the_rest_of_a_deep_draft_is_verified_in_the_next_step():
@@ -311,7 +312,7 @@ def test_a_plan_that_waits_has_nothing_to_decode_and_changes_nothing():
     for _ in range(3):
         plan = bench.scheduler.plan(NOW)
         assert plan.wait > 0
-        assert (plan.entries, plan.spans, plan.trims, plan.n_tokens) == ([], [], [], 0)
+        assert (plan.entries, plan.spans, plan.edits, plan.n_tokens) == ([], [], [], 0)
         bench.scheduler.check_integrity()
     post(bench, TEXT[3:7])
     assert text_of(bench.step()) == TEXT[3:8]
@@ -319,7 +320,7 @@ def test_a_plan_that_waits_has_nothing_to_decode_and_changes_nothing():
 
 def test_a_plan_that_waits_tells_who_was_started():
     bench = drafting(policy="sync", sources=["a"])
-    bench.submit("t", LONG, max_tokens=3)
+    bench.submit("t", OTHER, max_tokens=3)
     plan = bench.scheduler.plan(NOW)
     assert names(plan.news) == ["t"]
     assert plan.wait == 0, "its prompt is read instead"
@@ -335,9 +336,9 @@ def test_caches_are_cut_back_after_a_wait_too():
     bench = drafting(policy="sync", sources=["a"])
     post(bench, [(TEXT[3] + 1) % N_VOCAB, 8, 8, 8])
     bench.step()
-    assert bench.scheduler.plan(NOW).trims == []
+    assert bench.scheduler.plan(NOW).edits == []
     post(bench, TEXT[4:8], base=4)
-    assert bench.scheduler.plan(NOW).trims == [(0, 3)]
+    assert bench.scheduler.plan(NOW).edits == [(0, 3)]
 
 
 def test_nothing_is_waited_for_that_could_not_be_committed():
@@ -368,7 +369,7 @@ def test_a_model_that_cannot_trim_waits_for_no_drafts():
 def test_steps_with_prompts_are_not_predicted():
     bench = drafting()
     assert bench.scheduler.plan(NOW).expected == 1
-    bench.submit("t", LONG)
+    bench.submit("t", OTHER)
     assert bench.scheduler.plan(NOW).expected is None
 
 
@@ -513,7 +514,7 @@ def test_a_text_goes_where_most_of_it_is_cached():
 def test_a_common_beginning_alone_overwrites_no_other_text():
     bench = Bench()
     bench.complete("s", [1, 4, *[5] * 10], max_tokens=1)
-    assert bench.complete("t", [1, 4, *[6] * 10], max_tokens=1) == 0
+    assert bench.complete("t", [1, 4, *[6] * 10], max_tokens=1) == 2
     assert bench.complete("u", [1, 4, *[5] * 10, 7], max_tokens=1) == 12
 
 
@@ -583,10 +584,9 @@ def test_what_a_cancelled_sequence_has_cached_is_reused():
 
 
 def planned(bench):
-    """The next plan, of which only the trims were carried out."""
+    """The next plan, of which only the edits were carried out."""
     plan = bench.scheduler.plan(NOW)
-    for trim in plan.trims:
-        bench.target.trim(*trim)
+    carry_out(plan.edits, bench.target)
     return plan
 
 
@@ -669,6 +669,16 @@ def test_a_sequence_in_two_places_is_noticed():
     bench.scheduler._slots._waiting.append(bench.scheduler._slots._slots[0].sequence)
     with pytest.raises(AssertionError, match="two places"):
         bench.scheduler.check_integrity()
+
+
+def test_a_prompt_is_read_once_for_all_who_ask_at_the_same_time():
+    prompt = [*LONG, *range(4, 24), *range(4, 24)]
+    bench = Bench(n_slots=4, n_ctx=400)
+    for name in "abcd":
+        bench.submit(name, tokens=prompt, max_tokens=2)
+    started = of(Started, bench.drain())
+    assert [each.n_cached for each in started] == [0, *[len(prompt) - 1] * 3]
+    assert sum(sum(step) for step in bench.target.steps) == len(prompt) + 3 + 4
 
 
 class SchedulerMachine(RuleBasedStateMachine):

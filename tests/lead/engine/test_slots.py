@@ -2,31 +2,32 @@
 
 import pytest
 
-from lead.engine.messages import Started
+from lead.engine.edit import Copy, Trim
+from lead.engine.messages import Started, Wishes
 from lead.engine.slot import EngineSequence
 from lead.engine.slots import Slots
 from tests.fakes import GREEDY, toy_sampler
 
 
-def sequence(name="s", tokens=(1, 2, 3)):
+def sequence(name="s", tokens=(1, 2, 3), **wishes):
     tokens = list(tokens)
-    return EngineSequence(name, tokens, toy_sampler(GREEDY, tokens), None)
+    return EngineSequence(name, tokens, toy_sampler(GREEDY, tokens), None, wishes=Wishes(**wishes))
 
 
 class Room:
     """Slots whose sequences are decoded by hand."""
 
-    def __init__(self, n_slots=2, n_ctx=20, *, can_trim=True):
-        self.slots = Slots(n_slots, n_ctx, can_trim=can_trim)
+    def __init__(self, n_slots=2, n_ctx=20, *, can_trim=True, can_copy=True):
+        self.slots = Slots(n_slots, n_ctx, can_trim=can_trim, can_copy=can_copy and can_trim)
 
-    def enter(self, name="s", tokens=(1, 2, 3), *, nobody_new=False):
+    def enter(self, name="s", tokens=(1, 2, 3), *, nobody_new=False, **wishes):
         """What is said about those that start now."""
-        self.slots.enqueue(sequence(name, tokens))
+        self.slots.enqueue(sequence(name, tokens, **wishes))
         return self.slots.admit(nobody_new=nobody_new)
 
     def decode(self):
         """Everything that is to be decoded, and one more token each."""
-        self.slots.trims()
+        self.slots.take_edits()
         for slot in self.slots.running():
             slot.cache.add(slot.sequence.tokens[len(slot.cache) :])
             slot.sequence.tokens.append(7)
@@ -88,7 +89,7 @@ def test_a_text_that_continues_a_cached_one_finds_it():
     room.decode()
     room.leave("s")
     assert room.enter("t", [1, 2, 3, 7, 8]) == [Started(sequence="t", n_cached=3)]
-    assert room.slots.trims() == []
+    assert room.slots.take_edits() == []
 
 
 def test_what_of_a_cached_text_is_not_continued_is_cut_off():
@@ -97,8 +98,8 @@ def test_what_of_a_cached_text_is_not_continued_is_cut_off():
     room.decode()
     room.leave("s")
     assert room.enter("t", [1, 2, 9])[0].n_cached == 2
-    assert room.slots.trims() == [(0, 2)]
-    assert room.slots.trims() == [], "told once"
+    assert room.slots.take_edits() == [(0, 2)]
+    assert room.slots.take_edits() == [], "told once"
 
 
 def test_without_trimming_a_cached_text_is_used_whole_or_not_at_all():
@@ -110,6 +111,129 @@ def test_without_trimming_a_cached_text_is_used_whole_or_not_at_all():
     room.decode()
     room.leave("t")
     assert room.enter("u", [1, 2, 9, 5])[0].n_cached == 3
+
+
+# One beginning, several texts
+
+
+def test_a_beginning_that_another_slot_holds_is_copied():
+    room = Room()
+    room.enter("s", [1, 2, 3, 4])
+    room.decode()
+    assert room.enter("t", [1, 2, 3, 9]) == [Started(sequence="t", n_cached=3, slot=1)]
+    assert room.slots.take_edits() == [Copy(0, 1, 3)]
+    assert room.slots.take_edits() == [], "told once"
+    room.decode()
+
+
+def test_a_prompt_that_another_slot_holds_whole_is_copied_but_for_its_last_token():
+    room = Room()
+    room.enter("s")
+    room.decode()
+    assert room.enter("t")[0].n_cached == 2
+
+
+def test_a_slot_is_emptied_before_it_gets_a_copy():
+    room = Room()
+    room.enter("s", [1, 2, 3, 4])
+    room.enter("t", [8, 8])
+    room.decode()
+    room.leave("t")
+    room.enter("u", [1, 2, 3, 9])
+    assert room.slots.take_edits() == [Trim(1, 0), Copy(0, 1, 3)]
+
+
+def test_a_slot_is_copied_before_it_is_given_up():
+    room = Room(n_ctx=20)
+    room.enter("s", [1] * 12)
+    room.decode()
+    room.leave("s")
+    room.enter("t", [1] * 5 + [3] * 8)
+    assert room.slots.free_up_to(8) >= 8
+    assert room.slots.take_edits() == [Copy(0, 1, 5), Trim(0, 0)]
+
+
+def test_a_text_of_its_own_is_left_in_its_slot_by_one_that_only_begins_alike():
+    room = Room(n_slots=3, n_ctx=60)
+    room.enter("s", [1, 2, *[3] * 9])
+    room.decode()
+    room.leave("s")
+    assert room.enter("t", [1, 2, *[4] * 9]) == [Started(sequence="t", n_cached=2, slot=1)]
+    room.decode()
+    assert room.enter("u", [1, 2, *[3] * 9, 7, 8])[0].slot == 0
+
+
+def test_what_a_slot_holds_itself_is_not_copied():
+    room = Room()
+    room.enter("s", [1, 2, 3])
+    room.enter("t", [1, 2, 9])
+    room.decode()
+    room.leave("t")
+    assert room.enter("u", [1, 2, 9, 7, 5])[0].n_cached == 3
+    assert room.slots.take_edits() == []
+
+
+def test_who_wants_no_cached_prompt_gets_none_of_another_slot():
+    room = Room()
+    room.enter("s")
+    room.decode()
+    assert room.enter("t", cache_prompt=False)[0].n_cached == 0
+
+
+def test_slots_with_cells_of_their_own_share_nothing():
+    room = Room(can_copy=False)
+    room.enter("s")
+    room.decode()
+    assert room.enter("t")[0].n_cached == 0
+
+
+PROMPT = [5] * 40
+
+
+def test_one_that_begins_like_a_prompt_that_is_being_read_waits_for_it():
+    room = Room(n_ctx=200)
+    room.enter("s", [*PROMPT, 6])
+    assert room.enter("t", [*PROMPT, 7]) == []
+    room.decode()
+    assert room.slots.admit(nobody_new=False) == [Started(sequence="t", n_cached=40, slot=1)]
+
+
+def test_it_waits_until_all_of_the_beginning_is_there():
+    room = Room(n_ctx=200)
+    room.enter("s", [*PROMPT, *[6] * 40])
+    room.enter("t", [*PROMPT, 7])
+    (slot,) = room.slots.running()
+    slot.cache.add(PROMPT[:39])
+    assert room.slots.admit(nobody_new=False) == []
+    slot.cache.add(PROMPT[39:])
+    assert room.slots.admit(nobody_new=False)[0].n_cached == 40
+
+
+def test_one_that_finds_nearly_as_much_elsewhere_does_not_wait():
+    room = Room(n_slots=3, n_ctx=300)
+    room.enter("s", [*PROMPT[:20], 8])
+    room.decode()
+    room.enter("t", [*PROMPT, 6])
+    assert room.enter("u", [*PROMPT, 7])[0].n_cached == 20
+
+
+@pytest.mark.parametrize("wishes", [{"cache_prompt": False}, {}])
+def test_others_do_not_wait(wishes):
+    room = Room(n_ctx=200)
+    room.enter("s", [*PROMPT, 6])
+    prompt = [*PROMPT, 7] if wishes else [*PROMPT[:20], 8, *PROMPT]
+    assert len(room.enter("t", prompt, **wishes)) == 1
+
+
+def test_when_the_prompt_is_given_up_the_next_one_is_read():
+    room = Room(n_ctx=200)
+    room.enter("s", [*PROMPT, 6])
+    room.enter("t", [*PROMPT, 7])
+    room.leave("s")
+    assert [each.sequence for each in room.slots.admit(nobody_new=False)] == ["t"]
+
+
+# Room
 
 
 def test_the_oldest_sequence_is_in_front_whatever_its_slot():

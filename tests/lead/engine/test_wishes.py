@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from lead.engine.edit import carry_out
 from lead.engine.messages import Committed, Finished, PostDraft, PromptProgress, Started, Submit, Wishes
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
 from shared.sampling import SamplingParameters
@@ -34,8 +35,7 @@ class Run:
         events = []
         while not self.scheduler.idle:
             plan = self.scheduler.plan(0.0)
-            for trim in plan.trims:
-                self.target.trim(*trim)
+            carry_out(plan.edits, self.target)
             events += plan.news
             self.widths += [len(span.tokens) for span in plan.spans]
             events += self.scheduler.commit(plan, self.target.decode(plan.spans), 0.0, 0.01)
