@@ -14,13 +14,13 @@ _NAMES: dict[str, SamplerName] = {name: name for name in DEFAULT_SAMPLERS} | {
 
 
 def by_letters(letters: str) -> tuple[SamplerName, ...]:
-    """`"kpt"`: top_k, top_p, temperature. Raises ValueError for what is none of them."""
-    return tuple(_known(letter, _LETTERS.get(letter)) for letter in letters)
+    """`"kpt"`: top_k, top_p, temperature. Raises ValueError for what is none of them, and for one twice."""
+    return _each_once(_known(letter, _LETTERS.get(letter)) for letter in letters)
 
 
 def by_names(names: Iterable[str]) -> tuple[SamplerName, ...]:
-    """Names of filters, also those that llama.cpp once had. Raises ValueError for what is none of them."""
-    return tuple(_known(name, _NAMES.get(name.replace("-", "_"))) for name in names)
+    """Names of filters, also those that llama.cpp once had. Raises ValueError as `by_letters` does."""
+    return _each_once(_known(name, _NAMES.get(name.replace("-", "_"))) for name in names)
 
 
 def by_names_or_letters(given: object) -> object:
@@ -39,3 +39,10 @@ def _known(given: str, name: SamplerName | None) -> SamplerName:
     if name is None:
         raise ValueError(f"{given!r} is none of {', '.join(DEFAULT_SAMPLERS)}")
     return name
+
+
+def _each_once(given: Iterable[SamplerName]) -> tuple[SamplerName, ...]:
+    names = tuple(given)
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"{', '.join(twice)} may stand there once")
+    return names

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from shared.noise import exceeding, gumbel
 from shared.top_k import candidates_for_top_k, top_k
@@ -27,6 +27,9 @@ MOST_REMEMBERED = 1 << 16
 
 _MOST_XTC = 0.5
 """With a higher threshold there can be no second candidate above it."""
+
+_MOST_BREAKERS = 256
+"""Characters of all breakers together: each is looked for in every token of the vocabulary."""
 
 _UNCOMMON = {"dry", "top_n_sigma", "xtc"}
 
@@ -85,6 +88,24 @@ class SamplingParameters(BaseModel):
     grammar: str | None = Field(None, description="GBNF that has been checked (`lead.grammar`)")
     grammar_start: int = Field(0, ge=0, description="the position of the first token that it is about")
 
+    @field_validator("dry_sequence_breakers")
+    @classmethod
+    def _within_reason(cls, breakers: tuple[str, ...]) -> tuple[str, ...]:
+        if sum(map(len, breakers)) > _MOST_BREAKERS:
+            raise ValueError(f"at most {_MOST_BREAKERS} characters together")
+        return breakers
+
+    @property
+    def penalties_window(self) -> int:
+        """How many tokens the penalties look back."""
+        return min(self.repeat_last_n, MOST_REMEMBERED)
+
+    @property
+    def dry_window(self) -> int:
+        """How many tokens DRY looks back."""
+        n = self.dry_penalty_last_n
+        return MOST_REMEMBERED if n == -1 else min(n, MOST_REMEMBERED)
+
     @property
     def penalizes(self) -> bool:
         """Whether tokens that stand before make the same ones less likely."""
@@ -107,10 +128,7 @@ class SamplingParameters(BaseModel):
     @property
     def n_remembered(self) -> int:
         """How many of the tokens before it a filter has to know; 0: none."""
-        n = self.repeat_last_n if self.penalizes else 0
-        if self.dries:
-            n = max(n, MOST_REMEMBERED if self.dry_penalty_last_n == -1 else self.dry_penalty_last_n)
-        return n
+        return max(self.penalties_window if self.penalizes else 0, self.dry_window if self.dries else 0)
 
     @property
     def remembers(self) -> bool:
@@ -141,9 +159,8 @@ class SamplingParameters(BaseModel):
         if self.grammar is not None or self.dynatemp_range > 0:
             return False
         active = self.active_samplers
-        return not _UNCOMMON & set(active) and active == tuple(
-            name for name in DEFAULT_SAMPLERS if name in active or name == "temperature"
-        )
+        in_default_order = self.model_copy(update={"samplers": DEFAULT_SAMPLERS}).active_samplers
+        return active == in_default_order and not _UNCOMMON & set(active)
 
 
 class Filters(Protocol):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from shared.constrained import ConstrainedSampler
 from shared.llama.bias import biases
 from shared.llama.grammar import NativeGrammar
+from shared.llama.memory import penalties
 from shared.llama.native_chain import NativeChain
 from shared.llama.ordered_chain import OrderedChain
 from shared.llama.vocabulary import Vocabulary
@@ -97,8 +98,8 @@ class _Adjustment:
     def __init__(self, parameters: SamplingParameters, bias: dict[int, float], n_vocab: int) -> None:
         self._biased = np.fromiter(bias.keys(), np.int32, len(bias))
         self._bias = np.fromiter(bias.values(), np.float32, len(bias))
-        self._penalties = NativeChain([_penalties(parameters, n_vocab)]) if parameters.penalizes else None
-        self._window: deque[int] = deque(maxlen=parameters.repeat_last_n)
+        self._penalties = NativeChain([penalties(parameters, n_vocab)]) if parameters.penalizes else None
+        self._window: deque[int] = deque(maxlen=parameters.penalties_window)
         self._adjusted = np.empty(0, np.float32)
 
     def apply(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -156,16 +157,6 @@ def _cut(parameters: SamplingParameters) -> np.float32 | None:
     if min_p <= 0 or parameters.typical_p < 1:
         return None
     return np.float32(math.log(min_p) - _SLACK)
-
-
-def _penalties(parameters: SamplingParameters, n_vocab: int) -> Any:
-    return llama_cpp.llama_sampler_init_penalties(
-        n_vocab,
-        parameters.repeat_last_n,
-        parameters.repeat_penalty,
-        parameters.frequency_penalty,
-        parameters.presence_penalty,
-    )
 
 
 def _samplers(parameters: SamplingParameters) -> list[Any]:

@@ -3,7 +3,6 @@
 What is random in them comes from the shared noise, so that lead and backs, and a second try, agree.
 """
 
-import ctypes
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.llama.bias import biases
+from shared.llama.memory import dry, penalties
 from shared.llama.native_chain import NativeChain
 from shared.llama.vocabulary import Vocabulary
 from shared.noise import uniform
-from shared.sampling import MOST_REMEMBERED, SamplerName, SamplingParameters, every_token
+from shared.sampling import SamplerName, SamplingParameters, every_token
 from shared.top_k import top_k
 
 Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]
@@ -24,8 +24,8 @@ Stage = Callable[[NDArray[np.int32], NDArray[np.float32], int], Candidates]
 
 _COLDEST = 1e-6
 """Colder than this no noise can change the choice any more, but logits would overflow."""
-_LOWEST = np.float32(-1e30)
-"""A penalty grows exponentially; behind an infinity comes a NaN."""
+_LARGEST = np.float32(1e30)
+"""Behind an infinity comes a NaN: penalties grow exponentially, dynamic temperature knows -inf."""
 
 
 class OrderedChain:
@@ -80,8 +80,8 @@ class OrderedChain:
     def _stage(self, name: SamplerName) -> Stage:
         given = self._parameters
         make: dict[SamplerName, Callable[[], Stage]] = {
-            "penalties": lambda: self._remembering(_penalties(given, self._n_vocab), given.repeat_last_n),
-            "dry": lambda: self._remembering(*_dry(given, self._vocabulary)),
+            "penalties": lambda: self._remembering(penalties(given, self._n_vocab), given.penalties_window),
+            "dry": lambda: self._remembering(dry(given, self._vocabulary), given.dry_window),
             "top_n_sigma": lambda: self._top_n_sigma,
             "top_k": lambda: self._top_k,
             "typ_p": lambda: _native(llama_cpp.llama_sampler_init_typical(given.typical_p, 1)),
@@ -102,11 +102,12 @@ class OrderedChain:
         if given.temperature == 0:
             return lambda ids, logits, _: (ids, logits)
         if given.dynatemp_range > 0:
-            return _native(
+            scale = _native(
                 llama_cpp.llama_sampler_init_temp_ext(
                     max(given.temperature, _COLDEST), given.dynatemp_range, given.dynatemp_exponent
                 )
             )
+            return lambda ids, logits, position: _finite(*scale(ids, logits, position))
         divisor = np.float32(max(given.temperature, _COLDEST))
         return lambda ids, logits, _: (ids, logits / divisor)
 
@@ -149,7 +150,7 @@ class _OnRecent:
             return ids, logits
         _, penalized = self._chain.apply(ids[at], logits[at], are_sorted=False)
         logits = logits.copy()
-        logits[at] = np.maximum(penalized, _LOWEST)
+        logits[at] = np.maximum(penalized, -_LARGEST)
         return ids, logits
 
     def accept(self, token: int) -> None:
@@ -161,33 +162,10 @@ class _OnRecent:
         self._chain.reset()
 
 
+def _finite(ids: NDArray[np.int32], logits: NDArray[np.float32]) -> Candidates:
+    return ids, np.clip(logits, -_LARGEST, _LARGEST)
+
+
 def _native(sampler: Any) -> Stage:
     chain = NativeChain([sampler])
     return lambda ids, logits, _: chain.apply(ids, logits, are_sorted=False)
-
-
-def _penalties(parameters: SamplingParameters, n_vocab: int) -> Any:
-    return llama_cpp.llama_sampler_init_penalties(
-        n_vocab,
-        parameters.repeat_last_n,
-        parameters.repeat_penalty,
-        parameters.frequency_penalty,
-        parameters.presence_penalty,
-    )
-
-
-def _dry(parameters: SamplingParameters, vocabulary: Vocabulary | None) -> tuple[Any, int]:
-    """(sampler, how many tokens it remembers)."""
-    n = parameters.dry_penalty_last_n
-    n = MOST_REMEMBERED if n == -1 else min(n, MOST_REMEMBERED)
-    breakers = [text.encode() for text in parameters.dry_sequence_breakers] if vocabulary else []
-    sampler = llama_cpp.llama_sampler_init_dry(
-        vocabulary.native if vocabulary else None,
-        parameters.dry_multiplier,
-        parameters.dry_base,
-        parameters.dry_allowed_length,
-        n,
-        (ctypes.c_char_p * len(breakers))(*breakers),
-        len(breakers),
-    )
-    return sampler, n

@@ -32,3 +32,9 @@ def test_names_are_told_from_letters(given, expected):
 def test_what_is_none_is_named(read, given):
     with pytest.raises(ValueError, match="'z' is none of penalties, "):
         read(given)
+
+
+@pytest.mark.parametrize(("read", "given"), [(by_letters, "ktk"), (by_names, ["top_k", "temp", "top-k"])])
+def test_one_that_stands_there_twice_is_named(read, given):
+    with pytest.raises(ValueError, match="^top_k may stand there once"):
+        read(given)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from shared.noise import gumbel
 from shared.sampling import Sampler, SamplingParameters, coupled_choice, every_token
@@ -141,3 +142,14 @@ def test_ranking_leaves_the_logits_as_they_are():
     before = logits.copy()
     ranks(GREEDY, None, logits, 0, 3)
     assert np.array_equal(logits, before)
+
+
+def test_further_back_than_anybody_needs_no_penalty_looks():
+    far = SamplingParameters(seed=1, repeat_last_n=1 << 24, repeat_penalty=1.1, dry_multiplier=1)
+    assert (far.penalties_window, far.dry_window, far.n_remembered) == (1 << 16,) * 3
+
+
+def test_breakers_have_a_length_together():
+    assert SamplingParameters(seed=1, dry_sequence_breakers=("x" * 32,) * 8)
+    with pytest.raises(ValidationError, match="256 characters"):
+        SamplingParameters(seed=1, dry_sequence_breakers=("x" * 33,) * 8)

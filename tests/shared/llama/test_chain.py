@@ -93,6 +93,23 @@ def test_temperature_zero_with_penalties_settles_ties_the_same_way(vocabulary):
     assert sampler.choose(logits, 0) == 77
 
 
+@pytest.mark.parametrize(
+    "samplers", [(), ("temperature",), ("top_k", "temperature"), ("min_p", "temperature")]
+)
+def test_a_filter_that_the_client_leaves_out_does_nothing(samplers, vocabulary):
+    logits = np.random.default_rng(0).normal(size=vocabulary.n_tokens).astype(np.float32) * 4
+    neutral = {"top_k": {"top_k": 0}, "top_p": {"top_p": 1}, "min_p": {"min_p": 0}}
+    without = [values for name, values in neutral.items() if name not in samplers]
+    temperature = 1.5 if "temperature" in samplers else 1
+    open_ = SamplingParameters(
+        seed=1, temperature=temperature, **{k: v for each in without for k, v in each.items()}
+    )
+    given = SamplingParameters(seed=1, temperature=1.5, samplers=samplers)
+    ids, chances = make_sampler(given, vocabulary, []).distribution(logits, 0)
+    truth = dict(zip(*make_sampler(open_, vocabulary, []).distribution(logits, 0), strict=True))
+    assert dict(zip(ids, chances, strict=True)) == pytest.approx(truth)
+
+
 @pytest.mark.parametrize("temperature", [1e-300, 1e-6, 1e6])
 @pytest.mark.parametrize("bias", [BANNED, -BANNED])
 @pytest.mark.parametrize("penalty", [1e-6, 1e6])

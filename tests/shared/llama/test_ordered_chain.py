@@ -138,6 +138,18 @@ def test_penalties_stay_finite():
     assert logits[ids == 7] < -1e20
 
 
+@pytest.mark.parametrize("given", [{"temperature": 0.8, "dynatemp_range": 0.8, "dynatemp_exponent": 1e6}, {}])
+def test_a_temperature_that_comes_to_zero_leaves_the_likeliest(given):
+    chain = ordered(
+        **{**OPEN, "dynatemp_range": 1.0, **given}, top_n_sigma=1.0, samplers=("temperature", "top_n_sigma")
+    )
+    logits = row()
+    logits[7] = 1e6
+    ids, left = chain.apply(logits, 0)
+    assert 7 in ids
+    assert np.isfinite(left).all()
+
+
 def test_xtc_leaves_the_least_likely_of_those_that_reach_the_threshold():
     logits = np.full(N, -50.0, np.float32)
     logits[[10, 20, 30]] = [3.0, 2.5, 2.0]
