@@ -36,5 +36,5 @@ def test_what_is_none_is_named(read, given):
 
 @pytest.mark.parametrize(("read", "given"), [(by_letters, "ktk"), (by_names, ["top_k", "temp", "top-k"])])
 def test_one_that_stands_there_twice_is_named(read, given):
-    with pytest.raises(ValueError, match="^top_k may stand there once"):
+    with pytest.raises(ValueError, match=r"^top_k may stand there once"):
         read(given)
