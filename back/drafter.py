@@ -8,7 +8,8 @@ slow it down; then branch tokens are decoded beside it, and with time to spare o
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -61,7 +62,7 @@ class Drafter:
         self._own_options = self._options = options
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        caches = [SlotCache(index) for index in range(options.n_model_slots)]
+        self._caches = caches = [SlotCache(index) for index in range(options.n_model_slots)]
         # The caches of sequences that have ended stay: the same texts may come back. Branches do not.
         self._ended, self._spare = caches[: options.n_slots], caches[options.n_slots :]
         self._followed: dict[str, Followed] = {}
@@ -110,10 +111,12 @@ class Drafter:
         except KvCacheFullError:
             self._make_room()
             return []
+        for (_, line), span in zip(work, spans, strict=True):
+            line.cache.add(span.tokens)
         return [
             growth
-            for (followed, line), span, rows in zip(work, spans, logits, strict=True)
-            if (growth := self._take(followed, line, span, rows))
+            for (followed, line), rows in zip(work, logits, strict=True)
+            if len(rows) and (growth := self._take(followed, line, rows))
         ]
 
     # What the lead says
@@ -121,11 +124,15 @@ class Drafter:
     def _open(self, message: Open) -> None:
         if not self._ended or message.sequence in self._followed or not self._known(message.tokens):
             return
+        try:
+            sampler = self._make_sampler(message.sampling, message.tokens)
+        except Exception:
+            log.exception("sequence %s cannot be followed", message.sequence)
+            return
         slot = max(self._ended, key=lambda cache: cache.affinity(message.tokens))
         self._ended.remove(slot)
         # The last token is always decoded, for its logits.
         slot.keep(min(slot.shared_with(message.tokens), max(0, len(message.tokens) - 1)))
-        sampler = self._make_sampler(message.sampling, message.tokens)
         main = Line(slot, sampler, len(message.tokens))
         self._followed[message.sequence] = Followed(
             message.sequence, message.sampling, list(message.tokens), main
@@ -141,7 +148,8 @@ class Drafter:
             self._close(message.sequence)
             return
         if new := message.tokens[n_known:]:
-            self._release(followed.advance(new))
+            with self._giving_up(followed):
+                self._release(followed.advance(new))
 
     def _tune(self, message: Tune) -> None:
         n_ahead = min(self._own_options.n_ahead, message.n_ahead)
@@ -177,22 +185,27 @@ class Drafter:
         return work[: self._model.n_batch]
 
     def _side_work(self, followed: Followed, beside_main: bool) -> list[Line]:
-        if not self._may_branch:
+        if not self._may_branch or not followed.branches_well:
             return []
         n = self._options.n_beside if beside_main else self._options.n_branches
-        return [
-            self._start(followed, each) if isinstance(each, Fork) else each
-            for each in branches.choose(followed, self._options, self._end_tokens, n)
-        ]
+        chosen = branches.choose(followed, self._options, self._end_tokens, n)
+        lines = [self._start(followed, each) if isinstance(each, Fork) else each for each in chosen]
+        return [line for line in lines if line]
 
-    def _start(self, followed: Followed, fork: Fork) -> Line:
+    def _start(self, followed: Followed, fork: Fork) -> Line | None:
+        try:
+            sampler = self._branch_sampler(followed, fork)
+        except Exception:
+            log.exception("sequence %s gets no more side branches", followed.id)
+            followed.branches_well = False
+            return None
         cache = self._spare.pop()
         self._cut_back(cache)
         n_shared = fork.start - followed.window_start
         self._model.copy(followed.main.cache.index, cache.index, n_shared)
         cache.share(followed.main.cache, n_shared)
         first = Drafted(fork.runner_up.token, fork.runner_up.confidence)
-        branch = Line(cache, self._branch_sampler(followed, fork), fork.start, [first])
+        branch = Line(cache, sampler, fork.start, [first])
         followed.branches.append(branch)
         return branch
 
@@ -219,12 +232,30 @@ class Drafter:
             spans.append(Span(line.cache.index, len(line.cache), followed.todo(line, n), n_logits))
         return spans
 
-    def _take(self, followed: Followed, line: Line, span: Span, rows: NDArray[np.float32]) -> Growth | None:
-        line.cache.add(span.tokens)
-        if not span.n_logits:
+    def _take(self, followed: Followed, line: Line, rows: NDArray[np.float32]) -> Growth | None:
+        if followed.id not in self._followed:  # given up a moment ago
             return None
-        line.append(line.sampler.rank(rows[0], line.end, self._options.n_choices))
-        return Growth(followed.id, self._urgency(followed, line))
+        with self._giving_up(followed):
+            line.append(line.sampler.rank(rows[0], line.end, self._options.n_choices))
+            return Growth(followed.id, self._urgency(followed, line))
+        return None
+
+    @contextmanager
+    def _giving_up(self, followed: Followed) -> Iterator[None]:
+        """Where choosing its tokens fails, a sequence is followed no longer: that costs no text."""
+        try:
+            yield
+        except Exception:
+            log.exception("sequence %s cannot be followed any further", followed.id)
+            self._close(followed.id)
+            self._release(self._lost())
+
+    def _lost(self) -> list[SlotCache]:
+        """Slots that were on their way from one place to another when something failed."""
+        kept = {cache.index for cache in [*self._ended, *self._spare]}
+        for followed in self._followed.values():
+            kept.update(line.cache.index for line in (followed.main, *followed.branches))
+        return [cache for cache in self._caches if cache.index not in kept]
 
     def _urgency(self, followed: Followed, line: Line) -> Urgency:
         n_at_once = self._options.n_at_once
@@ -246,7 +277,7 @@ class Drafter:
         )
 
     def _wants_branches(self, followed: Followed) -> bool:
-        if not self._may_branch:
+        if not self._may_branch or not followed.branches_well:
             return False
         return bool(branches.choose(followed, self._options, self._end_tokens, 1))
 

@@ -28,6 +28,7 @@ class Followed:
     main: Line
     branches: list[Line] = field(default_factory=list)
     window_start: int = 0
+    branches_well: bool = True  # no side branch has failed
 
     def n_todo(self, line: Line) -> int:
         """Tokens to decode before the next one can be drafted."""

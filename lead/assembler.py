@@ -63,14 +63,14 @@ class Assembler:
         return self._release(n_uncertain)
 
     def _cut(self, n: int) -> None:
-        """Take the last `n` characters away."""
+        """Take the last `n` characters away; tokens that have no text of their own stay with what follows."""
         n_left = sum(len(held.text) for held in self._held) - n
         kept = []
         for held in self._held:
-            text = held.text[:n_left]
-            n_left -= len(text)
-            if text:
-                kept.append(replace(held, text=text))
+            if n_left <= 0:
+                break
+            kept.append(replace(held, text=held.text[:n_left]))
+            n_left -= len(held.text)
         self._held = kept
 
     def _release(self, n_uncertain: int) -> list[TextToken]:

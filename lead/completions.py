@@ -181,7 +181,7 @@ class Completions:
                 else:
                     await change.wait()
             if sequence.status is Status.FAILED:
-                raise UnavailableError(sequence.failure or "the engine has died")
+                raise sequence.failure or UnavailableError("the engine has died")
             if rest := assembler.finish():
                 yield Piece(rest, 0, 0)
             reason = sequence.finish_reason or ("length" if late else "stop")

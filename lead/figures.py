@@ -22,13 +22,13 @@ class Figures:
 
     @classmethod
     def of(cls, sequence: Sequence, n_generated: int) -> "Figures":
-        """As far as the sequence has come."""
+        """As far as the sequence has come; what was accepted behind a stop string did not help the client."""
         return cls(
             n_prompt=sequence.n_prompt,
             n_cached=sequence.n_cached,
             n_generated=n_generated,
             n_drafted=sequence.n_drafted,
-            n_accepted=sequence.n_accepted,
+            n_accepted=min(sequence.n_accepted, n_generated),
             prompt_seconds=between(sequence.started_at, sequence.first_token_at),
             generation_seconds=between(sequence.first_token_at, sequence.last_token_at),
         )

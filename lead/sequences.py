@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lead.broadcast import Broadcast
-from lead.engine.messages import Committed, Finished, FinishReason, PromptProgress, Started
+from lead.engine.messages import Committed, Failed, Finished, FinishReason, PromptProgress, Started
+from shared.errors import DuoError, RequestError, ServerError, UnavailableError
 from shared.sampling import SamplingParameters
 
 
@@ -44,7 +45,7 @@ class Sequence:
     steps: list[Committed] = field(default_factory=list)
     progress: list[tuple[PromptProgress, float]] = field(default_factory=list)  # and when
     finish_reason: FinishReason | None = None
-    failure: str | None = None
+    failure: DuoError | None = None
     n_cached: int = 0
     n_drafted: int = 0
     n_accepted: int = 0
@@ -124,7 +125,7 @@ class Sequences:
         self.changed.notify()
         return sequence
 
-    def apply(self, event: Started | PromptProgress | Committed | Finished, now: float) -> None:
+    def apply(self, event: Started | PromptProgress | Committed | Finished | Failed, now: float) -> None:
         """Take in what the engine says; events for sequences that were cancelled meanwhile are ignored."""
         sequence = self._live.get(event.sequence)
         if sequence is None:
@@ -144,6 +145,9 @@ class Sequences:
             case Finished():
                 sequence.finish_reason = event.reason
                 self._end(sequence, Status.FINISHED)
+            case Failed():
+                sequence.failure = _failure(event)
+                self._end(sequence, Status.FAILED)
         sequence.changed.notify()
         self.changed.notify()
 
@@ -157,7 +161,7 @@ class Sequences:
     def fail_all(self, reason: str) -> None:
         """No sequence in progress can go on."""
         for sequence in list(self):
-            sequence.failure = reason
+            sequence.failure = UnavailableError(reason)
             self._end(sequence, Status.FAILED)
             sequence.changed.notify()
         self.changed.notify()
@@ -167,3 +171,7 @@ class Sequences:
         del self._live[sequence.id]
         for observer in self._observers:
             observer.on_end(sequence)
+
+
+def _failure(event: Failed) -> DuoError:
+    return ServerError(event.reason) if event.param is None else RequestError(event.reason, event.param)

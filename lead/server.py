@@ -32,6 +32,7 @@ from lead.engine.messages import (
     Committed,
     DraftsDropped,
     Event,
+    Failed,
     Finished,
     Load,
     PromptProgress,
@@ -208,7 +209,7 @@ class Lead:
 
     def _on_event(self, event: Event) -> None:
         match event:
-            case Started() | PromptProgress() | Committed() | Finished():
+            case Started() | PromptProgress() | Committed() | Finished() | Failed():
                 self._sequences.apply(event, time.monotonic())
             case DraftsDropped():
                 if self._backs:

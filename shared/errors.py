@@ -5,9 +5,11 @@
     │   └── ModelLoadError       a GGUF that cannot be loaded
     ├── ProtocolError            a peer sent what the protocol does not allow
     ├── RequestError             a client's request is wrong: HTTP 400, names the field
+    │   └── GrammarTooSlowError  its grammar takes too long where the text has come to
     ├── UnsupportedError         what a client asks for is not done here: HTTP 501
     ├── UnavailableError         the engine is not there (yet, or again): HTTP 503
     │   └── QueueFullError       as many requests wait as may: HTTP 503
+    ├── ServerError              a request that fails without being at fault: HTTP 500
     └── DecodeError              llama_decode did not return 0
         ├── KvCacheFullError     1: no room in the KV cache, nothing was changed: retry with less
         ├── DecodeAbortedError   2: aborted, part of the batch is in the cache
@@ -42,6 +44,10 @@ class RequestError(DuoError):
         self.code = code
 
 
+class GrammarTooSlowError(RequestError):
+    """The ways in which a grammar can be read have become too many."""
+
+
 class UnsupportedError(DuoError):
     """What a client asks for is something that llama-server can do and the lead cannot, or not as started."""
 
@@ -52,6 +58,10 @@ class UnavailableError(DuoError):
 
 class QueueFullError(UnavailableError):
     """As many requests wait for a slot as may."""
+
+
+class ServerError(DuoError):
+    """A request fails and is not at fault."""
 
 
 class DecodeError(DuoError):

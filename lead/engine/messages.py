@@ -193,6 +193,15 @@ class Finished(_Message):
     reason: FinishReason
 
 
+class Failed(_Message):
+    """A sequence cannot go on: `param` names what in its request is at fault; None: it is not the request."""
+
+    type: Literal["failed"] = "failed"
+    sequence: str
+    reason: str
+    param: str | None = None
+
+
 class DraftsDropped(_Message):
     """How many drafts of a source were stale when the lead looked at them, since the last such event."""
 
@@ -220,7 +229,16 @@ Command = Annotated[
     Load | Submit | Cancel | PostDraft | Sources | SetPolicy | Explain, Field(discriminator="type")
 ]
 Event = Annotated[
-    Ready | LoadFailed | Started | PromptProgress | Committed | Finished | DraftsDropped | Tuned | Explained,
+    Ready
+    | LoadFailed
+    | Started
+    | PromptProgress
+    | Committed
+    | Finished
+    | Failed
+    | DraftsDropped
+    | Tuned
+    | Explained,
     Field(discriminator="type"),
 ]
 
@@ -228,7 +246,16 @@ _commands: TypeAdapter[Load | Submit | Cancel | PostDraft | Sources | SetPolicy 
     Command
 )
 _events: TypeAdapter[
-    Ready | LoadFailed | Started | PromptProgress | Committed | Finished | DraftsDropped | Tuned | Explained
+    Ready
+    | LoadFailed
+    | Started
+    | PromptProgress
+    | Committed
+    | Finished
+    | Failed
+    | DraftsDropped
+    | Tuned
+    | Explained
 ] = TypeAdapter(Event)
 
 

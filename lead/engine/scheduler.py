@@ -4,6 +4,8 @@ Continuous batching: every step is one decode over all running sequences, prompt
 Knows no model and no clock: logits and times are passed in; it is tested with a fake model in milliseconds.
 """
 
+import functools
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +18,7 @@ from lead.engine.edit import Edit
 from lead.engine.messages import (
     Committed,
     DraftsDropped,
+    Failed,
     Finished,
     FinishReason,
     PolicyName,
@@ -32,10 +35,13 @@ from lead.engine.slot import EngineSequence, Slot
 from lead.engine.slots import Slots
 from lead.engine.speculation import Decision, Speculation
 from lead.engine.verify import verify
+from shared.errors import GrammarTooSlowError
 from shared.llama.span import Span, fillers
 from shared.sampling import Sampler
 
-SchedulerEvent = Started | PromptProgress | Committed | Finished | DraftsDropped | Tuned
+SchedulerEvent = Started | PromptProgress | Committed | Finished | Failed | DraftsDropped | Tuned
+
+log = logging.getLogger("engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +132,7 @@ class Scheduler:
         sequence = EngineSequence(
             request.sequence,
             list(request.tokens),
-            self._make_sampler(request),
+            functools.partial(self._make_sampler, request),
             request.max_tokens,
             wishes=request.wishes,
         )
@@ -299,7 +305,13 @@ class Scheduler:
             sequence.sampler.accept(token)
             return token
 
-        verdict = verify(draft, choose, self._end_tokens)
+        try:
+            verdict = verify(draft, choose, self._end_tokens)
+        except GrammarTooSlowError as error:
+            return [*news, self._fail(slot, str(error), "grammar")]
+        except Exception:
+            log.exception("sequence %s cannot go on", sequence.id)
+            return [*news, self._fail(slot, "a token could not be chosen; the log says why", None)]
         sequence.tokens += verdict.tokens
         # The last committed token is never in the cache: it is fed in the next step.
         slot.cache.keep(len(sequence.tokens) - 1)
@@ -323,11 +335,20 @@ class Scheduler:
         return "length" if sequence.n_left(self._limits.n_ctx_sequence) <= 0 else None
 
     def _finish(self, slot: Slot, reason: FinishReason) -> Finished:
+        return Finished(sequence=self._end(slot), reason=reason)
+
+    def _fail(self, slot: Slot, reason: str, param: str | None) -> Failed:
+        """One sequence's trouble is nobody else's."""
+        assert slot.sequence
+        slot.cache.keep(len(slot.sequence.tokens))  # not the draft
+        return Failed(sequence=self._end(slot), reason=reason, param=param)
+
+    def _end(self, slot: Slot) -> str:
         sequence = slot.sequence
         assert sequence
         self._slots.release(slot)
         self._speculation.close(sequence.id)
-        return Finished(sequence=sequence.id, reason=reason)
+        return sequence.id
 
 
 def _progress(slot: Slot, sequence: EngineSequence) -> PromptProgress:

@@ -1,5 +1,6 @@
 """A slot: one sequence's place in the KV cache, and what is left there when the sequence has gone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lead.engine.messages import Wishes
@@ -9,19 +10,29 @@ from shared.slot_cache import SlotCache
 
 @dataclass(slots=True)
 class EngineSequence:
-    """A completion in progress, as the engine sees it. `tokens` only ever grows."""
+    """A completion in progress, as the engine sees it. `tokens` only ever grows.
+
+    Its sampler is made when it is first needed: that takes time and memory, and many may wait in the queue.
+    """
 
     id: str
     tokens: list[int]
-    sampler: Sampler
+    make_sampler: Callable[[], Sampler]
     max_tokens: int | None
     n_prompt: int = field(init=False)
     number: int | None = None  # sequences are numbered as they first get a slot
     wishes: Wishes = field(default_factory=Wishes)
     n_cached: int = 0  # tokens that its slot held already when it first got it
+    _sampler: Sampler | None = None
 
     def __post_init__(self) -> None:
         self.n_prompt = len(self.tokens)
+
+    @property
+    def sampler(self) -> Sampler:
+        if self._sampler is None:
+            self._sampler = self.make_sampler()
+        return self._sampler
 
     @property
     def n_generated(self) -> int:

@@ -2,10 +2,11 @@
 
 import pytest
 
+from shared.errors import GrammarTooSlowError
 from shared.protocol import Draft
 from shared.sampling import SamplingParameters
 from tests.back.drafting import LONG, SAMPLED, TEXT, Bench, drafting
-from tests.fakes import GREEDY, N_VOCAB, plain_run, submit
+from tests.fakes import GREEDY, N_VOCAB, plain_run, submit, toy_sampler
 
 # Drafting
 
@@ -284,3 +285,36 @@ def test_a_window_that_begins_inside_a_rejected_draft_moves_back():
     bench.extend(1, [wrong])
     right, _ = plain_run(submit(tokens=[4, wrong]), 3)
     assert bench.step() == [Draft(sequence="s", base=2, tokens=right[2:])]
+
+
+class Choking:
+    """A sampler of which some method fails."""
+
+    def __init__(self, sampler, method):
+        self._sampler, self._method = sampler, method
+
+    def __getattr__(self, name):
+        if name == self._method:
+            raise GrammarTooSlowError("too many ways", "grammar")
+        return getattr(self._sampler, name)
+
+
+@pytest.mark.parametrize("method", ["rank", "rewind", "make"])
+def test_a_sequence_whose_tokens_cannot_be_chosen_is_left_alone(method):
+    def make(sampling, history):
+        if sampling is not SAMPLED:
+            return toy_sampler(sampling, history)
+        if method == "make":
+            raise ValueError("no such grammar")
+        return Choking(toy_sampler(sampling, history), method)
+
+    bench = Bench(n_branches=2)
+    bench.drafter._make_sampler = make
+    bench.open("bad", sampling=SAMPLED)
+    bench.open()
+    bench.drain()
+    bench.extend(2, [9], "bad")
+    bench.extend(2, TEXT[2:4])
+    assert bench.last_draft().sequence == "s"
+    bench.drafter.check_integrity()
+    assert bench.drafter.draft("bad") is None

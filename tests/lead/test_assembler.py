@@ -85,6 +85,11 @@ def test_the_text_before_a_stop_inside_a_token_comes_out():
     assert assembled.push(step([AB, E])) == [TextToken(AB, "a", None)]
 
 
+def test_the_parts_of_a_character_before_a_stop_string_all_come_out():
+    released = assembler("E€a", "b").push(step([E, EURO_1, EURO_2, EURO_3, B]))
+    assert [token.token for token in released] == [E, EURO_1, EURO_2, EURO_3]
+
+
 def test_nothing_after_a_stop_string_comes_out():
     assembled = assembler("END")
     assert text_of(assembled.push(step([A, ENDX, B]))) == "a"

@@ -15,5 +15,11 @@ def test_figures_are_sums_over_the_steps():
     assert Figures.of(sequence, 3) == Figures(2, 1, 3, 2, 1, 2.0, 1.5)
 
 
+def test_no_more_is_accepted_than_the_client_got():
+    """The step went on behind a stop string."""
+    sequence = Sequence("s", [1, 2, 3], 2, SamplingParameters(seed=1), n_drafted=4, n_accepted=4)
+    assert Figures.of(sequence, 1).n_accepted == 1
+
+
 def test_what_has_not_been_took_no_time():
     assert between(None, 2.0) == between(2.0, None) == 0.0

@@ -2,8 +2,9 @@ import asyncio
 
 import pytest
 
-from lead.engine.messages import Committed, Finished, Started
+from lead.engine.messages import Committed, Failed, Finished, Started
 from lead.sequences import Sequences, Status
+from shared.errors import RequestError, ServerError
 from shared.sampling import SamplingParameters
 
 SAMPLING = SamplingParameters(seed=1)
@@ -80,8 +81,17 @@ def test_an_illegal_move_says_from_where_to_where(running):
 def test_when_the_engine_dies_every_sequence_fails_with_the_reason(sequences, running):
     queued = sequences.create([1], SAMPLING)
     sequences.fail_all("it died")
-    assert {(s.status, s.failure) for s in (running, queued)} == {(Status.FAILED, "it died")}
+    assert {(s.status, str(s.failure)) for s in (running, queued)} == {(Status.FAILED, "it died")}
     assert list(sequences) == []
+
+
+@pytest.mark.parametrize(("param", "kind"), [("grammar", RequestError), (None, ServerError)])
+def test_a_sequence_that_cannot_go_on_fails_alone(sequences, running, param, kind):
+    other = sequences.create([1], SAMPLING)
+    sequences.apply(Failed(sequence=running.id, reason="it cannot", param=param), 1.0)
+    assert running.status is Status.FAILED
+    assert isinstance(running.failure, kind)
+    assert list(sequences) == [other]
 
 
 def test_observers_hear_steps_and_ends_in_order(sequences, running):

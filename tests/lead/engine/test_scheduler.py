@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from lead.engine.edit import carry_out
-from lead.engine.messages import Committed, DraftsDropped, Finished, PostDraft, Started, Tuned
+from lead.engine.messages import Committed, DraftsDropped, Failed, Finished, PostDraft, Started, Tuned
 from lead.engine.planner.policy import SYNC_PATIENCE_S
+from shared.errors import GrammarTooSlowError
 from shared.llama.span import Span
 from shared.sampling import SamplingParameters
 from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_limits, make_scheduler, plain_run, submit
@@ -679,6 +680,51 @@ def test_a_prompt_is_read_once_for_all_who_ask_at_the_same_time():
     started = of(Started, bench.drain())
     assert [each.n_cached for each in started] == [0, *[len(prompt) - 1] * 3]
     assert sum(sum(step) for step in bench.target.steps) == len(prompt) + 3 + 4
+
+
+class Choking:
+    """A sampler that chooses some tokens and then fails."""
+
+    def __init__(self, error, n=2):
+        self.error, self.n = error, n
+
+    def choose(self, _logits, position):
+        if position >= len(LONG) + self.n:
+            raise self.error
+        return TEXT[position]
+
+    def accept(self, token):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "param"), [(GrammarTooSlowError("too many ways", "grammar"), "grammar"), (ValueError(), None)]
+)
+def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, param):
+    bench = Bench()
+    whole = bench.scheduler._make_sampler
+    bench.scheduler._make_sampler = lambda request: (
+        Choking(error) if request.sequence == "s" else whole(request)
+    )
+    bench.submit(tokens=LONG)
+    bench.submit("t", tokens=LONG, max_tokens=6)
+    bench.step()
+    post(bench, TEXT[3:7])
+    events = bench.drain()
+    assert [(failed.sequence, failed.param) for failed in of(Failed, events)] == [("s", param)]
+    assert names(events, Finished) == ["t"]
+    assert bench.complete("u", tokens=TEXT[:4], max_tokens=1) == 3, "what was cached stays right"
+
+
+def test_a_sequence_in_the_queue_costs_no_sampler():
+    made = []
+    bench = Bench(n_slots=1)
+    whole = bench.scheduler._make_sampler
+    bench.scheduler._make_sampler = lambda request: made.append(request.sequence) or whole(request)
+    bench.submit(tokens=LONG)
+    bench.submit("t", tokens=LONG)
+    bench.step()
+    assert made == ["s"]
 
 
 class SchedulerMachine(RuleBasedStateMachine):

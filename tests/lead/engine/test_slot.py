@@ -9,7 +9,7 @@ from tests.fakes import GREEDY, toy_sampler
 
 def sequence(n_prompt=3, max_tokens=None):
     tokens = list(range(n_prompt))
-    return EngineSequence("s", tokens, toy_sampler(GREEDY, tokens), max_tokens)
+    return EngineSequence("s", tokens, lambda: toy_sampler(GREEDY, tokens), max_tokens)
 
 
 def test_a_new_sequence_has_generated_nothing():

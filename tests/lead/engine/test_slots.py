@@ -11,7 +11,7 @@ from tests.fakes import GREEDY, toy_sampler
 
 def sequence(name="s", tokens=(1, 2, 3), **wishes):
     tokens = list(tokens)
-    return EngineSequence(name, tokens, toy_sampler(GREEDY, tokens), None, wishes=Wishes(**wishes))
+    return EngineSequence(name, tokens, lambda: toy_sampler(GREEDY, tokens), None, wishes=Wishes(**wishes))
 
 
 class Room:

@@ -36,7 +36,7 @@ class Table:
             self.planner.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
         self.speculation = Speculation(self.planner, frozenset({END}), lambda _: own or {})
         self.tokens = list(PROMPT)
-        self.sequence = EngineSequence("s", self.tokens, toy_sampler(GREEDY, self.tokens), None)
+        self.sequence = EngineSequence("s", self.tokens, lambda: toy_sampler(GREEDY, self.tokens), None)
         self.speculation.connect(["a", "b"])
         self.speculation.open(submit("s", PROMPT), 0.0)
 

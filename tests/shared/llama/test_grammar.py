@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from shared.errors import GrammarTooSlowError
 from shared.llama.grammar import NativeGrammar, can_parse
 
 
@@ -58,3 +59,11 @@ def test_what_is_no_grammar_is_an_error(vocabulary, capfd):
     with pytest.raises(ValueError, match="cannot parse"):
         NativeGrammar("root ::= (", vocabulary)
     capfd.readouterr()  # llama.cpp writes what it could not parse
+
+
+def test_where_the_ways_to_read_a_text_multiply_it_ends(vocabulary, monkeypatch):
+    monkeypatch.setattr("shared.llama.grammar._MOST_SECONDS", 0.01)
+    grammar = NativeGrammar('root ::= s\ns ::= "a" s "b" | "a" s "c" | "a"', vocabulary)
+    (a,) = ids(vocabulary, "a")
+    with pytest.raises(GrammarTooSlowError):
+        all(grammar.accept(a) for _ in range(13))
