@@ -19,7 +19,7 @@ _ROOT = b"root"
 _MOST_SECONDS = 0.25
 _MOST_SECONDS_PER_TOKEN = 50e-6
 """Of this thread's own time, for one question, and for each token that it is about. Ordinary grammars take
-some hundredth of it. Where the ways to read a text multiply, each token takes several times the last one's."""
+some hundredth of it. Where the ways to read a text multiply, each token takes several times as long."""
 
 
 def can_parse(text: str) -> bool:
