@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import random
@@ -133,7 +134,7 @@ def _drafter(settings: BackSettings, model: Model) -> Drafter:
     return Drafter(
         model,
         options,
-        lambda parameters, history: drafting_sampler(parameters, vocabulary, history),
+        functools.partial(drafting_sampler, vocabulary),
         vocabulary.end_tokens,
     )
 

@@ -8,7 +8,7 @@ slow it down; then branch tokens are decoded beside it, and with time to spare o
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -47,6 +47,15 @@ class DraftModel(Protocol):
         """Share the first `n_keep` tokens of a slot with an empty one."""
 
 
+class MakeSampler(Protocol):
+    """The seam to llama.cpp's filters and grammars (`back.sampler.drafting_sampler`)."""
+
+    def __call__(
+        self, parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /
+    ) -> Sampler:
+        """For a sequence whose tokens so far are `history`; `like` is that of a text that begins alike."""
+
+
 class Drafter:
     """Follows up to `n_slots` sequences."""
 
@@ -54,10 +63,9 @@ class Drafter:
         self,
         model: DraftModel,
         options: DrafterOptions,
-        make_sampler: Callable[[SamplingParameters, list[int]], Sampler],
+        make_sampler: MakeSampler,
         end_tokens: frozenset[int],
     ) -> None:
-        """`make_sampler` takes the parameters of a sequence and its tokens so far."""
         self._model = model
         self._own_options = self._options = options
         self._make_sampler = make_sampler
@@ -215,7 +223,7 @@ class Drafter:
         if not followed.sampling.remembers:
             return main.sampler
         history = [*followed.committed, *main.tokens[: fork.start - main.start], fork.runner_up.token]
-        return self._make_sampler(followed.sampling, history)
+        return self._make_sampler(followed.sampling, history, main.sampler)
 
     def _spans(self, work: list[tuple[Followed, Line]]) -> list[Span]:
         """One token for each that drafts; the others share the rest of the batch."""

@@ -8,11 +8,22 @@ from shared.sampling import Sampler, SamplingParameters
 
 log = logging.getLogger("back")
 
+_DRY_WINDOW = 1024
+"""Each side branch reads so many tokens anew; repetitions further back cost a draft token now and then."""
 
-def drafting_sampler(parameters: SamplingParameters, vocabulary: Vocabulary, history: list[int]) -> Sampler:
+
+def drafting_sampler(
+    vocabulary: Vocabulary,
+    parameters: SamplingParameters,
+    history: list[int],
+    like: Sampler | None = None,
+    /,
+) -> Sampler:
     """The lead's choices with this model's logits; without a grammar that this llama.cpp cannot read."""
+    if parameters.dry_window > _DRY_WINDOW:
+        parameters = parameters.model_copy(update={"dry_penalty_last_n": _DRY_WINDOW})
     try:
-        return make_sampler(parameters, vocabulary, history)
+        return make_sampler(parameters, vocabulary, history, like)
     except ValueError as error:
         log.info("drafting without the grammar of a request: %s", error)
         return make_sampler(parameters.model_copy(update={"grammar": None}), vocabulary, history)

@@ -11,6 +11,7 @@ real link.
 import argparse
 import asyncio
 import contextlib
+import functools
 import logging
 import random
 import signal
@@ -25,10 +26,10 @@ from back.drafter import Drafter, DraftModel
 from back.link import Follower, Link
 from back.options import DrafterOptions
 from back.pace import Pace
+from back.sampler import drafting_sampler
 from back.worker import Worker
 from shared import cpus
 from shared.builtin import builtin_draft
-from shared.llama.chain import make_sampler
 from shared.llama.model import Model, ModelOptions
 from shared.llama.span import Span
 from shared.logs import configure_logging
@@ -174,7 +175,7 @@ def _drafter(model: Model, seconds: float) -> Drafter:
     return Drafter(
         SlowModel(model, seconds, time.sleep),
         options,
-        lambda parameters, history: make_sampler(parameters, vocabulary, history),
+        functools.partial(drafting_sampler, vocabulary),
         vocabulary.end_tokens,
     )
 

@@ -57,16 +57,26 @@ class ConstrainedSampler(Sampler):
         parameters: SamplingParameters,
         filters: RestrictableFilters | None,
         history: Sequence[int],
-        beginning: Constraint,
+        beginning: "Constraint | ConstrainedSampler",
         end_token: int,
     ) -> None:
-        """`beginning`: the grammar before any text. Where it has nothing next, `end_token` is chosen."""
+        """`beginning`: the grammar before any text, or a sampler of the same one whose text begins alike.
+
+        Where the grammar has nothing next, `end_token` is chosen.
+        """
         self._restrictable = filters
         self._end_token = end_token
         self._start = parameters.grammar_start
         self._taken: list[int] = []
-        self._marks = [(0, beginning)]  # states to go back to: the beginning and the last few
-        self._state = beginning.copy()
+        # States to go back to: the beginning and the last few. They are only copied, so they can be shared.
+        self._marks: list[tuple[int, Constraint]]
+        if isinstance(beginning, ConstrainedSampler):
+            self._taken, self._marks = list(beginning._taken), list(beginning._marks)  # noqa: SLF001 - one of us
+            state: Constraint = beginning._state  # noqa: SLF001
+        else:
+            self._marks = [(0, beginning)]
+            state = beginning
+        self._state: Constraint = state.copy()
         self._is_over = False  # a token came that it does not have: it has nothing more to say
         super().__init__(parameters, filters, history)
 

@@ -152,12 +152,15 @@ class ToyGrammar:
         return ToyGrammar(self._taken)
 
 
-def toy_sampler(parameters: SamplingParameters, history: list[int]) -> Sampler:
+def toy_sampler(
+    parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /
+) -> Sampler:
     make = Chain if parameters.is_common else functools.partial(OrderedChain, vocabulary=None)
     filters = make(parameters, N_VOCAB, END_TOKENS) if needs_filters(parameters) else None
     if parameters.grammar is None:
         return Sampler(parameters, filters, history)
-    return ConstrainedSampler(parameters, filters, history, ToyGrammar(), min(END_TOKENS))
+    beginning = like if isinstance(like, ConstrainedSampler) else ToyGrammar()
+    return ConstrainedSampler(parameters, filters, history, beginning, min(END_TOKENS))
 
 
 def plain_run(request: Submit, n_ctx: int) -> tuple[list[int], str]:

@@ -128,9 +128,12 @@ class _Adjustment:
             self._penalties.reset()
 
 
-def make_sampler(parameters: SamplingParameters, vocabulary: Vocabulary, history: list[int]) -> Sampler:
+def make_sampler(
+    parameters: SamplingParameters, vocabulary: Vocabulary, history: list[int], like: Sampler | None = None
+) -> Sampler:
     """The sampler of one sequence whose tokens so far are `history`.
 
+    `like`, one with the same parameters and a text that begins alike, spares reading all of it by a grammar.
     Raises ValueError for a grammar that llama.cpp cannot parse.
     """
     n_vocab, end_tokens = vocabulary.n_tokens, vocabulary.end_tokens
@@ -142,7 +145,9 @@ def make_sampler(parameters: SamplingParameters, vocabulary: Vocabulary, history
         filters = OrderedChain(parameters, n_vocab, end_tokens, vocabulary)
     if parameters.grammar is None:
         return Sampler(parameters, filters, history)
-    beginning = NativeGrammar(parameters.grammar, vocabulary)
+    beginning = (
+        like if isinstance(like, ConstrainedSampler) else NativeGrammar(parameters.grammar, vocabulary)
+    )
     return ConstrainedSampler(parameters, filters, history, beginning, min(end_tokens, default=0))
 
 

@@ -301,7 +301,7 @@ class Choking:
 
 @pytest.mark.parametrize("method", ["rank", "rewind", "make"])
 def test_a_sequence_whose_tokens_cannot_be_chosen_is_left_alone(method):
-    def make(sampling, history):
+    def make(sampling, history, _like=None):
         if sampling is not SAMPLED:
             return toy_sampler(sampling, history)
         if method == "make":

@@ -12,7 +12,7 @@ def choice(grammar):
     logits = np.zeros(vocabulary.n_tokens, np.float32)
     (likeliest,) = vocabulary.tokenize("b", add_special=False, parse_special=False)
     logits[likeliest] = 1
-    return vocabulary.detokenize([drafting_sampler(parameters, vocabulary, []).choose(logits, 0)])
+    return vocabulary.detokenize([drafting_sampler(vocabulary, parameters, []).choose(logits, 0)])
 
 
 def test_drafts_follow_the_grammar():
@@ -22,3 +22,9 @@ def test_drafts_follow_the_grammar():
 def test_with_a_grammar_that_cannot_be_read_it_drafts_without(capfd):
     assert choice("root ::= (") == "b"
     capfd.readouterr()  # llama.cpp writes what it could not read
+
+
+def test_dry_looks_back_a_little_way_only():
+    vocabulary = Vocabulary.load(builtin_draft())
+    parameters = SamplingParameters(seed=1, dry_multiplier=1)
+    assert drafting_sampler(vocabulary, parameters, [])._n_remembered == 1024

@@ -112,6 +112,20 @@ def test_a_short_way_back_reads_little_anew():
     assert len(accepted) < 20
 
 
+@pytest.mark.parametrize("n_kept", [0, 3, 31, 32, 40])
+def test_a_sampler_of_a_text_that_begins_alike_starts_from_there(n_kept):
+    sets = [{i % 7} for i in range(60)]
+    texts = [i % 7 for i in range(40)]
+    first = sampler(*sets, history=texts)
+    Script.n_copies = 0
+    other = ConstrainedSampler(
+        SamplingParameters(seed=1, temperature=0), None, [*texts[:n_kept], n_kept % 7], first, END
+    )
+    assert Script.n_copies <= 3
+    assert other.choose(LOGITS, n_kept + 1) == (n_kept + 1) % 7
+    assert first.choose(LOGITS, 40) == 40 % 7, "the first one goes its own way"
+
+
 def test_the_best_choice_of_a_ranking_is_the_choice():
     for allowed in ({7, 1}, {1, 2, 3}, {5}):
         constrained = sampler(allowed, temperature=1, min_p=0, top_p=1)
