@@ -139,11 +139,12 @@ class Drafter:
             return
         slot = max(self._ended, key=lambda cache: cache.affinity(message.tokens))
         self._ended.remove(slot)
+        before = list(slot.tokens)
         # The last token is always decoded, for its logits.
         slot.keep(min(slot.shared_with(message.tokens), max(0, len(message.tokens) - 1)))
         main = Line(slot, sampler, len(message.tokens))
         self._followed[message.sequence] = Followed(
-            message.sequence, message.sampling, list(message.tokens), main
+            message.sequence, message.sampling, list(message.tokens), main, cached=before
         )
 
     def _extend(self, message: Extend) -> None:
@@ -158,6 +159,7 @@ class Drafter:
         if new := message.tokens[n_known:]:
             with self._giving_up(followed):
                 self._release(followed.advance(new))
+                followed.revive()
 
     def _tune(self, message: Tune) -> None:
         n_ahead = min(self._own_options.n_ahead, message.n_ahead)
@@ -337,6 +339,8 @@ class Drafter:
 
     def _settle(self) -> None:
         """Cut the model's cache back to what the books say is valid."""
+        for followed in self._followed.values():
+            followed.cached = []
         lines = [line for followed in self._followed.values() for line in (followed.main, *followed.branches)]
         for cache in [*self._ended, *self._spare, *(line.cache for line in lines)]:
             self._cut_back(cache)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from back.line import Line
 from shared.protocol import MAX_DRAFT_TOKENS, Draft
 from shared.sampling import SamplingParameters
-from shared.slot_cache import SlotCache
+from shared.slot_cache import SlotCache, n_alike
 
 _CONFIDENCE_DIGITS = 4
 
@@ -29,6 +29,7 @@ class Followed:
     branches: list[Line] = field(default_factory=list)
     window_start: int = 0
     branches_well: bool = True  # no side branch has failed
+    cached: list[int] = field(default_factory=list)  # what its slot held before, until the next step
 
     def n_todo(self, line: Line) -> int:
         """Tokens to decode before the next one can be drafted."""
@@ -63,6 +64,12 @@ class Followed:
         self.main.cache.keep(max(0, n_valid - self.window_start))
         self.main.sampler.rewind(self.committed)
         return unused + self._drop_branches()
+
+    def revive(self) -> None:
+        """A long text arrives in parts: what its slot held before may serve more of it than of the first."""
+        n = min(n_alike(self.cached, self.committed), len(self.committed) - 1)
+        if n > len(self.main.cache):
+            self.main.cache.revive(self.cached[:n])
 
     def slide(self, n_window: int) -> list[SlotCache]:
         """Move a window that is full: read its later half anew, from position 0; the caches given up.

@@ -24,6 +24,11 @@ class SlotCache:
         """Only the first `n_keep` tokens stay valid."""
         del self.tokens[n_keep:]
 
+    def revive(self, tokens: list[int]) -> None:
+        """`tokens`, which were given up and not trimmed yet, are valid again."""
+        assert len(tokens) <= self.n_physical, f"slot {self.index} does not hold {len(tokens)} tokens"
+        self.tokens = tokens
+
     def add(self, tokens: Sequence[int]) -> None:
         """`tokens` were decoded behind the valid ones, after a trim."""
         assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before a decode"

@@ -215,6 +215,36 @@ def test_a_text_that_continues_a_closed_one_finds_it_cached():
     assert bench.model.steps[-1] == [4]  # TEXT[:5] was there
 
 
+def test_a_long_text_that_arrives_in_parts_finds_all_of_it_cached():
+    bench = Bench(n_ahead=1)
+    bench.open(tokens=TEXT[:40])
+    bench.drain()
+    bench.close()
+    bench.model.steps.clear()
+    bench.open("t", TEXT[:10])
+    bench.extend(10, TEXT[10:20], "t")
+    bench.extend(20, [*TEXT[20:40], 9], "t")
+    bench.drain()
+    assert sum(map(sum, bench.model.steps)) == 1
+
+
+def test_what_another_text_left_is_not_taken_for_ones_own():
+    bench = Bench(n_ahead=1)
+    bench.open(tokens=TEXT[:40])
+    bench.drain()
+    bench.close()
+    bench.open("t", TEXT[:10])
+    bench.extend(10, [9, 4, *TEXT[12:20]], "t")
+    bench.drain()
+    bench.drafter.check_integrity()
+    assert bench.model.slots[bench.drafter._followed["t"].main.cache.index][:20] == [
+        *TEXT[:10],
+        9,
+        4,
+        *TEXT[12:20],
+    ]
+
+
 def test_the_last_token_is_decoded_even_if_it_is_cached():
     bench = drafting()
     bench.close()
