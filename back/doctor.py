@@ -17,6 +17,7 @@ from shared.builtin import builtin_draft
 from shared.doctor.diagnosis import Diagnosis, Finding, good, problem
 from shared.doctor.judge import (
     judge_cores,
+    judge_crowding,
     judge_draft_speed,
     judge_lead,
     judge_round_trip,
@@ -134,9 +135,13 @@ def _draft(settings: BackSettings, model: Model, visit: Visit) -> Iterator[Findi
     except DuoError as error:
         yield problem(f"the draft model cannot be run: {error}")
         return
-    found = judge_draft_speed(1000 * seconds, visit.report.planner if visit.report else None)
+    report = visit.report
+    found = judge_draft_speed(1000 * seconds, report.planner if report else None)
     where = f" (with --threads {settings.n_threads})"
     yield from (Finding(each.weight, each.sentence + where) for each in found)
+    if report:
+        is_beside = is_own_address(settings.lead)
+        yield from judge_crowding(report, settings.own_name, 1000 * seconds, beside=is_beside)
 
 
 def measure_step(model: Model, clock: Callable[[], float] = time.perf_counter) -> float:

@@ -128,7 +128,7 @@ def _screen(
     from chat.terminal_screen import TerminalScreen  # noqa: PLC0415  (rich takes its time, and a pipe needs none)
 
     def status(answer: Answer, columns: int) -> str:
-        return report.progress(answer, watch.words, columns)
+        return report.progress(answer, watch.words_beside_an_answer, columns)
 
     return TerminalScreen(stdout, stderr, os.environ, status=status, sums_up=interactive)
 

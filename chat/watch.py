@@ -9,6 +9,7 @@ from chat.errors import AwayError, LeadError, RefusedError
 from chat.wire import Back
 
 INTERVAL_S = 3.0
+_AWAY = "the server is away"
 
 
 class Watch:
@@ -29,12 +30,17 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._closed.set()  # the thread may be in the middle of a request: nobody waits for it
 
+    @property
+    def words_beside_an_answer(self) -> str:
+        """The same while an answer comes: what sends it is not away, it only takes nobody new as it stops."""
+        return "the server takes no new requests" if self.words == _AWAY else self.words
+
     def look(self) -> bool:
         """Look once; whether it is worth looking again."""
         try:
             found = self._look()
         except AwayError:
-            self.words = "the server is away"
+            self.words = _AWAY
         except RefusedError:
             self.words = ""
             return False

@@ -25,7 +25,10 @@ _MOST_WAITING = 4096
 
 
 class Printer:
-    """An observer of `Sequences`. With several at once, the screen follows one until it ends."""
+    """An observer of `Sequences`. With several at once, the screen follows one until it ends.
+
+    What no back may see stands on no screen either.
+    """
 
     def __init__(self, vocabulary: Vocabulary, mode: Print, out: TextIO) -> None:
         self._vocabulary = vocabulary
@@ -37,7 +40,7 @@ class Printer:
 
     def on_step(self, sequence: Sequence, step: Committed) -> None:
         """Show the step's text if the screen follows this sequence."""
-        if self._mode == "none":
+        if self._mode == "none" or sequence.private:
             return
         if self._shown is None:
             self._shown = sequence

@@ -6,27 +6,21 @@ import logging
 import os
 import random
 import secrets
-import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import uvicorn
-from fastapi import FastAPI
 
 from lead.app import create_app
 from lead.backs import Backs
-from lead.bounds import Bounds
 from lead.chat.template import ChatTemplate
 from lead.completions import Completions
 from lead.demo_model import demo_model
-from lead.door.connection import GuardedConfig
 from lead.door.door import Door
 from lead.door.keys import Key, Principal, Role
 from lead.door.origins import Origins
+from lead.draining import DrainingServer
 from lead.engine.client import EngineClient
 from lead.engine.messages import (
     Committed,
@@ -53,9 +47,6 @@ from shared.tls import check_certificate
 
 log = logging.getLogger("lead")
 
-_CLOSE_SECONDS = 2
-"""How long connections may take to close after the last answer has been failed."""
-
 
 class Lead:
     """Owns the parts and the order in which they start and stop."""
@@ -79,9 +70,10 @@ class Lead:
     async def serve(self) -> None:
         """Run until a signal ends it; raises ConfigError if it cannot start.
 
-        The order of an end: backs that wait for news are sent away; no new connections; running answers go on
-        for the drain time, then get an error event; connections close; a back of the lead's own has ended
-        meanwhile; the engine finishes its step and ends.
+        The order of an end: no new connections; backs that post are sent away, as their next post may need
+        one; running answers go on for the drain time, with the drafts of the other backs, then get an error
+        event; a back of the lead's own ends, before it can miss its lead; connections close; the engine
+        finishes its step and ends.
         """
         listener = listen(self._settings.host, self._settings.port)
         host, port = listener.getsockname()[:2]
@@ -110,8 +102,9 @@ class Lead:
             self._app,
             self._settings.drain_seconds,
             self._sequences,
-            self._dismiss_backs,
             self._settings,
+            on_drain=self._dismiss_backs,
+            on_drained=self._end_local_back,
             tls=(self._settings.ssl_cert_file, self._settings.ssl_key_file),
         )
         running = asyncio.ensure_future(self._run_engine(server))
@@ -119,9 +112,7 @@ class Lead:
             await server.serve(sockets=[listener])
         finally:
             self._stopping.set()
-            self._dismiss_backs()
-            if self._backing:
-                await self._backing
+            await self._end_local_back()
             if self._engine:
                 await self._engine.stop()
             else:
@@ -129,7 +120,7 @@ class Lead:
             with contextlib.suppress(asyncio.CancelledError):
                 await running
 
-    async def _run_engine(self, server: "DrainingServer") -> None:
+    async def _run_engine(self, server: DrainingServer) -> None:
         try:
             path = await self._model_path()
             vocabulary = await asyncio.to_thread(Vocabulary.load, path)
@@ -224,74 +215,14 @@ class Lead:
         self._sequences.fail_all(reason)
 
     def _dismiss_backs(self) -> None:
-        if self._local_back:
-            self._local_back.stop()
         if self._backs:
             self._backs.dismiss()
 
-
-class DrainingServer(uvicorn.Server):
-    """uvicorn's server, with answers that get an error event when the drain time is over."""
-
-    def __init__(
-        self,
-        app: FastAPI,
-        drain_seconds: float,
-        sequences: Sequences,
-        on_drain: Callable[[], None],
-        bounds: Bounds,
-        *,
-        tls: tuple[Path | None, Path | None] = (None, None),
-    ) -> None:
-        """`on_drain` ends what would wait for ever; `bounds` has the times that clients get.
-
-        `tls` is a certificate and its key; without them HTTP is plain.
-        """
-        config = GuardedConfig(
-            app,
-            bounds,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            ssl_certfile=tls[0],
-            ssl_keyfile=tls[1],
-            server_header=False,
-            ws_ping_interval=bounds.ping_seconds,
-            ws_ping_timeout=bounds.ping_seconds,
-            ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
-            timeout_graceful_shutdown=int(drain_seconds) + _CLOSE_SECONDS,
-        )
-        super().__init__(config)
-        self._drain_seconds = drain_seconds
-        self._sequences = sequences
-        self._on_drain = on_drain
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._on_drain()
-        draining = asyncio.ensure_future(self._drain())
-        await super().shutdown(sockets)
-        draining.cancel()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Unlike uvicorn's own, does not raise the signal again: the engine is still to be stopped."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._on_signal)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-
-    def _on_signal(self) -> None:
-        """The first one drains, the second one does not wait."""
-        self.force_exit = self.should_exit
-        self.should_exit = True
-
-    async def _drain(self) -> None:
-        await asyncio.sleep(self._drain_seconds)
-        self._sequences.fail_all("the server is shutting down")
+    async def _end_local_back(self) -> None:
+        if self._local_back:
+            self._local_back.stop()
+        if self._backing:
+            await self._backing
 
 
 def listen(host: str, port: int) -> socket.socket:

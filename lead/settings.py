@@ -148,7 +148,7 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
     print: Print | None = Field(
         None,
         description="show text as it is generated: none, accepted (drafted tokens in colour), "
-        "all (rejected ones too); without it: accepted on a terminal",
+        "all (rejected ones too); private requests' are not shown; without it: accepted on a terminal",
     )
     drain_seconds: float = Field(
         10.0, ge=0, le=3600, description="how long running answers may go on after SIGTERM"

@@ -8,6 +8,7 @@ import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn
 
 _METAVARS = {
@@ -56,11 +57,12 @@ class OptionParser(argparse.ArgumentParser):
         self, program: str, description: str, version: str, groups: Mapping[str, str], dialect: Dialect
     ) -> None:
         """`groups` gives settings a heading in `--help`; they are shown in its order, those without first."""
+        self._constants: dict[str, tuple[str, ...]] = {}
         super().__init__(
             prog=program,
             usage=f"{program} [options]",
             description=description,
-            formatter_class=_Formatter,
+            formatter_class=partial(_Formatter, constants=self._constants),
             allow_abbrev=False,
         )
         self.add_argument("--version", action="version", version=version, help="show the version and exit")
@@ -83,6 +85,7 @@ class OptionParser(argparse.ArgumentParser):
         options = dict.fromkeys((*names, *spelling.options))
         action = group.add_argument(*sorted(options, key=_shortness), **arguments)
         self._settings[setting] = list(action.option_strings)
+        self._constants[setting] = tuple(spelling.constants)
         for option, value in spelling.constants.items():
             self._settings[setting].append(option)
             self.add_argument(
@@ -138,8 +141,16 @@ class OptionParser(argparse.ArgumentParser):
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str, constants: Mapping[str, Sequence[str]]) -> None:
+        """`constants` are options by the setting for a value of which they stand."""
+        super().__init__(prog)
+        self._constants = constants
+
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """The value's name once behind all spellings, as Python 3.13 has it."""
+        """The value's name once behind all spellings, as Python 3.13 has it; then those that take none."""
+        return ", ".join([self._format_own(action), *self._constants.get(action.dest, ())])
+
+    def _format_own(self, action: argparse.Action) -> str:
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))

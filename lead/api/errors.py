@@ -16,6 +16,8 @@ from lead.engine.client import RETRY_AFTER_SECONDS
 from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError, UnsupportedError
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_NEVER = {"x-should-retry": "false"}
+"""For the clients of OpenAI and Anthropic, which take every 5xx for a mishap of the moment."""
 _HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 
 
@@ -44,10 +46,18 @@ def install(app: FastAPI) -> None:
 
 def error_response(error: Exception) -> JSONResponse:
     """The response that tells a client of `error`."""
-    headers: Mapping[str, str] | None = None
-    if isinstance(error, UnavailableError):
-        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-    return JSONResponse(error_body(error), _status(error), headers)
+    return JSONResponse(error_body(error), _status(error), _advice(error))
+
+
+def _advice(error: Exception) -> Mapping[str, str] | None:
+    """Headers that say whether to try again."""
+    match error:
+        case UnavailableError():
+            return {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        case UnsupportedError():
+            return _NEVER
+        case _:
+            return None
 
 
 def http_error(

@@ -18,6 +18,8 @@ from lead.services import Services, provide, provide_ready
 from shared.errors import DuoError
 
 _ERRORS = {400: "invalid_request_error", 404: "not_found_error", 503: "overloaded_error"}
+_ADVICE = {"retry-after", "x-should-retry"}
+"""Headers of an error that this API's clients read, too."""
 
 
 class _AnthropicRoute(APIRoute):
@@ -109,7 +111,7 @@ def _refusal(error: DuoError) -> JSONResponse:
     plain = error_response(error)
     body = _error_event(error)
     body["error"]["type"] = _ERRORS.get(plain.status_code, "api_error")
-    headers = {name: value for name, value in plain.headers.items() if name == "retry-after"}
+    headers = {name: value for name, value in plain.headers.items() if name in _ADVICE}
     return JSONResponse(body, plain.status_code, headers)
 
 

@@ -19,6 +19,8 @@ _LATE_SHARE = 0.5
 """Of drafts that came too late, and of steps without any: a back that sends its tail after each token is
 often overtaken, and that costs nothing as long as the lead has something to verify.
 """
+_CROWDED = 2.0
+"""How many times as long a token may take beside the lead's computing: caches and clocks explain less."""
 _DEAR, _TOO_DEAR = 0.3, 0.8
 """Of a plain step. docs/structure.md's simulation: 1.7 times as fast at 0.3, 1.2 times at 0.6."""
 
@@ -76,6 +78,9 @@ def judge_back(back: BackReport, planner: PlannerReport, own: str | None = None)
         else:
             yield good(f"{back.name} ({back.model}) is connected and waits for text")
         return
+    if planner.n_steps < LEAST_STEPS:
+        yield good(f"{back.name} ({back.model}) has drafted; {_too_few(planner)}")
+        return
     found = [*_judge_quality(back, planner), *_judge_lateness(back, planner, own)]
     yield from found or [good(f"{back.name} ({back.model}) drafts well{_share_right(back, planner)}")]
 
@@ -88,7 +93,9 @@ def judge_draft_speed(draft_ms: float, planner: PlannerReport | None) -> Iterato
         return
     share = draft_ms / step_ms
     words = f"a drafted token takes {draft_ms:.1f} ms, a step of the lead {step_ms:.1f} ms"
-    if share > _TOO_DEAR:
+    if planner and planner.n_steps < LEAST_STEPS and share > _DEAR:
+        yield hint(f"{words}; {_too_few(planner)}")
+    elif share > _TOO_DEAR:
         yield problem(
             f"{words}: drafting is no faster than answering; take a smaller draft model, more "
             "--threads or a GPU"
@@ -97,6 +104,27 @@ def judge_draft_speed(draft_ms: float, planner: PlannerReport | None) -> Iterato
         yield hint(f"{words}: a smaller draft model, more --threads or a GPU would help")
     else:
         yield good(f"{words} ({share:.2f} of it)")
+
+
+def judge_crowding(report: LeadReport, own: str, draft_ms: float, *, beside: bool) -> Iterator[Finding]:
+    """A back's time for a token alone, `draft_ms`, against the one that the lead sees while it computes.
+
+    `own` is the back's name; `beside`: it is on the lead's machine.
+    """
+    planner, back = report.planner, next((each for each in report.backs if _is_named(each, own)), None)
+    if not planner or not back or min(planner.n_steps, back.n_drafts) < LEAST_STEPS:
+        return
+    token_ms = _token_ms(back, planner)
+    if token_ms and token_ms > _CROWDED * draft_ms:
+        words = f"{draft_ms:.1f} ms alone and {token_ms:.1f} ms while the lead computes"
+        yield hint(
+            f"a drafted token takes {words}: "
+            + (
+                "they share cores or memory; set cores apart with --cpus for each"
+                if beside
+                else "other programs share its cores or memory, or it drafts for several answers at once"
+            )
+        )
 
 
 def judge_round_trip(round_trip_ms: float, planner: PlannerReport | None) -> Iterator[Finding]:
@@ -194,26 +222,24 @@ def _judge_quality(back: BackReport, planner: PlannerReport) -> Iterator[Finding
     source = planner.sources.get(back.name)
     if source and source.n_scored >= _LEAST_SCORED and source.n_right < _FEW_RIGHT * source.n_scored:
         yield problem(
-            f"only {source.n_right / source.n_scored:.0%} of {back.name}'s tokens are right: its "
-            f"model ({back.model}) guesses another text than the lead's writes; take one of the same family "
-            "and kind of training, or a bigger one"
+            f"only {source.n_right / source.n_scored:.0%} of {back.name}'s tokens are right where those "
+            f"before are: its model ({back.model}) guesses another text than the lead's; take one of the "
+            "same family and kind of training, or a bigger one"
         )
 
 
 def _judge_lateness(back: BackReport, planner: PlannerReport, own: str | None) -> Iterator[Finding]:
-    source, step_ms = planner.sources.get(back.name), planner.plain_step_ms
+    token_ms, step_ms = _token_ms(back, planner), planner.plain_step_ms
     is_own = own is not None and _is_named(back, own)
-    if source and source.token_ms and step_ms and source.token_ms > _TOO_DEAR * step_ms:
+    if back.n_drafts < _LEAST_SCORED:
+        return
+    if token_ms and step_ms and token_ms > _TOO_DEAR * step_ms:
         yield problem(
-            f"{back.name} needs {source.token_ms:.1f} ms for a token, a step of the lead takes {step_ms:.1f} "
+            f"{back.name} needs {token_ms:.1f} ms for a token, a step of the lead takes {step_ms:.1f} "
             "ms: take a smaller draft model, more --threads or a GPU there"
             + ("" if is_own else "; `back doctor` there says more")
         )
-    elif (
-        back.n_drafts >= _LEAST_SCORED
-        and back.n_stale_drafts > _LATE_SHARE * back.n_drafts
-        and planner.idle_share > _LATE_SHARE
-    ):
+    elif back.n_stale_drafts > _LATE_SHARE * back.n_drafts and planner.idle_share > _LATE_SHARE:
         yield hint(
             f"{back.n_stale_drafts / back.n_drafts:.0%} of {back.name}'s drafts come too late or after a "
             f"wrong guess: {'the times above tell' if is_own else '`back doctor` there tells'} network from "
@@ -223,4 +249,16 @@ def _judge_lateness(back: BackReport, planner: PlannerReport, own: str | None) -
 
 def _share_right(back: BackReport, planner: PlannerReport) -> str:
     source = planner.sources.get(back.name)
-    return f": {source.n_right / source.n_scored:.0%} right" if source and source.n_scored else ""
+    if not source or source.n_scored < _LEAST_SCORED:
+        return ""
+    # Not the share of the tokens verified: of those, all that follow a wrong one are lost.
+    return f": each token is right with {source.n_right / source.n_scored:.0%} if those before it are"
+
+
+def _token_ms(back: BackReport, planner: PlannerReport) -> float | None:
+    source = planner.sources.get(back.name)
+    return source.token_ms if source else None
+
+
+def _too_few(planner: PlannerReport) -> str:
+    return f"too few steps to judge ({planner.n_steps} of {LEAST_STEPS})"

@@ -28,6 +28,19 @@ def test_what_was_seen_is_said(seen, words, again):
     assert (watch.look(), watch.words) == (again, words)
 
 
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [(AwayError("refused"), "the server takes no new requests"), (BrokenOffError("what?"), "backs unknown")],
+)
+def test_a_server_whose_answer_comes_is_not_called_away(seen, words):
+    def look():
+        raise seen
+
+    watch = Watch(look)
+    watch.look()
+    assert watch.words_beside_an_answer == words
+
+
 def test_it_looks_in_the_background_until_there_is_nothing_to_see():
     seen = iter([[], None])
     watch = Watch(lambda: next(seen), interval_s=0)

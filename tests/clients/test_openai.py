@@ -69,6 +69,19 @@ async def test_a_wrong_field_raises_bad_request(client):
     assert caught.value.param == "temperature"
 
 
+async def test_what_the_lead_has_not_is_asked_for_once(client):
+    statuses = []
+
+    async def note(response):
+        statuses.append(response.status_code)
+
+    patient = client.with_options(max_retries=3)
+    patient._client.event_hooks = {"response": [note]}
+    with pytest.raises(openai.InternalServerError, match="does not support embeddings"):
+        await patient.embeddings.create(model="any", input="one")
+    assert statuses == [501]
+
+
 async def test_an_engine_that_dies_raises_in_mid_stream(house, client):
     house.will_say("one two three")
     house.engine.dies_after = 2

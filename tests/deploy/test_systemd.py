@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from back.settings import BackSettings
+from lead.draining import CLOSE_SECONDS
 from lead.engine.client import _STOP_SECONDS as ENGINE_SECONDS
-from lead.server import _CLOSE_SECONDS as CLOSE_SECONDS
+from lead.local_back import _STOP_SECONDS as BACK_SECONDS
 from lead.settings import LeadSettings
 
 UNITS = Path(__file__).parents[2] / "deploy/systemd"
@@ -49,7 +50,7 @@ def test_the_programs_start_with_what_unit_and_readme_set(name, tmp_path, monkey
 def test_answers_may_finish_before_the_lead_is_killed(tmp_path, monkeypatch):
     settings = settings_of("lead", tmp_path, monkeypatch)
     grace = float(dict(unit("lead"))["TimeoutStopSec"])
-    assert grace > settings.drain_seconds + CLOSE_SECONDS + ENGINE_SECONDS
+    assert grace > settings.drain_seconds + BACK_SECONDS + CLOSE_SECONDS + ENGINE_SECONDS
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from back.settings import BackSettings
+from lead.draining import CLOSE_SECONDS
 from lead.engine.client import _STOP_SECONDS as ENGINE_SECONDS
-from lead.server import _CLOSE_SECONDS as CLOSE_SECONDS
+from lead.local_back import _STOP_SECONDS as BACK_SECONDS
 from lead.settings import LeadSettings
 from tests.docker.compose import BACK, LEAD, ONE_HOST, ROOT, load, seconds, service
 
@@ -87,7 +88,7 @@ def test_containers_can_change_nothing_but_their_cache(path, name):
 def test_answers_may_finish_before_the_lead_is_killed(path, monkeypatch):
     settings = settings_of(path, "lead", monkeypatch)
     grace = seconds(service(path, "lead")["stop_grace_period"])
-    assert grace > settings.drain_seconds + CLOSE_SECONDS + ENGINE_SECONDS
+    assert grace > settings.drain_seconds + BACK_SECONDS + CLOSE_SECONDS + ENGINE_SECONDS
 
 
 @pytest.mark.parametrize("path", [LEAD, ONE_HOST])

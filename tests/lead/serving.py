@@ -5,20 +5,35 @@ import contextlib
 import json
 
 from lead.bounds import Bounds
-from lead.server import DrainingServer, listen
+from lead.draining import DrainingServer
+from lead.server import listen
+from shared.protocol import Hello
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+def hello(house):
+    return Hello(protocol=1, name="desk", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
 
 
 class Served:
     """A running server; `shut_down` is what a signal does."""
 
     def __init__(self, house, drain_seconds, bounds=None, **options):
+        self._house = house
         self._listener = listen("127.0.0.1", 0)
         self.port = self._listener.getsockname()[1]
         self.server = DrainingServer(
-            house.app, drain_seconds, house.sequences, house.backs.dismiss, bounds or Bounds(), **options
+            house.app,
+            drain_seconds,
+            house.sequences,
+            bounds or Bounds(),
+            on_drain=self._begin,
+            on_drained=self._end_help,
+            **options,
         )
+        self.draining = asyncio.Event()
+        self.backs_at_the_end = []
         self.serving = asyncio.ensure_future(self.server.serve(sockets=[self._listener]))
 
     async def post(self, **fields):
@@ -30,7 +45,14 @@ class Served:
         return reader, writer
 
     def shut_down(self):
-        self.server._on_signal()
+        self.server.on_signal()
+
+    def _begin(self):
+        self._house.backs.dismiss()
+        self.draining.set()
+
+    async def _end_help(self):
+        self.backs_at_the_end = [back.name for back in self._house.backs]
 
 
 @contextlib.asynccontextmanager
@@ -42,7 +64,8 @@ async def serving(house):
             served = Served(house, drain_seconds, **options)
 
             async def end():
-                served.server.should_exit = served.server.force_exit = True
+                for _ in range(3):
+                    served.shut_down()
                 await served.serving
 
             stack.push_async_callback(end)

@@ -57,8 +57,8 @@ class Stage:
         self.sequences = Sequences()
         self.sequences.observe(Printer(vocabulary, mode, screen))
 
-    def start(self):
-        sequence = self.sequences.create([1, 2], SamplingParameters(seed=0))
+    def start(self, *, private=False):
+        sequence = self.sequences.create([1, 2], SamplingParameters(seed=0), private=private)
         self.sequences.apply(Started(sequence=sequence.id, n_cached=1), 1.0)
         return sequence
 
@@ -128,6 +128,18 @@ def test_the_screen_follows_one_answer_until_it_ends(new_stage, screen):
     stage.say(second, "three")
     stage.end(second)
     assert (screen.line(), screen.line()) == ("one one\n", "three\n")
+
+
+@pytest.mark.parametrize("mode", ["accepted", "all"])
+def test_a_private_answer_is_not_shown_and_hides_no_other(new_stage, screen, mode):
+    stage = new_stage(mode)
+    secret, other = stage.start(private=True), stage.start()
+    stage.say(secret, "secret")
+    stage.say(other, "open")
+    stage.say(secret, "secret")
+    stage.end(secret)
+    stage.end(other)
+    assert screen.line() == "open\n"
 
 
 def test_a_character_that_the_terminal_lacks_does_not_end_the_show(new_stage, screen):

@@ -15,9 +15,9 @@ from lead.bounds import Bounds
 from lead.server import Lead, listen
 from lead.settings import LeadSettings
 from shared.errors import ConfigError
-from shared.protocol import Hello
 from shared.tls import pinning, trusting
 from tests.certificates import make_certificate
+from tests.lead.serving import hello
 
 pytestmark = pytest.mark.both_loops
 
@@ -42,10 +42,6 @@ async def join(house, url, tls=None):
         await joined.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-
-
-def hello(house):
-    return Hello(protocol=1, name="desk", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
 
 
 async def hang_up(writer):
@@ -73,56 +69,6 @@ async def test_a_client_that_hangs_up_in_mid_stream_is_cancelled(house, serve):
     await hang_up(writer)
     await house.engine.cancellation.wait()
     assert list(house.sequences) == []
-
-
-async def test_a_running_answer_is_finished_before_the_end(house, serve):
-    house.will_say("one two")
-    house.engine.pause_after = 1
-    served = serve()
-    reader, writer = await served.post(stream=True)
-    await reader.readuntil(b'"content":"one"')
-    served.shut_down()
-    house.engine.release()
-    rest = await reader.read()
-    assert rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
-    await served.serving
-    await hang_up(writer)
-
-
-async def test_an_answer_that_takes_longer_than_the_drain_time_ends_with_an_error_event(house, serve):
-    house.will_say("one two")
-    house.engine.pause_after = 1
-    served = serve(drain_seconds=0.01)
-    reader, writer = await served.post(stream=True)
-    await reader.readuntil(b'"content":"one"')
-    served.shut_down()
-    rest = await reader.read()
-    assert b"the server is shutting down" in rest
-    assert b"[DONE]" not in rest
-    await served.serving
-    await hang_up(writer)
-
-
-async def test_a_whole_answer_that_takes_longer_than_the_drain_time_is_503(house, serve):
-    house.engine.hold()
-    served = serve(drain_seconds=0.01)
-    reader, writer = await served.post()
-    await house.engine.submission.wait()
-    served.shut_down()
-    assert (await reader.readline()).startswith(b"HTTP/1.1 503")
-    await served.serving
-    await hang_up(writer)
-
-
-async def test_a_second_signal_does_not_wait(house, serve):
-    house.engine.hold()
-    served = serve(drain_seconds=3600)
-    _, writer = await served.post()
-    await house.engine.submission.wait()
-    served.shut_down()
-    served.shut_down()
-    await served.serving
-    await hang_up(writer)
 
 
 def test_a_taken_port_is_an_error_that_says_what_to_try():

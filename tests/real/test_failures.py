@@ -129,7 +129,10 @@ def test_a_second_sigterm_does_not_wait_for_answers(own_lead):
         while listens(url):
             pass
         lead.signal(signal.SIGTERM)
-        assert lead.process.wait(30) == 0
+        told = answer.rest()
+    assert told.error["message"] == "the server is shutting down"
+    assert lead.process.wait(30) == 0
+    assert "Traceback" not in lead.log
 
 
 def test_a_connected_back_does_not_hold_up_sigterm(own_lead):

@@ -7,7 +7,7 @@ import pytest
 
 from bench.processes import Program
 from shared.builtin import builtin_draft
-from tests.real.asking import ask, backs
+from tests.real.asking import ask, backs, stream
 from tests.real.house import LEAD, free_port, kill, local_back_of, start_lead_at, wait_for_end
 
 pytestmark = pytest.mark.real
@@ -55,6 +55,20 @@ def test_an_orderly_end_of_the_lead_ends_it(lead_with_back):
     lead.signal(signal.SIGTERM)
     assert lead.process.wait(30) == 0
     assert wait_for_end(back, 0)
+
+
+def test_it_drafts_for_the_last_answer_and_ends_without_a_complaint(lead_with_back):
+    lead, url = lead_with_back("--drain-seconds", "60")
+    with stream(url) as answer:
+        answer.until(lambda told: told.text)
+        lead.signal(signal.SIGTERM)
+        told = answer.rest()
+    assert lead.process.wait(30) == 0
+    assert told.done
+    assert told.n_accepted > 0
+    assert "stopping: 1 answer has up to 60 s" in lead.log
+    assert "no lead at" not in lead.log
+    assert "Traceback" not in lead.log
 
 
 def test_a_killed_lead_leaves_none_behind(lead_with_back):

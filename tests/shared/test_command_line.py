@@ -89,6 +89,10 @@ def test_help_shows_all_spellings_with_one_value(parser):
     assert "-ngl, --layers, --gpu-layers N" in parser.format_help()
 
 
+def test_help_shows_what_stands_for_a_value_beside_its_setting(parser):
+    assert "--unified, -no-kvu whether" in " ".join(parser.format_help().split())
+
+
 def test_help_has_the_groups_in_their_order(parser):
     text = parser.format_help()
     assert text.index("computing:") < text.index("-ngl") < text.index("address:") < text.index("--host")

@@ -64,4 +64,5 @@ async def test_what_is_not_served_is_501_with_a_reason(house, client, method, pa
     house.app.state.services = dataclasses.replace(house.app.state.services, shows_slots=False)
     response = await client.request(method, path, json={})
     assert (response.status_code, response.json()["error"]["type"]) == (501, "not_supported_error")
+    assert response.headers["x-should-retry"] == "false"
     assert "not support" in response.json()["error"]["message"]

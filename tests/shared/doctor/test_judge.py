@@ -5,6 +5,7 @@ import pytest
 from shared.doctor.diagnosis import Diagnosis, Weight
 from shared.doctor.judge import (
     judge_cores,
+    judge_crowding,
     judge_draft_speed,
     judge_lead,
     judge_round_trip,
@@ -134,6 +135,39 @@ def test_another_protocol_is_a_problem_and_another_version_a_hint(lead, weight):
 def test_the_draft_model_is_held_against_a_step(draft_ms, weight):
     (found,) = judge_draft_speed(draft_ms, report().planner)
     assert found.weight is weight
+
+
+SLOW = {"desk": {"n_scored": 60, "n_right": 9, "token_ms": 19.0}}
+
+
+def test_of_a_few_steps_no_rate_is_a_problem():
+    found = [*judge_lead(report(n_steps=49, sources=SLOW))]
+    found += judge_draft_speed(18.0, report(n_steps=49).planner)
+    assert Weight.PROBLEM not in {each.weight for each in found}
+    assert ["too few steps to judge (49 of 50)" in each.sentence for each in found[-2:]] == [True, True]
+
+
+def test_of_a_few_drafts_no_rate_is_a_problem():
+    found = judge_lead(report(backs=[DESK | {"n_drafts": 49}], sources={"desk": {"token_ms": 19.0}}))
+    assert weighty(found) == []
+
+
+def test_what_a_backs_rate_is_of_is_said():
+    *_, found = judge_lead(report())
+    assert "each token is right with 75% if those before it are" in found.sentence
+
+
+@pytest.mark.parametrize(("beside", "words"), [(True, "they share cores or memory"), (False, "several")])
+def test_a_draft_model_that_is_much_slower_beside_the_lead_is_a_hint(beside, words):
+    only(judge_crowding(report(sources=SLOW), "desk", 9.0, beside=beside), Weight.HINT, words)
+
+
+@pytest.mark.parametrize(
+    ("own", "draft_ms", "n_steps"), [("desk", 10.0, 100), ("desk", 9.0, 49), ("attic", 9.0, 100)]
+)
+def test_of_crowding_nothing_is_said_without_a_reason(own, draft_ms, n_steps):
+    seen = report(sources=SLOW, n_steps=n_steps)
+    assert list(judge_crowding(seen, own, draft_ms, beside=True)) == []
 
 
 def test_without_a_step_to_compare_with_a_draft_rate_is_only_told():
