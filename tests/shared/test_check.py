@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from back.__main__ import main as back
-from lead.__main__ import main as lead
+from back.program import main as back
 from lead.check import check
+from lead.program import main as lead
 from lead.settings import LeadSettings
 from shared import cpus
 from shared.builtin import builtin_target
