@@ -63,7 +63,7 @@ def test_keys_are_not_shown():
         (["-t", "5"], "5 threads on 4 cores wait for each other"),
         (["-t", "3", "--cpus", "0-1"], "3 threads on 2 cores wait for each other"),
         (["--cpus", "7"], "--cpus names cores that this process may not use: [7]"),
-        (["--back", "no.gguf"], "no.gguf is not there"),
+        (["--back", "no.gguf"], "no.gguf is not there: check the path"),
         (["--host", "192.0.2.1", "--insecure"], "cannot listen on 192.0.2.1"),
         (["--api-key-file", "no.keys"], "no.keys"),
     ],
@@ -138,3 +138,9 @@ def test_nor_is_the_model_of_the_leads_own_back(tmp_path, monkeypatch):
         LeadSettings.from_command_line(["-m", TARGET, "-hfd", "a/b-GGUF", "--port", "0", "-t", "1"])
     )
     assert "--back: a/b-GGUF is not in the hub's cache" in found.problems[0]
+
+
+def test_a_missing_model_of_the_back_is_not_blamed_on_the_leads():
+    (problem,) = report("--back", "no.gguf").problems
+    assert problem.startswith("--back: ")
+    assert "--model" not in problem
