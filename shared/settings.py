@@ -243,4 +243,5 @@ def _option(name: str) -> str:
 
 
 def _is_secret(name: str) -> bool:
-    return ("key" in name or "token" in name) and not name.endswith("file")
+    """A token is one, while max_tokens is a number."""
+    return ("key" in name or name.endswith("token")) and not name.endswith("file")

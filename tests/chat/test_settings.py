@@ -39,6 +39,7 @@ def test_sampling_parameters_are_options():
     [
         (["--lead", "ftp://attic"], "--lead: should be an address like http://127.0.0.1:5555"),
         (["--lead", "http://attic:port"], "--lead: should be an address"),
+        (["--max-tokens", "0"], "--max-tokens: Input should be greater than or equal to 1 (got '0')"),
         (["--temperature", "-1"], "--temperature: Input should be greater than or equal to 0"),
     ],
 )
