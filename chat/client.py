@@ -167,7 +167,7 @@ class LeadClient:
         if response.status_code in (httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.TOO_MANY_REQUESTS):
             raise NotReadyError(said, _retry_after(response))
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            said += " (give its key with CHAT_API_KEY or --api-key)"
+            said += " (give its key with CHAT_API_KEY, --api-key or --api-key-file)"
         raise RefusedError(said, response.status_code, message)
 
     @contextmanager

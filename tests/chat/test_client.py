@@ -147,7 +147,7 @@ def test_a_refusal_quotes_the_server():
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_missing_key_is_explained(status):
-    with pytest.raises(RefusedError, match="CHAT_API_KEY"):
+    with pytest.raises(RefusedError, match="CHAT_API_KEY, --api-key or --api-key-file"):
         ask(FakeLead(refuses(status, "no key")))
 
 
