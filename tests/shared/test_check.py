@@ -9,7 +9,7 @@ from back.program import main as back
 from lead.check import check
 from lead.program import main as lead
 from lead.settings import LeadSettings
-from shared import cpus
+from shared import builtin, cpus
 from shared.builtin import builtin_target
 from shared.check import cache_bytes
 from shared.compute import Compute
@@ -144,3 +144,32 @@ def test_a_missing_model_of_the_back_is_not_blamed_on_the_leads():
     (problem,) = report("--back", "no.gguf").problems
     assert problem.startswith("--back: ")
     assert "--model" not in problem
+
+
+@pytest.fixture
+def demo(monkeypatch, tmp_path):
+    """Where the demo's model will be; a function that says what a check says of it."""
+    monkeypatch.setattr(builtin, "user_cache_path", lambda _: tmp_path)
+
+    def said():
+        found = check(LeadSettings.from_command_line(["--port", "0", "-t", "2"]))
+        return dict(found.lines)["model"]
+
+    return builtin.grown_path(), said
+
+
+def test_the_demo_model_is_made_at_the_first_start(demo):
+    _, said = demo
+    assert said() == "the built-in demo model, 0.8 GB, made at the first start"
+
+
+def test_afterwards_the_demo_model_is_there(demo):
+    path, said = demo
+    path.touch()
+    assert said() == f"the built-in demo model, 0.8 GB, at {path}"
+
+
+def test_a_demo_model_that_cannot_be_made_is_a_problem(monkeypatch, tmp_path):
+    monkeypatch.setattr(builtin, "files", lambda _: tmp_path)
+    (problem,) = check(LeadSettings.from_command_line(["--port", "0", "-t", "2"])).problems
+    assert "is missing: install llama-duo again" in problem
