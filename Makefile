@@ -51,7 +51,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 demo: $(READY)
-	@$(BIN)/python -m bench.demo
+	@$(BIN)/python -m bench demo
 
 test: $(READY)
 	$(BIN)/pytest

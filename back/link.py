@@ -27,7 +27,7 @@ from shared.protocol import (
     Welcome,
     parse_lead_message,
 )
-from shared.tls import explain_distrust
+from shared.tls import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
 
 log = logging.getLogger("back")
 
@@ -126,9 +126,16 @@ class Link:
             logging.DEBUG if self._said_away else logging.INFO,
             "no lead at %s (%s): trying again until there is one",
             self._url,
-            _brief(error),
+            self._brief(error),
         )
         self._said_away = True
+
+    def _brief(self, error: Exception) -> str:
+        if is_plain(error):
+            return SPEAKS_PLAIN
+        if isinstance(error.__cause__, EOFError) and self._url.startswith("ws:"):
+            return HANGS_UP
+        return str(error) or type(error).__name__
 
     async def _greet(self, connection: ClientConnection) -> None:
         await connection.send(self._hello.model_dump_json())
@@ -178,7 +185,3 @@ def refusal(error: InvalidStatus) -> str:
     if error.response.status_code == HTTPStatus.UNAUTHORIZED:
         said += " (give the lead's key for backs with BACK_KEY, --key or --key-file)"
     return said
-
-
-def _brief(error: Exception) -> str:
-    return str(error) or type(error).__name__

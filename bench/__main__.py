@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from shared.errors import ConfigError
+from shared.interrupts import STATUS, QuietInterrupts
 from shared.logs import configure_logging
 
 PARTS = {
@@ -14,20 +15,27 @@ PARTS = {
     "overhead": "microseconds per step outside the model",
     "serve": "throughput and latency for concurrent clients",
     "simulate": "a model of lead, backs and network, beyond this machine",
+    "demo": "what `make demo` shows",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one part; status 2 and the list of them if none is named, 1 if it cannot be run."""
+    """Run one part.
+
+    Status 2 and the list of them if none is named, 1 if it cannot be run, 130 after Ctrl-C.
+    """
     part, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
     if part not in PARTS:
         sys.exit(_usage(part))
+    with QuietInterrupts():
+        module = importlib.import_module(f"bench.{part}")
     try:
-        importlib.import_module(f"bench.{part}").main(rest)
+        module.main(rest)
     except ConfigError as error:
         sys.exit(f"bench {part}: {error}")
     except KeyboardInterrupt:
-        sys.exit(f"bench {part}: cancelled")
+        sys.stderr.write(f"\nbench {part}: cancelled\n")
+        sys.exit(STATUS)
 
 
 def _usage(part: str) -> int:

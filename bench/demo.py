@@ -5,18 +5,19 @@ The lead gets all cores but one, the back the last one: they stand for two compu
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.foreground import run_in_foreground
 from bench.processes import split_cores, start_back, start_lead
 from chat.answer import Answer, Figures
 from chat.client import LeadClient
 from chat.render import Screen
 from lead.demo_model import demo_model
 from shared import cpus
+from shared.errors import ConfigError
 from shared.logs import configure_logging
 
 QUESTIONS = (
@@ -40,8 +41,10 @@ class Result:
         return self.figures.tokens_per_second or 0.0
 
 
-def main() -> None:
-    """Ask without a back, ask with one, compare; then chat, if there is a terminal."""
+def main(arguments: Sequence[str]) -> None:
+    """Ask without a back, ask with one, compare; then chat, if there is a terminal. It takes no arguments."""
+    if arguments:
+        raise ConfigError("there are no options")
     configure_logging("warning")
     screen = Screen(sys.stdout, sys.stderr, os.environ)
     lead_cpus, back_cpus = split_cores(sorted(cpus.usable()))
@@ -61,7 +64,7 @@ def main() -> None:
             summary = _summarize(alone, together)
             if sys.stdin.isatty() and sys.stdout.isatty():
                 print("\nNow ask it yourself (:help for commands, :quit to end).\n")
-                subprocess.run([sys.executable, "-m", "chat", "--lead", url], check=False)
+                run_in_foreground([sys.executable, "-m", "chat", "--lead", url])
                 return
     print(json.dumps(summary))
 
@@ -109,7 +112,3 @@ def _summarize(alone: Result, together: Result) -> dict[str, float | bool]:
         "accepted_fraction": round(share, 3),
         "same_text": same,
     }
-
-
-if __name__ == "__main__":
-    main()

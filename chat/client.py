@@ -7,7 +7,7 @@ import math
 import re
 import ssl
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 import httpx
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from chat.answer import Answer, Piece
 from chat.errors import AwayError, BrokenOffError, LeadError, NotReadyError, RefusedError
 from chat.wire import Back, BacksReply, Chunk, ErrorReply, ModelsReply
-from shared.tls import distrust_behind, explain_distrust
+from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
 
 CONNECT_TIMEOUT_S = 10.0
 LOOK_TIMEOUT_S = 3.0
@@ -108,13 +108,27 @@ class LeadClient:
             body["return_speculation"] = True
         with (
             self._translated(),
-            connect_sse(self._http, "POST", "/v1/chat/completions", json=body) as source,
+            self._answering(body) as source,
         ):
             self._check(source.response)
             for chunk in self._chunks(source):
                 yield from answer.read(chunk)
         if answer.finish_reason is None:
             raise BrokenOffError(f"The answer from {self.url} was cut short: the connection ended early.")
+
+    @contextmanager
+    def _answering(self, body: Mapping[str, Any]) -> Iterator[EventSource]:
+        """An answer that has begun; raises BrokenOffError if the server goes away before."""
+        with ExitStack() as stack:
+            try:
+                source = stack.enter_context(
+                    connect_sse(self._http, "POST", "/v1/chat/completions", json=body)
+                )
+            except (httpx.ReadError, httpx.RemoteProtocolError) as error:
+                was_plain = self.url.startswith("http:")
+                why = HANGS_UP if was_plain else "the server was stopped, or the network failed"
+                raise BrokenOffError(f"There is no answer from {self.url}: {why}.") from error
+            yield source
 
     def _adapt(self, refusal: RefusedError, request: Mapping[str, Any]) -> bool:
         """Whether to ask once more, in another way: servers differ in what they take. Raises RefusedError."""
@@ -153,7 +167,7 @@ class LeadClient:
         if response.status_code in (httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.TOO_MANY_REQUESTS):
             raise NotReadyError(said, _retry_after(response))
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            said += " (give its key with CHAT_API_KEY or --api-key)"
+            said += " (give its key with CHAT_API_KEY, --api-key or --api-key-file)"
         raise RefusedError(said, response.status_code, message)
 
     @contextmanager
@@ -186,6 +200,8 @@ class LeadClient:
 
 
 def _reason(error: httpx.HTTPError) -> str:
+    if is_plain(error):
+        return SPEAKS_PLAIN
     said = str(error) or type(error).__name__
     return re.sub(r"^\[Errno -?\d+\] ", "", said)
 

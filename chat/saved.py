@@ -97,7 +97,8 @@ def read(path: Path) -> Conversation:
     except ValidationError as error:
         wrong = error.errors()[0]
         place = ".".join(map(str, wrong["loc"]))
-        raise CommandError(f"{path} is no conversation: {place or 'it'}: {wrong['msg']}.") from error
+        what = f"{place}: {wrong['msg']}" if place else wrong["msg"]
+        raise CommandError(f"{path} is no conversation: {what}.") from error
     messages = list(saved.messages)
     system = messages.pop(0).content if messages and messages[0].role == "system" else None
     conversation = Conversation(model=saved.model, system=system, sampling=sampling)

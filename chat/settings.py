@@ -2,10 +2,10 @@
 
 import ssl
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import httpx
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator
 from pydantic_settings import CliPositionalArg
 
 from chat.sampling import Sampling
@@ -15,14 +15,23 @@ from shared.settings import ProgramSettings, program_config
 from shared.tls import trusting
 
 
+def _encodable(text: str) -> str:
+    """Bytes that are no text are lone surrogates in arguments and variables; on stdin they are replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_Text = Annotated[str, AfterValidator(_encodable)]
+"""What is sent to a server."""
+
+
 class _Options(ProgramSettings):
     """What is not sampling; a class of its own so that `--help` begins with it."""
 
-    question: CliPositionalArg[list[str]] = Field(
+    question: CliPositionalArg[list[_Text]] = Field(
         default=[], description="ask this, print the answer, and leave; - stands for what is on stdin"
     )
     lead: str = Field("http://127.0.0.1:5555", description="address of the server")
-    model: str | None = Field(None, description="model to ask for, where the server has several")
+    model: _Text | None = Field(None, description="model to ask for, where the server has several")
     api_key: SecretStr | None = Field(
         None, description="the server's key; CHAT_API_KEY or a file keeps it out of `ps`"
     )
@@ -30,7 +39,7 @@ class _Options(ProgramSettings):
     ca_file: Path | None = Field(
         None, description="who vouches for a server at https://…: certificates (PEM) instead of the system's"
     )
-    system: str | None = Field(None, description="system prompt: who the model is to be")
+    system: _Text | None = Field(None, description="system prompt: who the model is to be")
     history: bool = Field(True, description="keep what you type for the next session")
     markdown: bool = Field(True, description="on a terminal, render answers and show a status line")
     output: Literal["text", "json"] = Field(

@@ -2,6 +2,7 @@
 
 from lead.server import listen
 from lead.settings import LeadSettings
+from shared.builtin import grown_path
 from shared.check import Report, check_cores, check_memory, describe, read_model
 from shared.errors import ConfigError
 from shared.llama.model import ModelOptions
@@ -16,11 +17,21 @@ def check(settings: LeadSettings) -> Report:
     if vocabulary:
         check_memory(report, vocabulary.info, _options(settings, vocabulary))
     elif not report.problems:
-        report.say("model", "the built-in demo model, 0.8 GB, made at the first start")
+        _check_demo(report)
     check_cores(report, settings.cpus, lambda: settings.n_threads)
     _check_address(report, settings)
     _check_back(report, settings, vocabulary)
     return report
+
+
+def _check_demo(report: Report) -> None:
+    try:
+        path = grown_path()
+    except ConfigError as error:
+        report.complain(str(error))
+        return
+    made = f"at {path}" if path.is_file() else "made at the first start"
+    report.say("model", f"the built-in demo model, 0.8 GB, {made}")
 
 
 def _options(settings: LeadSettings, vocabulary: Vocabulary) -> ModelOptions:

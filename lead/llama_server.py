@@ -11,7 +11,7 @@ from typing import Self
 
 from pydantic import Field
 
-from lead.__main__ import main as lead_main
+from lead.program import main as lead_main
 from lead.settings import LeadSettings
 from shared.settings import program_config
 
@@ -84,7 +84,3 @@ def _context_of_slots(arguments: Sequence[str]) -> list[str]:
 def main() -> None:
     """Serve until a signal; exit status 1 if that cannot be done."""
     lead_main(LlamaServerSettings)
-
-
-if __name__ == "__main__":
-    main()

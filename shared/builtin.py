@@ -37,22 +37,27 @@ def builtin_target() -> Path:
     return _shipped("target-q8_0.gguf")
 
 
+def grown_path() -> Path:
+    """Where the demo's target is, or will be; raises ConfigError in an installation without its source.
+
+    The name depends on everything that it is made from.
+    """
+    return user_cache_path("llama-duo") / f"{_GROWN_PREFIX}{_digest(builtin_target())}.gguf"
+
+
 def grown_target(progress: Progress | None = None) -> Path:
     """The demo's target: the shipped one's answers at the cost of 0.4G parameters.
 
-    Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file's name
-    depends on everything that it was made from, and appears when it is whole: any number of processes may
-    ask at once. Raises ConfigError if the cache has no room.
+    Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
+    when it is whole: any number of processes may ask at once. Raises ConfigError if the cache has no room.
     """
-    source = builtin_target()
-    folder = user_cache_path("llama-duo")
-    path = folder / f"{_GROWN_PREFIX}{_digest(source)}.gguf"
+    path = grown_path()
     if not path.is_file():
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot make the cache folder {folder}: {error}") from error
-        grow(source, path, _GROWN_SHAPE, _GROWN_QUANTIZATION, progress)
+            raise ConfigError(f"cannot make the cache folder {path.parent}: {error}") from error
+        grow(builtin_target(), path, _GROWN_SHAPE, _GROWN_QUANTIZATION, progress)
         _remove_old(path)
     return path
 

@@ -23,6 +23,10 @@ _METAVARS = {
 }
 
 
+_DOCTOR = "doctor"
+"""What a program may be asked to do instead of running; only as the first word."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spelling:
     """How another program spells a setting.
@@ -51,7 +55,7 @@ class Dialect:
 
 
 class OptionParser(argparse.ArgumentParser):
-    """argparse with errors of one line, which repeat no values: those may be secrets."""
+    """argparse with errors of one line, which repeat no values that may be secrets."""
 
     def __init__(
         self, program: str, description: str, version: str, groups: Mapping[str, str], dialect: Dialect
@@ -105,7 +109,7 @@ class OptionParser(argparse.ArgumentParser):
             self._add_hidden(option, _Refused, nargs="?", const=reason)
         namespace, rest = self.parse_known_args(arguments)
         if rest:
-            self.error(self._explain_unknown(rest))
+            self.error(self._explain_unknown(rest, arguments))
         return namespace
 
     def given_as(self, setting: str, arguments: Sequence[str]) -> str | None:
@@ -130,14 +134,20 @@ class OptionParser(argparse.ArgumentParser):
                 **arguments,
             )
 
-    def _explain_unknown(self, rest: Sequence[str]) -> str:
+    def _explain_unknown(self, rest: Sequence[str], arguments: Sequence[str]) -> str:
         options = [argument.partition("=")[0] for argument in rest if argument.startswith("-")]
         if not options:
-            return "a value stands behind no option: a model, for instance, is named with --model FILE"
+            return self._explain_stray(rest, may_be_secret=any(map(_names_secret, arguments)))
         known = [name for names in self._settings.values() for name in names]
         similar = difflib.get_close_matches(options[0], known, 1)
         hint = f": did you mean {similar[0]}?" if similar else ""
         return f"there is no option {options[0]}{hint}"
+
+    def _explain_stray(self, words: Sequence[str], *, may_be_secret: bool) -> str:
+        if _DOCTOR in words:
+            return f"{_DOCTOR} comes first: {self.prog} {_DOCTOR} [options]"
+        word = "a value" if may_be_secret else repr(words[0])
+        return f"{word} stands behind no option: a model, for instance, is named with --model FILE"
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -181,6 +191,12 @@ class _Refused(argparse.Action):
 def _metavar(kind: str) -> str:
     """What stands for a value of `kind`, a type as pydantic-settings writes it."""
     return "NAME;NAME" if kind.startswith("tuple[{") else _METAVARS.get(kind, kind)
+
+
+def _names_secret(argument: str) -> bool:
+    """Whether a part of a secret may stand beside `argument`: one with a space in it that nobody quoted."""
+    name = argument.partition("=")[0]
+    return name.startswith("-") and ("key" in name or "token" in name)
 
 
 def _shortness(option: str) -> tuple[bool, int]:

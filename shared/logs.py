@@ -1,4 +1,4 @@
-"""Logging for the programs: one logger per role, a handler only in `__main__`, everything to stderr."""
+"""Logging for the programs: one logger per role, a handler only in their `program`, everything to stderr."""
 
 import json
 import logging

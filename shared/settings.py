@@ -50,6 +50,9 @@ CpuList = Annotated[str, AfterValidator(_check_cpus)]
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """Several texts: commas between them, the option repeated, or a list in a file."""
 
+_MISSPELLED = 0.75
+"""How alike (`difflib`) a variable and a setting are of which one is meant for the other."""
+
 
 class ProgramSettings(BaseSettings):
     """Subclass per program with `model_config = program_config("lead")`; the docstring heads `--help`.
@@ -88,10 +91,12 @@ class ProgramSettings(BaseSettings):
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
         """Parse `arguments` (default: the process's own), the environment and the file that they name.
 
-        Prints one line per wrong setting and exits with status 2, as argparse does.
+        Prints one line per wrong setting and exits with status 2, as argparse does. A variable that seems to
+        be misspelled is only warned of: it may be for something else.
         """
         arguments = list(sys.argv[1:] if arguments is None else arguments)
         parser = cls._parser()
+        cls._warn_of_misspellings(parser)
         try:
             source: CliSettingsSource[object] = CliSettingsSource(
                 cls,
@@ -120,6 +125,17 @@ class ProgramSettings(BaseSettings):
         groups = dict(sorted(groups.items(), key=lambda item: order.index(item[1])))
         version = f"llama-duo {importlib.metadata.version('llama-duo')}"
         return OptionParser(program, cls.__doc__ or "", version, groups, cls.dialect)
+
+    @classmethod
+    def _warn_of_misspellings(cls, parser: OptionParser) -> None:
+        prefix = str(cls.model_config.get("env_prefix"))
+        known = {name.upper() for name in cls.model_fields}
+        for variable in sorted(name for name, value in os.environ.items() if value):
+            name = variable.upper().removeprefix(prefix)
+            if name in known or not variable.upper().startswith(prefix):
+                continue
+            for meant in difflib.get_close_matches(name, known, 1, _MISSPELLED):
+                sys.stderr.write(f"{parser.prog}: {variable} is ignored: did you mean {prefix}{meant}?\n")
 
     @classmethod
     def _explain(cls, item: ErrorDetails, parser: OptionParser, arguments: Sequence[str]) -> str:
@@ -243,4 +259,5 @@ def _option(name: str) -> str:
 
 
 def _is_secret(name: str) -> bool:
-    return ("key" in name or "token" in name) and not name.endswith("file")
+    """A token is one, while max_tokens is a number."""
+    return ("key" in name or name.endswith("token")) and not name.endswith("file")

@@ -57,6 +57,8 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def _check(path: Path) -> Path:
+    if path.is_dir():
+        raise ModelLoadError(f"{path} is a folder: name a GGUF file in it")
     if not path.is_file():
-        raise ModelLoadError(f"{path} is not there: check the path given with --model")
+        raise ModelLoadError(f"{path} is not there: check the path")
     return path

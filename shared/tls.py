@@ -13,6 +13,10 @@ _OUT_OF_DATE: Final = {9, 10}
 _NAME_MISMATCHES: Final = {62, 64}
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
+HANGS_UP: Final = "it hangs up: if it has a certificate, its address begins with https://"
+"""Of a server that was asked in plain HTTP and went away without a word."""
+SPEAKS_PLAIN: Final = "it does not speak HTTPS: does its address begin with http://?"
+
 
 def trusting(authorities: Path | None) -> ssl.SSLContext:
     """Trust the system's authorities, or those in a PEM file instead; raises ConfigError."""
@@ -58,6 +62,11 @@ def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None
             return cause
         cause = cause.__cause__ or cause.__context__
     return None
+
+
+def is_plain(error: Exception) -> bool:
+    """Whether `error` is what comes of greeting a server of plain HTTP with TLS."""
+    return "WRONG_VERSION_NUMBER" in str(error)
 
 
 def check_certificate(certificate: Path, key: Path) -> None:

@@ -70,7 +70,7 @@ def test_the_core_knows_no_clock_no_loop_and_no_native_code(path):
 
 
 def test_chat_loads_neither_numpy_nor_llama():
-    code = "import sys, chat.__main__; print(sorted({'numpy', 'llama_cpp'} & set(sys.modules)))"
+    code = "import sys, chat.program; print(sorted({'numpy', 'llama_cpp'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.strip() == "[]"
 

@@ -55,3 +55,4 @@ def test_the_console_scripts_are_declared(installed):
     (entry_points,) = installed.glob("*.dist-info/entry_points.txt")
     text = entry_points.read_text()
     assert [f"{name} = {name}.__main__:main" in text for name in ("lead", "back", "chat")] == [True] * 3
+    assert "lead-llama-server = lead.__main__:main_as_llama_server" in text

@@ -169,7 +169,7 @@ class EngineClient:
         """Run one engine process to its end; returns whether it became ready."""
         ours, theirs = socket.socketpair()
         with theirs:
-            arguments = ["-m", "lead.engine.worker", str(theirs.fileno()), *self._log_options]
+            arguments = ["-m", "lead.engine", str(theirs.fileno()), *self._log_options]
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, *arguments, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
             )

@@ -1,7 +1,6 @@
-"""The engine process: `python -m lead.engine.worker FD LEVEL`; `lead.engine.client` starts it."""
+"""The engine process; `lead.engine.__main__` is the way in."""
 
 import logging
-import signal
 import socket
 import sys
 
@@ -32,8 +31,6 @@ def main() -> None:
     """Load what the first command says, then serve until the front closes the pipe."""
     descriptor, level = sys.argv[1:3]
     configure_logging(level, as_json="json" in sys.argv[3:])  # type: ignore[arg-type]  # the front passes on its own valid level
-    # Ctrl-C reaches the whole process group; the front decides when the engine ends, by closing the pipe.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = EnginePipe(socket.socket(fileno=int(descriptor)))
     commands = pipe.drain(None)
     if not commands:
@@ -102,7 +99,3 @@ def _model_options(load: Load) -> ModelOptions:
         kv_unified=load.kv_unified,
         compute=load.compute,
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from shared.doctor.diagnosis import Finding, good, hint, problem
 from shared.doctor.lead_report import LeadReport
-from shared.tls import distrust_behind, explain_distrust
+from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
 
 _SECONDS = 10.0
 """An address behind which nobody answers takes as long; a report waits for the end of a step."""
@@ -138,9 +138,9 @@ def _explain_tls(error: httpx.TransportError, url: str) -> str | None:
     if distrust := distrust_behind(error):
         return f"it is not trusted: {explain_distrust(distrust)}"
     if "SSL" in str(error):
-        return "it does not speak HTTPS: does its address begin with http://?"
+        return SPEAKS_PLAIN
     if isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
-        return "it hangs up: if it has a certificate, its address begins with https://"
+        return HANGS_UP
     return None
 
 

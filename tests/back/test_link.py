@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import ssl
 
 import pytest
 from websockets.asyncio.server import serve
@@ -22,6 +23,7 @@ from shared.protocol import (
     parse_back_message,
 )
 from shared.sampling import SamplingParameters
+from tests.certificates import make_certificate
 
 HELLO = Hello(
     protocol=1,
@@ -177,16 +179,50 @@ async def test_a_refusal_ends_it_with_the_leads_reason():
             await running
 
 
+async def dial_three_times(url, tls=None):
+    """Without anybody there who would be a lead."""
+    link, follower = Link(url, HELLO, random.Random(1), tls=tls), Recorder()
+    running = asyncio.ensure_future(link.run(follower))
+    for _ in range(3):
+        await follower.heard.get()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_an_absent_lead_is_said_once(caplog):
-    with socket_nobody_listens_on() as port:
-        link, follower = Link(f"ws://127.0.0.1:{port}/", HELLO, random.Random(1)), Recorder()
-        with caplog.at_level("INFO", logger="back"):
-            running = asyncio.ensure_future(link.run(follower))
-            for _ in range(3):
-                await follower.heard.get()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+    with socket_nobody_listens_on() as port, caplog.at_level("INFO", logger="back"):
+        await dial_three_times(f"ws://127.0.0.1:{port}/")
     assert [record.message.count("no lead at") for record in caplog.records] == [1]
+
+
+@contextlib.asynccontextmanager
+async def server_of(reply, tls=None):
+    """The port of one that says `reply` and hangs up."""
+
+    async def answer(_, writer):
+        writer.write(reply)
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_a_lead_with_a_certificate_is_dialled_with_https(tmp_path, caplog):
+    made = make_certificate(tmp_path, "gpu-box")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made.chain, made.key)
+    async with server_of(b"", tls) as port:
+        with caplog.at_level("INFO", logger="back"):
+            await dial_three_times(f"ws://127.0.0.1:{port}/")
+    assert "(it hangs up: if it has a certificate, its address begins with https://)" in caplog.text
+
+
+async def test_a_lead_without_a_certificate_is_dialled_with_http(caplog):
+    async with server_of(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+        with caplog.at_level("INFO", logger="back"):
+            await dial_three_times(f"wss://127.0.0.1:{port}/", ssl.create_default_context())
+    assert "(it does not speak HTTPS: does its address begin with http://?)" in caplog.text
 
 
 @contextlib.contextmanager

@@ -30,3 +30,14 @@ def test_what_a_person_can_change_is_said_in_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "bench.speed", SimpleNamespace(main=refuse))
     with pytest.raises(SystemExit, match="bench speed: no room"):
         main(["speed"])
+
+
+def test_ctrl_c_is_the_exit_status(monkeypatch, capsys):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "bench.speed", SimpleNamespace(main=interrupt))
+    with pytest.raises(SystemExit) as ended:
+        main(["speed"])
+    assert ended.value.code == 130
+    assert "bench speed: cancelled" in capsys.readouterr().err

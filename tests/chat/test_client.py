@@ -147,7 +147,7 @@ def test_a_refusal_quotes_the_server():
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_missing_key_is_explained(status):
-    with pytest.raises(RefusedError, match="CHAT_API_KEY"):
+    with pytest.raises(RefusedError, match="CHAT_API_KEY, --api-key or --api-key-file"):
         ask(FakeLead(refuses(status, "no key")))
 
 
@@ -194,6 +194,32 @@ def test_a_server_without_done_has_still_answered():
 def test_a_lost_connection_breaks_off(error, words):
     with pytest.raises(BrokenOffError, match=words):
         ask(FakeLead(streams(text_event("Once"), error)))
+
+
+def hangs_up(request):
+    raise httpx.RemoteProtocolError("Server disconnected without sending a response.", request=request)
+
+
+def test_a_server_that_hangs_up_before_its_answer_may_have_a_certificate():
+    with pytest.raises(BrokenOffError, match=r"no answer from http://lead:5555: it hangs up: .* https://"):
+        ask(FakeLead(hangs_up))
+
+
+def test_one_that_was_asked_over_https_has_failed():
+    with (
+        FakeLead(hangs_up).client(url="https://lead:5555") as client,
+        pytest.raises(BrokenOffError, match=r"no answer from https://lead:5555: the server was stopped"),
+    ):
+        list(client.stream(REQUEST, new_answer()))
+
+
+def speaks_plain(request):
+    raise httpx.ConnectError("[SSL: WRONG_VERSION_NUMBER] wrong version number", request=request)
+
+
+def test_a_server_without_https_is_told_from_one_that_is_away():
+    with pytest.raises(AwayError, match="it does not speak HTTPS: does its address begin with http://"):
+        ask(FakeLead(speaks_plain))
 
 
 @pytest.mark.parametrize(

@@ -381,7 +381,8 @@ def test_a_key_that_is_missing_is_said_at_the_start():
     session = Session(places={"/v1/models": refuses(401, "no key")})
     session.type()
     assert session.screen.getvalue().startswith(
-        "http://lead:5555 answered 401: no key (give its key with CHAT_API_KEY or --api-key)\n"
+        "http://lead:5555 answered 401: no key"
+        " (give its key with CHAT_API_KEY, --api-key or --api-key-file)\n"
         "Talking to http://lead:5555. "
     )
 

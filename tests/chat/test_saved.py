@@ -55,8 +55,8 @@ def test_a_place_that_cannot_be_written_is_said(conversation, tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("no json", "is no conversation"),
-        ("[]", "is no conversation"),
+        ("no json", "is no conversation: Invalid JSON"),
+        ("[]", "is no conversation: Input should be an object"),
         ('{"messages": 1}', "messages: Input should be a valid array"),
         ('{"messages": [{"role": "tool", "content": ""}]}', r"messages\.0\.role"),
         ('{"messages": [{"role": "user", "content": "Hi"}]}', "do not take turns"),

@@ -39,6 +39,7 @@ def test_sampling_parameters_are_options():
     [
         (["--lead", "ftp://attic"], "--lead: should be an address like http://127.0.0.1:5555"),
         (["--lead", "http://attic:port"], "--lead: should be an address"),
+        (["--max-tokens", "0"], "--max-tokens: Input should be greater than or equal to 1 (got '0')"),
         (["--temperature", "-1"], "--temperature: Input should be greater than or equal to 0"),
     ],
 )
@@ -72,3 +73,18 @@ def test_words_are_the_question():
 
 def test_json_is_short_for_an_output():
     assert read(["--json", "Why?"]).output == "json"
+
+
+NO_TEXT, REPLACED = "Gr\udcf6\udcdfe", "Gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e"
+"""Latin-1 as Python hands it on, and as it comes from stdin."""
+
+
+def test_arguments_that_are_no_text_are_read_as_stdin_is():
+    settings = read(["--system", NO_TEXT, "--model", NO_TEXT, NO_TEXT, "\N{GRINNING FACE}"])
+    assert settings.question == [REPLACED, "\N{GRINNING FACE}"]
+    assert (settings.system, settings.model) == (REPLACED, REPLACED)
+
+
+def test_so_are_variables(monkeypatch):
+    monkeypatch.setenv("CHAT_SYSTEM", NO_TEXT)
+    assert read([]).system == REPLACED

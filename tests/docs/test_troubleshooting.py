@@ -9,9 +9,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
 OTHERS = {
     "Failed to fetch",
-    "did not receive a valid HTTP response",
 }
-"""What browsers and websockets say."""
+"""What browsers say."""
 
 
 def messages():

@@ -16,7 +16,7 @@ BACK = ("--threads", "1")
 
 def engine_of(lead: Program) -> int:
     """The process id of a lead's engine."""
-    return _child_of(lead, b"lead.engine.worker")
+    return _child_of(lead, b"lead.engine")
 
 
 def local_back_of(lead: Program) -> int:

@@ -192,7 +192,7 @@ def test_a_missing_model_is_said_in_a_sentence(name, tmp_path):
     extra = ["--port", "0"] if name == "lead" else []
     status, log = end_of(Program(name, "--model", str(path), *extra))
     assert (status, "Traceback" in log) == (1, False)
-    assert f"{path} is not there: check the path given with --model" in log
+    assert f"{path} is not there: check the path" in log
 
 
 @pytest.mark.parametrize("name", ["lead", "back"])

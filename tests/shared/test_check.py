@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from back.__main__ import main as back
-from lead.__main__ import main as lead
+from back.program import main as back
 from lead.check import check
+from lead.program import main as lead
 from lead.settings import LeadSettings
-from shared import cpus
+from shared import builtin, cpus
 from shared.builtin import builtin_target
 from shared.check import cache_bytes
 from shared.compute import Compute
@@ -63,7 +63,7 @@ def test_keys_are_not_shown():
         (["-t", "5"], "5 threads on 4 cores wait for each other"),
         (["-t", "3", "--cpus", "0-1"], "3 threads on 2 cores wait for each other"),
         (["--cpus", "7"], "--cpus names cores that this process may not use: [7]"),
-        (["--back", "no.gguf"], "no.gguf is not there"),
+        (["--back", "no.gguf"], "no.gguf is not there: check the path"),
         (["--host", "192.0.2.1", "--insecure"], "cannot listen on 192.0.2.1"),
         (["--api-key-file", "no.keys"], "no.keys"),
     ],
@@ -138,3 +138,38 @@ def test_nor_is_the_model_of_the_leads_own_back(tmp_path, monkeypatch):
         LeadSettings.from_command_line(["-m", TARGET, "-hfd", "a/b-GGUF", "--port", "0", "-t", "1"])
     )
     assert "--back: a/b-GGUF is not in the hub's cache" in found.problems[0]
+
+
+def test_a_missing_model_of_the_back_is_not_blamed_on_the_leads():
+    (problem,) = report("--back", "no.gguf").problems
+    assert problem.startswith("--back: ")
+    assert "--model" not in problem
+
+
+@pytest.fixture
+def demo(monkeypatch, tmp_path):
+    """Where the demo's model will be; a function that says what a check says of it."""
+    monkeypatch.setattr(builtin, "user_cache_path", lambda _: tmp_path)
+
+    def said():
+        found = check(LeadSettings.from_command_line(["--port", "0", "-t", "2"]))
+        return dict(found.lines)["model"]
+
+    return builtin.grown_path(), said
+
+
+def test_the_demo_model_is_made_at_the_first_start(demo):
+    _, said = demo
+    assert said() == "the built-in demo model, 0.8 GB, made at the first start"
+
+
+def test_afterwards_the_demo_model_is_there(demo):
+    path, said = demo
+    path.touch()
+    assert said() == f"the built-in demo model, 0.8 GB, at {path}"
+
+
+def test_a_demo_model_that_cannot_be_made_is_a_problem(monkeypatch, tmp_path):
+    monkeypatch.setattr(builtin, "files", lambda _: tmp_path)
+    (problem,) = check(LeadSettings.from_command_line(["--port", "0", "-t", "2"])).problems
+    assert "is missing: install llama-duo again" in problem

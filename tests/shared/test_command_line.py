@@ -19,6 +19,7 @@ def parser():
         "thing", "Does a thing.", "thing 1.0", {"layers": "computing", "host": "address"}, DIALECT
     )
     parser.add_setting("--layers", dest="layers", metavar="int", help="how many")
+    parser.add_setting("--api-key", dest="api_key", metavar="str", help="who may")
     parser.add_setting("--host", dest="host", metavar="str", help="where")
     parser.add_setting("--unified", dest="unified", action="store_true", help="whether")
     return parser
@@ -68,9 +69,19 @@ def test_an_unknown_option_is_named_with_the_closest_one(parser, capsys):
     )
 
 
-@pytest.mark.parametrize("arguments", [["--api-kay=hidden"], ["--api-kay", "hidden"], ["hidden"]])
+@pytest.mark.parametrize(
+    "arguments", [["--api-kay=hidden"], ["--api-kay", "hidden"], ["--api-key=sesame", "hidden"]]
+)
 def test_no_value_of_an_unknown_option_is_repeated(parser, capsys, arguments):
     assert "hidden" not in complaint(parser, capsys, *arguments)
+
+
+def test_a_word_behind_no_option_is_named(parser, capsys):
+    assert "'foo' stands behind no option" in complaint(parser, capsys, "--layers", "7", "foo")
+
+
+def test_the_doctor_comes_first(parser, capsys):
+    assert "doctor comes first: thing doctor [options]" in complaint(parser, capsys, "-ngl", "7", "doctor")
 
 
 def test_a_missing_value_is_said_with_the_option(parser, capsys):

@@ -2,9 +2,9 @@ import logging
 
 import pytest
 
-from back.__main__ import main as back
+from back.program import main as back
 from back.settings import BackSettings
-from lead.__main__ import main as lead
+from lead.program import main as lead
 from lead.settings import LeadSettings
 from shared.errors import ConfigError, ModelLoadError
 from shared.hub import Hub, HubModel

@@ -211,3 +211,30 @@ def test_help_begins_with_the_docstring(capsys):
     with pytest.raises(SystemExit):
         Settings.from_command_line(["--help"])
     assert "Does a thing.\n\nthing --level 3" in capsys.readouterr().out
+
+
+def warnings(capsys):
+    Settings.from_command_line([])
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variable", ["THING_LEVLE", "THING_API_KAY", "thing_orgins"])
+def test_a_misspelled_variable_is_warned_of_without_its_value(variable, monkeypatch, capsys):
+    monkeypatch.setenv(variable, "hidden")
+    said = warnings(capsys)
+    assert said.startswith(f"thing: {variable} is ignored: did you mean THING_")
+    assert "hidden" not in said
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["THING_LEVEL", "thing_level", "THING_SERVICE_HOST", "THING_", "OTHER_ARG_LEVEL", "SOMETHING_LEVLE"],
+)
+def test_other_variables_are_nobodys_business(variable, monkeypatch, capsys):
+    monkeypatch.setenv(variable, "3")
+    assert warnings(capsys) == ""
+
+
+def test_an_empty_variable_is_not_set_however_it_is_spelled(monkeypatch, capsys):
+    monkeypatch.setenv("THING_LEVLE", "")
+    assert warnings(capsys) == ""

@@ -64,6 +64,11 @@ def test_a_model_of_which_nothing_is_there_is_not_there(tmp_path, name):
         parts_of(tmp_path / name)
 
 
+def test_a_folder_is_told_from_a_path_to_nothing(tmp_path):
+    with pytest.raises(ModelLoadError, match="is a folder: name a GGUF file in it"):
+        parts_of(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def split_model(tmp_path_factory):
     """The shipped target in three files; the path of the first."""

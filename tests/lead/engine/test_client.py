@@ -1,6 +1,6 @@
 """The engine client hands on what the engine says, and survives whatever becomes of it.
 
-The engine here is a script that is run in place of `python -m lead.engine.worker`.
+The engine here is a script that is run in place of `python -m lead.engine`.
 """
 
 import asyncio

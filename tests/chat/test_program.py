@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from chat import __main__
-from chat.__main__ import main, run
+from chat import program
+from chat.program import main, run
 from chat.settings import ChatSettings
 from shared.errors import ConfigError
 from tests.chat.fakes import FakeLead, Terminal, answers, is_away, refuses, streams, text_event
@@ -18,7 +18,7 @@ from tests.chat.fakes import FakeLead, Terminal, answers, is_away, refuses, stre
 @pytest.fixture
 def lead(monkeypatch):
     fake = FakeLead()
-    monkeypatch.setattr(__main__, "LeadClient", lambda *_, **__: fake.client())
+    monkeypatch.setattr(program, "LeadClient", lambda *_, **__: fake.client())
     return fake
 
 
@@ -156,7 +156,7 @@ def test_ctrl_c_in_a_pipe_is_the_exit_status(lead):
 
 
 def test_neither_numpy_nor_llama_is_imported():
-    code = "import sys, chat.__main__, chat.prompt; print(sorted(sys.modules))"
+    code = "import sys, chat.program, chat.prompt; print(sorted(sys.modules))"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "'chat.prompt'" in modules
     assert "'numpy'" not in modules

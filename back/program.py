@@ -1,0 +1,162 @@
+"""The `back` program."""
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import NoReturn
+
+from back.drafter import Drafter
+from back.link import Link
+from back.options import DrafterOptions
+from back.pace import Pace
+from back.sampler import drafting_sampler
+from back.settings import BackSettings
+from back.worker import Worker
+from shared import cpus
+from shared.builtin import builtin_draft
+from shared.errors import ConfigError
+from shared.llama.model import Model, ModelOptions
+from shared.logs import configure_logging
+from shared.protocol import PROTOCOL_VERSION, Draft, Hello
+from shared.verdict import end_with
+
+log = logging.getLogger("back")
+
+_BATCH = 512
+_FAILED = 3
+"""The exit status after which a new start may help, unlike Python's and argparse's own 1 and 2."""
+_PACE_SECONDS, _SOON_SECONDS = 0.005, 0.001
+"""A draft message costs the lead's front process about 0.2 ms of the core that its model may need."""
+
+
+def main() -> None:
+    """Draft until a signal; exit status 1 if a person has to change something first, 3 for all else."""
+    to_doctor = sys.argv[1:2] == ["doctor"]
+    settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    if to_doctor:
+        _doctor(settings)
+    if settings.exit_with_stdin:
+        threading.Thread(target=_exit_with_stdin, name="stdin", daemon=True).start()
+    if settings.check:
+        _check(settings)
+    try:
+        if settings.cpus:
+            cpus.pin(cpus.parse_cpus(settings.cpus))
+        settings = settings.discovered().located()
+        asyncio.run(_run(settings, _load(settings)))
+    except ConfigError as error:
+        log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
+        sys.exit(1)
+    except Exception:
+        log.exception("drafting failed")
+        sys.exit(_FAILED)
+
+
+def _doctor(settings: BackSettings) -> NoReturn:
+    from back.doctor import examine  # noqa: PLC0415  (as below)
+
+    end_with(examine(settings))
+
+
+def _check(settings: BackSettings) -> NoReturn:
+    from back.check import check  # noqa: PLC0415  (no start needs it, nor the time to import it)
+
+    end_with(check(settings))
+
+
+def _exit_with_stdin() -> None:
+    """At once: there is nobody left to whom an orderly end would matter."""
+    while os.read(sys.stdin.fileno(), 1 << 10):
+        pass
+    os._exit(0)
+
+
+def _load(settings: BackSettings) -> Model:
+    model = Model(_model_options(settings, settings.model or builtin_draft()))
+    if not model.can_trim:
+        raise ConfigError(
+            f"{model.vocabulary.info.name} cannot draft: tokens cannot be taken back from a recurrent or "
+            "hybrid model's memory; choose another draft model"
+        )
+    return model
+
+
+async def _run(settings: BackSettings, model: Model) -> None:
+    loop = asyncio.get_running_loop()
+    link = Link(
+        settings.websocket_url,
+        _hello(settings, model),
+        random.Random(),  # noqa: S311 - jitter is no secret
+        key=settings.read_key(),
+        tls=settings.tls(),
+        ping_seconds=settings.ping_seconds,
+    )
+    failed: asyncio.Future[None] = loop.create_future()
+
+    def on_draft(draft: Draft) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended while the thread drafts on
+            loop.call_soon_threadsafe(link.post, draft)
+
+    def on_failure(error: Exception) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(failed.set_exception, error)
+
+    worker = Worker(_drafter(settings, model), Pace(_PACE_SECONDS, _SOON_SECONDS), on_draft, on_failure)
+    worker.start()
+    following = asyncio.ensure_future(link.run(worker))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, following.cancel)
+    await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
+    if failed.done():
+        following.cancel()
+        failed.result()
+    with contextlib.suppress(asyncio.CancelledError):
+        await following
+
+
+def _drafter(settings: BackSettings, model: Model) -> Drafter:
+    vocabulary = model.vocabulary
+    options = DrafterOptions.sharing(
+        model.n_ctx,
+        n_slots=settings.parallel,
+        n_train=vocabulary.info.n_ctx_train,
+        n_ahead=settings.n_ahead,
+        n_branches=settings.n_branches_each,
+    )
+    return Drafter(
+        model,
+        options,
+        functools.partial(drafting_sampler, vocabulary),
+        vocabulary.end_tokens,
+    )
+
+
+def _hello(settings: BackSettings, model: Model) -> Hello:
+    return Hello(
+        protocol=PROTOCOL_VERSION,
+        name=settings.own_name,
+        vocabulary=model.vocabulary.identify(),
+        n_ctx=model.n_ctx,
+        n_sequences=settings.parallel,
+    )
+
+
+def _model_options(settings: BackSettings, path: Path) -> ModelOptions:
+    return ModelOptions(
+        path=path,
+        n_ctx=settings.ctx_size,
+        n_slots=settings.parallel * (1 + settings.n_branches_each),
+        n_texts=settings.parallel,
+        n_batch=_BATCH,
+        n_threads=settings.n_threads,
+        n_gpu_layers=settings.n_gpu_layers,
+        compute=settings.compute,
+    )

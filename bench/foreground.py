@@ -1,0 +1,37 @@
+"""A child that has the terminal to itself, as a shell's job has it in the foreground: Ctrl-C is for it alone.
+
+Without that Ctrl-C also reaches whatever shares our process group: us, `make`, and the programs that we run.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+
+
+def run_in_foreground(command: Sequence[str], terminal: int = 0) -> int:
+    """Run `command` to its end in the foreground of `terminal`, a descriptor; its status as `Popen` has it.
+
+    A command that is stopped (Ctrl-Z) stops our whole group, and goes on with it.
+    """
+    child = subprocess.Popen(command, process_group=0)
+    try:
+        while child.returncode is None:
+            os.tcsetpgrp(terminal, child.pid)
+            os.killpg(child.pid, signal.SIGCONT)  # it may have asked for the terminal before it had it
+            _, status = os.waitpid(child.pid, os.WUNTRACED)
+            _take_back(terminal)
+            if os.WIFSTOPPED(status):
+                os.killpg(0, signal.SIGTSTP)
+            else:
+                child.returncode = os.waitstatus_to_exitcode(status)
+    finally:
+        _take_back(terminal)
+    return child.returncode
+
+
+def _take_back(terminal: int) -> None:
+    """Whoever takes the terminal from the background would be stopped by SIGTTOU."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    os.tcsetpgrp(terminal, os.getpgrp())
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)

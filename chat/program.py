@@ -1,0 +1,162 @@
+"""`chat`: settings, wiring, exit status.
+
+0: all went well. 2: a setting is wrong. Without a person at the prompt also 1: something failed, 130: Ctrl-C.
+"""
+
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import TextIO
+
+import platformdirs
+
+from chat import keyboard, report
+from chat.answer import Answer
+from chat.asking import Asking
+from chat.client import LeadClient
+from chat.conversation import Conversation
+from chat.errors import LeadError
+from chat.json_screen import JsonScreen
+from chat.lines import Lines, PipedLines
+from chat.render import Screen
+from chat.repl import Repl
+from chat.saved import SavedConversations
+from chat.session import Session
+from chat.settings import ChatSettings
+from chat.watch import Watch
+from shared import interrupts
+from shared.errors import ConfigError
+from shared.interrupts import QuietInterrupts
+
+EXIT_FAILED = 1
+EXIT_WRONG_SETTING = 2
+
+_STDIN = "-"
+
+
+def main() -> None:
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        # Bytes that are no text, and characters that the terminal has not, become question marks.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        settings = ChatSettings.from_command_line()
+        sys.exit(run(settings, sys.stdin, sys.stdout, sys.stderr))
+    except ConfigError as error:
+        sys.stderr.write(f"chat: {error}\n")
+        sys.exit(EXIT_WRONG_SETTING)
+    except BrokenPipeError:
+        # Whoever read us has seen enough (`chat | head -1`).
+        _discard_output()
+    except KeyboardInterrupt:
+        sys.exit(interrupts.STATUS)
+    except OSError as error:
+        # The network's are LeadErrors, files' are ConfigErrors and CommandErrors: what is left is our output.
+        sys.stderr.write(f"chat: the answer cannot be written: {error.strerror}\n")
+        _discard_output()
+        sys.exit(EXIT_FAILED)
+
+
+def _discard_output() -> None:
+    """The interpreter flushes once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -> int:
+    """Hold one conversation, or ask one question; the exit status."""
+    interactive = stdin.isatty() and not settings.question
+    if interactive and settings.output == "json":
+        raise ConfigError("--json is for questions on the command line or in a pipe")
+    with ExitStack() as stack:
+        client = stack.enter_context(
+            LeadClient(
+                settings.lead, api_key=settings.read_key(), timeout_s=settings.timeout, tls=settings.tls()
+            )
+        )
+        watch = Watch(client.backs)
+        if interactive:
+            stack.enter_context(watch)
+        screen = _screen(settings, stdout, stderr, watch, interactive=interactive)
+        asking = Asking(
+            client,
+            screen,
+            patient=interactive,
+            clock=time.monotonic,
+            sleep=time.sleep,
+            quiet=partial(keyboard.quiet, stdin),
+        )
+        conversation = Conversation(model=settings.model, system=settings.system, sampling=settings.sampling)
+        session = Session(asking, conversation, screen, interactive=interactive)
+        if not interactive and not settings.lines:
+            session.ask(_question(settings.question, stdin))
+            return EXIT_FAILED if session.n_failed else 0
+        store = SavedConversations(platformdirs.user_data_path("llama-duo") / "conversations")
+        lines: Lines = PipedLines(stdin)
+        if interactive:
+            lines = _typed_lines(
+                screen,
+                {"model": partial(_models, client), "load": store.names, "save": store.names},
+                lambda: report.status(session.conversation.model, session.stats, watch.words, screen.columns),
+                kept=settings.history,
+            )
+        Repl(client, session, screen, store, interactive=interactive).run(lines)
+        return EXIT_FAILED if session.n_failed and not interactive else 0
+
+
+def _question(words: list[str], stdin: TextIO) -> str:
+    """The words of the command line, with the input where a dash stands; without words the input alone.
+
+    Raises ConfigError if that is nothing.
+    """
+    question = " ".join(stdin.read() if word == _STDIN else word for word in words or [_STDIN]).strip()
+    if not question:
+        raise ConfigError("there is no question, neither as an argument nor on stdin")
+    return question
+
+
+def _screen(
+    settings: ChatSettings, stdout: TextIO, stderr: TextIO, watch: Watch, *, interactive: bool
+) -> Screen:
+    if settings.output == "json":
+        return JsonScreen(stdout, stderr, os.environ)
+    if not settings.markdown or not stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return Screen(stdout, stderr, os.environ, sums_up=interactive)
+    with QuietInterrupts():
+        from chat.terminal_screen import TerminalScreen  # noqa: PLC0415  (rich takes its time, a pipe needs none)
+
+    def status(answer: Answer, columns: int) -> str:
+        return report.progress(answer, watch.words_beside_an_answer, columns)
+
+    return TerminalScreen(stdout, stderr, os.environ, status=status, sums_up=interactive)
+
+
+def _typed_lines(
+    screen: Screen,
+    arguments: Mapping[str, Callable[[], Sequence[str]]],
+    status: Callable[[], str],
+    *,
+    kept: bool,
+) -> Lines:
+    # A quarter of the start-up time, and a pipe needs none of it.
+    with QuietInterrupts():
+        from chat import prompt  # noqa: PLC0415
+        from chat.completion import CommandCompleter  # noqa: PLC0415
+
+    history = prompt.forgetful_history()
+    if kept:
+        path = platformdirs.user_state_path("llama-duo") / "chat-history"
+        try:
+            history = prompt.open_history(path)
+        except OSError as error:
+            screen.note(f"What you type is not kept for the next session: {error}")
+    return prompt.PromptLines(history, CommandCompleter(arguments), status)
+
+
+def _models(client: LeadClient) -> list[str]:
+    with suppress(LeadError):
+        return client.models()
+    return []

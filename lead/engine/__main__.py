@@ -1,0 +1,16 @@
+"""The way into the engine process: `python -m lead.engine FD LEVEL`; `lead.engine.client` starts it."""
+
+import signal
+
+
+def main() -> None:
+    """As `lead.engine.worker.main`, whose imports take a second."""
+    # Ctrl-C reaches the whole process group; the front decides when the engine ends, by closing the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from lead.engine import worker  # noqa: PLC0415
+
+    worker.main()
+
+
+if __name__ == "__main__":
+    main()
