@@ -5,6 +5,7 @@ import json
 import logging
 import random
 import ssl
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Protocol
@@ -13,9 +14,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from shared.backoff import jittered_delays
+from shared.bucket import Bucket
 from shared.errors import ConfigError, ProtocolError
 from shared.protocol import (
-    MAX_DRAFT_TOKENS,
     Close,
     Draft,
     Extend,
@@ -36,6 +37,8 @@ _CLOSE_SECONDS = 1.0
 """A goodbye that waits behind unread news is not worth more."""
 _MOST_FRAME_BYTES = 1 << 20
 _FIRST_DELAY, _MOST_DELAY = 0.25, 10.0
+_BELOW_RATE = 0.9
+"""Of the drafts per second that the lead takes: they may arrive closer together than they left."""
 _FINAL_STATUSES = {401, 403}
 """No key or not the right one, an address that the lead does not go by: a person has to change something."""
 
@@ -66,11 +69,13 @@ class Link:
         tls: ssl.SSLContext | None = None,
         *,
         ping_seconds: float = 20.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`key` is what the lead may ask for; `tls` says whom to trust where the URL is one of wss.
 
-        `ping_seconds` is the time between pings, and the longest one for an answer.
+        `ping_seconds` is the time between pings, and the longest one for an answer; `clock` gives seconds.
         """
+        self._clock = clock
         self._ping_seconds = ping_seconds
         self._tls = tls
         self._url = url
@@ -79,7 +84,6 @@ class Link:
         self._rng = rng
         self._outbox: dict[str, Draft] = {}  # the newest draft of each sequence: older ones need not be sent
         self._filled = asyncio.Event()
-        self._max_draft = MAX_DRAFT_TOKENS
         self._said_away = False
 
     def post(self, draft: Draft) -> None:
@@ -102,9 +106,9 @@ class Link:
                     ping_timeout=self._ping_seconds,
                     proxy=None,
                 ) as connection:
-                    await self._greet(connection)
+                    welcome = await self._greet(connection)
                     delays = jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
-                    await self._exchange(connection, follower)
+                    await self._exchange(connection, welcome, follower)
             except ssl.SSLCertVerificationError as error:
                 raise RefusedError(
                     f"the lead at {self._url} is not trusted: {explain_distrust(error)}"
@@ -130,22 +134,22 @@ class Link:
         )
         self._said_away = True
 
-    async def _greet(self, connection: ClientConnection) -> None:
+    async def _greet(self, connection: ClientConnection) -> Welcome:
         await connection.send(self._hello.model_dump_json())
         async with asyncio.timeout(_HELLO_SECONDS):
             answer = parse_lead_message(await connection.recv())
         match answer:
             case Welcome():
                 self._said_away = False
-                self._max_draft = answer.max_draft
                 log.info("drafting for %s as %s", self._url, answer.name)
+                return answer
             case Refused():
                 raise RefusedError(f"the lead at {self._url} refuses this back: {answer.reason}")
             case _:
                 raise ProtocolError(f"expected welcome, got {answer.type}")
 
-    async def _exchange(self, connection: ClientConnection, follower: Follower) -> None:
-        sending = asyncio.ensure_future(self._send(connection))
+    async def _exchange(self, connection: ClientConnection, welcome: Welcome, follower: Follower) -> None:
+        sending = asyncio.ensure_future(self._send(connection, welcome))
         try:
             async for frame in connection:
                 _hand_over(parse_lead_message(frame), follower.tell)
@@ -154,13 +158,21 @@ class Link:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
-    async def _send(self, connection: ClientConnection) -> None:
+    async def _send(self, connection: ClientConnection, welcome: Welcome) -> None:
+        rate = _BELOW_RATE * welcome.max_drafts_per_second
+        allowance = Bucket(rate, max(1.0, rate / 2), self._clock())
         while True:
             await self._filled.wait()
             self._filled.clear()
-            drafts, self._outbox = self._outbox, {}
-            for draft in drafts.values():
-                await connection.send(draft.first(self._max_draft).model_dump_json())
+            while self._outbox:
+                now = self._clock()
+                if wait := allowance.wait(now):
+                    # The lead would drop what is too much; here newer drafts take the place of older ones.
+                    await asyncio.sleep(wait)
+                    continue
+                allowance.take(now)
+                draft = self._outbox.pop(next(iter(self._outbox)))
+                await connection.send(draft.first(welcome.max_draft).model_dump_json())
 
 
 def _hand_over(message: LeadMessage, tell: Callable[[Open | Extend | Close | Tune], None]) -> None:

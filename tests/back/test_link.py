@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import time
 
 import pytest
 from websockets.asyncio.server import serve
@@ -54,7 +55,7 @@ def quick_returns(monkeypatch):
 
 
 @contextlib.asynccontextmanager
-async def linked(*visits, key=None, ping_seconds=20.0, **options):
+async def linked(*visits, key=None, ping_seconds=20.0, clock=time.monotonic, **options):
     """A link to a lead that treats each connection as the next of `visits` says, the last one for ever.
 
     `options` are those of the lead's server.
@@ -69,7 +70,7 @@ async def linked(*visits, key=None, ping_seconds=20.0, **options):
     async with serve(handler, "127.0.0.1", 0, **options) as server:
         port = server.sockets[0].getsockname()[1]
         url = f"ws://127.0.0.1:{port}/v1/speculation"
-        link = Link(url, HELLO, random.Random(1), key, ping_seconds=ping_seconds)
+        link = Link(url, HELLO, random.Random(1), key, ping_seconds=ping_seconds, clock=clock)
         follower = Recorder()
         running = asyncio.ensure_future(link.run(follower))
         try:
@@ -265,3 +266,26 @@ async def test_drafts_are_cut_to_what_the_lead_takes():
         link.post(Draft(sequence="s", base=2, tokens=[7, 8, 9], confidences=[0.9, 0.8, 0.7]))
         draft = await received.get()
     assert (draft.tokens, draft.confidences, draft.parents) == ([7, 8], [0.9, 0.8], None)
+
+
+async def test_of_more_drafts_than_the_lead_takes_the_newest_are_sent():
+    received = asyncio.Queue()
+    now = 0.0
+
+    async def listen(connection):
+        async for frame in connection:
+            received.put_nowait(parse_back_message(frame))
+
+    welcome = Welcome(back="id", name="b", max_drafts_per_second=1)
+    async with linked(saying(welcome, OPEN, then=listen), clock=lambda: now) as (link, follower, _):
+        await follower.heard.get()
+        link.post(Draft(sequence="s", base=2, tokens=[1]))
+        assert (await received.get()).tokens == [1]
+        now = 1.1  # a little before the next one is allowed
+        link.post(Draft(sequence="s", base=2, tokens=[2]))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await received.get()
+        link.post(Draft(sequence="s", base=2, tokens=[3]))
+        now = 2.0
+        assert (await received.get()).tokens == [3]
