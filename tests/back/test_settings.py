@@ -21,13 +21,29 @@ def test_the_shortest_tour_needs_no_options():
         ("http://host:5555/v1/", "ws://host:5555/v1/speculation"),
         ("https://host/", "wss://host/v1/speculation"),
         ("http://[::1]:5555", "ws://[::1]:5555/v1/speculation"),
+        ("HTTP://host:5555", "ws://host:5555/v1/speculation"),
+        ("HTTPS://Host/duo/v1", "wss://Host/duo/v1/speculation"),
     ],
 )
 def test_the_leads_address_becomes_its_door(lead, url):
     assert settings("--lead", lead).websocket_url == url
 
 
-@pytest.mark.parametrize("lead", ["host:5555", "ftp://host", "http://", "nonsense"])
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "host:5555",
+        "ftp://host",
+        "http://",
+        "nonsense",
+        "http://host:0x15b3",
+        "http://host:99999",
+        "http://host:5555?key=1",
+        "http://host:5555/#chat",
+        "http://gpu..example:5555",
+        "http://[::1:5555",
+    ],
+)
 def test_an_address_that_is_none_ends_with_a_sentence(lead, capsys):
     with pytest.raises(SystemExit):
         settings("--lead", lead)
