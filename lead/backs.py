@@ -30,6 +30,7 @@ from shared.protocol import (
     VocabularyId,
     Welcome,
 )
+from shared.terminal import one_line
 
 log = logging.getLogger("lead.backs")
 
@@ -79,7 +80,7 @@ class Back:
     # `cursors` and `tune` as of the last reply that arrived
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.hello.vocabulary.model}, {self.transport})"
+        return f"{self.name} ({one_line(self.hello.vocabulary.model)}, {self.transport})"
 
 
 class Backs:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from shared.errors import ProtocolError
 from shared.sampling import SamplingParameters
+from shared.terminal import one_line
 
 PROTOCOL_VERSION = 1
 MAX_DRAFT_TOKENS = 64
@@ -186,5 +187,6 @@ def parse_lead_message(data: str | bytes) -> Welcome | Refused | Open | Extend |
 
 
 def _first(error: ValidationError) -> str:
+    """In one line for logs: a `type` that is not known is quoted as it came."""
     item = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in item['loc']) or 'message'}: {item['msg']}"
+    return one_line(f"{'.'.join(str(part) for part in item['loc']) or 'message'}: {item['msg']}")

@@ -424,6 +424,11 @@ def test_a_back_that_joins_and_leaves_has_a_line_in_the_log_for_each(house, capl
     assert left.startswith("back desk (big, websocket) left after 60 s: 0 drafts")
 
 
+def test_the_name_of_a_backs_model_cannot_write_lines_of_the_log(house):
+    evil = VocabularyId(fingerprint="same", n_tokens=100, model="small\x1b[31m\n12:00:00 lead INFO: all well")
+    assert str(house.join(vocabulary=evil)) == "b (small␛[31m 12:00:00 lead INFO: all well, websocket)"
+
+
 def test_so_has_one_that_falls_silent(house, caplog):
     house.join("http")
     caplog.set_level(logging.INFO, "lead.backs")
