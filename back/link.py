@@ -6,12 +6,13 @@ import logging
 import random
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Protocol
+from urllib.parse import urljoin
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from shared.backoff import jittered_delays
 from shared.bucket import Bucket
@@ -28,6 +29,7 @@ from shared.protocol import (
     Welcome,
     parse_lead_message,
 )
+from shared.terminal import one_line
 from shared.tls import explain_distrust
 
 log = logging.getLogger("back")
@@ -37,10 +39,14 @@ _CLOSE_SECONDS = 1.0
 """A goodbye that waits behind unread news is not worth more."""
 _MOST_FRAME_BYTES = 1 << 20
 _FIRST_DELAY, _MOST_DELAY = 0.25, 10.0
+_SOUND_SECONDS = 10.0
+"""A connection that has lasted so long was well: after its end the delays begin from the first again."""
 _BELOW_RATE = 0.9
 """Of the drafts per second that the lead takes: they may arrive closer together than they left."""
 _FINAL_STATUSES = {401, 403}
 """No key or not the right one, an address that the lead does not go by: a person has to change something."""
+
+_REDIRECTS = {301, 302, 303, 307, 308}
 
 
 class Follower(Protocol):
@@ -55,6 +61,13 @@ class Follower(Protocol):
 
 class RefusedError(ConfigError):
     """The lead does not take this back; trying again would not change that."""
+
+
+class _Dial(connect):
+    """Follows no redirect: the key is for the lead that a person has named."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
 
 
 class Link:
@@ -84,7 +97,8 @@ class Link:
         self._rng = rng
         self._outbox: dict[str, Draft] = {}  # the newest draft of each sequence: older ones need not be sent
         self._filled = asyncio.Event()
-        self._said_away = False
+        self._said_away = False  # that there is no lead
+        self._said_short = False  # that the lead does not keep this back
 
     def post(self, draft: Draft) -> None:
         """Send a draft soon. Call it in the event loop's thread."""
@@ -93,46 +107,69 @@ class Link:
 
     async def run(self, follower: Follower) -> None:
         """Stay connected until cancelled; raises RefusedError."""
-        delays = jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
+        delays = self._delays()
         while True:
+            welcomed_at: float | None = None
             try:
-                async with connect(
-                    self._url,
-                    additional_headers=self._headers,
-                    ssl=self._tls,
-                    max_size=_MOST_FRAME_BYTES,
-                    close_timeout=_CLOSE_SECONDS,
-                    ping_interval=self._ping_seconds,
-                    ping_timeout=self._ping_seconds,
-                    proxy=None,
-                ) as connection:
+                async with await self._dial() as connection:
                     welcome = await self._greet(connection)
-                    delays = jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
+                    welcomed_at = self._clock()
                     await self._exchange(connection, welcome, follower)
-            except ssl.SSLCertVerificationError as error:
-                raise RefusedError(
-                    f"the lead at {self._url} is not trusted: {explain_distrust(error)}"
-                ) from error
             except (OSError, ConnectionClosed, InvalidHandshake, ProtocolError) as error:
-                if isinstance(error, InvalidStatus) and error.response.status_code in _FINAL_STATUSES:
-                    raise RefusedError(
-                        f"the lead at {self._url} refuses this back: {refusal(error)}"
-                    ) from error
-                self._report(error)
+                if welcomed_at is not None and self._clock() - welcomed_at >= _SOUND_SECONDS:
+                    delays = self._delays()
+                    self._said_away = self._said_short = False
+                self._report(error, welcomed=welcomed_at is not None)
                 await asyncio.sleep(next(delays))
             finally:
                 follower.reset()
                 self._outbox.clear()
 
-    def _report(self, error: Exception) -> None:
-        """Once per absence: a lead may be away for days."""
+    def _delays(self) -> Iterator[float]:
+        return jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
+
+    async def _dial(self) -> ClientConnection:
+        """Raises RefusedError for what trying again would not change."""
+        try:
+            return await _Dial(
+                self._url,
+                additional_headers=self._headers,
+                ssl=self._tls,
+                max_size=_MOST_FRAME_BYTES,
+                close_timeout=_CLOSE_SECONDS,
+                ping_interval=self._ping_seconds,
+                ping_timeout=self._ping_seconds,
+                proxy=None,
+            )
+        except ssl.SSLCertVerificationError as error:
+            raise RefusedError(
+                f"the lead at {self._url} is not trusted: {explain_distrust(error)}"
+            ) from error
+        except InvalidStatus as error:
+            if error.response.status_code in _FINAL_STATUSES:
+                raise RefusedError(f"the lead at {self._url} refuses this back: {refusal(error)}") from error
+            if elsewhere := _redirected(self._url, error):
+                raise RefusedError(
+                    f"the lead at {self._url} redirects to {elsewhere}: use that as --lead"
+                ) from error
+            raise
+        except (InvalidURI, ValueError) as error:  # also of a name that DNS cannot have
+            raise RefusedError(f"{self._url} is no address of a lead: {_brief(error)}") from error
+
+    def _report(self, error: Exception, *, welcomed: bool) -> None:
+        """Once per absence: a lead may be away for days. Once, too, of one that hangs up again and again."""
+        said = self._said_short if welcomed else self._said_away
         log.log(
-            logging.DEBUG if self._said_away else logging.INFO,
-            "no lead at %s (%s): trying again until there is one",
+            logging.DEBUG if said else logging.INFO,
+            "%s %s (%s): trying again until there is one",
+            "no lasting connection to the lead at" if welcomed else "no lead at",
             self._url,
             _brief(error),
         )
-        self._said_away = True
+        if welcomed:
+            self._said_short = True
+        else:
+            self._said_away = True
 
     async def _greet(self, connection: ClientConnection) -> Welcome:
         await connection.send(self._hello.model_dump_json())
@@ -140,13 +177,18 @@ class Link:
             answer = parse_lead_message(await connection.recv())
         match answer:
             case Welcome():
-                self._said_away = False
-                log.info("drafting for %s as %s", self._url, answer.name)
+                self._tell_welcome(answer)
                 return answer
             case Refused():
-                raise RefusedError(f"the lead at {self._url} refuses this back: {answer.reason}")
+                raise RefusedError(f"the lead at {self._url} refuses this back: {one_line(answer.reason)}")
             case _:
                 raise ProtocolError(f"expected welcome, got {answer.type}")
+
+    def _tell_welcome(self, welcome: Welcome) -> None:
+        known = self._said_short and not self._said_away
+        level = logging.DEBUG if known else logging.INFO
+        log.log(level, "drafting for %s as %s", self._url, one_line(welcome.name))
+        self._said_away = False
 
     async def _exchange(self, connection: ClientConnection, welcome: Welcome, follower: Follower) -> None:
         sending = asyncio.ensure_future(self._send(connection, welcome))
@@ -184,7 +226,7 @@ def _hand_over(message: LeadMessage, tell: Callable[[Open | Extend | Close | Tun
 def refusal(error: InvalidStatus) -> str:
     """What the lead says; a person who gave no key is told how."""
     try:
-        said = str(json.loads(error.response.body)["error"]["message"])
+        said = one_line(str(json.loads(error.response.body)["error"]["message"]))
     except (ValueError, LookupError, TypeError):
         said = f"HTTP {error.response.status_code}"
     if error.response.status_code == HTTPStatus.UNAUTHORIZED:
@@ -192,5 +234,14 @@ def refusal(error: InvalidStatus) -> str:
     return said
 
 
+def _redirected(url: str, error: InvalidStatus) -> str | None:
+    """Where the door's answer sends a back that dialled `url`, as people write it; None: nowhere."""
+    location = error.response.headers.get("Location")
+    if not location or error.response.status_code not in _REDIRECTS:
+        return None
+    door = urljoin("http" + url.removeprefix("ws"), location)
+    return one_line(door.removesuffix("/").removesuffix("/v1/speculation"))
+
+
 def _brief(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    return one_line(str(error)) or type(error).__name__
