@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
+from back import lookout
 from back.drafter import Drafter
 from back.link import Link
 from back.options import DrafterOptions
@@ -49,7 +51,7 @@ def main() -> None:
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
-        settings = settings.discovered().located()
+        settings = lookout.find(settings, _jitter()).located()
         asyncio.run(_run(settings, _load(settings)))
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
@@ -93,10 +95,11 @@ async def _run(settings: BackSettings, model: Model) -> None:
     link = Link(
         settings.websocket_url,
         _hello(settings, model),
-        random.Random(),  # noqa: S311 - jitter is no secret
+        _jitter(),
         key=settings.read_key(),
         tls=settings.tls(),
         ping_seconds=settings.ping_seconds,
+        most_away_seconds=lookout.LOOK_AGAIN_SECONDS if settings.discover else math.inf,
     )
     failed: asyncio.Future[None] = loop.create_future()
 
@@ -110,7 +113,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
     worker = Worker(_drafter(settings, model), Pace(_PACE_SECONDS, _SOON_SECONDS), on_draft, on_failure)
     worker.start()
-    following = asyncio.ensure_future(link.run(worker))
+    following = asyncio.ensure_future(lookout.follow(settings, link, worker, _jitter()))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, following.cancel)
     await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
@@ -119,6 +122,10 @@ async def _run(settings: BackSettings, model: Model) -> None:
         failed.result()
     with contextlib.suppress(asyncio.CancelledError):
         await following
+
+
+def _jitter() -> random.Random:
+    return random.Random()  # noqa: S311 - jitter is no secret
 
 
 def _drafter(settings: BackSettings, model: Model) -> Drafter:

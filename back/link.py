@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import math
 import random
 import ssl
 import time
@@ -16,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from shared.backoff import jittered_delays
 from shared.bucket import Bucket
-from shared.errors import ConfigError, ProtocolError
+from shared.errors import ConfigError, DuoError, ProtocolError
 from shared.protocol import (
     Close,
     Draft,
@@ -63,6 +64,10 @@ class RefusedError(ConfigError):
     """The lead does not take this back; trying again would not change that."""
 
 
+class LostError(DuoError):
+    """The lead has been away for as long as this link waits for it."""
+
+
 class _Dial(connect):
     """Follows no redirect: the key is for the lead that a person has named."""
 
@@ -82,12 +87,15 @@ class Link:
         tls: ssl.SSLContext | None = None,
         *,
         ping_seconds: float = 20.0,
+        most_away_seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`key` is what the lead may ask for; `tls` says whom to trust where the URL is one of wss.
 
-        `ping_seconds` is the time between pings, and the longest one for an answer; `clock` gives seconds.
+        `ping_seconds` is the time between pings, and the longest one for an answer. A lead that
+        is away for `most_away_seconds` is given up. `clock` gives seconds.
         """
+        self._most_away_seconds = most_away_seconds
         self._clock = clock
         self._ping_seconds = ping_seconds
         self._tls = tls
@@ -105,9 +113,16 @@ class Link:
         self._outbox[draft.sequence] = draft
         self._filled.set()
 
+    def move(self, url: str, tls: ssl.SSLContext | None) -> None:
+        """The next `run` dials another address."""
+        if url != self._url:
+            self._said_away = self._said_short = False
+        self._url, self._tls = url, tls
+
     async def run(self, follower: Follower) -> None:
-        """Stay connected until cancelled; raises RefusedError."""
+        """Stay connected until cancelled; raises RefusedError, LostError."""
         delays = self._delays()
+        away_since = self._clock()
         while True:
             welcomed_at: float | None = None
             try:
@@ -116,10 +131,15 @@ class Link:
                     welcomed_at = self._clock()
                     await self._exchange(connection, welcome, follower)
             except (OSError, ConnectionClosed, InvalidHandshake, ProtocolError) as error:
-                if welcomed_at is not None and self._clock() - welcomed_at >= _SOUND_SECONDS:
-                    delays = self._delays()
-                    self._said_away = self._said_short = False
+                now = self._clock()
+                if welcomed_at is not None:
+                    away_since = now
+                    if now - welcomed_at >= _SOUND_SECONDS:
+                        delays = self._delays()
+                        self._said_away = self._said_short = False
                 self._report(error, welcomed=welcomed_at is not None)
+                if now - away_since >= self._most_away_seconds:
+                    raise LostError(f"no lead at {self._url} for {now - away_since:.0f} s") from error
                 await asyncio.sleep(next(delays))
             finally:
                 follower.reset()

@@ -129,7 +129,9 @@ class BackSettings(Compute, ModelSource, FileSettings):
         return urlunsplit(parts).rstrip("/").removesuffix("/v1").rstrip("/")
 
     def discovered(self) -> Self:
-        """With the lead that announces itself, if one is to be looked for; raises ConfigError.
+        """With the lead that announces itself, if one is to be looked for.
+
+        Raises NoLeadError for none, ConfigError for several.
 
         A back that knows who vouches for its lead shows its key to no other.
         """

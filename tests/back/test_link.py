@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.server import serve
 
 from back import link as link_module
-from back.link import Link, RefusedError
+from back.link import Link, LostError, RefusedError
 from shared.protocol import (
     Close,
     Draft,
@@ -388,3 +388,26 @@ async def test_a_redirect_ends_the_back_with_the_address_to_use(location, words)
 async def test_an_address_that_cannot_be_dialled_ends_the_back_with_a_sentence(url):
     with pytest.raises(RefusedError, match="is no address of a lead"):
         await Link(url, HELLO, random.Random(1)).run(Recorder())
+
+
+async def test_a_lead_that_stays_away_is_given_up_where_another_may_be_found():
+    clock = Clock()
+    follower = Recorder()
+    follower.reset = lambda: clock.move(30)
+    with socket_nobody_listens_on() as port:
+        link = Link(f"ws://127.0.0.1:{port}/", HELLO, random.Random(1), most_away_seconds=60.0, clock=clock)
+        with pytest.raises(LostError, match="for 60 s"):
+            await link.run(follower)
+
+
+async def test_a_link_that_is_moved_dials_the_other_address():
+    async with linked(saying(WELCOME, OPEN)) as (reachable, follower, _):
+        await follower.heard.get()
+        with socket_nobody_listens_on() as port:
+            link = Link(f"ws://127.0.0.1:{port}/", HELLO, random.Random(1))
+            link.move(reachable._url, None)
+        other = Recorder()
+        running = asyncio.ensure_future(link.run(other))
+        assert await other.heard.get() == OPEN
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
