@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import CliSuppress
 
 from shared import cpus
@@ -127,6 +127,17 @@ class BackSettings(Compute, ModelSource, FileSettings):
             raise ValueError(_HOW_TO_WRITE)
         # urlsplit has made the scheme lower-case, as what is made of this expects it.
         return urlunsplit(parts).rstrip("/").removesuffix("/v1").rstrip("/")
+
+    @model_validator(mode="after")
+    def _check_room(self) -> Self:
+        """llama.cpp aborts where a cache has less than a cell for each line."""
+        n_lines = self.parallel * (1 + self.n_branches_each)
+        if 0 < self.ctx_size < n_lines:
+            raise ValueError(
+                f"--ctx-size {self.ctx_size} is too small for --parallel {self.parallel} and --n-branches "
+                f"{self.n_branches}: they need {n_lines} at the very least, and some hundred for each text"
+            )
+        return self
 
     def discovered(self) -> Self:
         """With the lead that announces itself, if one is to be looked for.

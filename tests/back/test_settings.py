@@ -90,6 +90,18 @@ def test_branches_give_way_where_llama_cpp_has_no_slots_for_them(parallel, n_bra
     assert settings("--parallel", str(parallel)).n_branches_each == n_branches
 
 
+@pytest.mark.parametrize(("ctx_size", "parallel"), [(1, 4), (15, 4), (3, 1), (255, 256)])
+def test_a_context_in_which_llama_cpp_would_abort_is_refused(ctx_size, parallel, capsys):
+    with pytest.raises(SystemExit):
+        settings("--ctx-size", str(ctx_size), "--parallel", str(parallel))
+    assert f"--ctx-size {ctx_size} is too small for --parallel {parallel}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ctx_size", "parallel"), [(0, 4), (16, 4), (256, 256)])
+def test_a_context_with_a_cell_for_each_line_is_taken(ctx_size, parallel):
+    assert settings("--ctx-size", str(ctx_size), "--parallel", str(parallel)).ctx_size == ctx_size
+
+
 @pytest.mark.parametrize("n", ["-1", "9"])
 def test_a_number_of_branches_out_of_range_is_refused(n, capsys):
     with pytest.raises(SystemExit):
