@@ -33,12 +33,24 @@ log = logging.getLogger("back")
 _BATCH = 512
 _FAILED = 3
 """The exit status after which a new start may help, unlike Python's and argparse's own 1 and 2."""
+_INTERRUPTED = 128 + signal.SIGINT
+"""What shells say of a program that Ctrl-C has ended."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_END_SECONDS = 3.0
+"""How long an orderly end may take: asyncio waits for its threads, and one may wait for DNS."""
 _PACE_SECONDS, _SOON_SECONDS = 0.005, 0.001
 """A draft message costs the lead's front process about 0.2 ms of the core that its model may need."""
 
 
 def main() -> None:
     """Draft until a signal; exit status 1 if a person has to change something first, 3 for all else."""
+    try:
+        _main()
+    except KeyboardInterrupt:  # before there is a connection to be closed
+        sys.exit(_INTERRUPTED)
+
+
+def _main() -> None:
     to_doctor = sys.argv[1:2] == ["doctor"]
     settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)
@@ -114,8 +126,8 @@ async def _run(settings: BackSettings, model: Model) -> None:
     worker = Worker(_drafter(settings, model), Pace(_PACE_SECONDS, _SOON_SECONDS), on_draft, on_failure)
     worker.start()
     following = asyncio.ensure_future(lookout.follow(settings, link, worker, _jitter()))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, following.cancel)
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, _end, loop, following)
     await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
     if failed.done():
         following.cancel()
@@ -126,6 +138,15 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
 def _jitter() -> random.Random:
     return random.Random()  # noqa: S311 - jitter is no secret
+
+
+def _end(loop: asyncio.AbstractEventLoop, following: asyncio.Future[None]) -> None:
+    """Begin an orderly end, of bounded length; the next signal does not wait for it."""
+    following.cancel()
+    for number in _SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+    loop.call_later(_END_SECONDS, os._exit, 0)
 
 
 def _drafter(settings: BackSettings, model: Model) -> Drafter:
