@@ -28,6 +28,7 @@ from shared.errors import ConfigError, DuoError, ProtocolError
 from shared.llama.model import Model, ModelOptions
 from shared.llama.span import Span
 from shared.protocol import PROTOCOL_VERSION, Hello, Refused, VocabularyId, Welcome, parse_lead_message
+from shared.terminal import one_line
 
 _N_PINGS = 15
 _N_STEPS = 24
@@ -116,7 +117,7 @@ async def measure_round_trip(
             case Welcome():
                 pass
             case Refused(reason=reason):
-                raise ProtocolError(reason)
+                raise ProtocolError(one_line(reason))
             case other:
                 raise ProtocolError(f"it said {other.type} instead of welcome")
         times = [await (await connection.ping()) for _ in range(_N_PINGS)]

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
+from back import lookout
 from back.drafter import Drafter
 from back.link import Link
 from back.options import DrafterOptions
@@ -32,6 +34,9 @@ log = logging.getLogger("back")
 _BATCH = 512
 _FAILED = 3
 """The exit status after which a new start may help, unlike Python's and argparse's own 1 and 2."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_END_SECONDS = 3.0
+"""How long an orderly end may take: asyncio waits for its threads, and one may wait for DNS."""
 _PACE_SECONDS, _SOON_SECONDS = 0.005, 0.001
 """A draft message costs the lead's front process about 0.2 ms of the core that its model may need."""
 
@@ -50,7 +55,7 @@ def main() -> None:
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
-        settings = settings.discovered().located()
+        settings = lookout.find(settings, _jitter()).located()
         asyncio.run(_run(settings, _load(settings)))
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
@@ -94,10 +99,11 @@ async def _run(settings: BackSettings, model: Model) -> None:
     link = Link(
         settings.websocket_url,
         _hello(settings, model),
-        random.Random(),  # noqa: S311 - jitter is no secret
+        _jitter(),
         key=settings.read_key(),
         tls=settings.tls(),
         ping_seconds=settings.ping_seconds,
+        most_away_seconds=lookout.LOOK_AGAIN_SECONDS if settings.discover else math.inf,
     )
     failed: asyncio.Future[None] = loop.create_future()
 
@@ -111,15 +117,28 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
     worker = Worker(_drafter(settings, model), Pace(_PACE_SECONDS, _SOON_SECONDS), on_draft, on_failure)
     worker.start()
-    following = asyncio.ensure_future(link.run(worker))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, following.cancel)
+    following = asyncio.ensure_future(lookout.follow(settings, link, worker, _jitter()))
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, _end, loop, following)
     await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
     if failed.done():
         following.cancel()
         failed.result()
     with contextlib.suppress(asyncio.CancelledError):
         await following
+
+
+def _jitter() -> random.Random:
+    return random.Random()  # noqa: S311 - jitter is no secret
+
+
+def _end(loop: asyncio.AbstractEventLoop, following: asyncio.Future[None]) -> None:
+    """Begin an orderly end, of bounded length; the next signal does not wait for it."""
+    following.cancel()
+    for number in _SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+    loop.call_later(_END_SECONDS, os._exit, 0)
 
 
 def _drafter(settings: BackSettings, model: Model) -> Drafter:

@@ -5,9 +5,9 @@ import re
 import ssl
 from pathlib import Path
 from typing import ClassVar, Self
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import CliSuppress
 
 from shared import cpus
@@ -25,6 +25,7 @@ _MAX_SLOTS = 256
 """The most sequences that a cache of llama.cpp can tell apart (LLAMA_MAX_SEQ)."""
 DISCOVER_SECONDS = 10.0
 """How long `--discover` looks for a lead."""
+_HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -116,13 +117,32 @@ class BackSettings(Compute, ModelSource, FileSettings):
     @classmethod
     def _check_lead(cls, value: str) -> str:
         """Accept what people paste: OpenAI's clients want `/v1` at the end."""
-        parts = urlsplit(value)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("write it as in http://192.168.1.20:5555")
-        return value.rstrip("/").removesuffix("/v1").rstrip("/")
+        try:
+            parts = urlsplit(value)
+            sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+            (parts.hostname or "").encode("idna")
+        except ValueError as error:  # of the host or the port
+            raise ValueError(f"{error}; {_HOW_TO_WRITE}") from None
+        if not sound or parts.query or parts.fragment:
+            raise ValueError(_HOW_TO_WRITE)
+        # urlsplit has made the scheme lower-case, as what is made of this expects it.
+        return urlunsplit(parts).rstrip("/").removesuffix("/v1").rstrip("/")
+
+    @model_validator(mode="after")
+    def _check_room(self) -> Self:
+        """llama.cpp aborts where a cache has less than a cell for each line."""
+        n_lines = self.parallel * (1 + self.n_branches_each)
+        if 0 < self.ctx_size < n_lines:
+            raise ValueError(
+                f"--ctx-size {self.ctx_size} is too small for --parallel {self.parallel} and --n-branches "
+                f"{self.n_branches}: they need {n_lines} at the very least, and some hundred for each text"
+            )
+        return self
 
     def discovered(self) -> Self:
-        """With the lead that announces itself, if one is to be looked for; raises ConfigError.
+        """With the lead that announces itself, if one is to be looked for.
+
+        Raises NoLeadError for none, ConfigError for several.
 
         A back that knows who vouches for its lead shows its key to no other.
         """

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lead.bounds import Bounds
-from lead.bucket import Bucket
 from lead.engine.messages import NGRAM, PREDICTION, Committed, PostDraft
 from lead.sequences import Sequence, Sequences
+from shared.bucket import Bucket
 from shared.errors import ProtocolError, UnavailableError
 from shared.protocol import (
     MAX_TOKENS_PER_MESSAGE,
@@ -30,6 +30,7 @@ from shared.protocol import (
     VocabularyId,
     Welcome,
 )
+from shared.terminal import one_line
 
 log = logging.getLogger("lead.backs")
 
@@ -37,8 +38,11 @@ Transport = Literal["websocket", "http"]
 
 MAX_INVALID_DRAFTS = 100
 """A back that sends more of them is broken or hostile, and is disconnected."""
-MAX_EXCESS_DRAFTS = 100
-"""Likewise, of those beyond the drafts per second that it may send."""
+FLOOD_TIMES = 3
+"""A back that sends so many times the drafts per second that it may is disconnected, unlike one that has a
+fast model and many sequences and was not told how many the lead takes."""
+_FLOOD_SECONDS = 10.0
+"""It takes a while: so many seconds at one more time that rate."""
 HTTP_SILENCE_SECONDS = 90.0
 """A back that posts is gone when it has not been heard for this long; it long-polls for at most 60."""
 
@@ -66,7 +70,8 @@ class Back:
     transport: Transport
     connected_at: float
     last_heard: float
-    allowance: Bucket
+    allowance: Bucket  # drafts that are taken
+    patience: Bucket  # drafts beyond them that are only dropped
     cursors: dict[str, int] = field(default_factory=dict)
     figures: Figures = field(default_factory=Figures)
     tune: Tune | None = None  # what it has been told to do
@@ -75,7 +80,7 @@ class Back:
     # `cursors` and `tune` as of the last reply that arrived
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.hello.vocabulary.model}, {self.transport})"
+        return f"{self.name} ({one_line(self.hello.vocabulary.model)}, {self.transport})"
 
 
 class Backs:
@@ -132,12 +137,26 @@ class Backs:
             )
         now = self._clock()
         rate = self._bounds.max_drafts_per_second
-        allowance = Bucket(rate, max(1.0, rate), now)
-        back = Back(secrets.token_hex(16), self._free_name(hello.name), hello, transport, now, now, allowance)
+        back = Back(
+            id=secrets.token_hex(16),
+            name=self._free_name(hello.name),
+            hello=hello,
+            transport=transport,
+            connected_at=now,
+            last_heard=now,
+            allowance=Bucket(rate, max(1.0, rate), now),
+            patience=Bucket(rate * (FLOOD_TIMES - 1), max(1.0, rate * _FLOOD_SECONDS), now),
+        )
         self._backs[back.id] = back
         log.info("back %s joined", back)
         self._tell_change()
-        return back, Welcome(back=back.id, name=back.name, max_draft=self._bounds.max_draft)
+        welcome = Welcome(
+            back=back.id,
+            name=back.name,
+            max_draft=self._bounds.max_draft,
+            max_drafts_per_second=rate,
+        )
+        return back, welcome
 
     def get(self, back_id: str) -> Back | None:
         """The connected back with this id; hearing of it keeps it alive."""
@@ -285,9 +304,11 @@ class Backs:
 
     def _count_excess(self, back: Back) -> None:
         back.figures.n_excess_drafts += 1
-        if back.figures.n_excess_drafts > MAX_EXCESS_DRAFTS:
+        if not back.patience.take(back.last_heard):
             rate = self._bounds.max_drafts_per_second
-            raise ProtocolError(f"more than {rate:g} drafts a second (--max-drafts-per-second), and again")
+            raise ProtocolError(
+                f"more than {FLOOD_TIMES} times {rate:g} drafts a second (--max-drafts-per-second)"
+            )
 
     def _named(self, name: str) -> Back | None:
         return next((back for back in self._backs.values() if back.name == name), None)

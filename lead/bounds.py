@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shared.protocol import MAX_DRAFT_TOKENS
+from shared.protocol import MAX_DRAFT_TOKENS, MAX_DRAFTS_PER_SECOND
 
 
 class Bounds(BaseModel):
@@ -68,5 +68,8 @@ class Bounds(BaseModel):
         description="longest draft: far more than is ever verified at once",
     )
     max_drafts_per_second: float = Field(
-        2000.0, gt=0, le=1e6, description="drafts per second from one back, some hundred times what one sends"
+        MAX_DRAFTS_PER_SECOND,
+        gt=0,
+        le=1e6,
+        description="drafts per second from one back, which is told to send no more; each costs 0.1 ms",
     )

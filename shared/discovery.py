@@ -33,6 +33,10 @@ _MOST_NAME_BYTES = 200
 _KNOCK_SECONDS = 1.0
 
 
+class NoLeadError(ConfigError):
+    """None is there, or none can be heard; that may change by itself."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class FoundLead:
     """A lead that announces itself."""
@@ -66,7 +70,10 @@ def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Itera
 
 
 def find_leads(seconds: float) -> list[FoundLead]:
-    """The leads that answer within `seconds`; returns soon after the first. Raises ConfigError."""
+    """The leads that answer within `seconds`; returns soon after the first.
+
+    Raises ConfigError, and NoLeadError while this machine has no network.
+    """
     zeroconf = _zeroconf()
     names: dict[str, None] = {}
     heard = threading.Event()
@@ -79,7 +86,7 @@ def find_leads(seconds: float) -> list[FoundLead]:
     try:
         listener = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
     except OSError as error:
-        raise ConfigError(f"--discover: this machine cannot send multicast: {error.strerror}") from error
+        raise NoLeadError(f"--discover: this machine cannot send multicast: {error.strerror}") from error
     with contextlib.closing(listener):
         zeroconf.ServiceBrowser(listener, SERVICE, handlers=[on_change])
         if not heard.wait(seconds):
@@ -90,15 +97,15 @@ def find_leads(seconds: float) -> list[FoundLead]:
 
 
 def choose(found: Iterable[FoundLead], *, with_https: bool = False) -> FoundLead:
-    """The only one there is (`with_https`: that has it); raises ConfigError for none, and for several."""
+    """The only one there is (`with_https`: that has it); raises NoLeadError, or ConfigError for several."""
     leads = [each for each in found if each.url.startswith("https:") or not with_https]
     if not leads and with_https:
-        raise ConfigError(
+        raise NoLeadError(
             "no lead with HTTPS announces itself on this network: start one with --announce, --ssl-cert-file "
             "and --ssl-key-file, or name it with --lead"
         )
     if not leads:
-        raise ConfigError(
+        raise NoLeadError(
             "no lead announces itself on this network: start one with --announce, or name it with --lead"
         )
     if len(leads) > 1:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from shared.errors import ProtocolError
 from shared.sampling import SamplingParameters
+from shared.terminal import one_line
 
 PROTOCOL_VERSION = 1
 MAX_DRAFT_TOKENS = 64
@@ -18,6 +19,8 @@ MAX_DRAFT_TOKENS = 64
 MAX_TOKENS_PER_MESSAGE = 4096
 """Longer stretches of committed tokens arrive as several `extend` messages, so that frames stay small."""
 MAX_BACK_MESSAGE_BYTES = 65_536
+MAX_DRAFTS_PER_SECOND = 2000.0
+"""What a lead takes from each back unless it is told otherwise; each costs its front process about 0.1 ms."""
 
 Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]
@@ -94,6 +97,7 @@ class Welcome(_Message):
     back: ShortText
     name: ShortText
     max_draft: Annotated[int, Field(ge=1)] = MAX_DRAFT_TOKENS
+    max_drafts_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] = MAX_DRAFTS_PER_SECOND
 
 
 class Refused(_Message):
@@ -183,5 +187,6 @@ def parse_lead_message(data: str | bytes) -> Welcome | Refused | Open | Extend |
 
 
 def _first(error: ValidationError) -> str:
+    """In one line for logs: a `type` that is not known is quoted as it came."""
     item = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in item['loc']) or 'message'}: {item['msg']}"
+    return one_line(f"{'.'.join(str(part) for part in item['loc']) or 'message'}: {item['msg']}")

@@ -14,6 +14,12 @@ def sanitize(text: str) -> str:
     return text.translate(_SAFE)
 
 
+def one_line(text: str, most: int = 1000) -> str:
+    """What a peer said, for a line of a log: harmless, on one line, and at most `most` characters."""
+    line = " ".join(sanitize(text).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
     """Only on a terminal that can, and not against NO_COLOR (no-color.org: set and not empty)."""
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

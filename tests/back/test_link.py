@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
+import itertools
 import random
+import re
 import socket
 import ssl
+import time
 
 import pytest
 from websockets.asyncio.server import serve
 
 from back import link as link_module
-from back.link import Link, RefusedError
+from back.link import Link, LostError, RefusedError
 from shared.protocol import (
     Close,
     Draft,
@@ -56,7 +59,7 @@ def quick_returns(monkeypatch):
 
 
 @contextlib.asynccontextmanager
-async def linked(*visits, key=None, ping_seconds=20.0, **options):
+async def linked(*visits, key=None, ping_seconds=20.0, clock=time.monotonic, **options):
     """A link to a lead that treats each connection as the next of `visits` says, the last one for ever.
 
     `options` are those of the lead's server.
@@ -71,7 +74,7 @@ async def linked(*visits, key=None, ping_seconds=20.0, **options):
     async with serve(handler, "127.0.0.1", 0, **options) as server:
         port = server.sockets[0].getsockname()[1]
         url = f"ws://127.0.0.1:{port}/v1/speculation"
-        link = Link(url, HELLO, random.Random(1), key, ping_seconds=ping_seconds)
+        link = Link(url, HELLO, random.Random(1), key, ping_seconds=ping_seconds, clock=clock)
         follower = Recorder()
         running = asyncio.ensure_future(link.run(follower))
         try:
@@ -301,3 +304,146 @@ async def test_drafts_are_cut_to_what_the_lead_takes():
         link.post(Draft(sequence="s", base=2, tokens=[7, 8, 9], confidences=[0.9, 0.8, 0.7]))
         draft = await received.get()
     assert (draft.tokens, draft.confidences, draft.parents) == ([7, 8], [0.9, 0.8], None)
+
+
+async def test_of_more_drafts_than_the_lead_takes_the_newest_are_sent():
+    received = asyncio.Queue()
+    now = 0.0
+
+    async def listen(connection):
+        async for frame in connection:
+            received.put_nowait(parse_back_message(frame))
+
+    welcome = Welcome(back="id", name="b", max_drafts_per_second=1)
+    async with linked(saying(welcome, OPEN, then=listen), clock=lambda: now) as (link, follower, _):
+        await follower.heard.get()
+        link.post(Draft(sequence="s", base=2, tokens=[1]))
+        assert (await received.get()).tokens == [1]
+        now = 1.1  # a little before the next one is allowed
+        link.post(Draft(sequence="s", base=2, tokens=[2]))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await received.get()
+        link.post(Draft(sequence="s", base=2, tokens=[3]))
+        now = 2.0
+        assert (await received.get()).tokens == [3]
+
+
+class Clock:
+    """Stands still until a test moves it."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def move(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The delays that a link has asked for; it gets very short ones."""
+    asked = []
+
+    def delays(_first, _most, _rng):
+        for n in itertools.count():
+            asked.append(n)
+            yield 0.001
+
+    monkeypatch.setattr(link_module, "jittered_delays", delays)
+    return asked
+
+
+async def visits_of(follower, n):
+    for _ in range(n):
+        while await follower.heard.get() != "reset":
+            pass
+
+
+async def test_the_pauses_grow_where_the_lead_hangs_up_after_its_welcome(pauses):
+    async with linked(saying(WELCOME, then=hang_up), clock=Clock()) as (_, follower, _r):
+        await visits_of(follower, 4)
+    assert pauses[:4] == [0, 1, 2, 3]
+
+
+async def test_after_a_connection_that_lasted_the_lead_is_rejoined_quickly(pauses):
+    clock = Clock()
+    async with linked(saying(WELCOME, OPEN, then=hang_up), clock=clock) as (_, follower, _r):
+        follower.tell = lambda _message: clock.move(60)
+        await visits_of(follower, 4)
+    assert pauses[:4] == [0, 0, 0, 0]
+
+
+async def test_a_lead_that_keeps_hanging_up_is_said_once(caplog):
+    caplog.set_level("INFO", "back")
+    async with linked(saying(WELCOME, then=hang_up), clock=Clock()) as (_, follower, _r):
+        await visits_of(follower, 4)
+    first, second = (record.message for record in caplog.records)
+    assert first.startswith("drafting for ")
+    assert second.startswith("no lasting connection to the lead ")
+
+
+async def test_what_the_lead_says_cannot_write_lines_of_the_log(caplog):
+    caplog.set_level("INFO", "back")
+    welcome = Welcome(back="id", name="b\x1b[31m\n12:00:00 back ERROR: lost")
+    async with linked(saying(welcome, OPEN)) as (_, follower, _r):
+        await follower.heard.get()
+    assert caplog.messages[0].endswith(" as b␛[31m 12:00:00 back ERROR: lost")
+
+
+async def test_a_long_refusal_is_cut():
+    async with linked(saying(Refused(reason="no\n" * 100_000))) as (_, _f, running):
+        with pytest.raises(RefusedError) as refused:
+            await running
+    assert len(str(refused.value)) < 1100
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        ("https://gpu.example/v1/speculation", "redirects to https://gpu.example: use that as --lead"),
+        ("http://gpu.example:5555/duo/v1/speculation", "redirects to http://gpu.example:5555/duo: use"),
+        ("nonsense:", "redirects to nonsense:: use"),
+    ],
+)
+async def test_a_redirect_ends_the_back_with_the_address_to_use(location, words):
+    def process_request(connection, _request):
+        response = connection.respond(301, "moved")
+        response.headers["Location"] = location
+        return response
+
+    async with linked(saying(), process_request=process_request) as (_, _follower, running):
+        with pytest.raises(RefusedError, match=re.escape(words)):
+            await running
+
+
+@pytest.mark.parametrize("url", ["http://host/", "ws://host:port/", "ws://gpu..example/", "ws://[::1/"])
+async def test_an_address_that_cannot_be_dialled_ends_the_back_with_a_sentence(url):
+    with pytest.raises(RefusedError, match="is no address of a lead"):
+        await Link(url, HELLO, random.Random(1)).run(Recorder())
+
+
+async def test_a_lead_that_stays_away_is_given_up_where_another_may_be_found():
+    clock = Clock()
+    follower = Recorder()
+    follower.reset = lambda: clock.move(30)
+    with socket_nobody_listens_on() as port:
+        link = Link(f"ws://127.0.0.1:{port}/", HELLO, random.Random(1), most_away_seconds=60.0, clock=clock)
+        with pytest.raises(LostError, match="for 60 s"):
+            await link.run(follower)
+
+
+async def test_a_link_that_is_moved_dials_the_other_address():
+    async with linked(saying(WELCOME, OPEN)) as (reachable, follower, _):
+        await follower.heard.get()
+        with socket_nobody_listens_on() as port:
+            link = Link(f"ws://127.0.0.1:{port}/", HELLO, random.Random(1))
+            link.move(reachable._url, None)
+        other = Recorder()
+        running = asyncio.ensure_future(link.run(other))
+        assert await other.heard.get() == OPEN
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

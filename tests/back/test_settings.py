@@ -21,13 +21,29 @@ def test_the_shortest_tour_needs_no_options():
         ("http://host:5555/v1/", "ws://host:5555/v1/speculation"),
         ("https://host/", "wss://host/v1/speculation"),
         ("http://[::1]:5555", "ws://[::1]:5555/v1/speculation"),
+        ("HTTP://host:5555", "ws://host:5555/v1/speculation"),
+        ("HTTPS://Host/duo/v1", "wss://Host/duo/v1/speculation"),
     ],
 )
 def test_the_leads_address_becomes_its_door(lead, url):
     assert settings("--lead", lead).websocket_url == url
 
 
-@pytest.mark.parametrize("lead", ["host:5555", "ftp://host", "http://", "nonsense"])
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "host:5555",
+        "ftp://host",
+        "http://",
+        "nonsense",
+        "http://host:0x15b3",
+        "http://host:99999",
+        "http://host:5555?key=1",
+        "http://host:5555/#chat",
+        "http://gpu..example:5555",
+        "http://[::1:5555",
+    ],
+)
 def test_an_address_that_is_none_ends_with_a_sentence(lead, capsys):
     with pytest.raises(SystemExit):
         settings("--lead", lead)
@@ -72,6 +88,18 @@ def test_each_sequence_gets_the_branches_that_are_asked_for():
 @pytest.mark.parametrize(("parallel", "n_branches"), [(64, 3), (65, 2), (128, 1), (129, 0), (256, 0)])
 def test_branches_give_way_where_llama_cpp_has_no_slots_for_them(parallel, n_branches):
     assert settings("--parallel", str(parallel)).n_branches_each == n_branches
+
+
+@pytest.mark.parametrize(("ctx_size", "parallel"), [(1, 4), (15, 4), (3, 1), (255, 256)])
+def test_a_context_in_which_llama_cpp_would_abort_is_refused(ctx_size, parallel, capsys):
+    with pytest.raises(SystemExit):
+        settings("--ctx-size", str(ctx_size), "--parallel", str(parallel))
+    assert f"--ctx-size {ctx_size} is too small for --parallel {parallel}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ctx_size", "parallel"), [(0, 4), (16, 4), (256, 256)])
+def test_a_context_with_a_cell_for_each_line_is_taken(ctx_size, parallel):
+    assert settings("--ctx-size", str(ctx_size), "--parallel", str(parallel)).ctx_size == ctx_size
 
 
 @pytest.mark.parametrize("n", ["-1", "9"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lead.api.speculation import HELLO_SECONDS, MAX_WAIT_SECONDS
-from lead.backs import HTTP_SILENCE_SECONDS, MAX_EXCESS_DRAFTS, MAX_INVALID_DRAFTS
+from lead.backs import FLOOD_TIMES, HTTP_SILENCE_SECONDS, MAX_INVALID_DRAFTS
 from shared.protocol import (
     MAX_BACK_MESSAGE_BYTES,
     MAX_DRAFT_TOKENS,
@@ -59,7 +59,7 @@ def test_what_is_posted_and_answered_is_described(envelope):
         f"(at most {MAX_WAIT_SECONDS:.0f})",
         f"has not posted for {HTTP_SILENCE_SECONDS:.0f} seconds",
         f"counted as invalid; more than {MAX_INVALID_DRAFTS}:",
-        f"counted as excess; more than {MAX_EXCESS_DRAFTS}:",
+        f"counted as excess; over {FLOOD_TIMES} times as many for some seconds:",
     ],
 )
 def test_the_bounds_are_those_of_the_code(words):

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from lead.backs import HTTP_SILENCE_SECONDS, MAX_EXCESS_DRAFTS, MAX_INVALID_DRAFTS, Backs
+from lead.backs import HTTP_SILENCE_SECONDS, MAX_INVALID_DRAFTS, Backs
 from lead.bounds import Bounds
 from lead.engine.messages import Committed, Finished, Started
 from lead.sequences import Sequences
@@ -310,15 +310,44 @@ def test_drafts_beyond_the_rate_are_dropped_until_time_has_passed():
     assert len(house.posted) == 4
 
 
-def test_a_back_that_floods_is_an_error():
-    house = House(max_drafts_per_second=1)
-    sequence, back = house.sequence(), house.join()
+def send_for(house, back, seconds, per_second):
+    """`back` sends so many drafts, evenly."""
+    (sequence,) = house.sequences
     draft = Draft(sequence=sequence.id, base=3, tokens=[8])
     house.backs.news(back)
-    for _ in range(1 + MAX_EXCESS_DRAFTS):
+    for _ in range(seconds * per_second):
+        house.now += 1 / per_second
         house.backs.take_draft(back, draft)
-    with pytest.raises(ProtocolError, match="more than 1 drafts a second"):
-        house.backs.take_draft(back, draft)
+
+
+def test_a_back_that_sends_somewhat_too_much_is_never_disconnected():
+    house = House(max_drafts_per_second=8)
+    house.sequence()
+    back = house.join()
+    send_for(house, back, seconds=600, per_second=16)
+    assert back.figures.n_excess_drafts > 600
+
+
+def test_a_back_that_floods_is_an_error():
+    house = House(max_drafts_per_second=8)
+    house.sequence()
+    back = house.join()
+    with pytest.raises(ProtocolError, match="more than 3 times 8 drafts a second"):
+        send_for(house, back, seconds=3, per_second=80)
+
+
+def test_a_burst_is_forgiven_in_time():
+    house = House(max_drafts_per_second=8)
+    house.sequence()
+    back = house.join()
+    for _ in range(20):
+        send_for(house, back, seconds=1, per_second=80)
+        house.now += 60
+
+
+def test_how_many_drafts_a_second_are_taken_is_told():
+    _, welcome = House(max_drafts_per_second=7).backs.join(hello(), "websocket")
+    assert welcome.max_drafts_per_second == 7
 
 
 def test_what_a_lost_reply_told_is_told_again(house):
@@ -393,6 +422,11 @@ def test_a_back_that_joins_and_leaves_has_a_line_in_the_log_for_each(house, capl
     joined, left = (record.getMessage() for record in caplog.records)
     assert joined == "back desk (big, websocket) joined"
     assert left.startswith("back desk (big, websocket) left after 60 s: 0 drafts")
+
+
+def test_the_name_of_a_backs_model_cannot_write_lines_of_the_log(house):
+    evil = VocabularyId(fingerprint="same", n_tokens=100, model="small\x1b[31m\n12:00:00 lead INFO: all well")
+    assert str(house.join(vocabulary=evil)) == "b (small␛[31m 12:00:00 lead INFO: all well, websocket)"
 
 
 def test_so_has_one_that_falls_silent(house, caplog):

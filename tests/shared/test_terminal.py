@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from shared.terminal import sanitize
+from shared.terminal import one_line, sanitize
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,8 @@ def test_text_stays_as_it_is(text):
 def test_no_control_character_of_unicode_is_left():
     everything = sanitize("".join(map(chr, range(0x110000))))
     assert {c for c in everything if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"}} == {"\n", "\t"}
+
+
+def test_what_a_peer_says_becomes_one_line_of_bounded_length():
+    assert one_line("a\x1b[2J\r\nb\tc") == "a␛[2J␍ b c"
+    assert one_line("x" * 2000) == "x" * 999 + "…"

@@ -13,9 +13,17 @@ class Bucket:
 
     def take(self, now: float) -> bool:
         """Whether one more is allowed at `now`; if so, it counts."""
-        self._left = min(self._burst, self._left + (now - self._filled_at) * self._rate)
-        self._filled_at = now
+        self._fill(now)
         if self._left < 1:
             return False
         self._left -= 1
         return True
+
+    def wait(self, now: float) -> float:
+        """Seconds from `now` until one more is allowed; 0 if it is already."""
+        self._fill(now)
+        return max(0.0, (1 - self._left) / self._rate)
+
+    def _fill(self, now: float) -> None:
+        self._left = min(self._burst, self._left + (now - self._filled_at) * self._rate)
+        self._filled_at = now

@@ -1,4 +1,4 @@
-from lead.bucket import Bucket
+from shared.bucket import Bucket
 
 
 def test_a_burst_is_allowed_and_then_the_rate():
@@ -16,3 +16,10 @@ def test_what_is_refused_does_not_count():
     bucket = Bucket(rate=1.0, burst=1.0, now=0.0)
     bucket.take(0.0)
     assert [bucket.take(0.4), bucket.take(0.8), bucket.take(1.0)] == [False, False, True]
+
+
+def test_it_says_how_long_to_wait_for_the_next():
+    bucket = Bucket(rate=2.0, burst=1.0, now=0.0)
+    assert bucket.wait(0.0) == 0
+    bucket.take(0.0)
+    assert (bucket.wait(0.0), bucket.wait(0.25), bucket.wait(9.0)) == (0.5, 0.25, 0)
