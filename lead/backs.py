@@ -278,7 +278,7 @@ class Backs:
                 back.figures.n_accepted_tokens += i < step.n_accepted
 
     def on_end(self, _sequence: Sequence) -> None:
-        """The next `news` says it. Silent backs are forgotten now and then, also where nobody asks for them."""
+        """The next `news` says it. Silent backs are forgotten here, too, for nobody may ask for them."""
         self._forget_silent()
 
     def describe(self) -> list[dict[str, Any]]:
