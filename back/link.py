@@ -19,6 +19,7 @@ from shared.backoff import jittered_delays
 from shared.bucket import Bucket
 from shared.errors import ConfigError, DuoError, ProtocolError
 from shared.protocol import (
+    MAX_LEAD_MESSAGE_BYTES,
     Close,
     Draft,
     Extend,
@@ -38,7 +39,6 @@ log = logging.getLogger("back")
 _HELLO_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 """A goodbye that waits behind unread news is not worth more."""
-_MOST_FRAME_BYTES = 1 << 20
 _FIRST_DELAY, _MOST_DELAY = 0.25, 10.0
 _SOUND_SECONDS = 10.0
 """A connection that has lasted so long was well: after its end the delays begin from the first again."""
@@ -155,7 +155,7 @@ class Link:
                 self._url,
                 additional_headers=self._headers,
                 ssl=self._tls,
-                max_size=_MOST_FRAME_BYTES,
+                max_size=MAX_LEAD_MESSAGE_BYTES,
                 close_timeout=_CLOSE_SECONDS,
                 ping_interval=self._ping_seconds,
                 ping_timeout=self._ping_seconds,

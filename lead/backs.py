@@ -278,7 +278,8 @@ class Backs:
                 back.figures.n_accepted_tokens += i < step.n_accepted
 
     def on_end(self, _sequence: Sequence) -> None:
-        """Nothing to do: the next `news` says it."""
+        """The next `news` says it. Silent backs are forgotten here, too, for nobody may ask for them."""
+        self._forget_silent()
 
     def describe(self) -> list[dict[str, Any]]:
         """One record per back, for people and dashboards."""

@@ -46,12 +46,20 @@ class Bounds(BaseModel):
         32, ge=0, le=1024, description="stop strings: every token's text is searched for each of them"
     )
     max_stop_characters: int = Field(1024, ge=1, le=1 << 16, description="longest stop string")
-    max_logit_bias: int = Field(1024, ge=0, le=1 << 16, description="tokens with a bias")
+    max_logit_bias: int = Field(
+        1024,
+        ge=0,
+        le=1 << 16,
+        description="tokens with a bias; with a grammar backs take about 1 MB",
+    )
     max_top_logprobs: int = Field(
         20, ge=0, le=1024, description="alternatives per token (top_logprobs); OpenAI's limit"
     )
     max_grammar_bytes: int = Field(
-        64 << 10, ge=0, le=1 << 24, description="largest grammar, given or made from a schema; 0: none"
+        64 << 10,
+        ge=0,
+        le=1 << 24,
+        description="largest grammar, given or made from a schema; 0: none; backs take about 1 MB",
     )
     max_grammar_nesting: int = Field(
         64, ge=1, le=1000, description="deepest nesting in a grammar: llama.cpp parses it by recursion"

@@ -14,6 +14,7 @@ from lead.sequences import Sequence as LiveSequence
 from lead.sequences import Sequences, Status
 from shared.errors import QueueFullError, RequestError, UnavailableError
 from shared.llama.vocabulary import Vocabulary
+from shared.protocol import fits_into_open
 from shared.sampling import SamplingParameters
 
 log = logging.getLogger("lead")
@@ -112,7 +113,8 @@ class Completions:
         """Begin to continue `prompt`; raises RequestError, UnavailableError, QueueFullError.
 
         `prediction` is what the client thinks will follow: it can make the answer faster, never another one.
-        No back hears of a `private` sequence; None: as the lead is set up.
+        No back hears of a `private` sequence (None: as the lead is set up), nor of one whose parameters are
+        too large for the protocol.
         """
         self._check_prompt(prompt)
         self._check_queue()
@@ -121,6 +123,7 @@ class Completions:
         if sampling.grammar is not None:
             sampling = sampling.model_copy(update={"grammar_start": len(prompt)})
         private = self._private_by_default if private is None else private
+        private = private or not fits_into_open(sampling)
         sequence = self._sequences.create(prompt, sampling, private=private)
         sequence.max_tokens = max_tokens
         try:

@@ -19,6 +19,10 @@ MAX_DRAFT_TOKENS = 64
 MAX_TOKENS_PER_MESSAGE = 4096
 """Longer stretches of committed tokens arrive as several `extend` messages, so that frames stay small."""
 MAX_BACK_MESSAGE_BYTES = 65_536
+MAX_LEAD_MESSAGE_BYTES = 1 << 20
+"""The largest frame that a back has to take."""
+_TOKENS_BYTES = 64 << 10
+"""Room for an `open`'s tokens, of eleven characters each at most, and for its other fields."""
 MAX_DRAFTS_PER_SECOND = 2000.0
 """What a lead takes from each back unless it is told otherwise; each costs its front process about 0.1 ms."""
 
@@ -114,6 +118,11 @@ class Open(_Message):
     sequence: SequenceId
     sampling: SamplingParameters
     tokens: CommittedTokens
+
+
+def fits_into_open(sampling: SamplingParameters) -> bool:
+    """Whether backs can be told of a sequence with these parameters: a grammar may be larger than a frame."""
+    return len(sampling.model_dump_json().encode()) <= MAX_LEAD_MESSAGE_BYTES - _TOKENS_BYTES
 
 
 class Extend(_Message):

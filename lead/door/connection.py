@@ -14,10 +14,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from lead.bounds import Bounds
-from shared.protocol import MAX_BACK_MESSAGE_BYTES
+from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_LEAD_MESSAGE_BYTES
 
 _GRACE_SECONDS = 1.0
 """What a body may be late before its connection ends: its handler is to say 408 first."""
+_MOST_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES
+"""Twice the largest message of the lead: its news wait until a back has taken those before."""
 
 
 class GuardedConfig(uvicorn.Config):
@@ -159,6 +161,13 @@ class BackConnection(WebSocketsSansIOProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._guard.cancel()
+
+    def handle_ping(self) -> None:
+        # uvicorn answers whatever is unread; a peer that only pings would have the lead keep all its pongs.
+        if self.transport.get_write_buffer_size() > _MOST_UNREAD_BYTES:
+            self.transport.abort()
+        else:
+            super().handle_ping()
 
     async def send(self, message: ASGISendEvent) -> None:
         await super().send(message)

@@ -253,6 +253,14 @@ def test_a_back_that_fell_silent_is_not_connected_any_more(house):
     assert house.names == []
 
 
+def test_a_silent_back_is_forgotten_at_the_end_of_a_text_though_nobody_asks(house):
+    house.join(transport="http")
+    sequence = house.sequence()
+    house.now = HTTP_SILENCE_SECONDS + 1
+    house.sequences.discard(sequence)
+    assert house.names == []
+
+
 def test_leaving_twice_is_told_once(house):
     back = house.join()
     house.backs.leave(back)

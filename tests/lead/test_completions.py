@@ -14,6 +14,13 @@ async def test_a_request_decides_whether_backs_see_it_and_else_the_lead(house, b
     assert completions.start([1], SamplingParameters(seed=1), 1, private=asked).private == private
 
 
+@pytest.mark.parametrize(("n_bytes", "private"), [(900_000, False), (1 << 20, True)])
+async def test_of_a_grammar_larger_than_a_frame_no_back_hears(house, n_bytes, private):
+    completions = Completions(house.sequences, house.engine, house.vocabulary)
+    sampling = SamplingParameters(seed=1, grammar="#" * n_bytes)
+    assert completions.start([1], sampling, 1).private == private
+
+
 async def test_as_many_wait_as_may_and_the_next_one_is_told_to_come_back(house):
     house.engine.hold()
     completions = Completions(house.sequences, house.engine, house.vocabulary, max_queue=2)

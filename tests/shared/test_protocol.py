@@ -5,6 +5,8 @@ import pytest
 from shared.errors import ProtocolError
 from shared.protocol import (
     MAX_DRAFT_TOKENS,
+    MAX_LEAD_MESSAGE_BYTES,
+    MAX_TOKENS_PER_MESSAGE,
     Close,
     Draft,
     Extend,
@@ -13,6 +15,7 @@ from shared.protocol import (
     Refused,
     VocabularyId,
     Welcome,
+    fits_into_open,
     parse_back_message,
     parse_lead_message,
 )
@@ -101,3 +104,12 @@ def test_the_beginning_of_a_draft_is_a_draft():
         sequence="s", base=1, tokens=[5, 6], parents=[-1, -1], confidences=[0.5, 0.4]
     )
     assert draft.first(3) is draft
+
+
+def test_the_largest_open_that_is_told_fits_into_a_frame():
+    sampling = SamplingParameters(seed=1, grammar="é" * 490_000)
+    assert fits_into_open(sampling)
+    tokens = [(1 << 31) - 1] * MAX_TOKENS_PER_MESSAGE
+    text = Open(sequence="s" * 64, sampling=sampling, tokens=tokens).model_dump_json()
+    assert len(text.encode()) <= MAX_LEAD_MESSAGE_BYTES
+    assert not fits_into_open(SamplingParameters(seed=1, grammar="é" * 495_000))

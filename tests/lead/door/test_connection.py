@@ -237,3 +237,22 @@ async def test_a_back_that_does_not_read_is_disconnected(house, monkeypatch):
         reader._transport.pause_reading()
         writer.write(frame)
         await left.wait()
+
+
+async def test_a_peer_that_only_pings_and_reads_nothing_is_disconnected(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_UNREAD_BYTES", 1 << 16)
+
+    async def app(_scope, receive, send):
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+
+    pings = (b"\x89\xfd" + bytes(4) + bytes(125)) * 100  # RFC 6455, masked with zeros
+    async with served(app) as port, connected(port) as (reader, writer):
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        reader._transport.pause_reading()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(pings)
+                await writer.drain()
