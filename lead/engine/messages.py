@@ -225,27 +225,8 @@ class Explained(_Message):
     report: dict[str, Any]
 
 
-Command = Annotated[
-    Load | Submit | Cancel | PostDraft | Sources | SetPolicy | Explain, Field(discriminator="type")
-]
-Event = Annotated[
-    Ready
-    | LoadFailed
-    | Started
-    | PromptProgress
-    | Committed
-    | Finished
-    | Failed
-    | DraftsDropped
-    | Tuned
-    | Explained,
-    Field(discriminator="type"),
-]
-
-_commands: TypeAdapter[Load | Submit | Cancel | PostDraft | Sources | SetPolicy | Explain] = TypeAdapter(
-    Command
-)
-_events: TypeAdapter[
+_AnyCommand = Load | Submit | Cancel | PostDraft | Sources | SetPolicy | Explain
+_AnyEvent = (
     Ready
     | LoadFailed
     | Started
@@ -256,7 +237,12 @@ _events: TypeAdapter[
     | DraftsDropped
     | Tuned
     | Explained
-] = TypeAdapter(Event)
+)
+Command = Annotated[_AnyCommand, Field(discriminator="type")]
+Event = Annotated[_AnyEvent, Field(discriminator="type")]
+
+_commands: TypeAdapter[_AnyCommand] = TypeAdapter(Command)
+_events: TypeAdapter[_AnyEvent] = TypeAdapter(Event)
 
 
 def encode(message: Command | Event) -> bytes:

@@ -34,7 +34,7 @@ from lead.engine.probabilities import filtered_probabilities, model_probabilitie
 from lead.engine.slot import EngineSequence, Slot
 from lead.engine.slots import Slots
 from lead.engine.speculation import Decision, Speculation
-from lead.engine.verify import verify
+from lead.engine.verify import Verdict, verify
 from shared.errors import GrammarTooSlowError
 from shared.llama.span import Span, fillers
 from shared.sampling import Sampler
@@ -296,17 +296,8 @@ class Scheduler:
         if sequence.max_tokens == 0:
             return [*news, self._finish(slot, "length")]
         start = len(sequence.tokens)
-        probabilities: list[TokenProbabilities] = []
-
-        def choose(i: int) -> int:
-            token = sequence.sampler.choose(rows[i], start + i)
-            if sequence.wishes.n_probs is not None:
-                probabilities.append(_probabilities(sequence, rows[i], start + i, token))
-            sequence.sampler.accept(token)
-            return token
-
         try:
-            verdict = verify(draft, choose, self._end_tokens)
+            verdict, probabilities = self._verify(sequence, draft, rows)
         except GrammarTooSlowError as error:
             return [*news, self._fail(slot, str(error), "grammar")]
         except Exception:
@@ -328,6 +319,22 @@ class Scheduler:
         reason = self._finish_reason(sequence)
         news.append(committed)
         return news if reason is None else [*news, self._finish(slot, reason)]
+
+    def _verify(
+        self, sequence: EngineSequence, draft: Sequence[int], rows: NDArray[np.float32]
+    ) -> tuple[Verdict, list[TokenProbabilities]]:
+        """What the sequence's own choices make of a draft, and their probabilities where asked for."""
+        start = len(sequence.tokens)
+        probabilities: list[TokenProbabilities] = []
+
+        def choose(i: int) -> int:
+            token = sequence.sampler.choose(rows[i], start + i)
+            if sequence.wishes.n_probs is not None:
+                probabilities.append(_probabilities(sequence, rows[i], start + i, token))
+            sequence.sampler.accept(token)
+            return token
+
+        return verify(draft, choose, self._end_tokens), probabilities
 
     def _finish_reason(self, sequence: EngineSequence) -> FinishReason | None:
         if sequence.tokens[-1] in self._end_tokens:
