@@ -12,7 +12,7 @@ from operator import mul
 from back.followed import Followed
 from back.line import Line
 from back.options import DrafterOptions
-from shared.sampling import Choice
+from shared.sampling.sampler import Choice
 
 
 @dataclass(frozen=True, slots=True)

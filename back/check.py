@@ -1,10 +1,10 @@
 """`back --check`: what it would draft with, and what would keep it from doing so."""
 
 from back.settings import BackSettings
-from shared.builtin import builtin_draft
-from shared.check import Report, check_cores, check_memory, read_model
+from shared.diagnostics.check import Report, check_cores, check_memory, read_model
 from shared.errors import ConfigError
 from shared.llama.model import ModelOptions
+from shared.models.builtin import builtin_draft
 
 
 def check(settings: BackSettings) -> Report:

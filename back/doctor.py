@@ -13,9 +13,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from back.link import refusal
 from back.settings import BackSettings
 from shared import cpus
-from shared.builtin import builtin_draft
-from shared.doctor.diagnosis import Diagnosis, Finding, good, problem
-from shared.doctor.judge import (
+from shared.diagnostics.doctor.diagnosis import Diagnosis, Finding, good, problem
+from shared.diagnostics.doctor.judge import (
     judge_cores,
     judge_crowding,
     judge_draft_speed,
@@ -23,10 +22,11 @@ from shared.doctor.judge import (
     judge_round_trip,
     judge_version,
 )
-from shared.doctor.visit import Visit, is_own_address
+from shared.diagnostics.doctor.visit import Visit, is_own_address
 from shared.errors import ConfigError, DuoError, ProtocolError
 from shared.llama.model import Model, ModelOptions
 from shared.llama.span import Span
+from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.terminal import one_line
 

@@ -25,7 +25,7 @@ from back.pace import Growth, Urgency
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
-from shared.sampling import Sampler, SamplingParameters
+from shared.sampling.sampler import Sampler, SamplingParameters
 from shared.slot_cache import SlotCache
 
 log = logging.getLogger("back")

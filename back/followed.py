@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from back.line import Line
 from shared.protocol import MAX_DRAFT_TOKENS, Draft
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 from shared.slot_cache import SlotCache, n_alike
 
 _CONFIDENCE_DIGITS = 4

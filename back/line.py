@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from shared.sampling import Choice, Sampler
+from shared.sampling.sampler import Choice, Sampler
 from shared.slot_cache import SlotCache
 
 

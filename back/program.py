@@ -22,12 +22,12 @@ from back.sampler import drafting_sampler
 from back.settings import BackSettings
 from back.worker import Worker
 from shared import cpus
-from shared.builtin import builtin_draft
+from shared.diagnostics.verdict import end_with
 from shared.errors import ConfigError
 from shared.llama.model import Model, ModelOptions
 from shared.logs import configure_logging
+from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello
-from shared.verdict import end_with
 
 log = logging.getLogger("back")
 

@@ -4,7 +4,7 @@ import logging
 
 from shared.llama.chain import make_sampler
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling import Sampler, SamplingParameters
+from shared.sampling.sampler import Sampler, SamplingParameters
 
 log = logging.getLogger("back")
 

@@ -11,14 +11,14 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import CliSuppress
 
 from shared import cpus
-from shared.compute import Compute
 from shared.discovery import choose, find_leads
 from shared.keys import read_key
-from shared.llama_server_options import LLAMA_SERVER, GpuLayers, Slots, Threads
 from shared.logs import LogLevel
-from shared.model_source import ModelSource
 from shared.protocol import MAX_DRAFT_TOKENS
-from shared.settings import CpuList, FileSettings, program_config
+from shared.settings.base import CpuList, FileSettings, program_config
+from shared.settings.compute import Compute
+from shared.settings.llama_server_options import LLAMA_SERVER, GpuLayers, Slots, Threads
+from shared.settings.model_source import ModelSource
 from shared.tls import pinning, trusting
 
 _MAX_SLOTS = 256

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import report, table
-from shared.builtin import builtin_draft, builtin_target
 from shared.llama.chain import make_sampler
 from shared.llama.model import Model, ModelOptions
 from shared.llama.span import Span
-from shared.sampling import SamplingParameters
+from shared.models.builtin import builtin_draft, builtin_target
+from shared.sampling.sampler import SamplingParameters
 
 _TEMPERATURES = (0.7, 1.0, 1.5, 2.0)
 _PROMPTS = (

@@ -29,10 +29,10 @@ from back.pace import Pace
 from back.sampler import drafting_sampler
 from back.worker import Worker
 from shared import cpus
-from shared.builtin import builtin_draft
 from shared.llama.model import Model, ModelOptions
 from shared.llama.span import Span
 from shared.logs import configure_logging
+from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Close, Draft, Extend, Hello, Open, Tune
 
 log = logging.getLogger("bench.bad_back")

@@ -15,7 +15,7 @@ from bench.processes import split_cores, start_back, start_lead
 from chat.answer import Answer, Figures
 from chat.client import LeadClient
 from chat.render import Screen
-from lead.demo_model import demo_model
+from lead.settings.demo_model import demo_model
 from shared import cpus
 from shared.errors import ConfigError
 from shared.logs import configure_logging

@@ -14,9 +14,9 @@ from typing import Any, get_args
 from platformdirs import user_cache_path
 
 from bench.step_time import step_times
-from shared.builtin import builtin_draft, builtin_target, grown_target
 from shared.errors import ConfigError
-from shared.grow import VERSION, Quantization, Shape, grow
+from shared.models.builtin import builtin_draft, builtin_target, grown_target
+from shared.models.grow import VERSION, Quantization, Shape, grow
 
 TARGET_SHAPES = {
     "0.4G": Shape(width=2048, n_layers=6, n_heads=64, n_feed_forward=8192),

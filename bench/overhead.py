@@ -18,15 +18,15 @@ from bench import report, table
 from bench.plot import Rows as PlotRows
 from bench.plot import plot_lines
 from bench.stand_in import SEQUENCE, Rows, Shares, StandInFront, StandInTarget, TimedSampler
+from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.loop import Loop
 from lead.engine.messages import Submit
-from lead.engine.ngram import NgramDrafter
-from lead.engine.planner.planner import Planner
-from lead.engine.planner.step_cost import StepCost
 from lead.engine.scheduler import Limits, Scheduler
-from lead.engine.speculation import Speculation
+from lead.engine.speculation.planner import Planner
+from lead.engine.speculation.speculation import Speculation
+from lead.engine.speculation.step_cost import StepCost
 from shared.llama.chain import Chain
-from shared.sampling import Sampler, SamplingParameters, needs_filters
+from shared.sampling.sampler import Sampler, SamplingParameters, needs_filters
 
 VOCABULARIES = (4_096, 32_000, 128_000)
 SAMPLINGS = {

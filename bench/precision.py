@@ -19,7 +19,7 @@ from bench.plot import plot_lines
 from bench.prompts import draw
 from bench.summary import BASELINE, Row, summarize
 from bench.ways import baseline, lead_ways
-from shared.grow import Quantization
+from shared.models.grow import Quantization
 
 COLUMNS = {
     "quantization": ("weights", ""),

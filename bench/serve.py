@@ -24,7 +24,7 @@ from bench.options import listed
 from bench.plot import plot_lines
 from bench.policy import Policy, choose
 from bench.prompts import Prompt, draw, preamble
-from shared.builtin import builtin_draft
+from shared.models.builtin import builtin_draft
 
 COLUMNS = {
     "server": ("server", ""),

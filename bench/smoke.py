@@ -4,9 +4,9 @@ A build with GCC 11 or 12 for a CPU with AMX crashes at the first quantized deco
 build in its cache from an earlier, plain installation.
 """
 
-from shared.builtin import builtin_target
 from shared.llama.model import Model, ModelOptions
 from shared.llama.span import Span
+from shared.models.builtin import builtin_target
 
 _N_TOKENS = 32
 

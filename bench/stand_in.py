@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lead.engine.messages import Command, Committed, Event, PostDraft, encode
 from lead.engine.pipe import EnginePipe
 from shared.llama.span import Span
-from shared.sampling import Filters, Sampler, SamplingParameters
+from shared.sampling.sampler import Filters, Sampler, SamplingParameters
 
 SEQUENCE = "s"
 _N_ROWS = 64

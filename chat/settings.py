@@ -9,9 +9,9 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator
 from pydantic_settings import CliPositionalArg
 
 from chat.sampling import Sampling
-from shared.command_line import Dialect, Spelling
 from shared.keys import read_key
-from shared.settings import ProgramSettings, program_config
+from shared.settings.base import ProgramSettings, program_config
+from shared.settings.command_line import Dialect, Spelling
 from shared.tls import trusting
 
 

@@ -4,11 +4,11 @@ from shared.interrupts import QuietInterrupts
 
 
 def main() -> None:
-    """As `lead.program.main`."""
+    """As `lead.cli.main`."""
     with QuietInterrupts():
-        from lead import program  # noqa: PLC0415  (takes a second)
+        from lead import cli  # noqa: PLC0415  (takes a second)
 
-        program.main()
+        cli.main()
 
 
 def main_as_llama_server() -> None:

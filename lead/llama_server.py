@@ -1,7 +1,7 @@
 """The `lead-llama-server` program: the lead behind llama-server's command line, for scripts made for that.
 
-What both have is understood by `lead` already (`shared.llama_server_options`). Beside that llama-server's
-defaults hold here where they differ, and options for what the lead lacks are passed over with a warning.
+`lead` itself understands what both have (`shared.settings.llama_server_options`). llama-server's
+defaults apply here where they differ; options for features that the lead lacks are ignored with a warning.
 """
 
 import os
@@ -11,9 +11,9 @@ from typing import Self
 
 from pydantic import Field
 
-from lead.program import main as lead_main
-from lead.settings import LeadSettings
-from shared.settings import program_config
+from lead.cli import main as lead_main
+from lead.settings.lead_settings import LeadSettings
+from shared.settings.base import program_config
 
 PROGRAM = "lead-llama-server"
 _SLOTS = ("-np", "--parallel")

@@ -12,20 +12,20 @@ import numpy as np
 
 from back.drafter import Drafter
 from back.options import DrafterOptions
+from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.loop import Loop
 from lead.engine.messages import Cancel, Committed, DraftsDropped, Finished, PostDraft, Started, Submit, Tuned
-from lead.engine.ngram import NgramDrafter
-from lead.engine.planner.batching import Equal, Free
-from lead.engine.planner.planner import Planner
-from lead.engine.prediction import PredictionDrafter
 from lead.engine.scheduler import Limits, Scheduler
-from lead.engine.speculation import OwnSources, Speculation
-from shared.constrained import ConstrainedSampler
+from lead.engine.speculation.batching import Equal, Free
+from lead.engine.speculation.planner import Planner
+from lead.engine.speculation.speculation import OwnSources, Speculation
 from shared.errors import KvCacheFullError
 from shared.llama.chain import Chain
 from shared.llama.ordered_chain import OrderedChain
 from shared.protocol import Close, Extend, Open
-from shared.sampling import Sampler, SamplingParameters, needs_filters
+from shared.sampling.constrained import ConstrainedSampler
+from shared.sampling.sampler import Sampler, SamplingParameters, needs_filters
 
 N_VOCAB = 24
 END_TOKENS = frozenset({3, 17})

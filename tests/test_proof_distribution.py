@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from lead.engine.verify import verify
-from shared.constrained import ConstrainedSampler
 from shared.llama.chain import Chain
 from shared.llama.ordered_chain import OrderedChain
-from shared.sampling import Sampler, SamplingParameters, coupled_choice
+from shared.sampling.constrained import ConstrainedSampler
+from shared.sampling.sampler import Sampler, SamplingParameters, coupled_choice
 
 N_VOCAB = 6
 END = 5

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.engine.messages import Cancel, Committed, PostDraft, SetPolicy, Sources, Submit
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 from tests.fakes import (
     END_TOKENS,
     N_VOCAB,

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from shared.builtin import builtin_draft
+from shared.models.builtin import builtin_draft
 
 INTERRUPT = """
 import signal, sys
@@ -31,7 +31,7 @@ def interrupted(way_in, main, program):
 @pytest.mark.parametrize(
     ("way_in", "main", "program"),
     [
-        ("lead.__main__", "main", "lead.program"),
+        ("lead.__main__", "main", "lead.cli"),
         ("lead.__main__", "main_as_llama_server", "lead.llama_server"),
         ("back.__main__", "main", "back.program"),
         ("chat.__main__", "main", "chat.program"),

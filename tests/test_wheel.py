@@ -32,7 +32,7 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(installed):
 
 
 def test_the_shipped_models_are_found_in_the_wheel(installed):
-    code = "from shared.builtin import *; print(builtin_draft()); print(builtin_target())"
+    code = "from shared.models.builtin import *; print(builtin_draft()); print(builtin_target())"
     environment = os.environ | {"PYTHONPATH": str(installed)}
     result = subprocess.run(
         [sys.executable, "-c", code],
@@ -47,8 +47,8 @@ def test_the_shipped_models_are_found_in_the_wheel(installed):
 
 
 def test_the_page_is_in_the_wheel(installed):
-    shipped = {path.name for path in (installed / "lead" / "page").iterdir()}
-    assert shipped >= {path.name for path in (ROOT / "lead" / "page").iterdir() if path.is_file()}
+    shipped = {path.name for path in (installed / "lead" / "http" / "page").iterdir()}
+    assert shipped >= {path.name for path in (ROOT / "lead" / "http" / "page").iterdir() if path.is_file()}
 
 
 def test_the_console_scripts_are_declared(installed):

@@ -12,7 +12,7 @@ from bench.simulation.step_table import StepTable
 from bench.simulation.text import DraftSkill, Text
 from lead.engine.messages import Committed, Finished, PolicyName, Submit, Tuned
 from lead.engine.scheduler import SchedulerEvent
-from lead.engine.speculation import OwnSource
+from lead.engine.speculation.speculation import OwnSource
 
 _N_WARM_UP = 64
 """Tokens per client before the clock starts: what the planner learns in them it keeps."""

@@ -11,11 +11,11 @@ from bench.simulation.step_table import StepTable
 from bench.simulation.text import Text
 from lead.engine.calibration import calibrate
 from lead.engine.messages import Committed, Finished, PolicyName, PostDraft, Submit, Tuned
-from lead.engine.planner.planner import Planner
 from lead.engine.scheduler import Limits, Plan, Scheduler, SchedulerEvent
-from lead.engine.speculation import OwnSources, Speculation
+from lead.engine.speculation.planner import Planner
+from lead.engine.speculation.speculation import OwnSources, Speculation
 from shared.llama.span import Span
-from shared.sampling import Sampler, SamplingParameters
+from shared.sampling.sampler import Sampler, SamplingParameters
 
 _GREEDY = SamplingParameters(seed=0, temperature=0)
 _JITTER = 0.02

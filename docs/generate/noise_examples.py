@@ -3,7 +3,7 @@
 import numpy as np
 
 from docs.generate.blocks import table
-from shared.noise import gumbel
+from shared.sampling.noise import gumbel
 
 _EXAMPLES = [(0, 0, 0), (1, 0, 0), (1, 7, 0), (1, 7, 1), (42, 100, 4095), (2**63 - 1, 131_071, 151_642)]
 

@@ -11,7 +11,7 @@ from docs.generate.noise_examples import noise_examples
 from docs.generate.rule_of_thumb import speed_ups, tokens_per_step
 from docs.generate.settings_tables import settings_tables
 from docs.generate.timeline import DARK, LIGHT, timeline
-from lead.settings import LeadSettings
+from lead.settings.lead_settings import LeadSettings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

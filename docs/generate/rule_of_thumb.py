@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from docs.generate.blocks import table
-from lead.engine.board import Proposal
-from lead.engine.planner.policy import Adaptive, Fixed, Offer
-from lead.engine.planner.step_cost import StepCost
+from lead.engine.speculation.board import Proposal
+from lead.engine.speculation.policy import Adaptive, Fixed, Offer
+from lead.engine.speculation.step_cost import StepCost
 
 CHANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
 DEPTHS = (1, 2, 3, 4, 6, 8)

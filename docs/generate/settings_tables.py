@@ -9,8 +9,8 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import CliPositionalArg, CliSuppress, CliToggleFlag
 
 from docs.generate.blocks import table
-from shared.command_line import Spelling
-from shared.settings import ProgramSettings
+from shared.settings.base import ProgramSettings
+from shared.settings.command_line import Spelling
 
 _HEADER = ["option", "variable", "default", "meaning"]
 _GENERAL = "general"

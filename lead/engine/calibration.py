@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from lead.engine.planner.step_cost import StepCost
+from lead.engine.speculation.step_cost import StepCost
 from shared.llama.span import Span
 
 _WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)

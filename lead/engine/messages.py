@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from shared.compute import Compute
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
+from shared.settings.compute import Compute
 
 FinishReason = Literal["stop", "length"]
 PolicyName = Literal["adaptive", "fixed", "sync", "off"]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.messages import TokenProbabilities
-from shared.sampling import Sampler
-from shared.top_k import top_k
+from shared.sampling.sampler import Sampler
+from shared.sampling.top_k import top_k
 
 _LEAST = -1e9
 """JSON has no infinity."""

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.board import NOTHING, Proposal
 from lead.engine.edit import Edit
 from lead.engine.messages import (
     Committed,
@@ -29,15 +28,16 @@ from lead.engine.messages import (
     TokenProbabilities,
     Tuned,
 )
-from lead.engine.planner.planner import Step
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
 from lead.engine.slot import EngineSequence, Slot
 from lead.engine.slots import Slots
-from lead.engine.speculation import Decision, Speculation
+from lead.engine.speculation.board import NOTHING, Proposal
+from lead.engine.speculation.planner import Step
+from lead.engine.speculation.speculation import Decision, Speculation
 from lead.engine.verify import Verdict, verify
 from shared.errors import GrammarTooSlowError
 from shared.llama.span import Span, fillers
-from shared.sampling import Sampler
+from shared.sampling.sampler import Sampler
 
 SchedulerEvent = Started | PromptProgress | Committed | Finished | Failed | DraftsDropped | Tuned
 

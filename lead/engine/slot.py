@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lead.engine.messages import Wishes
-from shared.sampling import Sampler
+from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
 
 

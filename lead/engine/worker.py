@@ -5,21 +5,21 @@ import socket
 import sys
 
 from lead.engine.calibration import calibrate
+from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.loop import Loop
 from lead.engine.messages import NGRAM, PREDICTION, Load, LoadFailed, Ready, Submit
-from lead.engine.ngram import NgramDrafter
 from lead.engine.pipe import EnginePipe
-from lead.engine.planner.batching import Equal, Free
-from lead.engine.planner.planner import Planner
-from lead.engine.prediction import PredictionDrafter
 from lead.engine.scheduler import Limits, Scheduler
-from lead.engine.speculation import OwnSource, Speculation
+from lead.engine.speculation.batching import Equal, Free
+from lead.engine.speculation.planner import Planner
+from lead.engine.speculation.speculation import OwnSource, Speculation
 from shared.errors import ModelLoadError
 from shared.llama.chain import make_sampler
 from shared.llama.exactness import warm_up_and_measure
 from shared.llama.model import Model, ModelOptions
 from shared.logs import configure_logging
-from shared.sampling import Sampler
+from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")
 

@@ -4,9 +4,9 @@ Its own parser recurses on parentheses, its check for left recursion takes expon
 some, and repetitions copy their items: so everything is measured here first, without native code.
 """
 
-from lead.bounds import Bounds
 from lead.grammar.gbnf import GrammarError, parse_gbnf
 from lead.grammar.shape import check_shape
+from lead.settings.limits import Bounds
 from shared.errors import RequestError
 from shared.llama.grammar import can_parse
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from lead.bounds import Bounds
 from lead.grammar.check import check_grammar
 from lead.grammar.integers import integer_between
 from lead.grammar.pattern import InvalidPatternError, UnsupportedPatternError, pattern_body
 from lead.grammar.rules import Rules, literal, repeated
+from lead.settings.limits import Bounds
 from shared.errors import RequestError
 
 JSON_OBJECT: dict[str, Any] = {"type": "object"}

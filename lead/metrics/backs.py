@@ -7,7 +7,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lead.backs import Backs
+from lead.backs.registry import Backs
 
 MOST_NAMES = 256
 """Backs choose their names, and each is a set of time series: later ones are summed up under OTHERS."""

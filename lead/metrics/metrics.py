@@ -7,11 +7,11 @@ from prometheus_client import CollectorRegistry, disable_created_metrics, genera
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lead.backs import Backs
+from lead.backs.registry import Backs
 from lead.engine.messages import NGRAM, PREDICTION
+from lead.generation.sequences import Sequences, Status
 from lead.metrics.backs import BackFigures
 from lead.metrics.tokens import SequenceFigures
-from lead.sequences import Sequences, Status
 
 # When each counter began would be a second series beside each, which nobody asks for.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from lead.engine.messages import Committed
-from lead.sequences import Sequence, Status
+from lead.generation.sequences import Sequence, Status
 
 N_POSITIONS = 32
 """Drafts are never verified further; each position is a time series."""

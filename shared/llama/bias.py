@@ -1,6 +1,6 @@
 """Biases of single tokens: what a client gives, and the ban of end tokens."""
 
-from shared.sampling import BANNED, SamplingParameters
+from shared.sampling.sampler import BANNED, SamplingParameters
 
 
 def biases(parameters: SamplingParameters, n_vocab: int, end_tokens: frozenset[int]) -> dict[int, float]:

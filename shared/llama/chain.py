@@ -13,15 +13,15 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.constrained import ConstrainedSampler
 from shared.llama.bias import biases
 from shared.llama.grammar import NativeGrammar
 from shared.llama.memory import penalties
 from shared.llama.native_chain import NativeChain
 from shared.llama.ordered_chain import OrderedChain
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling import Sampler, SamplingParameters, every_token, needs_filters
-from shared.top_k import top_k
+from shared.sampling.constrained import ConstrainedSampler
+from shared.sampling.sampler import Sampler, SamplingParameters, every_token, needs_filters
+from shared.sampling.top_k import top_k
 
 _COLDEST = 1e-6
 """Colder than this no noise can change the choice any more, but logits would overflow."""
@@ -31,7 +31,7 @@ _SLACK = 1e-4
 
 
 class Chain:
-    """The common filters of one sequence, in llama-server's default order; a `shared.sampling.Filters`.
+    """The common filters of one sequence, in llama-server's default order; a `Filters`.
 
     Takes parameters that are `is_common`; `shared.llama.ordered_chain` takes all.
 

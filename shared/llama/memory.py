@@ -11,7 +11,7 @@ import llama_cpp
 
 from shared.llama.native_chain import NativeChain
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 
 
 def penalties(parameters: SamplingParameters, n_vocab: int) -> Any:

@@ -14,11 +14,11 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.compute import UNQUANTIZED, CacheType, Compute
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
 from shared.llama.span import Span, fillers
 from shared.llama.vocabulary import Vocabulary, load_native
+from shared.settings.compute import UNQUANTIZED, CacheType, Compute
 
 _GGML_TYPE_BF16 = 30
 """ggml.h; llama_cpp has no name for it."""

@@ -15,9 +15,9 @@ from shared.llama.bias import biases
 from shared.llama.memory import dry, penalties
 from shared.llama.native_chain import NativeChain
 from shared.llama.vocabulary import Vocabulary
-from shared.noise import uniform
-from shared.sampling import SamplerName, SamplingParameters, every_token
-from shared.top_k import top_k
+from shared.sampling.noise import uniform
+from shared.sampling.sampler import SamplerName, SamplingParameters, every_token
+from shared.sampling.top_k import top_k
 
 Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]
 Stage = Callable[[NDArray[np.int32], NDArray[np.float32], int], Candidates]
@@ -29,7 +29,7 @@ _LARGEST = np.float32(1e30)
 
 
 class OrderedChain:
-    """The filters of one sequence; a `shared.sampling.Filters`.
+    """The filters of one sequence; a `shared.sampling.sampler.Filters`.
 
     Of equal logits top-k and XTC count those of the lowest ids as the larger ones.
     """

@@ -16,8 +16,8 @@ import llama_cpp
 
 from shared.errors import ModelLoadError
 from shared.llama import library
+from shared.models.split import parts_of
 from shared.protocol import VocabularyId
-from shared.split import parts_of
 
 log = logging.getLogger("llama")
 

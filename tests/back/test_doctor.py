@@ -8,9 +8,9 @@ from websockets.asyncio.server import serve
 
 from back.doctor import examine, measure_round_trip, measure_step
 from back.settings import BackSettings
-from shared.builtin import builtin_target
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_target
 from shared.protocol import Hello, Refused, Tune, VocabularyId, Welcome
 from tests.certificates import make_certificate
 from tests.lead.fakes import House

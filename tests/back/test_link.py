@@ -25,7 +25,7 @@ from shared.protocol import (
     Welcome,
     parse_back_message,
 )
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 from tests.certificates import make_certificate
 
 HELLO = Hello(

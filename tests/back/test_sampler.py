@@ -1,9 +1,9 @@
 import numpy as np
 
 from back.sampler import drafting_sampler
-from shared.builtin import builtin_draft
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling import SamplingParameters
+from shared.models.builtin import builtin_draft
+from shared.sampling.sampler import SamplingParameters
 
 
 def choice(grammar):

@@ -6,7 +6,7 @@ import pytest
 from bench.bad_back import RandomFollower, SlowModel, garbled
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, parse_back_message
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 
 N_VOCAB = 50
 

@@ -3,7 +3,7 @@ import pytest
 from bench import models
 from bench.models import DraftModel, draft_shape, n_draft_parameters
 from shared.errors import ConfigError
-from shared.grow import Shape
+from shared.models.grow import Shape
 
 
 @pytest.mark.parametrize("name", ["0.4G", "0.4G:q9", "7G:f16", ""])

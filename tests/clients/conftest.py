@@ -7,8 +7,8 @@ import socket
 import pytest
 import uvicorn
 
-from shared.builtin import builtin_target
 from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_target
 from tests.lead.fakes import House
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from back.settings import BackSettings
-from lead.draining import CLOSE_SECONDS
 from lead.engine.client import _STOP_SECONDS as ENGINE_SECONDS
-from lead.local_back import _STOP_SECONDS as BACK_SECONDS
-from lead.settings import LeadSettings
+from lead.server.draining import CLOSE_SECONDS
+from lead.server.local_back import _STOP_SECONDS as BACK_SECONDS
+from lead.settings.lead_settings import LeadSettings
 
 UNITS = Path(__file__).parents[2] / "deploy/systemd"
 SETTINGS = {"lead": LeadSettings, "back": BackSettings}

@@ -1,7 +1,7 @@
 import pytest
 
-from shared.builtin import builtin_target
 from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_target
 
 
 @pytest.fixture(scope="session")

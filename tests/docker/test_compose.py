@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from back.settings import BackSettings
-from lead.draining import CLOSE_SECONDS
 from lead.engine.client import _STOP_SECONDS as ENGINE_SECONDS
-from lead.local_back import _STOP_SECONDS as BACK_SECONDS
-from lead.settings import LeadSettings
+from lead.server.draining import CLOSE_SECONDS
+from lead.server.local_back import _STOP_SECONDS as BACK_SECONDS
+from lead.settings.lead_settings import LeadSettings
 from tests.docker.compose import BACK, LEAD, ONE_HOST, ROOT, load, seconds, service
 
 SETTINGS = {"lead": LeadSettings, "back": BackSettings}

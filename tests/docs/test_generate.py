@@ -10,7 +10,7 @@ from docs.generate.blocks import UnknownBlockError, fenced, fill, table
 from docs.generate.pages import BLOCKS, DOCS, ROOT, files
 from docs.generate.rule_of_thumb import MACHINES, best_depth, expected_tokens
 from docs.generate.settings_tables import settings_tables
-from lead.settings import LeadSettings
+from lead.settings.lead_settings import LeadSettings
 
 PROGRAMS = [LeadSettings, BackSettings, ChatSettings]
 PAGE = "before\n<!-- begin word: written by `make docs` -->\nold\n<!-- end word -->\nafter\n"

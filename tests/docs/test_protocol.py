@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lead.api.speculation import HELLO_SECONDS, MAX_WAIT_SECONDS
-from lead.backs import FLOOD_TIMES, HTTP_SILENCE_SECONDS, MAX_INVALID_DRAFTS
+from lead.backs.registry import FLOOD_TIMES, HTTP_SILENCE_SECONDS, MAX_INVALID_DRAFTS
+from lead.http.api.speculation import HELLO_SECONDS, MAX_WAIT_SECONDS
 from shared.protocol import (
     MAX_BACK_MESSAGE_BYTES,
     MAX_DRAFT_TOKENS,

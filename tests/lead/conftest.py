@@ -1,7 +1,7 @@
 import pytest
 
-from shared.builtin import builtin_target
 from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_target
 from tests.lead.fakes import House
 from tests.lead.serving import serving
 

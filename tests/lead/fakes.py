@@ -3,15 +3,15 @@
 import asyncio
 import dataclasses
 
-from lead.app import create_app
-from lead.backs import Backs
+from lead.backs.registry import Backs
 from lead.chat.template import ChatTemplate
-from lead.completions import Completions
 from lead.engine.client import EngineState
 from lead.engine.messages import Committed, Finished, Ready, Started
-from lead.model_names import ModelNames
-from lead.sequences import Sequences
-from lead.services import Services
+from lead.generation.completions import Completions
+from lead.generation.sequences import Sequences
+from lead.server.app import create_app
+from lead.server.services import Services
+from lead.settings.model_names import ModelNames
 from shared.errors import UnavailableError
 
 N_CTX = 128

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import json
 
-from lead.bounds import Bounds
-from lead.draining import DrainingServer
-from lead.server import listen
+from lead.server.draining import DrainingServer
+from lead.server.server import listen
+from lead.settings.limits import Bounds
 from shared.protocol import Hello
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}

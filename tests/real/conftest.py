@@ -1,8 +1,8 @@
 import pytest
 
 from bench.processes import start_lead
-from shared.builtin import builtin_target
-from shared.grow import Shape, grow
+from shared.models.builtin import builtin_target
+from shared.models.grow import Shape, grow
 from tests.real.house import LEAD
 
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from bench.processes import Program
-from shared.builtin import builtin_draft, builtin_target
 from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_draft, builtin_target
 from shared.protocol import PROTOCOL_VERSION, Hello
 from tests.real.asking import ENDLESS, ask, chat, post, stream
 from tests.real.house import BACK, LEAD, back_of, engine_of, free_port, kill, start_lead_at, wait_for_end

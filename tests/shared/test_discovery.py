@@ -6,7 +6,7 @@ import sys
 import pytest
 from zeroconf import ServiceInfo
 
-from lead.settings import LeadSettings
+from lead.settings.lead_settings import LeadSettings
 from shared import discovery
 from shared.discovery import SERVICE, FoundLead, choose, find_leads
 from shared.errors import ConfigError

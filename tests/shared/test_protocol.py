@@ -19,7 +19,7 @@ from shared.protocol import (
     parse_back_message,
     parse_lead_message,
 )
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 
 HELLO = Hello(
     protocol=1,

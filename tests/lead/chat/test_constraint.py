@@ -1,11 +1,11 @@
 import pytest
 
-from lead.bounds import Bounds
 from lead.chat import family
 from lead.chat.constraint import Demand, constrain
 from lead.chat.reasoning import Thinking
 from lead.chat.tools import Tool
 from lead.grammar import check_grammar, schema_to_gbnf
+from lead.settings.limits import Bounds
 
 BOUNDS = Bounds()
 THINK = Thinking("<think>", "</think>")

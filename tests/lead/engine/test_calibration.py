@@ -3,7 +3,7 @@
 import pytest
 
 from lead.engine.calibration import calibrate
-from lead.engine.planner.step_cost import StepCost
+from lead.engine.speculation.step_cost import StepCost
 from tests.fakes import FakeTarget
 
 

@@ -26,7 +26,7 @@ from lead.engine.messages import (
     encode,
 )
 from shared.errors import ModelLoadError, UnavailableError
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 
 LOAD = Load(model=Path("m.gguf"), n_ctx=0, n_slots=1, n_batch=32, n_threads=1, n_gpu_layers=0, depth=4)
 SCRIPT = """#!{python}

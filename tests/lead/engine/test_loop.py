@@ -17,7 +17,7 @@ from lead.engine.messages import (
     Started,
     Tuned,
 )
-from lead.engine.planner.policy import SYNC_PATIENCE_S
+from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.errors import DecodeFatalError, KvCacheFullError
 from tests.fakes import FakeFront, FakeTarget, make_limits, make_scheduler, plain_run, run_engine, submit
 

@@ -27,7 +27,7 @@ from lead.engine.messages import (
     decode_event,
     encode,
 )
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 
 SAMPLING = SamplingParameters(seed=(1 << 63) - 1, temperature=0.1 + 0.2, logit_bias={7: -1e9, 8: 0.1})
 COMMANDS = [

@@ -11,10 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lead.engine.edit import carry_out
 from lead.engine.messages import Committed, DraftsDropped, Failed, Finished, PostDraft, Started, Tuned
-from lead.engine.planner.policy import SYNC_PATIENCE_S
+from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.errors import GrammarTooSlowError
 from shared.llama.span import Span
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_limits, make_scheduler, plain_run, submit
 
 LONG = (0, 2)

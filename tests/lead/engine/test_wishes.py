@@ -6,7 +6,7 @@ import pytest
 from lead.engine.edit import carry_out
 from lead.engine.messages import Committed, Finished, PostDraft, PromptProgress, Started, Submit, Wishes
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 from tests.fakes import N_VOCAB, FakeTarget, make_limits, make_scheduler, plain_run, toy_logits, toy_sampler
 
 GREEDY = SamplingParameters(seed=0, temperature=0)

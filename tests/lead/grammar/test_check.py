@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.bounds import Bounds
 from lead.grammar import check_grammar
 from lead.grammar.gbnf import GrammarError, parse_gbnf
 from lead.grammar.shape import check_shape
+from lead.settings.limits import Bounds
 from shared.errors import RequestError
 from shared.llama.grammar import can_parse
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.bounds import Bounds
 from lead.grammar import schema_to_gbnf
 from lead.grammar.pattern import InvalidPatternError, UnsupportedPatternError, pattern_body
+from lead.settings.limits import Bounds
 
 TEXTS = [
     "",

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from lead.bounds import Bounds
 from lead.grammar import JSON_OBJECT, schema_to_gbnf
+from lead.settings.limits import Bounds
 from shared.errors import RequestError
 
 BOUNDS = Bounds()

@@ -7,7 +7,7 @@ from lead.engine.messages import Committed, Finished, PostDraft, Started
 from lead.metrics.backs import MOST_NAMES, OTHERS
 from lead.metrics.metrics import Metrics
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 
 
 class Watched:

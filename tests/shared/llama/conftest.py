@@ -1,8 +1,8 @@
 import pytest
 
-from shared.builtin import builtin_target
 from shared.llama.model import Model, ModelOptions
 from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_target
 
 
 @pytest.fixture(scope="session")

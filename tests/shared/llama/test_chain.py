@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shared.llama.chain import Chain, make_sampler
-from shared.sampling import BANNED, SamplingParameters
+from shared.sampling.sampler import BANNED, SamplingParameters
 
 LOGITS = np.array([0.0, 5.0, 4.0, 3.0, 2.0, 1.0, -1.0, -2.0], np.float32)
 OPEN = {"seed": 1, "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0}

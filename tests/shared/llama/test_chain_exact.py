@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.llama.chain import Chain
-from shared.sampling import BANNED, SamplingParameters, coupled_choice, every_token
+from shared.sampling.sampler import BANNED, SamplingParameters, coupled_choice, every_token
 
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 END_TOKENS = frozenset({3, 17})

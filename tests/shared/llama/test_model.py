@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from shared.builtin import builtin_draft, builtin_target
-from shared.compute import Compute
 from shared.errors import KvCacheFullError, ModelLoadError
 from shared.llama.model import Model, ModelOptions
 from shared.llama.span import Span
+from shared.models.builtin import builtin_draft, builtin_target
+from shared.settings.compute import Compute
 
 TEXT = [30, 40, 50, 60, 70, 80]
 

@@ -8,7 +8,7 @@ import pytest
 
 from shared.llama.chain import Chain
 from shared.llama.ordered_chain import OrderedChain
-from shared.sampling import SamplingParameters
+from shared.sampling.sampler import SamplingParameters
 
 N = 500
 END = frozenset({3})

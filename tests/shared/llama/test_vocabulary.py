@@ -1,8 +1,8 @@
 import pytest
 
-from shared.builtin import builtin_draft, builtin_target
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_draft, builtin_target
 
 
 @pytest.mark.parametrize("text", ["Hello, fox!", "  two  spaces\n\n", "Grüße 👋 日本", "", "\x00 nul"])

@@ -1,0 +1,104 @@
+"""What the lead shows: the text as it is generated, and a line of figures after each request."""
+
+import contextlib
+import logging
+import os
+import queue
+import threading
+from typing import TextIO
+
+from lead.engine.messages import Committed
+from lead.generation.assembler import Assembler
+from lead.generation.figures import Figures
+from lead.generation.sequences import Sequence, Status
+from lead.settings.lead_settings import Print
+from shared.llama.vocabulary import Vocabulary
+from shared.terminal import sanitize, wants_colour
+
+log = logging.getLogger("lead")
+
+_ACCEPTED = "\x1b[32m"
+_REJECTED = "\x1b[31m"
+_RESET = "\x1b[0m"
+_MOST_WAITING = 4096
+"""Pieces of text that a stopped terminal may leave unwritten before further ones are dropped."""
+
+
+class Printer:
+    """An observer of `Sequences`. With several at once, the screen follows one until it ends.
+
+    What no back may see stands on no screen either.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, mode: Print, out: TextIO) -> None:
+        self._vocabulary = vocabulary
+        self._mode = mode
+        self._colour = wants_colour(out, os.environ)
+        self._writer = _Writer(out)
+        self._shown: Sequence | None = None
+        self._assembler = Assembler(vocabulary.piece, [])
+
+    def on_step(self, sequence: Sequence, step: Committed) -> None:
+        """Show the step's text if the screen follows this sequence."""
+        if self._mode == "none" or sequence.private:
+            return
+        if self._shown is None:
+            self._shown = sequence
+            self._assembler = Assembler(self._vocabulary.piece, [])
+        if self._shown is not sequence:
+            return
+        tokens = self._assembler.push(step)
+        self._show("".join(token.text for token in tokens if token.source), _ACCEPTED)
+        if self._mode == "all":
+            rejected = b"".join(self._vocabulary.piece(token) for token in step.rejected)
+            self._show(rejected.decode("utf-8", "replace"), _REJECTED)
+        self._show("".join(token.text for token in tokens if not token.source), "")
+
+    def on_end(self, sequence: Sequence) -> None:
+        """Say what it took."""
+        if self._shown is sequence:
+            self._shown = None
+            self._writer.put("\n")
+        if sequence.status is Status.FINISHED and sequence.steps:
+            log.debug("%s", _figures(sequence))  # the request's own line says most of it
+
+    def _show(self, text: str, colour: str) -> None:
+        if shown := sanitize(text):
+            self._writer.put(f"{colour}{shown}{_RESET}" if colour and self._colour else shown)
+
+
+def _figures(sequence: Sequence) -> str:
+    figures = Figures.of(sequence, len(sequence.tokens) - sequence.n_prompt)
+    n_processed = figures.n_prompt - figures.n_cached
+    rate = (figures.n_generated - 1) / figures.generation_seconds if figures.generation_seconds else 0.0
+    line = (
+        f"prompt {n_processed} tokens (+{figures.n_cached} cached) in {figures.prompt_seconds:.2f} s, "
+        f"generated {figures.n_generated} in {figures.generation_seconds:.2f} s ({rate:.1f} tokens/s)"
+    )
+    if figures.n_drafted:
+        share = figures.n_accepted / figures.n_drafted
+        line += f", drafted {figures.n_drafted}, accepted {figures.n_accepted} ({share:.0%})"
+    return line
+
+
+class _Writer:
+    """Writes in a thread: a terminal stopped with Ctrl-S blocks its writer, and must not block the lead."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._queue: queue.Queue[str] = queue.Queue(_MOST_WAITING)
+        threading.Thread(target=self._run, name="printer", daemon=True).start()
+
+    def put(self, text: str) -> None:
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(text)
+
+    def _run(self) -> None:
+        encoding = self._out.encoding or "utf-8"
+        while True:
+            text = self._queue.get()
+            try:
+                self._out.write(text.encode(encoding, "replace").decode(encoding))
+                self._out.flush()
+            except (OSError, ValueError):
+                return  # the terminal is gone

@@ -1,0 +1,177 @@
+"""The committed tokens of every sequence: the one place in the front process that holds them.
+
+Streams to clients and links to backs are readers with a cursor of their own, so a reader that is slow or
+late costs no memory. Tokens are append-only.
+"""
+
+import enum
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lead.engine.messages import Committed, Failed, Finished, FinishReason, PromptProgress, Started
+from lead.generation.broadcast import Broadcast
+from shared.errors import DuoError, RequestError, ServerError, UnavailableError
+from shared.sampling.sampler import SamplingParameters
+
+
+class Status(enum.Enum):
+    """Where a sequence stands. QUEUED → RUNNING → FINISHED; either of the first two → FAILED."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+_MOVES = {
+    Status.QUEUED: {Status.RUNNING, Status.FINISHED, Status.FAILED},
+    Status.RUNNING: {Status.FINISHED, Status.FAILED},
+}
+
+
+@dataclass(slots=True)
+class Sequence:
+    """One completion in progress. `steps` are the engine's, in order; times are in seconds of one clock."""
+
+    id: str
+    tokens: list[int]
+    n_prompt: int
+    sampling: SamplingParameters
+    private: bool = False  # no back hears of it
+    status: Status = Status.QUEUED
+    steps: list[Committed] = field(default_factory=list)
+    progress: list[tuple[PromptProgress, float]] = field(default_factory=list)  # and when
+    finish_reason: FinishReason | None = None
+    failure: DuoError | None = None
+    n_cached: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    max_tokens: int | None = None  # to generate; None: until the context is full
+    slot: int | None = None  # where it runs; after giving way, where it last ran
+    created_at: float = 0.0
+    started_at: float | None = None
+    first_token_at: float | None = None
+    last_token_at: float | None = None
+    changed: Broadcast = field(default_factory=Broadcast)
+
+    @property
+    def ended(self) -> bool:
+        return self.status in {Status.FINISHED, Status.FAILED}
+
+    def move(self, status: Status) -> None:
+        """Change status; an illegal move is a bug and raises."""
+        if status not in _MOVES.get(self.status, set()):
+            raise RuntimeError(f"sequence {self.id}: cannot go from {self.status.value} to {status.value}")
+        self.status = status
+
+    def append(self, step: Committed, now: float) -> None:
+        """Take in one step's tokens."""
+        if step.start != len(self.tokens):
+            raise RuntimeError(
+                f"sequence {self.id}: step starts at {step.start}, expected {len(self.tokens)}"
+            )
+        self.tokens += step.tokens
+        self.steps.append(step)
+        self.n_drafted += step.n_drafted
+        self.n_accepted += step.n_accepted
+        self.last_token_at = now
+        if self.first_token_at is None:
+            self.first_token_at = now
+
+
+class Observer(Protocol):
+    """Is told what happens to sequences, in the order in which it happens."""
+
+    def on_step(self, sequence: Sequence, step: Committed) -> None:
+        """Tokens were committed."""
+
+    def on_end(self, sequence: Sequence) -> None:
+        """A sequence has ended, in whatever way."""
+
+
+class Sequences:
+    """All sequences that have not ended. `changed` tells of any change to any of them."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` gives seconds; `apply` is to get times of the same one."""
+        self._clock = clock
+        self._live: dict[str, Sequence] = {}
+        self._observers: list[Observer] = []
+        self.changed = Broadcast()
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        """The sequences in progress, the oldest first."""
+        return iter(self._live.values())
+
+    def observe(self, observer: Observer) -> None:
+        """Tell `observer` of everything from now on."""
+        self._observers.append(observer)
+
+    def get(self, sequence_id: str) -> Sequence | None:
+        """The sequence in progress with this id."""
+        return self._live.get(sequence_id)
+
+    def create(self, tokens: list[int], sampling: SamplingParameters, *, private: bool = False) -> Sequence:
+        """A new sequence. Its id is unguessable and never used again. Of a private one no back hears."""
+        sequence = Sequence(secrets.token_hex(16), list(tokens), len(tokens), sampling, private)
+        sequence.created_at = self._clock()
+        self._live[sequence.id] = sequence
+        self.changed.notify()
+        return sequence
+
+    def apply(self, event: Started | PromptProgress | Committed | Finished | Failed, now: float) -> None:
+        """Take in what the engine says; events for sequences that were cancelled meanwhile are ignored."""
+        sequence = self._live.get(event.sequence)
+        if sequence is None:
+            return
+        match event:
+            case Started():
+                sequence.slot = event.slot
+                if not event.again:
+                    sequence.move(Status.RUNNING)
+                    sequence.started_at, sequence.n_cached = now, event.n_cached
+            case PromptProgress():
+                sequence.progress.append((event, now))
+            case Committed():
+                sequence.append(event, now)
+                for observer in self._observers:
+                    observer.on_step(sequence, event)
+            case Finished():
+                sequence.finish_reason = event.reason
+                self._end(sequence, Status.FINISHED)
+            case Failed():
+                sequence.failure = _failure(event)
+                self._end(sequence, Status.FAILED)
+        sequence.changed.notify()
+        self.changed.notify()
+
+    def discard(self, sequence: Sequence) -> None:
+        """Its reader is gone or has enough: forget it. Does nothing if it has ended."""
+        if sequence.id in self._live:
+            sequence.finish_reason = "stop"
+            self._end(sequence, Status.FINISHED)
+            self.changed.notify()
+
+    def fail_all(self, reason: str) -> None:
+        """No sequence in progress can go on."""
+        for sequence in list(self):
+            sequence.failure = UnavailableError(reason)
+            self._end(sequence, Status.FAILED)
+            sequence.changed.notify()
+        self.changed.notify()
+
+    def _end(self, sequence: Sequence, status: Status) -> None:
+        sequence.move(status)
+        del self._live[sequence.id]
+        for observer in self._observers:
+            observer.on_end(sequence)
+
+
+def _failure(event: Failed) -> DuoError:
+    return ServerError(event.reason) if event.param is None else RequestError(event.reason, event.param)

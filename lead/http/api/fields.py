@@ -1,0 +1,302 @@
+"""The request fields that chat and text completions share, and what they mean for sampling."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lead.generation.completions import random_seed
+from lead.grammar import JSON_OBJECT, check_grammar, schema_to_gbnf
+from lead.settings.limits import Bounds
+from lead.settings.sampler_names import by_letters, by_names
+from lead.settings.sampling_defaults import SamplingDefaults
+from shared.errors import RequestError
+from shared.llama.grammar import NativeGrammar
+from shared.llama.vocabulary import Vocabulary
+from shared.sampling.sampler import BANNED, SamplerName, SamplingParameters
+
+Bias = float | Literal[False]
+
+_DEFAULTS = SamplingDefaults()
+_BOUNDS = Bounds()
+
+_PLAIN_FIELDS = tuple(
+    SamplingParameters.model_fields.keys()
+    - {"seed", "logit_bias", "samplers", "dry_sequence_breakers", "grammar", "grammar_start"}
+)
+
+
+class StreamOptions(BaseModel):
+    """OpenAI's `stream_options`."""
+
+    include_usage: bool = False
+
+
+class TextPart(BaseModel):
+    """A part of a message; only text is understood."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Annotated[str, Field(pattern="^text$")]
+    text: str
+
+
+class PredictedText(BaseModel):
+    """OpenAI's `prediction`: what the client thinks the answer will be, for the most part."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["content"]
+    content: str | list[TextPart]
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content)
+
+
+class SpeculativeFields(BaseModel):
+    """llama-server's `speculative`, as an object."""
+
+    model_config = ConfigDict(strict=True)
+
+    n_max: int | None = None
+
+
+class GenerationFields(BaseModel):
+    """Fields that are absent or null take the default; unknown ones are ignored; types are not converted."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", populate_by_name=True)
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    timings_per_token: bool | None = None
+    return_progress: bool | None = None
+    return_speculation: bool | None = None
+    n: int | None = None
+    n_cmpl: int | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    n_predict: int | None = None
+    t_max_predict_ms: int | None = Field(None, le=1 << 53)
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    dynatemp_range: float | None = None
+    dynatemp_exponent: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    top_n_sigma: float | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: int | None = None
+    dry_penalty_last_n: int | None = None
+    dry_sequence_breakers: list[str] | None = None
+    samplers: str | list[str] | None = None
+    mirostat: int | None = None
+    logit_bias: dict[str, Bias] | list[list[int | str | Bias]] | None = None
+    ignore_eos: bool | None = None
+    grammar: str | None = None
+    json_schema: dict[str, Any] | None = None
+    logprobs: bool | int | None = None
+    top_logprobs: int | None = None
+    n_probs: int | None = None
+    post_sampling_probs: bool | None = None
+    prediction: PredictedText | None = None
+    cache_prompt: bool | None = None
+    id_slot: int | None = None
+    private: bool | None = None
+    speculative: SpeculativeFields | None = None
+    speculative_n_max: int | None = Field(None, alias="speculative.n_max")
+
+    def check(self) -> None:
+        """Raise RequestError for what is well-formed but not served."""
+        if self.mirostat:
+            raise RequestError(
+                "mirostat: it chooses by random numbers of its own, which cannot be shared with backs; "
+                "min_p and top_n_sigma serve the same purpose",
+                "mirostat",
+            )
+
+    @property
+    def n_wanted(self) -> int:
+        """Answers to each prompt."""
+        return self.n or self.n_cmpl or 1
+
+    def n_answers(self, most: int) -> int:
+        """How many answers to each prompt."""
+        for name in ("n", "n_cmpl"):
+            value = getattr(self, name)
+            if value is not None:
+                if not 1 <= value <= most:
+                    raise RequestError(f"{name}: {value} is not between 1 and {most}", name)
+                return int(value)
+        return 1
+
+    def n_alternatives(self, bounds: Bounds) -> int | None:
+        """How many of the likeliest tokens to tell of; 0: only of the chosen one; None: nothing."""
+        most = bounds.max_top_logprobs
+        n_top = within("top_logprobs", self.top_logprobs, most)
+        if n_top and self.logprobs is not True:
+            raise RequestError("top_logprobs: logprobs must be true", "top_logprobs")
+        if self.n_probs:
+            return within("n_probs", self.n_probs, most)
+        if isinstance(self.logprobs, bool) or self.logprobs is None:
+            return n_top if self.logprobs else None
+        return within("logprobs", self.logprobs, most)
+
+    def n_draft(self) -> int | None:
+        """The most draft tokens to verify at once; None: the planner decides."""
+        value = self.speculative_n_max
+        if value is None and self.speculative is not None:
+            value = self.speculative.n_max
+        if value is not None and value < 0:
+            raise RequestError(f"speculative.n_max: {value} is not a number of tokens", "speculative.n_max")
+        return value
+
+    def slot(self, n_slots: int) -> int | None:
+        """The slot that is wanted; None: any."""
+        if self.id_slot is None or self.id_slot == -1:
+            return None
+        if not 0 <= self.id_slot < n_slots:
+            raise RequestError(f"id_slot: {self.id_slot} is none of the {n_slots} slots", "id_slot")
+        return self.id_slot
+
+    @property
+    def wants_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def stops(self, bounds: Bounds) -> list[str]:
+        """The stop strings; empty ones stop nothing."""
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        if len(stops) > bounds.max_stops:
+            raise RequestError(f"stop: {len(stops)} strings; at most {bounds.max_stops} are taken", "stop")
+        if any(len(stop) > bounds.max_stop_characters for stop in stops):
+            raise RequestError(f"stop: at most {bounds.max_stop_characters} characters are taken", "stop")
+        return [stop for stop in stops if stop]
+
+    def limit(self, defaults: SamplingDefaults = _DEFAULTS) -> int | None:
+        """The most tokens to generate; None until the context is full. With 0 the prompt is read, no more."""
+        for name in ("max_completion_tokens", "max_tokens", "n_predict"):
+            value = getattr(self, name)
+            if value is None or value in {-1, -2}:
+                continue
+            if value < 0:
+                raise RequestError(f"{name}: {value} is not a number of tokens (-1: no limit)", name)
+            return int(value)
+        return None if defaults.n_predict < 0 else defaults.n_predict
+
+    def time_limit(self) -> float | None:
+        """Seconds that generation may take; None: any number."""
+        value = self.t_max_predict_ms
+        return None if value is None or value < 0 else value / 1000
+
+    def constraint(self, vocabulary: Vocabulary, bounds: Bounds) -> str | None:
+        """The grammar that the answer has to follow; raises RequestError. It may take long: use a thread."""
+        if self.grammar and self.json_schema is not None:
+            raise RequestError("grammar: json_schema says what is allowed already", "grammar")
+        if self.json_schema is not None:
+            return schema_to_gbnf(self.json_schema or JSON_OBJECT, bounds, "json_schema")
+        if not self.grammar:
+            return None
+        check_grammar(self.grammar, bounds)
+        try:
+            NativeGrammar(self.grammar, vocabulary)  # it may name tokens
+        except ValueError as error:
+            raise RequestError(f"grammar: {error}", "grammar") from error
+        return self.grammar
+
+    def predicted(self, vocabulary: Vocabulary, n_ctx: int) -> list[int]:
+        """The prediction as the model would write it, so without special tokens; at most `n_ctx` tokens."""
+        if self.prediction is None:
+            return []
+        tokens = vocabulary.tokenize(self.prediction.text, add_special=False, parse_special=False)
+        return tokens[:n_ctx]
+
+    def sampling(
+        self,
+        vocabulary: Vocabulary,
+        n_ctx: int,
+        defaults: SamplingDefaults = _DEFAULTS,
+        bounds: Bounds = _BOUNDS,
+        grammar: str | None = None,
+    ) -> SamplingParameters:
+        """How to sample; a seed is drawn where none is given. Raises RequestError naming the field."""
+        given = defaults.parameters()
+        given |= {name: value for name in _PLAIN_FIELDS if (value := getattr(self, name)) is not None}
+        if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
+            given["repeat_last_n"] = n_ctx
+        if given.get("dry_base", 1) < 1:  # as llama-server: the default instead
+            given["dry_base"] = defaults.dry_base
+        seed = defaults.seed if self.seed is None else self.seed
+        given["seed"] = random_seed() if seed == -1 else seed
+        given["logit_bias"] = self._biases_within(vocabulary, bounds.max_logit_bias)
+        given["grammar"] = grammar
+        if self.samplers is not None:
+            given["samplers"] = read_samplers(self.samplers)
+        if self.dry_sequence_breakers is not None:
+            given["dry_sequence_breakers"] = tuple(self.dry_sequence_breakers)
+        try:
+            return SamplingParameters(**given)
+        except ValidationError as error:
+            item = error.errors()[0]
+            field = str(item["loc"][0])
+            raise RequestError(f"{field}: {item['msg']} (got {item['input']!r})", field) from error
+
+    def _biases_within(self, vocabulary: Vocabulary, most: int) -> dict[int, float]:
+        if len(self.logit_bias or ()) > most:
+            raise RequestError(f"logit_bias: at most {most} entries are taken", "logit_bias")
+        biases = dict(self._biases(vocabulary))
+        if len(biases) > most:
+            raise RequestError(f"logit_bias: at most {most} tokens are taken", "logit_bias")
+        return biases
+
+    def _biases(self, vocabulary: Vocabulary) -> Iterator[tuple[int, float]]:
+        if isinstance(self.logit_bias, dict):
+            pairs: list[list[Any]] = [[key, value] for key, value in self.logit_bias.items()]
+        else:
+            pairs = self.logit_bias or []
+        for pair in pairs:
+            if len(pair) != 2 or isinstance(pair[1], str):  # noqa: PLR2004 - [token, bias]
+                raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
+            bias = BANNED if pair[1] is False else pair[1]
+            for token in _biased_tokens(pair[0], vocabulary):
+                yield token, bias
+
+
+def within(name: str, value: int | None, most: int) -> int:
+    """`value`, None as 0; raises RequestError unless it is between 0 and `most`."""
+    value = value or 0
+    if not 0 <= value <= most:
+        raise RequestError(f"{name}: {value} is not between 0 and {most}", name)
+    return value
+
+
+def read_samplers(given: str | list[str]) -> tuple[SamplerName, ...]:
+    """llama-server's `samplers`: names, or one letter each. Raises RequestError for what is none of them."""
+    try:
+        return by_letters(given) if isinstance(given, str) else by_names(given)
+    except ValueError as error:
+        raise RequestError(f"samplers: {error}", "samplers") from error
+
+
+def _biased_tokens(key: object, vocabulary: Vocabulary) -> list[int]:
+    """A token id, also as text ("123", OpenAI's form), or the tokens of a text (llama-server's form)."""
+    if isinstance(key, str) and not key.isdecimal():
+        return vocabulary.tokenize(key, add_special=False, parse_special=False)
+    if isinstance(key, bool) or not isinstance(key, int | str):
+        raise RequestError(f"logit_bias: {key!r} is not a token", "logit_bias")
+    try:
+        return [vocabulary.check(int(key))]
+    except ValueError as error:
+        raise RequestError(f"logit_bias: {error}", "logit_bias") from error

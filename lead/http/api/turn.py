@@ -1,0 +1,192 @@
+"""One turn of a conversation, whatever API it came by: the job, and how to read what the model writes."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from lead.chat.constraint import constrain
+from lead.chat.deltas import Delta, Said
+from lead.chat.family import GENERIC
+from lead.chat.output import OutputReader, Reading
+from lead.chat.request import ConversationFields
+from lead.generation.completions import Outcome, Piece
+from lead.grammar import check_grammar, schema_to_gbnf
+from lead.http.api.answers import Answer, Job
+from lead.http.api.errors import first_invalid
+from lead.http.api.fields import GenerationFields
+from lead.server.services import Services
+from shared.errors import RequestError
+from shared.llama.vocabulary import Vocabulary
+
+
+class ChatRequest(GenerationFields, ConversationFields):
+    """What a client posts to the chat."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an answer ended."""
+
+    reason: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What to generate and how to read it."""
+
+    job: Job
+    reading: Reading
+
+    @classmethod
+    async def read(cls, body: ChatRequest, services: Services) -> "Turn":
+        """Raises RequestError naming the field at fault."""
+        check_tools(body, services)
+        tokens, reading, grammar = await asyncio.to_thread(_prepare, body, services)
+        constrained = body.model_copy(
+            update={"grammar": grammar, "json_schema": None, "response_format": None}
+        )
+        job = await Job.read(constrained, [tokens], services)
+        return cls(replace(job, shown=_shown(reading, services.vocabulary)), reading)
+
+    def reader(self) -> OutputReader:
+        """Reads one of the answers."""
+        return OutputReader(self.reading)
+
+    def read_whole(self, answer: Answer) -> tuple[list[Delta], End]:
+        """What a whole answer consists of, and how it ended."""
+        assert answer.outcome
+        reader = self.reader()
+        deltas = [*reader.push(answer.text), *reader.finish()]
+        return deltas, End(finish_reason(reader, answer.outcome), answer.outcome)
+
+    def said(self, answer: Answer) -> tuple[Said, End]:
+        """A whole answer, and how it ended."""
+        deltas, end = self.read_whole(answer)
+        said = Said()
+        said.add(deltas)
+        return said, end
+
+    async def follow(self, services: Services) -> AsyncGenerator[list[Delta] | End]:
+        """The one answer as it becomes known. Closing it early cancels it."""
+        reader = self.reader()
+        async with contextlib.aclosing(self.job.run(services)) as items:
+            async for _, item in items:
+                if isinstance(item, Piece):
+                    if deltas := reader.push(item.text):
+                        yield deltas
+                elif isinstance(item, Outcome):
+                    if deltas := reader.finish():
+                        yield deltas
+                    yield End(finish_reason(reader, item), item)
+
+
+def as_chat(fields: dict[str, Any]) -> ChatRequest:
+    """The chat request that another API's request means; raises RequestError."""
+    try:
+        return ChatRequest.model_validate(fields)
+    except ValidationError as error:
+        raise first_invalid(error) from error
+
+
+def finish_reason(reader: OutputReader, outcome: Outcome) -> str:
+    """OpenAI's."""
+    return "tool_calls" if reader.n_calls and outcome.reason == "stop" else outcome.reason
+
+
+def check_tools(body: ConversationFields, services: Services) -> None:
+    """Raise RequestError for more tools than are taken."""
+    if len(body.tools or []) > services.bounds.max_tools:
+        raise RequestError(f"tools: at most {services.bounds.max_tools} are taken", "tools")
+
+
+def render_prompt(body: ConversationFields, services: Services) -> str:
+    """The text that the model is to continue; raises RequestError. It may take long: call it in a thread."""
+    template = services.template
+    return template.render(body.conversation(services.chat, template.family))
+
+
+def tokenize_prompt(text: str, vocabulary: Vocabulary) -> list[int]:
+    """Tokens of a rendered conversation."""
+    if vocabulary.adds_bos and vocabulary.bos is not None:
+        # The template may have written the BOS token that the tokenizer is about to add.
+        text = text.removeprefix(vocabulary.piece(vocabulary.bos, special=True).decode("utf-8", "replace"))
+    return vocabulary.tokenize(text, add_special=True, parse_special=True)
+
+
+async def count_prompt(body: ConversationFields, services: Services) -> int:
+    """How many tokens the model reads before it answers; raises RequestError."""
+
+    def count() -> int:
+        return len(tokenize_prompt(render_prompt(body, services), services.vocabulary))
+
+    return await asyncio.to_thread(count)
+
+
+def _prepare(body: ChatRequest, services: Services) -> tuple[list[int], Reading, str | None]:
+    prompt = render_prompt(body, services)
+    reading = _reading(body, services, prompt)
+    grammar = _grammar(body, services, reading)
+    return tokenize_prompt(prompt, services.vocabulary), reading, grammar
+
+
+def _reading(body: ConversationFields, services: Services, prompt: str) -> Reading:
+    template, demand = services.template, body.demand()
+    separate = (body.reasoning_format or services.chat.reasoning_format) != "none"
+    thinking = template.thinking
+    opened = thinking is not None and thinking.is_open(prompt)
+    return Reading(
+        thinking=thinking if separate else None,
+        opened=opened,
+        family=template.family if demand.tools else None,
+        drops=template.drops,
+        tools=frozenset(tool.function.name for tool in demand.tools),
+        single=not demand.several,
+        lead_in=f"{thinking.start}\n" if thinking and opened and not separate else "",
+    )
+
+
+def _grammar(body: ChatRequest, services: Services, reading: Reading) -> str | None:
+    demand, bounds, template = body.demand(), services.bounds, services.template
+    if body.grammar:
+        return body.grammar
+
+    def convert(schema: object, field: str) -> str:
+        return schema_to_gbnf(schema, bounds, field)
+
+    may_think = reading.opened or (
+        reading.thinking and _variables(body, services).get("enable_thinking", True)
+    )
+    grammar = constrain(
+        demand,
+        reading.family,
+        template.thinking if may_think else None,
+        opened=reading.opened,
+        convert=convert,
+    )
+    if grammar is not None:
+        field = "tools" if demand.tools else demand.schema_field
+        check_grammar(grammar, bounds, field)
+    return grammar
+
+
+def _variables(body: ConversationFields, services: Services) -> dict[str, Any]:
+    return dict(body.conversation(services.chat, GENERIC).variables)
+
+
+def _shown(reading: Reading, vocabulary: Vocabulary) -> frozenset[int]:
+    """Control tokens that are marks: without their text nobody could tell calls and reasoning apart."""
+    marks = set(reading.drops)
+    marks |= {reading.thinking.start, reading.thinking.end} if reading.thinking else set()
+    marks |= set(reading.family.marks()) if reading.family else set()
+    tokens = {
+        token
+        for mark in marks
+        for token in vocabulary.tokenize(mark, add_special=False, parse_special=True)
+        if not vocabulary.piece(token)
+    }
+    return frozenset(tokens - vocabulary.end_tokens)

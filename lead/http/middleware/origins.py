@@ -1,0 +1,60 @@
+"""Pages of other origins: which of them may ask, and what they may do."""
+
+import re
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lead.http.api.errors import http_error
+
+_LOOPBACK = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+_METHODS = ("GET", "POST", "DELETE", "OPTIONS")
+_EXPOSED = ("X-Request-Id", "Retry-After")
+
+
+class Origins:
+    """The origins whose pages may read answers: none, some, `localhost` for pages of this machine, or `*`."""
+
+    def __init__(self, origins: Iterable[str] = ()) -> None:
+        self._origins = [origin.rstrip("/") for origin in origins]
+        self._pattern = _LOOPBACK if "localhost" in self._origins else None
+
+    def __bool__(self) -> bool:
+        return bool(self._origins)
+
+    def allow(self, origin: str) -> bool:
+        """Whether pages of `origin` may ask."""
+        if "*" in self._origins or origin in self._origins:
+            return True
+        return self._pattern is not None and re.fullmatch(self._pattern, origin) is not None
+
+    def cors(self) -> Middleware:
+        """What tells browsers so. Keys are sent in headers by hand, so cookies are not asked for."""
+        return Middleware(
+            CORSMiddleware,
+            allow_origins=self._origins,
+            allow_origin_regex=self._pattern,
+            allow_methods=_METHODS,
+            allow_headers=("*",),
+            expose_headers=_EXPOSED,
+        )
+
+
+class WebSocketOrigins:
+    """Middleware: CORS does not cover WebSockets, which any page may open. Backs send no origin."""
+
+    def __init__(self, app: ASGIApp, origins: Origins) -> None:
+        self._app = app
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            origin = Headers(scope=scope).get("origin")
+            if origin is not None and not self._origins.allow(origin):
+                message = f"pages of {origin!r} may not connect: --cors-origins says which ones may"
+                await http_error(403, message, "permission_error")(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

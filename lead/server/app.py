@@ -1,0 +1,55 @@
+"""The lead's HTTP application: routes and error shapes, nothing that runs by itself."""
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from lead.http.api import (
+    apply_template,
+    chat,
+    completion,
+    completions,
+    errors,
+    info,
+    messages,
+    metrics,
+    page,
+    responses,
+    slots,
+    speculation,
+    tokens,
+    unsupported,
+)
+from lead.http.api.sse import ClientGoneError
+from lead.http.middleware.door import Door
+from lead.server.services import Services
+
+_MODULES = (
+    *(chat, responses, messages, completions, completion, apply_template, tokens),
+    *(info, slots, metrics, speculation, unsupported),
+)
+_CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response
+
+
+def create_app(
+    services: Services | None = None, door: Door | None = None, *, with_page: bool = True
+) -> FastAPI:
+    """The application. Until `app.state.services` is set, /health and all else answer 503."""
+    app = FastAPI(
+        title="llama-duo",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect is written from the Host header, which a client chooses
+        middleware=(door or Door()).middlewares(),
+    )
+    app.state.services = services
+    errors.install(app)
+
+    async def on_gone(_: Request, _error: Exception) -> Response:
+        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+
+    app.add_exception_handler(ClientGoneError, on_gone)
+    for module in _MODULES:
+        app.include_router(module.router)
+    if with_page:
+        app.include_router(page.router)
+    return app

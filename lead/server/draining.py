@@ -1,0 +1,133 @@
+"""The lead's HTTP server as it ends: answers first, with the backs' help, then everybody else."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from lead.generation.sequences import Sequences
+from lead.http.middleware.connection import BackConnection, GuardedConfig
+from lead.settings.limits import Bounds
+
+log = logging.getLogger("lead")
+
+CLOSE_SECONDS = 3
+"""How long connections may take to close after the last answer has been failed."""
+_ABORT_SECONDS = 2
+"""Of these; a peer that has not taken the rest by then is cut off, and its handler sees that and ends."""
+_LOOK_SECONDS = 0.1
+"""uvicorn's own step: it has no event for a connection's end."""
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn's server, with answers that get an error event when the drain time is over.
+
+    The first signal drains, the second one ends the drain, the third one cuts connections.
+    """
+
+    def __init__(
+        self,
+        app: FastAPI,
+        drain_seconds: float,
+        sequences: Sequences,
+        bounds: Bounds,
+        *,
+        on_drain: Callable[[], None],
+        on_drained: Callable[[], Awaitable[None]],
+        tls: tuple[Path | None, Path | None] = (None, None),
+    ) -> None:
+        """`on_drain` ends what would wait for ever, `on_drained` what serves running answers.
+
+        `bounds` has the times that clients get. `tls` is a certificate and its key; without them HTTP is
+        plain.
+        """
+        config = GuardedConfig(
+            app,
+            bounds,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            ssl_certfile=tls[0],
+            ssl_keyfile=tls[1],
+            server_header=False,
+            ws_ping_interval=bounds.ping_seconds,
+            ws_ping_timeout=bounds.ping_seconds,
+            ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
+            timeout_graceful_shutdown=CLOSE_SECONDS,
+        )
+        super().__init__(config)
+        self._drain_seconds = drain_seconds
+        self._sequences = sequences
+        self._on_drain = on_drain
+        self._on_drained = on_drained
+        self._is_hurried = False
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """The drain, then uvicorn's own end, which sends the connected backs away with 1012."""
+        self._on_drain()
+        self._close_to_newcomers(sockets or [])
+        await self._drain()
+        self._sequences.fail_all("the server is shutting down")
+        await self._on_drained()
+        aborting = asyncio.get_running_loop().call_later(_ABORT_SECONDS, self._abort)
+        await super().shutdown(sockets)
+        aborting.cancel()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Unlike uvicorn's own, does not raise the signal again: the engine is still to be stopped."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.on_signal)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def on_signal(self) -> None:
+        """One step nearer to the end; see the class."""
+        if self._is_hurried:
+            self.force_exit = True
+            self._abort()
+        self._is_hurried = self.should_exit
+        self.should_exit = True
+
+    def _close_to_newcomers(self, sockets: list[socket.socket]) -> None:
+        """No new connections, and no further request on those that are there. Backs stay."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets:
+            listener.close()
+        for connection in list(self.server_state.connections):
+            if not isinstance(connection, BackConnection):
+                connection.shutdown()
+
+    async def _drain(self) -> None:
+        if self._sequences and not self._is_hurried:
+            log.info(
+                "stopping: %s up to %g s (--drain-seconds); Ctrl-C again ends at once",
+                _have_answers(len(self._sequences)),
+                self._drain_seconds,
+            )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_seconds):
+                while self._is_answering() and not self._is_hurried:  # noqa: ASYNC110 - see _LOOK_SECONDS
+                    await asyncio.sleep(_LOOK_SECONDS)
+
+    def _is_answering(self) -> bool:
+        return any(not isinstance(each, BackConnection) for each in self.server_state.connections)
+
+    def _abort(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+
+def _have_answers(n: int) -> str:
+    return "1 answer has" if n == 1 else f"{n} answers have"

@@ -1,0 +1,252 @@
+"""The running lead: HTTP server and engine, from start to an orderly end."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import secrets
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+from lead.backs.registry import Backs
+from lead.chat.template import ChatTemplate
+from lead.engine.client import EngineClient
+from lead.engine.messages import (
+    Committed,
+    DraftsDropped,
+    Event,
+    Failed,
+    Finished,
+    Load,
+    PromptProgress,
+    Started,
+    Tuned,
+)
+from lead.generation.completions import Completions
+from lead.generation.printer import Printer
+from lead.generation.sequences import Sequences
+from lead.http.middleware.door import Door
+from lead.http.middleware.keys import Key, Principal, Role
+from lead.http.middleware.origins import Origins
+from lead.metrics.metrics import Metrics
+from lead.server.app import create_app
+from lead.server.draining import DrainingServer
+from lead.server.local_back import NAME, LocalBack, back_command, back_environment
+from lead.server.services import Services
+from lead.settings.demo_model import demo_model
+from lead.settings.lead_settings import LeadSettings
+from shared.discovery import Scheme, announced
+from shared.errors import ConfigError
+from shared.llama.vocabulary import Vocabulary
+from shared.protocol import Tune
+from shared.tls import check_certificate
+
+log = logging.getLogger("lead")
+
+
+class Lead:
+    """Owns the parts and the order in which they start and stop."""
+
+    def __init__(self, settings: LeadSettings) -> None:
+        """Raises ConfigError for keys that cannot be read."""
+        self._settings = settings
+        self._sequences = Sequences()
+        self._engine: EngineClient | None = None
+        self._backs: Backs | None = None
+        self._local_back: LocalBack | None = None
+        self._backing: asyncio.Future[None] | None = None
+        self._stopping = threading.Event()
+        self._local_key = secrets.token_urlsafe(32)
+        keys = settings.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
+        door = Door(keys, settings, settings.host_names(settings.host), Origins(settings.cors_origins))
+        self._app = create_app(door=door, with_page=settings.ui)
+        if settings.ssl_cert_file and settings.ssl_key_file:
+            check_certificate(settings.ssl_cert_file, settings.ssl_key_file)
+
+    async def serve(self) -> None:
+        """Run until a signal ends it; raises ConfigError if it cannot start.
+
+        The order of an end: no new connections; backs that post are sent away, as their next post may need
+        one; running answers go on for the drain time, with the drafts of the other backs, then get an error
+        event; a back of the lead's own ends, before it can miss its lead; connections close; the engine
+        finishes its step and ends.
+        """
+        listener = listen(self._settings.host, self._settings.port)
+        host, port = listener.getsockname()[:2]
+        scheme: Scheme = "https" if self._settings.ssl_cert_file else "http"
+        address = f"[{host}]" if ":" in host else host
+        log.info("listening on %s://%s:%d, loading the model", scheme, address, port)
+        if not self._settings.announce:
+            await self._serve(listener, host, port)
+            return
+        name = self._settings.names(self._settings.model.stem if self._settings.model else "demo").id
+        announcement = announced(host, port, name, scheme)
+        await asyncio.to_thread(announcement.__enter__)
+        try:
+            await self._serve(listener, host, port)
+        finally:
+            await asyncio.to_thread(announcement.__exit__, None, None, None)
+
+    async def _serve(self, listener: socket.socket, host: str, port: int) -> None:
+        if self._settings.back:
+            self._local_back = LocalBack(
+                back_command(self._settings, host, port),
+                random.Random(),  # noqa: S311 - jitter
+                environment=back_environment(os.environ, self._local_key),
+            )
+        server = DrainingServer(
+            self._app,
+            self._settings.drain_seconds,
+            self._sequences,
+            self._settings,
+            on_drain=self._dismiss_backs,
+            on_drained=self._end_local_back,
+            tls=(self._settings.ssl_cert_file, self._settings.ssl_key_file),
+        )
+        running = asyncio.ensure_future(self._run_engine(server))
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            self._stopping.set()
+            await self._end_local_back()
+            if self._engine:
+                await self._engine.stop()
+            else:
+                running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    async def _run_engine(self, server: DrainingServer) -> None:
+        try:
+            path = await self._model_path()
+            vocabulary = await asyncio.to_thread(Vocabulary.load, path)
+            self._engine = EngineClient(
+                self._load_command(path),
+                self._settings.log_level,
+                self._on_event,
+                self._on_lost,
+                log_json=self._settings.log_json,
+            )
+            template = await asyncio.to_thread(_template, vocabulary, self._settings.chat_template_source)
+            self._app.state.services = self._services(vocabulary, template, self._engine)
+            if not self._stopping.is_set():
+                if self._local_back:
+                    self._backing = asyncio.ensure_future(self._local_back.run(self._engine.has_been_ready))
+                await self._engine.run()
+        except BaseException:
+            server.should_exit = True
+            raise
+
+    async def _model_path(self) -> Path:
+        if self._settings.model:
+            # not resolved: the parts of a model from the hub have their names in links
+            return self._settings.model.absolute()
+        return await asyncio.to_thread(demo_model, self._stopping.is_set)
+
+    def _services(self, vocabulary: Vocabulary, template: ChatTemplate, engine: EngineClient) -> Services:
+        self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
+        self._backs = Backs(
+            self._sequences,
+            vocabulary.identify(),
+            vocabulary.n_tokens,
+            post_draft=engine.post_draft,
+            on_change=engine.connect,
+            clock=time.monotonic,
+            bounds=self._settings,
+        )
+        return Services(
+            names=self._settings.names(vocabulary.info.name),
+            vocabulary=vocabulary,
+            template=template,
+            engine=engine,
+            sequences=self._sequences,
+            backs=self._backs,
+            completions=Completions(
+                self._sequences,
+                engine,
+                vocabulary,
+                private_by_default=self._settings.private_by_default,
+                max_queue=self._settings.max_queue,
+                log_prompts=self._settings.log_prompts,
+            ),
+            bounds=self._settings,
+            defaults=self._settings.sampling_defaults,
+            chat=self._settings.chat_options,
+            shows_slots=self._settings.slots,
+            metrics=Metrics(self._sequences, self._backs) if self._settings.metrics else None,
+            n_threads=self._settings.n_threads,
+        )
+
+    def _load_command(self, path: Path) -> Load:
+        settings = self._settings
+        return Load(
+            model=path,
+            n_ctx=settings.ctx_size,
+            n_slots=settings.parallel,
+            n_batch=settings.batch_size,
+            n_threads=settings.n_threads,
+            n_gpu_layers=settings.n_gpu_layers,
+            depth=settings.depth,
+            policy=settings.policy,
+            ngram=settings.ngram,
+            calibrate=settings.calibrate,
+            kv_unified=settings.kv_unified,
+            compute=settings.compute,
+        )
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case Started() | PromptProgress() | Committed() | Finished() | Failed():
+                self._sequences.apply(event, time.monotonic())
+            case DraftsDropped():
+                if self._backs:
+                    self._backs.count_stale(event.source, event.n_stale)
+            case Tuned():
+                if self._backs:
+                    self._backs.tune(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
+            case _:
+                raise AssertionError(f"the engine client keeps {event} for itself")
+
+    def _on_lost(self, reason: str) -> None:
+        self._sequences.fail_all(reason)
+
+    def _dismiss_backs(self) -> None:
+        if self._backs:
+            self._backs.dismiss()
+
+    async def _end_local_back(self) -> None:
+        if self._local_back:
+            self._local_back.stop()
+        if self._backing:
+            await self._backing
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections; raises ConfigError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror}; try another --port"
+        ) from error
+
+
+def _template(vocabulary: Vocabulary, chosen: str | None) -> ChatTemplate:
+    """The chosen one (raises ConfigError if it is none), or the model's own, or ChatML."""
+    bos, eos = (
+        "" if token is None else vocabulary.piece(token, special=True).decode("utf-8", "replace")
+        for token in (vocabulary.bos, vocabulary.eos)
+    )
+    if chosen is not None:
+        return ChatTemplate(chosen, bos, eos)
+    info = vocabulary.info
+    try:
+        return ChatTemplate(info.chat_template or info.tool_template, bos, eos, info.tool_template)
+    except ConfigError as error:
+        log.warning("%s; using ChatML instead of the model's own", error)
+        return ChatTemplate(None, bos, eos)

@@ -1,0 +1,81 @@
+"""What the HTTP handlers work with, once the vocabulary has been read."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fastapi import Request
+
+from lead.backs.registry import Backs
+from lead.chat.options import ChatOptions
+from lead.chat.template import ChatTemplate
+from lead.engine.client import EngineState
+from lead.engine.messages import PolicyName
+from lead.generation.completions import Completions, Engine
+from lead.generation.sequences import Sequences
+from lead.metrics.metrics import Metrics
+from lead.settings.limits import Bounds
+from lead.settings.model_names import ModelNames
+from lead.settings.sampling_defaults import SamplingDefaults
+from shared.errors import UnavailableError
+from shared.llama.vocabulary import Vocabulary
+
+
+class SupervisedEngine(Engine, Protocol):
+    """The seam to the engine, with what /health tells of it."""
+
+    @property
+    def state(self) -> EngineState:
+        """Whether it can take requests."""
+
+    def set_policy(self, policy: PolicyName, depth: int) -> None:
+        """Choose depths in another way from now on."""
+
+    async def explain(self) -> dict[str, Any] | None:
+        """What the planner has learned and done; None if the engine cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a running lead."""
+
+    names: ModelNames
+    vocabulary: Vocabulary
+    template: ChatTemplate
+    engine: SupervisedEngine
+    sequences: Sequences
+    backs: Backs
+    completions: Completions
+    bounds: Bounds = field(default_factory=Bounds)
+    defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
+    chat: ChatOptions = field(default_factory=ChatOptions)
+    shows_slots: bool = True
+    metrics: Metrics | None = None  # None: not asked for
+    n_threads: int = 0
+    started_at: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def alias(self) -> str:
+        """What answers call the model."""
+        return self.names.id
+
+    @property
+    def n_slots(self) -> int:
+        """How many sequences run at the same time."""
+        return self.engine.ready.n_slots if self.engine.ready else 0
+
+
+def provide(request: Request) -> Services:
+    """The dependency of handlers that need the vocabulary; raises UnavailableError while it is being read."""
+    services: Services | None = request.app.state.services
+    if services is None:
+        raise UnavailableError("Loading model")
+    return services
+
+
+def provide_ready(request: Request) -> Services:
+    """The dependency of handlers that need the engine; raises UnavailableError while it is not there."""
+    services = provide(request)
+    if services.engine.state is not EngineState.READY:
+        raise UnavailableError(f"{services.engine.state.value}: try again in a moment")
+    return services

@@ -1,0 +1,151 @@
+"""Asking a lead how it is, over HTTP; every way in which that fails becomes a finding."""
+
+import socket
+import ssl
+import statistics
+import time
+from collections.abc import Iterator
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic import ValidationError
+
+from shared.diagnostics.doctor.diagnosis import Finding, good, hint, problem
+from shared.diagnostics.doctor.lead_report import LeadReport
+from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
+
+_SECONDS = 10.0
+"""An address behind which nobody answers takes as long; a report waits for the end of a step."""
+_N_ASKED = 5
+
+
+class Visit:
+    """One lead; a context manager. `report` is there after `examine`, if the lead gave one."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        transport: httpx.BaseTransport | None = None,
+        tls: ssl.SSLContext | None = None,
+        *,
+        key_advice: str = "give --key or --key-file",
+    ) -> None:
+        """`url` has no slash at its end; `key` may be one of a client, a back or an admin.
+
+        `tls` says whom to trust at https://…, without it the system's authorities; `key_advice` how this
+        doctor is given another key.
+        """
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._url = url
+        self._has_key = key is not None
+        self._key_advice = key_advice
+        self._client = httpx.Client(
+            base_url=url,
+            headers=headers,
+            timeout=_SECONDS,
+            trust_env=False,
+            transport=transport,
+            verify=tls or True,
+        )
+        self.report: LeadReport | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def examine(self) -> Iterator[Finding]:
+        """Is it there, is it ready, does it let us in; afterwards `report` says what it knows."""
+        try:
+            times = list(self._ask_health())
+            answer = self._client.get("/v1/speculation")
+        except httpx.TransportError as error:
+            yield problem(f"no lead answers at {self._url} ({_explain(error, self._url)})")
+            return
+        except httpx.HTTPStatusError as error:
+            yield from self._explain_health(error.response)
+            return
+        yield good(
+            f"the lead at {self._url} is ready and answers in {1000 * statistics.median(times):.1f} ms"
+        )
+        yield from self._read(answer)
+
+    def _ask_health(self) -> Iterator[float]:
+        """Seconds of each request but the first, which connects."""
+        for number in range(_N_ASKED):
+            began = time.perf_counter()
+            self._client.get("/health").raise_for_status()
+            if number:
+                yield time.perf_counter() - began
+
+    def _explain_health(self, response: httpx.Response) -> Iterator[Finding]:
+        if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+            yield problem(f"the lead at {self._url} is not ready ({_said(response)}): wait, or read its log")
+        else:
+            yield problem(f"what answers at {self._url} is no lead: /health gives {_said(response)}")
+
+    def _read(self, answer: httpx.Response) -> Iterator[Finding]:
+        if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            wrong = "this is none of its keys" if self._has_key else "none was given"
+            yield problem(f"the lead asks for a key, and {wrong}: {self._key_advice}")
+            return
+        try:
+            self.report = LeadReport.model_validate_json(answer.raise_for_status().content)
+        except (httpx.HTTPStatusError, ValidationError):
+            yield hint(f"the lead does not say how it speculates ({_said(answer)}): is it a llama-duo lead?")
+
+
+def is_own_address(url: str) -> bool:
+    """Whether the host of `url` is this machine; False for names that are not known."""
+    host = urlsplit(url).hostname or ""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False
+    for family, kind, _, _, address in found:
+        with socket.socket(family, kind) as probe:
+            try:
+                probe.bind(address)  # only an address of one's own can be bound
+            except OSError:
+                continue
+            return True
+    return False
+
+
+def _explain(error: httpx.TransportError, url: str) -> str:
+    host = urlsplit(url).hostname or ""
+    if isinstance(error, httpx.TimeoutException):
+        return f"silence for {_SECONDS:.0f} seconds: a wrong address, a firewall or a cut cable"
+    words = str(error)
+    if "refused" in words:
+        return (
+            "the machine is there, but nothing listens on this port: is the lead started, with this --port, "
+            "and with --host 0.0.0.0 if it is on another machine?"
+        )
+    if any(each in words for each in ("resolution", "not known", "No address")):
+        return f"nobody knows the name {host}: try its address"
+    return _explain_tls(error, url) or words or type(error).__name__
+
+
+def _explain_tls(error: httpx.TransportError, url: str) -> str | None:
+    if distrust := distrust_behind(error):
+        return f"it is not trusted: {explain_distrust(distrust)}"
+    if "SSL" in str(error):
+        return SPEAKS_PLAIN
+    if isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
+        return HANGS_UP
+    return None
+
+
+def _said(response: httpx.Response) -> str:
+    try:
+        return str(response.json()["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        return f"HTTP {response.status_code}"

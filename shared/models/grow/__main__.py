@@ -1,0 +1,52 @@
+"""`python -m shared.models.grow SOURCE DESTINATION --width … --layers … --heads … --feed-forward …`."""
+
+import sys
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import CliPositionalArg
+from tqdm import tqdm
+
+from shared.errors import ConfigError
+from shared.models.grow import Quantization, Shape, grow
+from shared.settings.base import ProgramSettings, program_config
+
+
+class GrowSettings(ProgramSettings):
+    """Turn a small llama-architecture GGUF into a larger one that computes the same function."""
+
+    model_config = program_config("grow")
+
+    source: CliPositionalArg[Path] = Field(description="the GGUF file to grow")
+    destination: CliPositionalArg[Path] = Field(description="the GGUF file to write")
+    width: int = Field(description="of the residual stream (n_embd)")
+    layers: int = Field(description="number of layers")
+    heads: int = Field(description="number of query heads; key/value heads follow")
+    feed_forward: int = Field(description="hidden units of each feed-forward part")
+    type: Quantization = Field("f16", description="how matrices are stored")
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.width, self.layers, self.heads, self.feed_forward)
+
+
+def main() -> None:
+    settings = GrowSettings.from_command_line()
+    with tqdm(desc=settings.destination.name, unit="B", unit_scale=True, delay=0.1) as bar:
+
+        def show(n_done: int, n_total: int) -> None:
+            bar.total = n_total
+            bar.update(n_done - bar.n)
+
+        try:
+            grow(settings.source, settings.destination, settings.shape, settings.type, show)
+        except ConfigError as error:
+            bar.close()
+            sys.exit(f"grow: {error}")
+        except KeyboardInterrupt:
+            bar.close()
+            sys.exit("grow: cancelled, nothing was written")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Models from the Hugging Face hub, chosen as llama-server does and kept in huggingface_hub's own cache.
+
+huggingface_hub is an optional extra; nothing else imports it, and this does only when a model is asked for.
+"""
+
+import glob
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+from shared.errors import ConfigError
+from shared.models import split
+
+log = logging.getLogger("hub")
+
+_REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<quantization>[\w.-]+))?")
+_PREFERRED = ("Q4_K_M", "Q8_0")
+"""What llama-server takes where nothing is said, before the first file there is."""
+_NO_MODELS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
+"""In names of GGUF files that go with a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubModel:
+    """USER/REPO[:QUANT]; `file` is a name in the repository, which goes over the quantization."""
+
+    repository: str
+    quantization: str | None = None
+    file: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, file: str | None = None) -> "HubModel":
+        """Raises ValueError."""
+        found = _REPOSITORY.fullmatch(text)
+        if not found:
+            raise ValueError("write it as in ggml-org/gemma-3-1b-it-GGUF or ggml-org/gemma-3-1b-it-GGUF:Q8_0")
+        return cls(found["repository"], found["quantization"], file)
+
+    def choose(self, names: Sequence[str]) -> list[str]:
+        """The names of the model's parts, among all `names` of the repository; raises ConfigError."""
+        models = sorted(name for name in names if _is_model(name))
+        chosen = self._first(models)
+        if chosen is None:
+            raise ConfigError(self._why_none(models))
+        part = split.read_name(chosen)
+        if part is None:
+            return [chosen]
+        if missing := set(part.all()) - set(names):
+            raise ConfigError(f"{self.repository} lacks {', '.join(sorted(missing))}: parts of {chosen}")
+        return part.all()
+
+    def _first(self, models: list[str]) -> str | None:
+        if self.file:
+            return next((name for name in models if name == self.file), None)
+        wanted = (self.quantization,) if self.quantization else _PREFERRED
+        for quantization in wanted:
+            pattern = re.compile(f"{re.escape(quantization)}[.-]", re.IGNORECASE)
+            if found := next((name for name in models if pattern.search(name)), None):
+                return found
+        return None if self.quantization else next(iter(models), None)
+
+    def _why_none(self, models: list[str]) -> str:
+        if not models:
+            return f"{self.repository} has no GGUF models: look for a repository with GGUF in its name"
+        asked = self.file or f"quantization {self.quantization}"
+        return f"{self.repository} has no {asked}: there are {', '.join(models)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Where to look; None: as huggingface_hub's own variables (HF_TOKEN, HF_ENDPOINT, HF_HOME) say."""
+
+    token: str | None = None
+    offline: bool = False
+    endpoint: str | None = None
+    cache: Path | None = None
+
+    def fetch(self, model: HubModel) -> Path:
+        """The first file of `model` in the cache, downloaded if it is not there in its newest version.
+
+        Without a connection the cache's version is taken. Raises ConfigError.
+        """
+        hub = _huggingface_hub()
+        offline = self.offline or hub.constants.HF_HUB_OFFLINE
+        names = None if offline else self._list(hub, model.repository)
+        if names is None:
+            return self._from_cache(hub, model)
+        parts = model.choose(names)
+        log.info("%s: %s", model.repository, ", ".join(parts))
+        try:
+            folder = hub.snapshot_download(
+                model.repository,
+                allow_patterns=[glob.escape(name) for name in parts],
+                token=self.token,
+                endpoint=self.endpoint,
+                cache_dir=self.cache,
+            )
+        except Exception as error:
+            raise ConfigError(f"{model.repository} cannot be downloaded: {_first_line(error)}") from error
+        return Path(folder) / parts[0]
+
+    def _list(self, hub: ModuleType, repository: str) -> list[str] | None:
+        """The names of a repository's files; None if the hub cannot be asked."""
+        errors = hub.errors
+        try:
+            # unlike list_repo_files it does not try again for half a minute where there is no connection
+            found = hub.HfApi(token=self.token, endpoint=self.endpoint).model_info(repository)
+        except errors.GatedRepoError as error:
+            raise ConfigError(
+                f"{repository} asks for its terms to be accepted on its page, then for a token: HF_TOKEN"
+            ) from error
+        except errors.RepositoryNotFoundError as error:
+            raise ConfigError(
+                f"there is no repository {repository} on the hub; for a private one set HF_TOKEN"
+            ) from error
+        except Exception as error:  # noqa: BLE001 - its HTTP library, and with it the classes, have changed
+            log.warning("the hub does not answer, looking into the cache: %s", _first_line(error))
+            return None
+        return [file.rfilename for file in found.siblings or []]
+
+    def _from_cache(self, hub: ModuleType, model: HubModel) -> Path:
+        try:
+            cached = hub.scan_cache_dir(self.cache).repos
+        except hub.errors.CacheNotFound:
+            cached = frozenset()
+        revisions = [
+            revision
+            for repository in cached
+            if (repository.repo_id, repository.repo_type) == (model.repository, "model")
+            for revision in repository.revisions
+        ]
+        # the newest first
+        for revision in sorted(revisions, key=lambda each: -each.last_modified):
+            paths = {
+                file.file_path.relative_to(revision.snapshot_path).as_posix(): file.file_path
+                for file in revision.files
+            }
+            try:
+                return Path(paths[model.choose(list(paths))[0]])
+            except ConfigError as error:
+                log.debug("%s: %s", revision.snapshot_path, error)
+        reason = "nothing is to be downloaded" if self.offline else "there is no connection to the hub"
+        raise ConfigError(f"{model.repository} is not in the hub's cache, and {reason}")
+
+
+def _huggingface_hub() -> ModuleType:
+    try:
+        import huggingface_hub  # noqa: PLC0415  (an optional extra)
+        import huggingface_hub.constants  # noqa: PLC0415
+        import huggingface_hub.errors  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError("-hf needs huggingface_hub: pip install 'llama-duo[hub]'") from error
+    return huggingface_hub
+
+
+def _is_model(name: str) -> bool:
+    path = PurePosixPath(name)
+    part = split.read_name(name)
+    first = part is None or part.number == 1
+    return path.suffix == ".gguf" and first and not any(mark in path.name for mark in _NO_MODELS)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]

@@ -1,0 +1,215 @@
+"""llama-server's command line and variables, as far as lead and back understand them.
+
+What people paste works where there is such a thing here, is taken without effect where it is so anyway, and
+is otherwise refused with a reason. The source is llama.cpp's common/arg.cpp.
+"""
+
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator
+
+from shared.settings.command_line import Dialect, Spelling
+
+
+def _reading(words: dict[str, int]) -> BeforeValidator:
+    return BeforeValidator(lambda value: words.get(str(value), value))
+
+
+GpuLayers = Annotated[int, _reading({"auto": -1, "all": -1, "-2": -1})]
+Slots = Annotated[int, _reading({"-1": 4})]
+Threads = Annotated[int, _reading({"-1": 0})]
+"""Numbers for which llama-server has words, or another number for its own choice."""
+
+_SPELLINGS: Final = {
+    "alias": Spelling(("-a",), ("LLAMA_ARG_ALIAS",)),
+    "tags": Spelling((), ("LLAMA_ARG_TAGS",)),
+    "api_key": Spelling(variables=("LLAMA_API_KEY",)),
+    "api_key_file": Spelling(variables=("LLAMA_ARG_API_KEY_FILE",)),
+    "back": Spelling(("-md", "--model-draft", "--spec-draft-model"), ("LLAMA_ARG_SPEC_DRAFT_MODEL",)),
+    "back_gpu_layers": Spelling(
+        ("-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl"),
+        ("LLAMA_ARG_N_GPU_LAYERS_DRAFT",),
+    ),
+    "back_hf_repo": Spelling(
+        ("-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"), ("LLAMA_ARG_SPEC_DRAFT_HF_REPO",)
+    ),
+    "back_threads": Spelling(("-td", "--threads-draft", "--spec-draft-threads")),
+    "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",)),
+    "cache_prompt": Spelling(variables=("LLAMA_ARG_CACHE_PROMPT",)),
+    "cache_type_k": Spelling(("-ctk",), ("LLAMA_ARG_CACHE_TYPE_K",)),
+    "cache_type_v": Spelling(("-ctv",), ("LLAMA_ARG_CACHE_TYPE_V",)),
+    "chat_template": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE",)),
+    "chat_template_file": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_FILE",)),
+    "chat_template_kwargs": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_KWARGS",)),
+    "cors_origins": Spelling(variables=("LLAMA_ARG_CORS_ORIGINS",)),
+    "ctx_size": Spelling(("-c",), ("LLAMA_ARG_CTX_SIZE",)),
+    "dry_sequence_breakers": Spelling(("--dry-sequence-breaker",)),
+    "dynatemp_exponent": Spelling(("--dynatemp-exp",)),
+    "flash_attn": Spelling(("-fa",), ("LLAMA_ARG_FLASH_ATTN",)),
+    "frequency_penalty": Spelling(variables=("LLAMA_ARG_FREQUENCY_PENALTY",)),
+    "hf_file": Spelling(("-hff",), ("LLAMA_ARG_HF_FILE",)),
+    "hf_repo": Spelling(("-hf", "-hfr"), ("LLAMA_ARG_HF_REPO",)),
+    "hf_token": Spelling(("-hft",), ("HF_TOKEN",)),
+    "host": Spelling(variables=("LLAMA_ARG_HOST",)),
+    "key": Spelling(("--api-key",)),
+    "key_file": Spelling(("--api-key-file",)),
+    "kv_offload": Spelling(variables=("LLAMA_ARG_KV_OFFLOAD",), constants={"-kvo": True, "-nkvo": False}),
+    "kv_unified": Spelling(("-kvu",), ("LLAMA_ARG_KV_UNIFIED",), {"-no-kvu": False}),
+    "load_mode": Spelling(
+        ("-lm",),
+        ("LLAMA_ARG_LOAD_MODE",),
+        {"--mlock": "mmap+mlock", "--mmap": "mmap", "--no-mmap": "none", "-dio": "dio", "--direct-io": "dio"},
+    ),
+    "log_json": Spelling(("--log-jsonl",)),
+    "log_level": Spelling(constants={"-v": "debug", "--verbose": "debug", "--log-verbose": "debug"}),
+    "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),
+    "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
+    "min_p": Spelling(variables=("LLAMA_ARG_MIN_P",)),
+    "model": Spelling(("-m",), ("LLAMA_ARG_MODEL",)),
+    "n_gpu_layers": Spelling(("-ngl", "--gpu-layers"), ("LLAMA_ARG_N_GPU_LAYERS",)),
+    "n_predict": Spelling(("-n", "--predict"), ("LLAMA_ARG_N_PREDICT",)),
+    "offline": Spelling(variables=("LLAMA_ARG_OFFLINE",)),
+    "parallel": Spelling(("-np",), ("LLAMA_ARG_N_PARALLEL",)),
+    "port": Spelling(variables=("LLAMA_ARG_PORT",)),
+    "presence_penalty": Spelling(variables=("LLAMA_ARG_PRESENCE_PENALTY",)),
+    "props": Spelling(variables=("LLAMA_ARG_ENDPOINT_PROPS",)),
+    "prefill_assistant": Spelling(variables=("LLAMA_ARG_PREFILL_ASSISTANT",)),
+    "reasoning": Spelling(("-rea",), ("LLAMA_ARG_REASONING",)),
+    "reasoning_budget": Spelling(variables=("LLAMA_ARG_THINK_BUDGET",)),
+    "reasoning_format": Spelling(variables=("LLAMA_ARG_THINK",)),
+    "repeat_penalty": Spelling(variables=("LLAMA_ARG_REPEAT_PENALTY",)),
+    "samplers": Spelling(("--sampler-seq", "--sampling-seq")),
+    "seed": Spelling(("-s",)),
+    "slots": Spelling(variables=("LLAMA_ARG_ENDPOINT_SLOTS",)),
+    "split_mode": Spelling(("-sm",), ("LLAMA_ARG_SPLIT_MODE",)),
+    "ssl_cert_file": Spelling(variables=("LLAMA_ARG_SSL_CERT_FILE",)),
+    "ssl_key_file": Spelling(variables=("LLAMA_ARG_SSL_KEY_FILE",)),
+    "temperature": Spelling(("--temp",), ("LLAMA_ARG_TEMPERATURE",)),
+    "tensor_split": Spelling(("-ts",), ("LLAMA_ARG_TENSOR_SPLIT",)),
+    "threads": Spelling(("-t",), ("LLAMA_ARG_THREADS",)),
+    "threads_batch": Spelling(("-tb",)),
+    "top_k": Spelling(variables=("LLAMA_ARG_TOP_K",)),
+    "top_n_sigma": Spelling(("--top-nsigma",)),
+    "top_p": Spelling(variables=("LLAMA_ARG_TOP_P",)),
+    "typical_p": Spelling(("--typical",)),
+    "ubatch_size": Spelling(("-ub",), ("LLAMA_ARG_UBATCH",)),
+    "ui": Spelling(("--webui",), ("LLAMA_ARG_UI",)),
+    "write_seconds": Spelling(("-to", "--timeout"), ("LLAMA_ARG_TIMEOUT",)),
+}
+
+_GRANTED: Final = {
+    # what is so anyway
+    0: (
+        "-cb --cont-batching --swa-full --jinja "
+        "--no-context-shift --no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
+        "--no-models-autoload --warmup --repack --op-offload -e --escape --log-prefix "
+        "--log-timestamps --no-mmproj-offload -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
+        "--perf --no-perf --no-warmup --reuse-port --no-log-prefix --no-log-timestamps"
+    ),
+    # what changes no answer
+    1: (
+        "--threads-http --prio --prio-batch --poll --poll-batch --log-colors -fit --fit -fitt "
+        "--fit-target -fitc --fit-ctx -cram --cache-ram -ctxcp --ctx-checkpoints -sps "
+        "--slot-prompt-similarity --swa-checkpoints -cms --checkpoint-min-step -dt --defrag-thold"
+    ),
+}
+"""Options by the number of values behind them."""
+
+_REFUSED: Final = {
+    "only text is served, no images or sound": (
+        "-mm --mmproj -mmu --mmproj-url --mmproj-auto --mmproj-offload --image --audio --video "
+        "--media-path --image-min-tokens --image-max-tokens -mv --model-vocoder -mmdev --mmproj-device "
+        "--mtmd-batch-max-tokens --video-fps --video-timestamp-interval --video-ffmpeg-dir"
+    ),
+    "the lead finds out by itself how many draft tokens pay; --policy fixed with --depth N fixes it": (
+        "--draft --draft-n --draft-max --draft-min --draft-n-min --spec-draft-n-max --spec-draft-n-min "
+        "--draft-p-min --draft-p-split --spec-draft-p-min --spec-draft-p-split"
+    ),
+    "a draft model is named with --back; --ngram or --no-ngram says whether the text drafts for itself": (
+        "--spec-type --spec-default -lcs --lookup-cache-static -lcd --lookup-cache-dynamic "
+        "--spec-ngram-mod-n-min --spec-ngram-mod-n-max --spec-ngram-mod-n-match --spec-ngram-simple-size-n "
+        "--spec-ngram-simple-size-m --spec-ngram-simple-min-hits --spec-ngram-map-k-size-n "
+        "--spec-ngram-map-k-size-m --spec-ngram-map-k-min-hits --spec-ngram-map-k4v-size-n "
+        "--spec-ngram-map-k4v-size-m --spec-ngram-map-k4v-min-hits --spec-ngram-size-n --spec-ngram-size-m "
+        "--spec-ngram-min-hits"
+    ),
+    "the back has its own context size: BACK_CTX_SIZE": "-cd --ctx-size-draft",
+    "the back has its own settings, as variables: BACK_CACHE_TYPE_K, BACK_THREADS_BATCH and so on": (
+        "--spec-draft-type-k -ctkd --cache-type-k-draft --spec-draft-type-v -ctvd --cache-type-v-draft "
+        "--spec-draft-threads-batch -tbd --threads-batch-draft"
+    ),
+    "the back's cores are named with --back-cpus, as in --back-cpus 6-7": (
+        "--spec-draft-cpu-mask -Cd --cpu-mask-draft --spec-draft-cpu-range -Crd --cpu-range-draft "
+        "--spec-draft-cpu-strict --cpu-strict-draft --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft "
+        "--spec-draft-cpu-strict-batch --cpu-strict-batch-draft"
+    ),
+    "a back on another device is started by itself: back --model FILE": (
+        "-devd --device-draft --spec-draft-device"
+    ),
+    "the cores are named with --cpus, as in --cpus 0-7": (
+        "-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb --cpu-range-batch "
+        "--cpu-strict-batch --numa"
+    ),
+    "tensors are placed by whole layers: --n-gpu-layers": (
+        "-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe -ncffn --n-cpu-ffn "
+        "--spec-draft-override-tensor -otd --override-tensor-draft --spec-draft-cpu-moe -cmoed "
+        "--cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft"
+    ),
+    "the GPUs are chosen with CUDA_VISIBLE_DEVICES or the like": "-dev --device",
+    "one model is served: start a lead for each": (
+        "--models-dir --models-preset --models-max --models-autoload"
+    ),
+    "text is generated here, nothing is embedded or ranked": (
+        "--embedding --embeddings --rerank --reranking --pooling --embd-normalize"
+    ),
+    "the model runs as its file says": (
+        "--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
+        "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --override-kv --lora "
+        "--lora-scaled --lora-init-without-apply "
+        "--control-vector-layer-range --control-vector --control-vector-scaled -gan "
+        "--grp-attn-n -gaw --grp-attn-w"
+    ),
+    "a request asks for it, not the command line": (
+        "-p --prompt -f --file -bf --binary-file "
+        "--grammar --grammar-file -j --json-schema -jf --json-schema-file -l --logit-bias --keep -r "
+        "--reverse-prompt"
+    ),
+    "no files are served, and no tools are run": (
+        "--path --tools --slot-save-path -ag --agent --tools-runtime --mcp-servers-config "
+        "--mcp-servers-json --ui-mcp-proxy --webui-mcp-proxy"
+    ),
+    "the page has nothing to be set": "--ui-config --webui-config --ui-config-file --webui-config-file",
+    "comments keep a silent stream alive every 15 to 30 seconds": "--sse-ping-interval",
+    "it is a variable of the chat template: --chat-template-kwargs": (
+        "--reasoning-effort --reasoning-preserve --no-reasoning-preserve"
+    ),
+    "/completion gives the text as the model writes it": (
+        "--skip-chat-parsing --no-skip-chat-parsing -sp --special"
+    ),
+    "the model stays loaded": "--sleep-idle-seconds",
+    "--check says what would be run, and on what": "--list-devices -cl --cache-list",
+    "there is no such sampler here": (
+        "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay"
+    ),
+    "tokens are chosen on the CPU, under the noise shared with backs": (
+        "-bs --backend-sampling --spec-draft-backend-sampling"
+    ),
+    "a model is named with --model FILE or -hf USER/REPO[:QUANT]": "-mu --model-url -dr --docker-repo",
+    "batches are always continuous": "-nocb --no-cont-batching",
+    "other machines help by drafting: start a back there": "--rpc",
+    "templates are Jinja's; --chat-template names another one": "--no-jinja",
+    "an answer ends where its context is full": "--context-shift",
+    "only what two prompts begin with is reused": "--cache-reuse",
+    "a proxy in front can add it": "--api-prefix",
+    "how much is logged is said with --log-level": (
+        "--log-disable --log-file -lv --verbosity --log-verbosity"
+    ),
+    "--log-prompts puts them into the log": "--log-prompts-dir",
+}
+"""Options by the reason why there are none."""
+
+LLAMA_SERVER: Final = Dialect(
+    _SPELLINGS,
+    {option: n_values for n_values, options in _GRANTED.items() for option in options.split()},
+    {option: reason for reason, options in _REFUSED.items() for option in options.split()},
+)

@@ -1,0 +1,79 @@
+"""`lead doctor`: what the lead's own settings say about it."""
+
+import asyncio
+
+import pytest
+
+from lead.diagnostics.doctor import _own_key, examine, judge_address, judge_machine
+from lead.settings.lead_settings import LeadSettings
+from shared.diagnostics.doctor.diagnosis import Weight
+from shared.errors import ConfigError
+from tests.certificates import make_certificate
+from tests.real.house import free_port
+
+TWO = frozenset({0, 1})
+
+
+def weights(findings):
+    return [each.weight for each in findings]
+
+
+def test_a_lead_that_is_not_there_is_a_problem():
+    diagnosis = examine(LeadSettings(port=free_port()))
+    assert diagnosis.status == 1
+    assert "nothing listens on this port" in str(diagnosis)
+
+
+async def test_a_lead_with_tls_is_asked_under_its_own_certificate(serve, tmp_path):
+    made = make_certificate(tmp_path, "gpu-box")
+    served = serve(tls=(made.chain, made.key))
+    diagnosis = await asyncio.to_thread(examine, LeadSettings(port=served.port, **made.options))
+    assert f"the lead at https://127.0.0.1:{served.port} is ready" in str(diagnosis)
+
+
+async def test_another_server_on_its_port_is_not_trusted(serve, tmp_path):
+    for name in ("lead", "stranger"):
+        (tmp_path / name).mkdir()
+    own, other = (make_certificate(tmp_path / name, "gpu-box") for name in ("lead", "stranger"))
+    served = serve(tls=(other.chain, other.key))
+    diagnosis = await asyncio.to_thread(examine, LeadSettings(port=served.port, **own.options))
+    assert "is not trusted" in str(diagnosis)
+
+
+def test_a_lead_on_loopback_is_told_that_nobody_else_reaches_it():
+    (found,) = judge_address(LeadSettings())
+    assert "--host 0.0.0.0" in found.sentence
+
+
+def test_a_lead_with_keys_for_clients_alone_is_told_that_backs_need_one():
+    (found,) = judge_address(LeadSettings(api_key="k", host="0.0.0.0"))
+    assert "--back-key-file" in found.sentence
+    assert weights(judge_address(LeadSettings(api_key="k", back_key="b", host="0.0.0.0"))) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "load", "expected"),
+    [
+        ({"threads": 1}, 1.0, []),
+        ({"threads": 3}, None, [Weight.PROBLEM]),
+        ({"threads": 2, "back": "builtin"}, None, [Weight.PROBLEM]),
+        ({"threads": 1, "back": "builtin"}, None, []),
+        ({"threads": 1, "cpus": "0", "back": "builtin", "back_cpus": "1"}, None, []),
+        ({"threads": 1}, 4.0, [Weight.HINT]),
+    ],
+)
+def test_threads_need_cores(settings, load, expected):
+    assert weights(judge_machine(LeadSettings(**settings), TWO, load)) == expected
+
+
+def test_it_asks_with_a_clients_key_rather_than_with_a_backs():
+    assert _own_key(LeadSettings(back_key="b", admin_key="a", api_key="c,d")) == "c"
+    assert _own_key(LeadSettings(back_key="b")) == "b"
+    assert _own_key(LeadSettings()) is None
+
+
+def test_a_key_file_that_is_not_there_is_said(tmp_path):
+    settings = LeadSettings(api_key_file=tmp_path / "nowhere")
+    with pytest.raises(ConfigError):
+        _own_key(settings)
+    assert "cannot read the keys" in str(examine(settings))

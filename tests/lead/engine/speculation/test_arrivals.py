@@ -1,0 +1,307 @@
+"""When the next tokens of a source will be there, and when nothing is to be expected of it."""
+
+import pytest
+
+from lead.engine.speculation.arrivals import Arrival, Arrivals
+
+
+class Watching:
+    """One sequence with 10 tokens from time 0 on, and a source that drafts for it."""
+
+    def __init__(self, n_tokens=10):
+        self.arrivals = Arrivals()
+        self.arrivals.opened("s", n_tokens, 0.0)
+
+    def post(self, base, end, now, *, lives=True, source="a"):
+        self.arrivals.posted("s", source, base, end, now)
+        if lives:
+            self.arrivals.lives("s", source)
+
+    def commit(self, n_tokens, now, *, dead=()):
+        self.arrivals.committed("s", n_tokens, now)
+        for source in dead:
+            self.arrivals.died("s", source, n_tokens)
+
+    def expected(self, now, source="a"):
+        return self.arrivals.expected("s", source, now)
+
+    def at_work(self, now, patience=1.0):
+        return self.arrivals.at_work("s", now, patience)
+
+
+@pytest.fixture
+def drafting():
+    """Its source adds a token every 10 ms; the last one came at 0.05 s."""
+    watching = Watching()
+    for i in range(1, 6):
+        watching.post(10, 10 + i, i / 100)
+    return watching
+
+
+@pytest.fixture
+def answering():
+    """Its drafts die every time; a new one of 2 tokens comes 20 ms after each commit. The last was at 1 s."""
+    watching = Watching()
+    watching.post(10, 12, 0.005)
+    for i in range(1, 21):
+        watching.commit(10 + i, i / 20, dead=["a"])
+        if i < 20:
+            watching.post(10 + i, 12 + i, i / 20 + 0.02)
+    return watching
+
+
+def test_n_more_tokens_take_the_time_of_those_after_the_first_ones():
+    arrival = Arrival(first_in=0.1, n_first=3, per_token=0.02)
+    assert [arrival.when(n) for n in (1, 3, 5)] == pytest.approx([0.1, 0.1, 0.14])
+
+
+# A draft that lives and grows
+
+
+def test_a_growing_draft_goes_on_at_its_pace(drafting):
+    assert drafting.expected(0.05) == pytest.approx((0.01, 1, 0.01))
+
+
+def test_time_that_has_passed_is_not_waited_for_again(drafting):
+    assert drafting.expected(0.056).first_in == pytest.approx(0.004)
+
+
+def test_a_growing_draft_that_stopped_is_not_waited_for(drafting):
+    assert drafting.expected(0.2) is None
+
+
+def test_an_overdue_token_is_as_late_as_others_were_and_not_there_yet():
+    watching = Watching()
+    for i, now in enumerate([0.01, 0.03, 0.035, 0.06, 0.065, 0.09], start=1):
+        watching.post(10, 10 + i, now)
+    assert 0.005 < watching.expected(0.09 + 0.025).first_in < 0.015
+    assert watching.expected(0.2) is None
+
+
+def test_without_jitter_an_overdue_token_comes_soon_or_not_at_all():
+    watching = Watching()
+    for i in range(1, 40):
+        watching.post(10, 10 + i, i / 100)
+    assert 0 < watching.expected(0.401).first_in < 0.001
+    assert watching.expected(0.403) is None
+
+
+def test_an_overdue_answer_is_not_there_yet(answering):
+    assert 0 < answering.expected(1.021).first_in < 0.01
+
+
+def test_several_tokens_at_once_share_their_time():
+    watching = Watching()
+    for i in range(1, 6):
+        watching.post(10, 10 + 2 * i, i / 100)
+    assert watching.expected(0.05).per_token == pytest.approx(0.005)
+
+
+def test_a_pause_is_not_taken_for_the_time_of_a_token(drafting):
+    drafting.post(10, 16, 5.0)
+    assert drafting.expected(5.0).per_token == pytest.approx(0.01, rel=0.01)
+
+
+def test_a_pause_after_every_few_tokens_is_still_one(drafting):
+    end, now = 15, 0.05
+    for _ in range(20):
+        for gap in (1.0, 0.01, 0.01):
+            end, now = end + 1, now + gap
+            drafting.post(10, end, now)
+    assert drafting.expected(now).per_token == pytest.approx(0.01, rel=0.01)
+
+
+def test_drafts_that_were_read_together_do_not_set_the_pace_for_ever():
+    watching = Watching()
+    watching.post(10, 11, 0.01)
+    watching.post(10, 12, 0.01)
+    for i in range(2, 10):
+        watching.post(10, 11 + i, i / 100)
+    assert watching.expected(0.09).per_token == pytest.approx(0.01)
+
+
+def test_a_source_that_became_slower_is_believed(drafting):
+    for i in range(1, 8):
+        drafting.post(10, 15 + i, 0.05 + i / 10)
+    assert drafting.expected(0.75).per_token == pytest.approx(0.1, rel=0.1)
+
+
+def test_a_first_draft_alone_tells_no_pace():
+    watching = Watching()
+    watching.post(10, 12, 0.01)
+    assert watching.expected(0.011) is None
+
+
+# A draft that died: the answer to the news
+
+
+def test_after_a_mismatch_the_next_draft_comes_as_long_after_the_news_as_usual(answering):
+    arrival = answering.expected(1.0)
+    assert (arrival.first_in, arrival.n_first) == (pytest.approx(0.02), 2)
+    assert answering.expected(1.015).first_in == pytest.approx(0.005)
+
+
+def test_a_source_that_does_not_answer_has_gone_quiet(answering):
+    assert answering.expected(1.0 + 0.5) is None
+
+
+def test_a_quiet_source_stays_quiet_however_many_tokens_are_committed(answering):
+    for i in range(1, 200):
+        answering.commit(30 + i, 1.0 + i / 1000)
+        if i > 100:
+            assert answering.expected(1.0 + i / 1000) is None
+
+
+def test_a_quiet_source_that_speaks_again_is_expected_again(answering):
+    answering.commit(31, 9.0)
+    answering.post(31, 33, 9.02)
+    answering.commit(32, 9.05, dead=["a"])
+    assert answering.expected(9.05) is not None
+
+
+def test_a_late_answer_is_expected_late_next_time():
+    watching = Watching()
+    watching.post(10, 12, 0.005)
+    for i in range(1, 30):
+        watching.commit(10 + i, float(i), dead=["a"])
+        watching.post(10 + i, 12 + i, i + 0.3)
+    watching.commit(40, 30.0, dead=["a"])
+    assert watching.expected(30.0).first_in == pytest.approx(0.3)
+
+
+def test_a_draft_on_older_news_does_not_count_as_a_quick_answer():
+    """It was under way when its text died: measured from the newest commit it would seem to come at once."""
+    watching = Watching()
+    watching.post(10, 12, 0.005)
+    for i in range(1, 20):
+        watching.commit(10 + i, float(i), dead=["a"])
+        watching.post(10 + i - 1, 12 + i, i + 0.001, lives=False)
+        watching.post(10 + i, 12 + i, i + 0.3)
+    watching.commit(31, 20.0, dead=["a"])
+    assert watching.expected(20.0).first_in == pytest.approx(0.3)
+
+
+def test_a_draft_that_was_under_way_when_the_text_departed_from_it_is_no_answer_to_that():
+    watching = Watching()
+    watching.post(10, 13, 0.005)
+    for i in range(1, 20):
+        n = 10 + 2 * i
+        watching.commit(n - 1, i - 0.5)
+        watching.commit(n, float(i), dead=["a"])
+        watching.post(n - 1, n + 1, i + 0.001, lives=False)
+        watching.post(n, n + 3, i + 0.3)
+    watching.commit(60, 20.0, dead=["a"])
+    assert watching.expected(20.0).first_in == pytest.approx(0.3)
+
+
+def test_a_source_never_heard_of_is_not_expected():
+    watching = Watching()
+    watching.arrivals.connected(["a"])
+    assert watching.expected(0.0) is None
+    assert watching.arrivals.sources("s") == []
+
+
+def test_a_sequence_that_has_ended_expects_nothing(answering):
+    answering.arrivals.closed("s")
+    assert answering.expected(1.0) is None
+    assert answering.arrivals.sources("s") == []
+
+
+def test_a_draft_for_an_ended_sequence_is_ignored():
+    arrivals = Arrivals()
+    arrivals.posted("gone", "a", 3, 5, 1.0)
+    assert arrivals.known == []
+
+
+def test_nobody_can_keep_the_lead_waiting_by_posting_the_same_again_and_again(drafting):
+    """Old and new bases in turn: the draft lives, and does not grow."""
+    drafting.commit(11, 0.051)
+    for i in range(1, 500):
+        drafting.post(10 + i % 2, 14 + i % 2, 0.051 + i / 100)
+    assert drafting.expected(5.05) is None
+    assert not drafting.at_work(5.05)
+
+
+def test_a_draft_that_was_overtaken_is_no_sign_of_life(drafting):
+    drafting.commit(11, 0.051)
+    drafting.post(11, 16, 0.06)
+    drafting.post(10, 30, 0.3)
+    assert drafting.expected(0.3) is None
+
+
+def test_a_draft_on_newer_text_is_a_sign_of_life(drafting):
+    drafting.commit(12, 3.0)
+    drafting.post(12, 14, 3.01)
+    assert drafting.expected(3.01) is not None
+
+
+# Patience, for the policy that waits for all
+
+
+def test_a_sequence_is_waited_for_from_its_beginning_until_patience_ends():
+    watching = Watching()
+    watching.arrivals.connected(["a"])
+    assert watching.at_work(0.9)
+    assert not watching.at_work(1.1)
+
+
+def test_without_sources_nobody_is_at_work():
+    assert not Watching().at_work(0.0)
+
+
+def test_a_source_that_never_drafted_is_not_waited_for_again_later():
+    watching = Watching()
+    watching.arrivals.connected(["a"])
+    for i in range(1, 500):
+        watching.commit(10 + i, i / 100)
+    assert not watching.at_work(5.0)
+
+
+def test_a_growing_draft_is_work_until_patience_ends(drafting):
+    assert drafting.at_work(1.04)
+    assert not drafting.at_work(1.06)
+
+
+def test_after_a_mismatch_the_source_is_at_work_until_patience_ends(answering):
+    assert answering.at_work(1.9)
+    assert not answering.at_work(2.1)
+
+
+def test_a_source_that_is_behind_owes_a_word_since_what_it_has_not_seen(answering):
+    for i in range(1, 200):
+        answering.commit(30 + i, 1.0 + i / 100)
+    assert not answering.at_work(3.0)
+
+
+def test_one_of_two_sources_at_work_is_enough(drafting):
+    drafting.post(10, 12, 9.0, source="b")
+    assert drafting.at_work(9.5)
+
+
+# Coming and going
+
+
+def test_whoever_is_no_longer_connected_is_gone(drafting):
+    assert drafting.arrivals.connected(["a", "b"]) == set()
+    assert drafting.arrivals.connected(["b"]) == {"a"}
+    assert drafting.arrivals.known == ["b"]
+    assert drafting.expected(0.05) is None
+    assert not drafting.at_work(9.0)
+
+
+def test_the_death_of_a_draft_whose_source_has_left_is_no_news(drafting):
+    drafting.arrivals.connected([])
+    drafting.commit(11, 0.06, dead=["a"])
+    assert drafting.arrivals.known == []
+
+
+def test_staying_connected_keeps_what_was_learned(drafting):
+    drafting.arrivals.connected(["a"])
+    assert drafting.expected(0.05) is not None
+
+
+def test_the_report_is_in_milliseconds(answering):
+    for i in range(4):
+        answering.post(30, 32 + i, 1.02 + i / 100)
+    assert answering.arrivals.describe("a") == {"first_draft_ms": 20.0, "token_ms": 10.0}
+    assert answering.arrivals.describe("stranger") == {"first_draft_ms": None, "token_ms": None}

@@ -1,0 +1,449 @@
+"""Drafts go in, choices come out, and every commit is learned from."""
+
+import json
+
+import pytest
+
+from lead.engine.messages import Committed, PostDraft
+from lead.engine.slot import EngineSequence
+from lead.engine.speculation.planner import Planner, Step
+from lead.engine.speculation.policy import MOST_DEPTH
+from lead.engine.speculation.speculation import Speculation
+from tests.fakes import GREEDY, submit, toy_sampler
+
+END = 99
+PROMPT = (10, 11, 12)
+
+
+class Scripted:
+    """A source in the lead that proposes what a test says."""
+
+    def __init__(self, tokens=(), confidence=0.9):
+        self.tokens, self.confidence = tokens, confidence
+        self.asked = []
+
+    def draft(self, tokens, n_most):
+        self.asked.append((list(tokens), n_most))
+        return list(self.tokens), [self.confidence] * len(self.tokens)
+
+
+class Table:
+    """One sequence, what is said about it, and a table of T(n)."""
+
+    def __init__(self, policy="adaptive", depth=4, own=None, table=None):
+        self.planner = Planner(policy, depth)
+        for n in range(1, 12):
+            self.planner.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
+        self.speculation = Speculation(self.planner, frozenset({END}), lambda _: own or {})
+        self.tokens = list(PROMPT)
+        self.sequence = EngineSequence("s", self.tokens, lambda: toy_sampler(GREEDY, self.tokens), None)
+        self.speculation.connect(["a", "b"])
+        self.speculation.open(submit("s", PROMPT), 0.0)
+
+    def post(self, tokens, base=None, *, now=0.0, source="a", parents=None, confidences=None):
+        base = len(self.tokens) if base is None else base
+        draft = PostDraft(
+            sequence="s",
+            source=source,
+            base=base,
+            tokens=tokens,
+            parents=parents,
+            confidences=confidences,
+            received_at=now,
+        )
+        self.speculation.post(draft, self.tokens)
+
+    def decide(self, now=0.0, n_useful=50, n_prompt=0):
+        return self.speculation.decide([(self.sequence, n_useful)], n_prompt, now)
+
+    def tokens_at(self, now=0.0, **more):
+        return self.decide(now, **more).proposals[0].tokens
+
+    def commit(self, *tokens, now=0.0, n_accepted=0, rejected=()):
+        start = len(self.tokens)
+        self.tokens += tokens
+        step = Committed(
+            sequence="s", start=start, tokens=list(tokens), n_accepted=n_accepted, rejected=list(rejected)
+        )
+        self.speculation.extend("s", step, now)
+
+    def scored(self, source="a"):
+        report = self.planner.acceptance.describe(source)
+        return report["n_right"], report["n_scored"]
+
+
+def answering(table, source="a", n=8, after=0.004):
+    """The source's draft dies n times, and a new one of one token comes so long after each commit."""
+    for i in range(n):
+        table.post([7], now=i + after, source=source)
+        table.commit(8, now=i + 1.0)
+    return n
+
+
+# Choices
+
+
+def test_a_draft_is_proposed_with_its_source():
+    table = Table()
+    table.post([1, 2], confidences=[0.9, 0.8])
+    (proposal,) = table.decide().proposals
+    assert proposal == ((1, 2), ("a", "a"), (0.9, 0.8))
+
+
+def test_no_more_is_proposed_than_can_be_committed():
+    table = Table()
+    table.post([1, 2, 3], confidences=[0.9] * 3)
+    assert table.tokens_at(n_useful=2) == (1, 2)
+    assert table.tokens_at(n_useful=0) == ()
+
+
+def test_the_deepest_proposal_has_a_limit():
+    table = Table("fixed", 60)
+    table.post([1] * 64)
+    assert len(table.tokens_at()) == MOST_DEPTH
+
+
+def test_off_proposes_nothing_and_asks_nobody():
+    own = Scripted([1, 2])
+    table = Table("off", own={"ngram": own})
+    table.post([1, 2])
+    assert table.decide() == ([((), (), ())], 0.0, 1)
+    assert own.asked == []
+
+
+def test_a_source_that_was_always_wrong_is_not_taken_any_more():
+    table = Table(table={1: 1.0, **{n: 1.2 + n / 10 for n in range(2, 12)}})
+    table.post([7], confidences=[0.9])
+    assert table.tokens_at() == (7,)
+    for _ in range(40):
+        table.commit(8)
+        table.post([7], confidences=[0.9])
+    assert table.tokens_at() == ()
+
+
+def test_a_source_that_gets_better_is_noticed_though_it_was_not_taken():
+    table = Table(table={1: 1.0, **{n: 1.2 + n / 10 for n in range(2, 12)}})
+    for _ in range(60):
+        table.post([7])
+        table.commit(8)
+    assert table.tokens_at() == ()
+    for _ in range(40):
+        table.post([7])
+        assert table.planner.acceptance.mean("a") < 1
+        table.commit(7)
+    table.post([7])
+    assert table.tokens_at() == (7,)
+
+
+def test_of_two_sources_the_better_one_is_followed():
+    table = Table("fixed")
+    for _ in range(40):
+        table.post([1, 5])
+        table.post([2, 6], source="b")
+        table.commit(2)
+    table.post([1, 5, 5, 5])
+    table.post([2, 6], source="b")
+    assert table.tokens_at() == (2, 6)
+
+
+def test_the_policy_can_be_changed_while_drafts_are_pinned_up():
+    table = Table("off")
+    table.post([1, 2, 3])
+    table.speculation.set_policy("fixed", 2)
+    assert table.tokens_at() == (1, 2)
+
+
+# Learning from commits
+
+
+def test_every_source_is_scored_whichever_was_taken():
+    table = Table("off")
+    table.post([1, 2])
+    table.post([1, 3], source="b")
+    table.commit(1, 2)
+    assert (table.scored("a"), table.scored("b")) == ((2, 2), (1, 2))
+
+
+def test_a_late_draft_is_scored_once():
+    table = Table()
+    table.commit(1, 2, 3)
+    for _ in range(3):
+        table.post([1, 2, 9], base=3)
+    assert table.scored() == (2, 3)
+
+
+def test_what_was_accepted_recovered_and_wasted_is_counted():
+    table = Table()
+    table.post([1, 2, 3])
+    table.commit(1, 9, n_accepted=1, rejected=[2, 3])
+    table.commit(1)
+    tally = table.planner.tally
+    assert (tally.n_committed, tally.n_draft_tokens, tally.n_accepted_tokens) == (3, 3, 1)
+    assert (tally.n_recovered, tally.n_covered) == (1, 0)
+
+
+def test_a_recovered_token_is_covered_if_a_side_branch_goes_on_from_it():
+    table = Table()
+    table.post([1, 2, 9, 8], parents=[-1, 0, -1, 2])
+    table.commit(9, rejected=[1, 2])
+    assert (table.planner.tally.n_recovered, table.planner.tally.n_covered) == (1, 1)
+    assert table.tokens_at() == (8,)
+
+
+def test_a_recovered_token_is_covered_if_another_source_s_line_goes_on_from_it():
+    table = Table()
+    table.post([1, 2])
+    table.post([9, 8], source="b")
+    table.commit(9, rejected=[1, 2])
+    assert table.planner.tally.n_covered == 1
+
+
+def test_sources_in_the_lead_cover_nothing_that_backs_should_have_prepared():
+    table = Table(own={"ngram": Scripted([9, 8])})
+    table.tokens_at()
+    table.commit(9, rejected=[1])
+    assert (table.planner.tally.n_recovered, table.planner.tally.n_covered) == (1, 0)
+
+
+# Sources in the lead
+
+
+def test_a_source_in_the_lead_is_asked_with_the_whole_text_at_each_decision():
+    own = Scripted()
+    table = Table(own={"ngram": own})
+    table.tokens_at()
+    table.commit(7)
+    table.tokens_at()
+    assert [tokens for tokens, _ in own.asked] == [[10, 11, 12], [10, 11, 12, 7]]
+
+
+def test_a_source_in_the_lead_is_a_source_like_any_other():
+    own = Scripted([1, 2])
+    table = Table(own={"ngram": own})
+    assert table.decide().proposals[0].sources == ("ngram", "ngram")
+    table.commit(1, 9)
+    assert table.scored("ngram") == (1, 2)
+
+
+def test_a_source_in_the_lead_that_is_never_right_costs_no_batch_place():
+    table = Table(table={1: 1.0, **{n: 1.2 + n / 10 for n in range(2, 12)}}, own={"ngram": Scripted([1])})
+    for _ in range(40):
+        table.tokens_at()
+        table.commit(8)
+    assert table.tokens_at() == ()
+
+
+def test_where_it_has_nothing_to_say_its_older_draft_stands():
+    own = Scripted([1, 2, 3])
+    table = Table(own={"ngram": own})
+    table.tokens_at()
+    table.commit(1)
+    own.tokens = ()
+    assert table.tokens_at() == (2, 3)
+
+
+def test_sync_stands_for_others_and_asks_no_source_in_the_lead():
+    own = Scripted([1, 2])
+    assert Table("sync", own={"ngram": own}).tokens_at() == ()
+    assert own.asked == []
+
+
+def test_each_sequence_has_sources_of_its_own():
+    made = []
+
+    def make(request):
+        made.append(request.sequence)
+        return {"ngram": Scripted()}
+
+    speculation = Speculation(Planner("adaptive", 4), frozenset(), make)
+    speculation.open(submit("s"), 0.0)
+    speculation.open(submit("t"), 0.0)
+    speculation.close("s")
+    speculation.check_integrity({"t"})
+    assert made == ["s", "t"]
+
+
+# Waiting
+
+
+def test_a_source_that_answers_quickly_is_waited_for_after_a_mismatch():
+    table = Table()
+    now = float(answering(table))
+    for _ in range(40):  # and it is right by now
+        table.post([8], now=now + 0.004)
+        now += 1.0
+        table.commit(8, 5, now=now)
+    decision = table.decide(now)
+    assert decision.wait == pytest.approx(0.004, rel=0.1)
+    assert decision.proposals[0].tokens == ()
+
+
+def test_a_wait_in_vain_ends():
+    table = Table()
+    now = float(answering(table))
+    for _ in range(40):
+        table.post([8], now=now + 0.004)
+        now += 1.0
+        table.commit(8, 5, now=now)
+    waited = 0.0
+    while (wait := table.decide(now + waited).wait) > 0:
+        waited += wait
+    assert 0.004 < waited < 0.02
+
+
+def test_a_source_that_is_never_right_is_not_waited_for():
+    table = Table(table={1: 1.0, **{n: 1.0 + n / 10 for n in range(2, 12)}})
+    now = float(answering(table, n=40))
+    assert table.decide(now).wait == 0
+
+
+def test_a_source_far_away_is_not_waited_for():
+    table = Table()
+    now = float(answering(table, after=0.5))
+    assert table.decide(now).wait == 0
+
+
+def growing(table, n=4, **more):
+    """A source that adds a token every millisecond, sure of each."""
+    for i in range(1, n + 1):
+        table.post(list(range(1, i + 1)), now=i / 1000, confidences=[0.95] * i, **more)
+    return n / 1000
+
+
+def test_a_draft_that_grows_quickly_is_waited_for():
+    table = Table()
+    assert table.decide(growing(table)).wait > 0
+
+
+def test_a_draft_that_has_reached_its_length_is_not_waited_for():
+    table = Table()
+    table.planner.n_ahead = 4
+    assert table.decide(growing(table)).wait == 0
+
+
+def test_a_draft_that_has_become_too_doubtful_is_not_waited_for():
+    table = Table()
+    table.planner.min_confidence = 0.9
+    assert table.decide(growing(table)).wait == 0
+
+
+def test_a_draft_that_ends_the_text_is_not_waited_for():
+    table = Table()
+    table.post([1, 2], now=0.001, confidences=[0.95] * 2)
+    table.post([1, 2, END], now=0.002, confidences=[0.95] * 3)
+    assert table.decide(0.002).wait == 0
+
+
+def test_no_draft_is_waited_for_while_prompts_are_processed():
+    table = Table()
+    assert table.decide(growing(table), n_prompt=5).wait == 0
+
+
+def test_sync_waits_for_its_depth_and_gives_up_on_a_source_that_says_nothing():
+    table = Table("sync", 3)
+    table.post([1], now=0.1)
+    assert table.decide(0.1).wait > 0
+    assert table.decide(0.1).wait > 0
+    table.post([1, 2, 3], now=0.2)
+    assert table.decide(0.2).wait == 0
+    table.commit(9, now=0.3, rejected=[1, 2, 3])
+    assert table.decide(0.5).wait > 0
+    assert table.decide(1.5).wait == 0
+    table.commit(9, now=1.6)
+    assert table.decide(1.7).wait == 0, "it has not been heard since"
+
+
+def test_sync_does_not_wait_behind_an_end_token():
+    table = Table("sync", 3)
+    table.post([1, END], now=0.1)
+    assert table.decide(0.1).wait == 0
+
+
+def test_sync_does_not_wait_when_nobody_is_connected():
+    table = Table("sync", 3)
+    table.speculation.connect([])
+    assert table.decide(0.1).wait == 0
+
+
+def test_sync_with_a_source_that_repeats_itself_goes_on():
+    table = Table("sync", 3)
+    table.commit(1, now=0.1)
+    for i in range(40):
+        table.post([2], base=4, now=0.1 + i / 10)
+        table.post([1, 2], base=3, now=0.1 + i / 10)
+    assert table.decide(4.2).wait == 0
+
+
+def test_fixed_never_waits():
+    table = Table("fixed")
+    assert table.decide(growing(table)).wait == 0
+
+
+# Coming and going
+
+
+def test_a_source_that_left_is_forgotten():
+    table = Table()
+    now = float(answering(table))
+    table.speculation.connect(["b"])
+    assert table.decide(now).wait == 0
+    assert table.speculation.describe()["sources"].keys() == {"b"}
+    assert table.planner.acceptance.chance("a", 0.9, "alone") == 0.9
+
+
+def test_the_drafts_of_a_source_that_left_may_still_be_right():
+    table = Table()
+    table.post([1, 2], confidences=[0.9] * 2)
+    table.speculation.connect(["b"])
+    assert table.tokens_at() == (1, 2)
+
+
+def test_what_a_source_that_left_has_pinned_up_is_no_lasting_memory_of_it():
+    table = Table()
+    table.post([1, 2])
+    table.speculation.connect(["b"])
+    table.commit(1)
+    table.speculation.connect(["b", "c"])
+    assert table.speculation.describe()["sources"].keys() == {"b", "c"}
+
+
+def test_sources_in_the_lead_are_not_forgotten_when_backs_come_and_go():
+    table = Table(own={"ngram": Scripted([1])})
+    table.tokens_at()
+    table.commit(1)
+    table.speculation.connect([])
+    table.speculation.close("s")
+    table.speculation.connect(["a"])
+    assert table.scored("ngram") == (1, 1)
+
+
+def test_drafts_for_a_sequence_that_has_ended_are_stale_and_leave_nothing():
+    table = Table()
+    table.speculation.close("s")
+    table.post([1, 2])
+    assert table.speculation.take_stale() == {"a": 1}
+    table.speculation.check_integrity(set())
+
+
+def test_closing_twice_is_no_trouble():
+    table = Table()
+    table.speculation.close("s")
+    table.speculation.close("s")
+    table.speculation.check_integrity(set())
+
+
+def test_integrity_means_exactly_the_expected_sequences():
+    table = Table()
+    table.speculation.check_integrity({"s"})
+    with pytest.raises(AssertionError):
+        table.speculation.check_integrity(set())
+
+
+def test_the_report_names_every_source():
+    table = Table(own={"ngram": Scripted([1])})
+    table.post([1, 2])
+    table.tokens_at()
+    table.commit(1)
+    table.speculation.learn_step(Step(3, 0.05, [2], 1, 2.0))
+    report = json.loads(json.dumps(table.speculation.describe()))
+    assert report["sources"].keys() == {"a", "b", "ngram"}

@@ -1,0 +1,120 @@
+"""T(n) is learned from steps: with its dips, without its outliers, and together as the machine drifts."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.engine.speculation.step_cost import StepCost
+
+Q4_0 = {1: 1.0, 2: 1.69, 3: 2.16, 4: 1.51, 5: 2.26, 6: 2.74, 8: 2.92}
+"""Measured ratios to T(1): four tokens cost less than two."""
+T1 = 0.04
+
+
+def learned(table, repeats=3, seconds=T1):
+    cost = StepCost()
+    for _ in range(repeats):
+        for n, ratio in table.items():
+            cost.learn(n, seconds * ratio)
+    return cost
+
+
+def ratios(cost, table):
+    return {n: cost.seconds(n) / cost.seconds(1) for n in table}
+
+
+def test_every_width_keeps_its_own_cost_dips_included():
+    assert ratios(learned(Q4_0), Q4_0) == pytest.approx(Q4_0)
+
+
+def test_one_sample_is_enough_to_know_a_width():
+    assert learned(Q4_0, repeats=1).seconds(4) == pytest.approx(T1 * Q4_0[4])
+
+
+def test_between_known_widths_the_cost_lies_on_the_line():
+    assert learned({4: 1.0, 8: 2.0}).seconds(5) == pytest.approx(T1 * 1.25)
+
+
+def test_beyond_the_widest_known_the_line_goes_on_but_never_falls():
+    assert learned({1: 1.0, 4: 1.6}).seconds(6) == pytest.approx(T1 * 2.0)
+    assert learned({1: 1.0, 3: 2.16, 4: 1.51}).seconds(9) == pytest.approx(T1 * 1.51)
+
+
+def test_fewer_tokens_than_ever_seen_cost_no_more_than_the_fewest_seen():
+    assert learned({3: 1.0, 5: 2.0}).seconds(1) == pytest.approx(T1)
+
+
+def test_from_a_single_width_the_others_are_guessed_to_rise():
+    cost = learned({4: 1.0})
+    assert cost.seconds(4) == pytest.approx(T1)
+    assert cost.seconds(1) < cost.seconds(4) < cost.seconds(8)
+
+
+def test_before_any_step_there_is_a_guess():
+    cost = StepCost()
+    assert 0 < cost.seconds(1) < cost.seconds(2)
+    assert cost.table() == {}
+
+
+def test_wide_batches_share_buckets():
+    cost = learned({1: 1.0, 120: 5.0, 250: 10.0})
+    assert cost.seconds(128) == pytest.approx(T1 * 5.0)
+    assert cost.seconds(192) == pytest.approx(T1 * 7.5)
+    assert set(cost.table()) == {1, 128, 256}
+
+
+def test_a_wide_batch_says_nothing_about_the_widest_exact_one():
+    cost = learned({32: 2.0})
+    for n in (33, 40, 47):
+        cost.learn(n, 100 * T1)
+    assert cost.seconds(32) == pytest.approx(T1 * 2.0, rel=0.5)
+
+
+@pytest.mark.parametrize("outlier", [0.0, 1e-9, 1e-3, 0.4, 4.0, 1e4])
+def test_an_outlier_moves_no_entry_by_much(outlier):
+    cost = learned(Q4_0)
+    cost.learn(1, outlier)
+    for n, ratio in Q4_0.items():
+        assert cost.seconds(n) == pytest.approx(T1 * ratio, rel=0.12)
+
+
+@pytest.mark.parametrize("factor", [0.2, 5.0])
+def test_one_busy_step_in_five_moves_no_entry_by_much(factor):
+    cost, rng = learned(Q4_0, repeats=9), random.Random(5)
+    for _ in range(300):
+        n = rng.choice(list(Q4_0))
+        cost.learn(n, T1 * Q4_0[n] * (factor if rng.random() < 0.2 else 1.0))
+    for n, ratio in Q4_0.items():
+        assert cost.seconds(n) == pytest.approx(T1 * ratio, rel=0.25)
+
+
+def test_a_width_s_new_cost_is_learned_within_a_window():
+    cost = learned(Q4_0, repeats=9)
+    for _ in range(9):
+        cost.learn(4, T1 * 3)
+    assert cost.seconds(4) == pytest.approx(T1 * 3, rel=0.15)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_what_slows_the_whole_machine_down_is_carried_over_to_widths_not_visited(factor):
+    cost = learned(Q4_0, repeats=9)
+    for i in range(200):  # texts get longer, a neighbour starts or stops: within so many steps
+        for n in (1, 2):
+            cost.learn(n, T1 * Q4_0[n] * factor ** min(1.0, i / 150))
+    assert cost.seconds(4) == pytest.approx(T1 * Q4_0[4] * factor, rel=0.3)
+
+
+def test_the_age_of_an_entry_is_counted_in_steps():
+    cost = learned({1: 1.0, 2: 1.5}, repeats=1)
+    assert (cost.age(2), cost.age(1)) == (0, 1)
+    assert cost.age(3) > 1_000_000
+
+
+@given(st.lists(st.tuples(st.integers(1, 600), st.floats(0, 1e6)), max_size=60), st.integers(1, 700))
+def test_whatever_was_measured_a_cost_is_a_positive_number(steps, n):
+    cost = StepCost()
+    for n_tokens, seconds in steps:
+        cost.learn(n_tokens, seconds)
+    assert 0 < cost.seconds(n) < float("inf")

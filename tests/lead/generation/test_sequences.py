@@ -1,0 +1,125 @@
+import asyncio
+
+import pytest
+
+from lead.engine.messages import Committed, Failed, Finished, Started
+from lead.generation.sequences import Sequences, Status
+from shared.errors import RequestError, ServerError
+from shared.sampling.sampler import SamplingParameters
+
+SAMPLING = SamplingParameters(seed=1)
+
+
+class Observer:
+    def __init__(self):
+        self.seen = []
+
+    def on_step(self, sequence, step):
+        self.seen.append((sequence.id, step.tokens))
+
+    def on_end(self, sequence):
+        self.seen.append((sequence.id, sequence.status))
+
+
+@pytest.fixture
+def sequences():
+    return Sequences()
+
+
+@pytest.fixture
+def running(sequences):
+    sequence = sequences.create([1, 2], SAMPLING)
+    sequences.apply(Started(sequence=sequence.id, n_cached=1), 10.0)
+    return sequence
+
+
+def commit(sequences, sequence, tokens, now=11.0):
+    sequences.apply(Committed(sequence=sequence.id, start=len(sequence.tokens), tokens=tokens), now)
+
+
+def test_ids_are_unguessable_and_used_once(sequences):
+    ids = {sequences.create([1], SAMPLING).id for _ in range(100)}
+    assert len(ids) == 100
+    assert min(map(len, ids)) == 32
+
+
+def test_committed_tokens_only_grow(sequences, running):
+    commit(sequences, running, [3, 4])
+    commit(sequences, running, [5])
+    assert running.tokens == [1, 2, 3, 4, 5]
+
+
+def test_a_step_that_does_not_follow_is_a_bug(sequences, running):
+    with pytest.raises(RuntimeError, match="starts at 7, expected 2"):
+        sequences.apply(Committed(sequence=running.id, start=7, tokens=[3]), 11.0)
+
+
+def test_times_are_those_of_the_first_and_last_step(sequences, running):
+    commit(sequences, running, [3], 12.0)
+    commit(sequences, running, [4], 15.0)
+    assert (running.started_at, running.first_token_at, running.last_token_at) == (10.0, 12.0, 15.0)
+
+
+def test_a_finished_sequence_is_forgotten_by_all_but_its_readers(sequences, running):
+    sequences.apply(Finished(sequence=running.id, reason="stop"), 12.0)
+    assert sequences.get(running.id) is None
+    assert (running.status, running.finish_reason) == (Status.FINISHED, "stop")
+
+
+def test_events_for_a_discarded_sequence_are_ignored(sequences, running):
+    sequences.discard(running)
+    commit(sequences, running, [3])
+    assert running.tokens == [1, 2]
+
+
+def test_an_illegal_move_says_from_where_to_where(running):
+    running.move(Status.FINISHED)
+    with pytest.raises(RuntimeError, match="from finished to running"):
+        running.move(Status.RUNNING)
+
+
+def test_when_the_engine_dies_every_sequence_fails_with_the_reason(sequences, running):
+    queued = sequences.create([1], SAMPLING)
+    sequences.fail_all("it died")
+    assert {(s.status, str(s.failure)) for s in (running, queued)} == {(Status.FAILED, "it died")}
+    assert list(sequences) == []
+
+
+@pytest.mark.parametrize(("param", "kind"), [("grammar", RequestError), (None, ServerError)])
+def test_a_sequence_that_cannot_go_on_fails_alone(sequences, running, param, kind):
+    other = sequences.create([1], SAMPLING)
+    sequences.apply(Failed(sequence=running.id, reason="it cannot", param=param), 1.0)
+    assert running.status is Status.FAILED
+    assert isinstance(running.failure, kind)
+    assert list(sequences) == [other]
+
+
+def test_observers_hear_steps_and_ends_in_order(sequences, running):
+    observer = Observer()
+    sequences.observe(observer)
+    commit(sequences, running, [3])
+    sequences.discard(running)
+    assert observer.seen == [(running.id, [3]), (running.id, Status.FINISHED)]
+
+
+async def test_a_reader_that_takes_the_next_change_first_misses_none(sequences, running):
+    change = running.changed.next_change()
+    commit(sequences, running, [3])
+    async with asyncio.timeout(5):
+        await change.wait()
+
+
+async def test_a_change_of_any_sequence_wakes_those_who_wait_for_all(sequences):
+    change = sequences.changed.next_change()
+    sequences.create([1], SAMPLING)
+    async with asyncio.timeout(5):
+        await change.wait()
+
+
+def test_one_that_gave_way_is_timed_from_its_first_slot(sequences, running):
+    sequences.apply(Started(sequence=running.id, n_cached=2, slot=3, again=True), 20.0)
+    assert (running.started_at, running.n_cached, running.slot) == (10.0, 1, 3)
+
+
+def test_a_sequence_knows_since_when_it_waits():
+    assert Sequences(lambda: 7.0).create([1], SAMPLING).created_at == 7.0

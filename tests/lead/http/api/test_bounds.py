@@ -1,0 +1,77 @@
+"""Each bound on what a client may ask for is hit, by a request that is one too many."""
+
+import pytest
+
+from lead.settings.limits import Bounds
+
+TEXT, CHAT = {"prompt": "Hi"}, {"messages": [{"role": "user", "content": "Hi"}]}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
+OBJECT = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {}}}}}
+
+ASKED_FOR = {
+    "max_prompt_tokens": (2, "/v1/completions", [{"prompt": [1, 2]}, {"prompt": [1, 2, 3]}], "prompt"),
+    "max_n": (2, "/v1/completions", [TEXT | {"n": 2}, TEXT | {"n": 3}], "n"),
+    "max_prompts": (2, "/v1/completions", [{"prompt": ["a"] * 2}, {"prompt": ["a"] * 3}], "prompt"),
+    "max_stops": (1, "/v1/completions", [TEXT | {"stop": ["a"]}, TEXT | {"stop": ["a", "b"]}], "stop"),
+    "max_stop_characters": (2, "/v1/completions", [TEXT | {"stop": "ab"}, TEXT | {"stop": "abc"}], "stop"),
+    "max_logit_bias": (
+        *(1, "/v1/completions"),
+        *([TEXT | {"logit_bias": {"1": 1}}, TEXT | {"logit_bias": {"1": 1, "2": 1}}], "logit_bias"),
+    ),
+    "max_top_logprobs": (
+        *(2, "/v1/chat/completions"),
+        [CHAT | {"logprobs": True, "top_logprobs": n} for n in (2, 3)],
+        "top_logprobs",
+    ),
+    "max_grammar_bytes": (
+        *(12, "/v1/completions"),
+        *([TEXT | {"grammar": 'root ::= "a"'}, TEXT | {"grammar": 'root ::= "ab"'}], "grammar"),
+    ),
+    "max_grammar_nesting": (
+        *(2, "/v1/completions"),
+        *([TEXT | {"grammar": f"root ::= {'(' * n}[a]{')' * n}"} for n in (1, 4)], "grammar"),
+    ),
+    "max_schema_depth": (
+        *(2, "/completion"),
+        *([TEXT | {"json_schema": {"type": "object"}}, TEXT | {"json_schema": OBJECT}], "json_schema"),
+    ),
+    "max_tools": (0, "/v1/chat/completions", [CHAT | {"tools": [TOOL] * n} for n in (0, 1)], "tools"),
+}
+"""By bound: its value, where, a request that is within it and one that is not, and the field at fault."""
+
+ELSEWHERE = {
+    *("max_body_bytes", "header_seconds", "body_seconds", "write_seconds"),  # tests/lead/http/middleware
+    *("max_backs", "max_draft", "max_drafts_per_second"),  # tests/lead/test_backs.py
+    "max_queue",  # tests/lead/test_completions.py
+    "ping_seconds",  # tests/lead/test_server.py
+}
+
+
+def test_every_bound_is_tested():
+    assert ASKED_FOR.keys() | ELSEWHERE == Bounds.model_fields.keys()
+
+
+@pytest.fixture(params=ASKED_FOR)
+def bounded(house, request):
+    """(path, a request within the bound, one beyond it, the field at fault) of a lead with a low bound."""
+    value, path, (within, beyond), field = ASKED_FOR[request.param]
+    house.use(bounds=Bounds(**{request.param: value}, **_without_its_rival(request.param)))
+    house.will_say("a")
+    return path, within, beyond, field
+
+
+def _without_its_rival(bound):
+    """max_prompts counts answers to all prompts, and there may always be max_n to one."""
+    return {"max_n": 1} if bound == "max_prompts" else {}
+
+
+async def test_what_is_within_a_bound_is_answered(client, bounded):
+    path, within, _, _ = bounded
+    answer = await client.post(path, json=within)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_what_is_beyond_it_is_refused_by_name(client, bounded):
+    path, _, beyond, field = bounded
+    answer = await client.post(path, json=beyond)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field), answer.text

@@ -1,0 +1,107 @@
+"""Whatever the API's own description (OpenAPI) allows or forbids is answered; nothing makes the lead fail.
+
+schemathesis makes requests of the description: such as follow it, such as do not, and good ones with any
+values in the fields beside what every request needs.
+"""
+
+from http import HTTPStatus
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import seed as seeded
+from schemathesis import GenerationMode
+
+from lead.server.app import create_app
+
+N_REQUESTS = 6
+ALLOWED = {HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.SERVICE_UNAVAILABLE}
+"""What the lead may lack: metrics that nobody switched on, an engine that loads."""
+
+CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
+NEEDED = {
+    "/v1/chat/completions": CHAT,
+    "/v1/chat/completions/input_tokens": CHAT,
+    "/v1/messages": CHAT | {"max_tokens": 8},
+    "/v1/messages/count_tokens": CHAT,
+    "/v1/responses": {"input": "Hi"},
+    "/v1/responses/input_tokens": {"input": "Hi"},
+    "/v1/completions": {"prompt": "Hi"},
+    "/completion": {"prompt": "Hi"},
+    "/apply-template": CHAT,
+    "/tokenize": {"content": "Hi"},
+    "/detokenize": {"tokens": [1]},
+}
+"""What each request to a path must say, by path."""
+
+DESCRIPTION = schemathesis.openapi.from_dict(create_app().openapi())
+OPERATIONS = {
+    f"{operation.method.upper()} {operation.path}": operation
+    for operation in (result.ok() for result in DESCRIPTION.get_all_operations())
+}
+
+
+def made(strategy):
+    """So many cases, the same each time; fewer if there are no more."""
+    cases = []
+
+    @seeded(1)
+    @settings(max_examples=N_REQUESTS, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def collect(case):
+        cases.append(case)
+
+    collect()
+    return cases
+
+
+def completed(case, needed):
+    """A good request where it can be one, but for what `case` says of other fields."""
+    if isinstance(case.body, dict):
+        case.body = {**case.body, **needed}
+    return case
+
+
+async def ask(client, case):
+    """The answer, whole, to what `case` describes."""
+    prepared = requests.Request(**case.as_transport_kwargs(base_url="http://lead")).prepare()
+    body = prepared.body.encode() if isinstance(prepared.body, str) else prepared.body
+    # latin-1 is how HTTP's libraries put any bytes into a header
+    headers = {name: value.encode("latin-1") for name, value in prepared.headers.items()}
+    return await client.request(prepared.method, prepared.url, headers=headers, content=body)
+
+
+async def check(client, cases):
+    assert cases
+    for case in cases:
+        answer = await ask(client, case)
+        told = f"{case.method} {case.path} {case.query} {case.body}: {answer.text}"
+        assert answer.is_success or answer.is_client_error or answer.status_code in ALLOWED, told
+        assert '"server_error"' not in answer.text, told  # in a stream, behind a good status
+
+
+@pytest.fixture(autouse=True)
+def _answering(house):
+    house.will_say("one two")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+async def test_what_is_described_is_answered(client, name):
+    operation = OPERATIONS[name]
+    cases = made(operation.as_strategy(generation_mode=GenerationMode.POSITIVE))
+    await check(client, cases)
+    if needed := NEEDED.get(operation.path):
+        await check(client, [completed(case, needed) for case in cases])
+
+
+@pytest.mark.parametrize("name", [name for name, each in OPERATIONS.items() if each.body or each.query])
+async def test_what_is_not_is_a_clients_error(client, name):
+    await check(client, made(OPERATIONS[name].as_strategy(generation_mode=GenerationMode.NEGATIVE)))
+
+
+def test_every_operation_that_needs_a_body_is_asked_well():
+    """Add what a new one needs to NEEDED."""
+    asked = {f"POST {path}" for path in NEEDED}
+    needing = {name for name, operation in OPERATIONS.items() if operation.body}
+    assert needing - asked == {"PUT /v1/speculation", "POST /v1/speculation"}

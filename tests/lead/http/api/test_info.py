@@ -1,0 +1,69 @@
+import pytest
+
+from lead.engine.client import EngineState
+from lead.server.app import create_app
+
+
+async def test_health_is_ok_when_requests_are_served(client):
+    response = await client.get("/health")
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("state", [EngineState.STARTING, EngineState.RESTARTING, EngineState.STOPPED])
+async def test_health_is_503_while_the_engine_is_away(house, client, state):
+    house.engine.state = state
+    response = await client.get("/health")
+    assert (response.status_code, "Retry-After" in response.headers) == (503, True)
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", "/props", "/v1/speculation"])
+async def test_before_the_vocabulary_is_read_everything_is_503(house, client, path):
+    house.app.state.services = None
+    response = await client.get(path)
+    assert (response.status_code, response.json()["error"]["type"]) == (503, "unavailable_error")
+
+
+async def test_a_new_app_has_no_services():
+    assert create_app().state.services is None
+
+
+async def test_requests_are_503_with_a_delay_while_the_engine_is_started_again(house, client):
+    house.engine.state = EngineState.RESTARTING
+    response = await client.post("/v1/completions", json={"prompt": "x"})
+    assert response.status_code == 503
+    assert int(response.headers["Retry-After"]) > 0
+    assert "started again" in response.json()["error"]["message"]
+
+
+async def test_the_model_is_listed_under_its_alias(client):
+    (model,) = (await client.get("/v1/models")).json()["data"]
+    assert (model["id"], model["object"]) == ("toy", "model")
+    assert (model["aliases"], model["tags"]) == (["toy"], ["small"])
+    assert (model["meta"]["n_vocab"], model["meta"]["n_ctx_train"]) == (4096, 2048)
+
+
+async def test_props_tell_what_clients_ask_llama_server_for(client):
+    props = (await client.get("/props")).json()
+    assert props["total_slots"] == 4
+    assert props["default_generation_settings"]["n_ctx"] == 128
+    assert props["default_generation_settings"]["params"]["temperature"] == 0.8
+    assert "<|im_start|>" in props["chat_template"]
+    assert (props["bos_token"], props["eos_token"]) == ("", "<|im_end|>")
+
+
+async def test_the_model_is_also_listed_for_clients_made_for_ollama(client):
+    (model,) = (await client.get("/models")).json()["models"]
+    assert (model["name"], model["capabilities"]) == ("toy", ["completion"])
+
+
+async def test_props_say_which_endpoints_there_are(client):
+    props = (await client.get("/props")).json()
+    assert (props["endpoint_slots"], props["endpoint_metrics"], props["endpoint_props"]) == (
+        True,
+        False,
+        False,
+    )
+
+
+async def test_there_are_no_adapters(client):
+    assert (await client.get("/lora-adapters")).json() == []

@@ -1,0 +1,165 @@
+"""Who gets through the door: every route of the application, with every kind of key and with none."""
+
+import json
+import re
+
+import pytest
+from fastapi.routing import iter_route_contexts
+from starlette.datastructures import Headers
+from starlette.routing import WebSocketRoute
+
+from lead.http.api import unsupported
+from lead.http.middleware.access import Access, presented_key
+from lead.http.middleware.door import Door
+from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.http.page import FILES
+from lead.server.app import create_app
+from tests.lead.http.middleware.knocking import knock
+
+KEYS = {role: f"the-{role.value}-key" for role in Role}
+EVERYBODY, CLIENTS, BACKS, ADMINS = (
+    set(Role) | {None},
+    {Role.CLIENT, Role.ADMIN},
+    {Role.BACK, Role.ADMIN},
+    {Role.ADMIN},
+)
+MAY = {
+    ("GET", "/health"): EVERYBODY,
+    ("GET", "/v1/health"): EVERYBODY,
+    **{("GET", path): EVERYBODY for path in FILES},
+    ("GET", "/openapi.json"): CLIENTS,
+    ("HEAD", "/openapi.json"): CLIENTS,
+    ("POST", "/v1/responses"): CLIENTS,
+    ("POST", "/responses"): CLIENTS,
+    ("POST", "/v1/messages"): CLIENTS,
+    ("POST", "/v1/messages/count_tokens"): CLIENTS,
+    ("POST", "/v1/chat/completions"): CLIENTS,
+    ("POST", "/chat/completions"): CLIENTS,
+    ("POST", "/v1/chat/completions/input_tokens"): CLIENTS,
+    ("POST", "/chat/completions/input_tokens"): CLIENTS,
+    ("POST", "/v1/responses/input_tokens"): CLIENTS,
+    ("POST", "/responses/input_tokens"): CLIENTS,
+    ("POST", "/v1/completions"): CLIENTS,
+    ("POST", "/completion"): CLIENTS,
+    ("POST", "/completions"): CLIENTS,
+    ("GET", "/v1/models"): CLIENTS,
+    ("GET", "/models"): CLIENTS,
+    ("GET", "/props"): CLIENTS,
+    ("GET", "/slots"): CLIENTS,
+    ("GET", "/metrics"): CLIENTS,
+    ("POST", "/apply-template"): CLIENTS,
+    ("POST", "/slots/{id_slot}"): CLIENTS,
+    ("GET", "/lora-adapters"): CLIENTS,
+    **{("POST", path): CLIENTS for path in unsupported.REASONS},
+    ("POST", "/tokenize"): CLIENTS,
+    ("POST", "/detokenize"): CLIENTS,
+    ("GET", "/v1/speculation"): set(Role),
+    ("PUT", "/v1/speculation"): ADMINS,
+    ("POST", "/v1/speculation"): BACKS,
+    ("WEBSOCKET", "/v1/speculation"): BACKS,
+    # Not routes: what is not there is protected, too.
+    ("GET", "/nowhere"): CLIENTS,
+    ("DELETE", "/v1/speculation"): CLIENTS,
+    ("GET", "/v1/speculation/"): CLIENTS,
+    ("GET", "//health"): CLIENTS,
+    ("GET", "/page/"): CLIENTS,
+    ("GET", "/health/../props"): CLIENTS,
+    ("WEBSOCKET", "/nowhere"): CLIENTS,
+}
+
+
+def all_routes():
+    for context in iter_route_contexts(create_app().routes):
+        methods = {"WEBSOCKET"} if isinstance(context.original_route, WebSocketRoute) else context.methods
+        for method in methods:
+            yield method, context.path
+
+
+def keyring():
+    return Keyring(Key(Principal(role, "x"), secret) for role, secret in KEYS.items())
+
+
+def bearer(secret):
+    return {"authorization": f"Bearer {secret}"}
+
+
+@pytest.fixture
+def app(house):
+    return create_app(house.app.state.services, Door(keyring()))
+
+
+def test_it_is_decided_for_every_route_who_may_use_it():
+    """Add a new route to MAY, and to lead/http/middleware/access.py if it is not for clients."""
+    assert set(all_routes()) - set(MAY) == set()
+
+
+@pytest.mark.parametrize(("method", "path"), MAY)
+@pytest.mark.parametrize("role", [*Role, None], ids=str)
+async def test_only_those_who_may_get_through(app, method, path, role):
+    status, _, _ = await knock(app, method, path, bearer(KEYS[role]) if role else {})
+    if role in MAY[method, path]:
+        assert status not in {401, 403}
+    else:
+        assert status == (403 if role else 401)
+
+
+@pytest.mark.parametrize(("method", "path"), MAY)
+async def test_a_wrong_key_opens_nothing(app, method, path):
+    status, _, _ = await knock(app, method, path, bearer("the-client-kez"))
+    assert (status == 401) == (None not in MAY[method, path])
+
+
+@pytest.mark.parametrize(("method", "path"), MAY)
+async def test_without_keys_everybody_may_do_everything(house, method, path):
+    status, _, _ = await knock(house.app, method, path)
+    assert status not in {401, 403}
+
+
+async def test_a_missing_key_is_answered_as_llama_server_and_openai_do(app):
+    status, headers, body = await knock(app, "GET", "/props")
+    assert (status, headers["www-authenticate"]) == (401, "Bearer")
+    error = json.loads(body)["error"]
+    assert (error["type"], error["code"]) == ("authentication_error", "invalid_api_key")
+    assert re.match("Invalid API Key", error["message"])
+
+
+async def test_a_key_of_another_role_is_told_which_one_is_needed(app):
+    _, _, body = await knock(app, "PUT", "/v1/speculation", bearer(KEYS[Role.CLIENT]))
+    assert json.loads(body)["error"] == {
+        "message": "this key has the role client; here one with the role admin is needed",
+        "type": "permission_error",
+        "param": None,
+        "code": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": "Bearer the-client-key"},
+        {"authorization": "bearer the-client-key"},
+        {"x-api-key": "the-client-key"},
+        {"authorization": "Basic abc", "x-api-key": "the-client-key"},
+    ],
+)
+async def test_a_key_is_taken_from_where_clients_put_it(app, headers):
+    assert (await knock(app, "GET", "/v1/models", headers))[0] == 200
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer "}, {"authorization": "the-client-key"}])
+def test_what_is_no_key_is_none(headers):
+    assert presented_key(Headers(headers)) is None
+
+
+async def test_a_route_hears_who_asks():
+    heard = []
+
+    async def app(scope, _receive, _send):
+        heard.append(scope["state"]["principal"])
+
+    await Access(app, keyring())(
+        {"type": "http", "method": "GET", "path": "/props", "headers": [(b"x-api-key", b"the-admin-key")]},
+        None,
+        None,
+    )
+    assert heard == [Principal(Role.ADMIN, "x")]

@@ -1,0 +1,258 @@
+"""Slow, silent and deaf clients over real sockets, with times of fractions of a second."""
+
+import asyncio
+import contextlib
+import json
+import socket
+
+import pytest
+import uvicorn
+from websockets.asyncio.client import connect
+
+from lead.http.middleware import connection as module
+from lead.http.middleware.connection import GuardedConfig, HttpConnection, WriteGuard
+from lead.http.middleware.door import Door
+from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.server.app import create_app
+from lead.settings.limits import Bounds
+from shared.protocol import Hello
+from shared.sampling.sampler import SamplingParameters
+
+PATIENT = {"header_seconds": 60.0, "body_seconds": 60.0, "write_seconds": 60.0}
+SHORT = 0.1
+SMALL_BUFFER = 4096
+"""So that not even megabytes disappear in the kernel."""
+
+HANDSHAKE = (
+    b"GET /v1/speculation HTTP/1.1\r\nHost: lead\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+pytestmark = pytest.mark.both_loops
+
+
+@contextlib.asynccontextmanager
+async def served(app, **times):
+    """The port of `app` on a real server."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
+        config = GuardedConfig(app, Bounds(**PATIENT | times), lifespan="off", log_config=None)
+        server = uvicorn.Server(config)
+        serving = asyncio.ensure_future(server._serve([listener]))
+        try:
+            async with asyncio.timeout(20):
+                yield listener.getsockname()[1]
+        finally:
+            server.should_exit = server.force_exit = True
+            await serving
+
+
+@contextlib.asynccontextmanager
+async def connected(port):
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
+    client.connect(("127.0.0.1", port))
+    reader, writer = await asyncio.open_connection(sock=client, limit=SMALL_BUFFER)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def drip(reader, writer, drop, until=None):
+    """Send `drop` again and again until the connection ends or `until` has come back; what came back."""
+    received = b""
+    while not reader.at_eof() and (until is None or until not in received):
+        writer.write(drop)
+        try:
+            async with asyncio.timeout(0.01):
+                received += await reader.read(1 << 16)
+        except TimeoutError:
+            pass
+        except OSError:  # reset, because a drop came after the end
+            return received + bytes(reader._buffer)
+    return received
+
+
+async def no_app(_scope, _receive, _send):
+    raise AssertionError
+
+
+def request(body, path="/tokenize", length=None):
+    head = f"POST {path} HTTP/1.1\r\nHost: lead\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {length or len(body)}\r\n\r\n".encode() + body
+
+
+# Heads
+
+
+async def test_a_connection_on_which_nothing_comes_is_closed():
+    async with served(no_app, header_seconds=SHORT) as port, connected(port) as (reader, _):
+        assert await reader.read() == b""
+
+
+async def test_a_head_that_comes_in_drops_is_cut_off_with_408():
+    async with served(no_app, header_seconds=SHORT) as port, connected(port) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\n")
+        assert (await drip(reader, writer, b"x: y\r\n")).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_later_head_on_the_same_connection_too(house):
+    async with served(house.app, header_seconds=SHORT) as port, connected(port) as (reader, writer):
+        writer.write(b"GET /health HTTP/1.1\r\nHost: lead\r\n\r\n")
+        await reader.readuntil(b'"ok"}')
+        assert (await drip(reader, writer, b"G")).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.fixture
+def connections(monkeypatch):
+    made = []
+    original = HttpConnection.connection_made
+
+    def connection_made(self, transport):
+        made.append(self)
+        original(self, transport)
+
+    monkeypatch.setattr(HttpConnection, "connection_made", connection_made)
+    return made
+
+
+def event_after(monkeypatch, owner, name):
+    """An event that is set when a function of `owner` has been called."""
+    called = asyncio.Event()
+    original = getattr(owner, name)
+
+    def call(*arguments):
+        original(*arguments)
+        called.set()
+
+    monkeypatch.setattr(owner, name, call)
+    return called
+
+
+async def test_no_time_is_running_while_a_request_is_answered(connections):
+    timers = []
+
+    async def app(_scope, _receive, send):
+        await asyncio.sleep(0)  # the connection looks at its timers when it has handed the request on
+        timers.extend(each._timer for each in connections)
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async with served(app) as port, connected(port) as (reader, writer):
+        writer.write(request(b"{}"))
+        await reader.readuntil(b"\r\n\r\n")
+    assert timers == [None]
+
+
+async def test_no_time_is_running_for_a_websocket(house, connections):
+    async with served(house.app) as port, connect(f"ws://127.0.0.1:{port}/v1/speculation"):
+        assert [each._timer for each in connections] == [None]
+
+
+# Bodies
+
+
+async def test_a_body_that_comes_in_drops_is_408_in_openais_shape(house):
+    app = create_app(house.app.state.services, Door(bounds=Bounds(body_seconds=SHORT)))
+    async with served(app) as port, connected(port) as (reader, writer):
+        writer.write(request(b"{", length=10_000))
+        answer = await drip(reader, writer, b" ", until=b"}}")
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"the body did not arrive" in answer
+
+
+async def test_the_rest_of_a_refused_body_is_not_waited_for_for_ever(house, monkeypatch):
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 0.0)
+    keys = Keyring([Key(Principal(Role.CLIENT, "x"), "secret")])
+    app = create_app(house.app.state.services, Door(keys))
+    async with served(app, body_seconds=SHORT) as port, connected(port) as (reader, writer):
+        writer.write(request(b"{", length=1 << 20))
+        assert (await drip(reader, writer, b" ")).startswith(b"HTTP/1.1 401 ")
+
+
+# Answers
+
+
+async def test_a_client_that_does_not_read_is_hung_up_on_and_its_answer_cancelled(house):
+    house.will_say(*[("word " * 200, {})] * 400)
+    house.engine.pause_after = 399
+    ask = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "return_speculation": True}
+    async with served(house.app, write_seconds=SHORT) as port, connected(port) as (reader, writer):
+        reader._transport.pause_reading()
+        writer.write(request(json.dumps(ask).encode(), "/v1/chat/completions"))
+        await house.engine.cancellation.wait()
+    assert list(house.sequences) == []
+
+
+async def test_one_that_does_not_read_the_end_of_an_answer_is_hung_up_on(monkeypatch):
+    lost = event_after(monkeypatch, HttpConnection, "connection_lost")
+
+    async def app(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 60_000})
+
+    async with served(app, write_seconds=SHORT) as port, connected(port) as (reader, writer):
+        reader._transport.pause_reading()
+        writer.write(b"GET / HTTP/1.1\r\nHost: lead\r\nConnection: close\r\n\r\n")
+        await lost.wait()
+
+
+class Transport:
+    """What is unsent, and whether it was given up."""
+
+    n_unsent = 100
+    aborted = False
+
+    def get_write_buffer_size(self):
+        return self.n_unsent
+
+    def abort(self):
+        self.aborted = True
+
+
+@pytest.mark.parametrize(("n_later", "aborted"), [(100, True), (99, False)])
+async def test_one_that_reads_slowly_is_waited_for(n_later, aborted):
+    transport = Transport()
+    guard = WriteGuard(transport, 60.0)
+    guard.watch()
+    transport.n_unsent = n_later
+    guard._look()
+    assert transport.aborted == aborted
+    guard.cancel()
+
+
+async def test_a_back_that_does_not_read_is_disconnected(house, monkeypatch):
+    left = event_after(monkeypatch, house.backs, "leave")
+    hello = Hello(protocol=1, name="deaf", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
+    text = hello.model_dump_json().encode()
+    frame = b"\x81\xfe" + len(text).to_bytes(2, "big") + bytes(4) + text  # RFC 6455, masked with zeros
+    house.sequences.create([5] * 200_000, SamplingParameters(seed=1))
+    async with served(house.app, write_seconds=SHORT) as port, connected(port) as (reader, writer):
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        reader._transport.pause_reading()
+        writer.write(frame)
+        await left.wait()
+
+
+async def test_a_peer_that_only_pings_and_reads_nothing_is_disconnected(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_UNREAD_BYTES", 1 << 16)
+
+    async def app(_scope, receive, send):
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+
+    pings = (b"\x89\xfd" + bytes(4) + bytes(125)) * 100  # RFC 6455, masked with zeros
+    async with served(app) as port, connected(port) as (reader, writer):
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        reader._transport.pause_reading()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(pings)
+                await writer.drain()

@@ -1,0 +1,69 @@
+import pytest
+
+from lead.http.middleware.door import Door
+from lead.http.middleware.hosts import HostNames, own_names
+from lead.http.middleware.keys import Keyring
+from lead.server.app import create_app
+from lead.settings.lead_settings import LeadSettings
+from tests.lead.http.middleware.knocking import knock
+from tests.lead.http.middleware.test_access import KEYS, MAY, bearer, keyring
+
+NAMES = HostNames({*own_names("gpu-box"), "lead.example", "*.lan"})
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "LOCALHOST:5555", "a.localhost", "127.0.0.1:80", "192.168.1.20", "[::1]:5555"),
+        *("[fe80::1]", "gpu-box:5555", "lead.example", "desk.lan:1", "a.b.lan", ""),
+    ],
+)
+def test_its_own_names_and_addresses_are_for_it(host):
+    assert NAMES.allows(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.example:5555", "localhost.evil.example", "127.0.0.1.evil.example"),
+        *("lan", "xlan", "lead.example.evil", "1.2.3.4@evil", "[::1", "a:b:c", ":80", "localhost:80:80"),
+        "evil.example#localhost",
+    ],
+)
+def test_other_names_are_not(host):
+    assert not NAMES.allows(host)
+
+
+def test_any_name_can_be_allowed():
+    assert HostNames({"*"}).allows("evil.example")
+
+
+@pytest.fixture(params=[Keyring(), keyring()], ids=["open", "with keys"])
+def app(house, request):
+    return create_app(house.app.state.services, Door(request.param, hosts=NAMES))
+
+
+@pytest.mark.parametrize(("method", "path"), MAY)
+@pytest.mark.parametrize("key", [*KEYS.values(), "the-client-kez", None], ids=str)
+async def test_no_route_answers_to_an_odd_name_whoever_asks(app, method, path, key):
+    given = bearer(key) if key else {}
+    status, _, body = await knock(app, method, path, {"host": "evil.example", **given})
+    assert status == 403
+    assert b"--allowed-hosts" in body
+
+
+def checks(*arguments):
+    return LeadSettings.from_command_line(list(arguments)).host_names() is not None
+
+
+def test_names_are_checked_where_there_are_no_keys_or_when_they_are_given():
+    assert checks()
+    assert not checks("--api-key", "secret")
+    assert checks("--api-key", "secret", "--allowed-hosts", "lead.example")
+
+
+def test_names_can_be_added():
+    names = LeadSettings.from_command_line(["--allowed-hosts", "lead.example,*.lan"]).host_names()
+    assert [names.allows(host) for host in ("lead.example", "a.lan", "localhost", "evil.example")] == [
+        *(True, True, True, False)
+    ]

@@ -1,0 +1,74 @@
+import pytest
+
+from lead.http.middleware.keys import ANYONE
+from lead.settings.lead_settings import LeadSettings
+
+
+def settings(*arguments):
+    return LeadSettings.from_command_line(list(arguments))
+
+
+def whose(given, *secrets):
+    ring = given.keyring()
+    return [str(ring.identify(secret)) for secret in secrets]
+
+
+def test_without_a_key_the_lead_is_open_to_this_machine():
+    assert settings().keyring().identify(None) == ANYONE
+
+
+def test_keys_of_all_roles_are_options_once_or_several_times_or_with_commas():
+    given = settings("--api-key", "a", "--api-key", "b,c", "--back-key", "d", "--admin-key", "e")
+    assert whose(given, "a", "b", "c", "d", "e", "f") == [
+        *("client client-1", "client client-2", "client client-3", "back back-1", "admin admin-1", "None")
+    ]
+
+
+def test_keys_are_variables(monkeypatch):
+    monkeypatch.setenv("LEAD_API_KEY", "a,b")
+    monkeypatch.setenv("LEAD_BACK_KEY", "c")
+    assert whose(settings(), "b", "c") == ["client client-2", "back back-1"]
+
+
+def test_keys_are_files(tmp_path):
+    for name, line in {"clients": "a", "backs": "b", "admins": "c", "all": "client bob d"}.items():
+        (tmp_path / name).write_text(f"{line}\n")
+    given = settings(
+        *("--api-key-file", str(tmp_path / "clients"), "--back-key-file", str(tmp_path / "backs")),
+        *("--admin-key-file", str(tmp_path / "admins"), "--keys-file", str(tmp_path / "all")),
+    )
+    assert whose(given, "a", "b", "c", "d") == [
+        *("client client-1", "back back-1", "admin admin-1", "client bob")
+    ]
+
+
+def test_a_key_is_not_shown():
+    given = settings("--api-key", "secret", "--back-key", "secret")
+    assert "secret" not in f"{given!r} {given} {given.model_dump_json()}"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_on_loopback_keys_are_not_needed(host):
+    assert settings("--host", host).host == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.20", "gpu-box"])
+def test_elsewhere_they_are(host, capsys):
+    with pytest.raises(SystemExit):
+        settings("--host", host)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "openssl rand" in said
+    assert "--insecure" in said
+
+
+@pytest.mark.parametrize("given", [("--api-key", "a"), ("--keys-file", "keys"), ("--insecure",)])
+def test_with_keys_or_when_told_to_it_listens_anywhere(given):
+    assert settings("--host", "0.0.0.0", *given).host == "0.0.0.0"
+
+
+@pytest.mark.parametrize("given", ["--ssl-cert-file", "--ssl-key-file"])
+def test_a_certificate_and_its_key_go_together(given, capsys):
+    with pytest.raises(SystemExit):
+        settings(given, "file.pem")
+    assert "HTTPS needs both --ssl-cert-file and --ssl-key-file" in capsys.readouterr().err

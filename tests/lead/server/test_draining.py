@@ -1,0 +1,170 @@
+"""How the lead's server ends: answers first, then backs, then connections that do not end by themselves."""
+
+import asyncio
+import contextlib
+import logging
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.frames import CloseCode
+
+from tests.lead.serving import hello
+
+pytestmark = pytest.mark.both_loops
+
+LONG = 3600.0
+"""A drain time that no test waits for."""
+
+
+async def hang_up(writer):
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.fixture
+async def midway(house, serve):
+    """A server in the middle of a streamed answer, and the client's side of it."""
+    house.will_say("one two")
+    house.engine.pause_after = 1
+    served = serve(drain_seconds=LONG)
+    reader, writer = await served.post(stream=True)
+    await reader.readuntil(b'"content":"one"')
+    yield served, reader
+    await hang_up(writer)
+
+
+@contextlib.asynccontextmanager
+async def joined(house, served):
+    """A connection of a back that the lead has welcomed."""
+    async with connect(f"ws://127.0.0.1:{served.port}/v1/speculation", proxy=None) as socket:
+        await socket.send(hello(house).model_dump_json())
+        assert "welcome" in await socket.recv()
+        yield socket
+
+
+async def test_a_running_answer_is_finished_before_the_end(house, serve):
+    house.will_say("one two")
+    house.engine.pause_after = 1
+    served = serve()
+    reader, writer = await served.post(stream=True)
+    await reader.readuntil(b'"content":"one"')
+    served.shut_down()
+    house.engine.release()
+    rest = await reader.read()
+    assert rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    await served.serving
+    await hang_up(writer)
+
+
+async def test_an_answer_that_takes_longer_than_the_drain_time_ends_with_an_error_event(house, serve):
+    house.will_say("one two")
+    house.engine.pause_after = 1
+    served = serve(drain_seconds=0.01)
+    reader, writer = await served.post(stream=True)
+    await reader.readuntil(b'"content":"one"')
+    served.shut_down()
+    rest = await reader.read()
+    assert b"the server is shutting down" in rest
+    assert b"[DONE]" not in rest
+    await served.serving
+    await hang_up(writer)
+
+
+async def test_a_whole_answer_that_takes_longer_than_the_drain_time_is_503(house, serve):
+    house.engine.hold()
+    served = serve(drain_seconds=0.01)
+    reader, writer = await served.post()
+    await house.engine.submission.wait()
+    served.shut_down()
+    assert (await reader.readline()).startswith(b"HTTP/1.1 503")
+    await served.serving
+    await hang_up(writer)
+
+
+async def test_a_second_signal_ends_a_stream_with_the_error_event(midway):
+    served, reader = midway
+    served.shut_down()
+    served.shut_down()
+    rest = await reader.read()
+    await served.serving
+    assert b"the server is shutting down" in rest
+    assert b"[DONE]" not in rest
+
+
+async def test_a_second_signal_ends_a_whole_answer_with_503(house, serve):
+    house.engine.hold()
+    served = serve(drain_seconds=LONG)
+    reader, writer = await served.post()
+    await house.engine.submission.wait()
+    served.shut_down()
+    served.shut_down()
+    assert (await reader.readline()).startswith(b"HTTP/1.1 503")
+    await served.serving
+    await hang_up(writer)
+
+
+@pytest.mark.parametrize("n_signals", [1, 2, 3])
+async def test_an_end_leaves_no_trace_in_the_log(midway, caplog, n_signals):
+    served, _ = midway
+    served.server._drain_seconds = 0.01
+    for _ in range(n_signals):
+        served.shut_down()
+    await served.serving
+    assert [record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR] == []
+
+
+async def test_a_connection_that_takes_nothing_is_cut(house, serve, monkeypatch, caplog):
+    monkeypatch.setattr("lead.server.draining._ABORT_SECONDS", 0.0)
+    # so that the answer hangs
+    monkeypatch.setattr("lead.generation.sequences.Sequences.fail_all", lambda *_: None)
+    house.engine.hold()
+    served = serve(drain_seconds=LONG)
+    _, writer = await served.post(stream=True)
+    await house.engine.submission.wait()
+    served.shut_down()
+    served.shut_down()
+    await served.serving
+    assert house.engine.cancelled
+    assert [record for record in caplog.records if record.exc_info] == []
+    await hang_up(writer)
+
+
+async def test_the_first_signal_says_how_long_answers_have(midway, caplog):
+    caplog.set_level(logging.INFO, "lead")
+    served, _ = midway
+    served.shut_down()
+    async with asyncio.timeout(20):
+        await served.draining.wait()
+    served.shut_down()
+    await served.serving
+    assert "stopping: 1 answer has up to 3600 s (--drain-seconds); Ctrl-C again ends at once" in caplog.text
+
+
+async def test_an_idle_server_ends_without_a_word(serve, caplog):
+    caplog.set_level(logging.INFO, "lead")
+    served = serve(drain_seconds=LONG)
+    served.shut_down()
+    await served.serving
+    assert "stopping" not in caplog.text
+
+
+async def test_a_back_stays_until_the_last_answer_is_done(house, midway):
+    served, reader = midway
+    async with joined(house, served) as socket:
+        served.shut_down()
+        await served.draining.wait()
+        house.engine.release()
+        rest = await reader.read()
+        assert b"[DONE]" in rest
+        await served.serving
+        assert served.backs_at_the_end == ["desk"]
+        await socket.wait_closed()
+        assert socket.close_code == CloseCode.SERVICE_RESTART
+
+
+async def test_a_back_does_not_hold_up_an_end_without_answers(house, serve):
+    served = serve(drain_seconds=LONG)
+    async with joined(house, served):
+        served.shut_down()
+        async with asyncio.timeout(20):
+            await served.serving

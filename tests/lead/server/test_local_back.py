@@ -1,0 +1,297 @@
+"""A lead's own back is started, started again and ended; it never holds up the lead.
+
+The back here is a script that is run in place of `python -m back`; it says over a FIFO that it is up.
+"""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from lead.server import local_back as module
+from lead.server.local_back import LocalBack, back_command, back_environment, local_url
+from lead.settings.lead_settings import LeadSettings
+from shared.models.builtin import builtin_draft
+
+SCRIPT = """
+import os, signal, sys, time
+def up():
+    with open({fifo!r}, "w") as fifo:
+        fifo.write(f"{{os.getpid()}}\\n")
+{body}
+"""
+WAIT_FOR_END = "up(); sys.stdin.read()"
+
+
+class Unjittered(random.Random):
+    def uniform(self, _low, high):
+        return high
+
+
+class Lead:
+    """The owner of a local back, and what it hears from the child."""
+
+    def __init__(self, command, fifo, rng=None, **options):
+        self.ready = asyncio.Event()
+        self.ready.set()
+        self.back = LocalBack(command, rng or random.Random(0), **options)
+        self.running = None
+        self._fifo = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)  # to write, too: so it never ends
+        self._news = asyncio.StreamReader()
+
+    async def start(self):
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._news), os.fdopen(self._fifo, "rb")
+        )
+        self._transport = transport
+        self.running = asyncio.ensure_future(self.back.run(self.ready))
+
+    async def child(self):
+        """The process id of the next child that is up."""
+        async with asyncio.timeout(20):
+            return int(await self._news.readline())
+
+    async def stop(self):
+        self.back.stop()
+        _, pending = await asyncio.wait({self.running}, timeout=20)
+        assert not pending
+        self._transport.close()
+        await asyncio.sleep(0)  # it closes in the next turn of the loop
+
+
+@pytest.fixture
+async def start(tmp_path, monkeypatch):
+    """Starts a lead whose back does what `body` says."""
+    monkeypatch.setattr(module, "_FIRST_DELAY", 0.01)
+    leads = []
+
+    async def start(body, *, ready=True, command=None, **options):
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        path = tmp_path / "back.py"
+        path.write_text(SCRIPT.format(fifo=str(fifo), body=body))
+        lead = Lead(command or [sys.executable, str(path)], fifo, **options)
+        leads.append(lead)
+        if not ready:
+            lead.ready.clear()
+        await lead.start()
+        return lead
+
+    yield start
+    for lead in leads:
+        await lead.stop()
+
+
+async def ended(pid):
+    """The child has ended, whether or not it was waited for."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    end = asyncio.Event()
+    asyncio.get_running_loop().add_reader(descriptor, end.set)
+    async with asyncio.timeout(20):
+        await end.wait()
+    asyncio.get_running_loop().remove_reader(descriptor)
+    os.close(descriptor)
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_it_is_started_once_the_engine_is_ready(start):
+    lead = await start(WAIT_FOR_END, ready=False)
+    lead.ready.set()
+    assert is_alive(await lead.child())
+
+
+async def test_none_is_started_while_the_engine_is_not_ready(start, monkeypatch):
+    starts = []
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", lambda *_, **__: starts.append(1))
+    lead = await start(WAIT_FOR_END, ready=False)
+    await lead.stop()
+    assert starts == []
+
+
+@pytest.mark.parametrize(
+    "end", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(3)", "sys.exit(0)"], ids=["killed", "3", "0"]
+)
+async def test_one_that_dies_is_started_again(start, end):
+    lead = await start(f"up(); {end}")
+    assert await lead.child() != await lead.child()
+
+
+@pytest.mark.parametrize("status", [1, 2])
+async def test_one_that_needs_a_person_is_not_started_again(start, status, caplog):
+    lead = await start(f"up(); sys.exit({status})")
+    await lead.child()
+    async with asyncio.timeout(20):
+        await lead.running
+    assert [record.message for record in caplog.records] == [
+        "the local back will not be started again: going on without it"
+    ]
+
+
+async def test_stopping_ends_it_in_an_orderly_way(start, tmp_path):
+    note = tmp_path / "note"
+    lead = await start(
+        f"signal.signal(signal.SIGTERM, lambda *_: (open({str(note)!r}, 'w'), sys.exit(0))); {WAIT_FOR_END}"
+    )
+    child = await lead.child()
+    await lead.stop()
+    assert note.exists()
+    assert not is_alive(child)
+
+
+async def test_one_that_does_not_end_is_killed(start):
+    lead = await start(f"signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAIT_FOR_END}", stop_seconds=0.01)
+    child = await lead.child()
+    await lead.stop()
+    assert not is_alive(child)
+
+
+async def test_after_a_stop_none_is_started(start, monkeypatch):
+    lead = await start(WAIT_FOR_END)
+    await lead.child()
+    await lead.stop()
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", None)
+    await lead.back.run(lead.ready)
+
+
+async def test_a_lead_can_end_while_it_waits_to_start_it_again(start, monkeypatch):
+    monkeypatch.setattr(module, "_FIRST_DELAY", 3600.0)
+    lead = await start("up(); sys.exit(3)")
+    await ended(await lead.child())
+    await lead.stop()
+
+
+async def test_a_cancelled_supervisor_leaves_none_behind(start):
+    lead = await start(WAIT_FOR_END)
+    child = await lead.child()
+    lead.running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await lead.running
+    assert not is_alive(child)
+
+
+async def test_one_that_cannot_be_started_is_tried_again(start, monkeypatch, caplog):
+    create = asyncio.create_subprocess_exec
+    failures = iter([OSError("out of processes")])
+
+    async def fail_once(*arguments, **options):
+        for failure in failures:
+            raise failure
+        return await create(*arguments, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", fail_once)
+    lead = await start(WAIT_FOR_END)
+    assert is_alive(await lead.child())
+    assert "the local back cannot be started: out of processes" in caplog.text
+
+
+async def test_the_delays_grow_until_one_has_lived_for_a_while(start, caplog):
+    starts_and_ends = iter([0, 1, 2, 3, 4, 104])
+    lead = await start("up(); sys.exit(3)", clock=lambda: next(starts_and_ends, 105), rng=Unjittered())
+    for _ in range(4):
+        await lead.child()
+    assert [record.args[1] for record in caplog.records][:3] == [0.01, 0.02, 0.01]
+
+
+def settings(*arguments):
+    return LeadSettings.from_command_line(list(arguments))
+
+
+def options(*arguments, host="127.0.0.1"):
+    """The options of the back's command line, by name."""
+    command = back_command(settings(*arguments), host, 5555)
+    assert command[:4] == [sys.executable, "-m", "back", "--exit-with-stdin"]
+    return dict(zip(command[4::2], command[5::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:5555"),
+        ("0.0.0.0", "http://127.0.0.1:5555"),
+        ("::", "http://[::1]:5555"),
+        ("::1", "http://[::1]:5555"),
+        ("192.168.1.20", "http://192.168.1.20:5555"),
+    ],
+)
+def test_it_dials_the_lead_where_it_listens(host, url):
+    assert local_url(host, 5555) == url
+    assert options("--back", "small.gguf", host=host)["--lead"] == url
+
+
+def test_the_word_builtin_is_the_shipped_draft_model():
+    assert options("--back", "builtin")["--model"] == str(builtin_draft())
+
+
+def test_a_path_is_a_path(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert options("--back", "small.gguf")["--model"] == str(tmp_path / "small.gguf")
+
+
+def test_it_follows_as_many_sequences_as_the_lead_serves():
+    assert options("--back", "builtin", "--parallel", "7")["--parallel"] == "7"
+
+
+def test_its_settings_are_handed_on_and_are_settings_of_a_back():
+    given = options(
+        *("--back", "builtin", "--back-threads", "3", "--back-gpu-layers", "9", "--back-cpus", "6-7")
+    )
+    assert (given["--threads"], given["--n-gpu-layers"], given["--cpus"]) == ("3", "9", "6-7")
+    code = "import sys; from back.settings import BackSettings; BackSettings.from_command_line()"
+    command = back_command(settings("--back", "builtin", "--back-cpus", "0"), "::", 1)
+    subprocess.run([sys.executable, "-c", code, *command[3:]], check=True)
+
+
+def test_beside_the_lead_it_gets_one_thread():
+    assert options("--back", "builtin")["--threads"] == "1"
+
+
+def test_chosen_cores_are_all_used():
+    assert options("--back", "builtin", "--back-cpus", "2-3")["--threads"] == "0"
+
+
+def test_llama_servers_variables_are_the_leads_alone():
+    assert back_environment({"LLAMA_ARG_CTX_SIZE": "1"}, "own") == {"BACK_KEY": "own"}
+
+
+def test_its_key_is_in_its_environment_and_no_other_one_is():
+    leads = {
+        "PATH": "/bin",
+        "LEAD_API_KEY": "a",
+        "LEAD_ADMIN_KEY": "b",
+        "LLAMA_API_KEY": "c",
+        "BACK_KEY": "old",
+    }
+    assert back_environment(leads, "own") == {"PATH": "/bin", "BACK_KEY": "own"}
+
+
+def test_its_key_is_not_on_its_command_line():
+    command = back_command(settings("--back", "builtin", "--api-key", "secret"), "::", 1)
+    assert not [word for word in command if "secret" in word or "key" in word]
+
+
+async def test_it_is_started_in_the_environment_it_is_given(start, tmp_path):
+    note = tmp_path / "note"
+    body = f"open({str(note)!r}, 'w').write(repr(sorted(os.environ))); {WAIT_FOR_END}"
+    lead = await start(body, environment={"BACK_KEY": "own"})
+    await lead.child()
+    assert "BACK_KEY" in note.read_text()
+    assert "PATH" not in note.read_text()
+
+
+def test_at_a_lead_with_tls_it_trusts_the_leads_own_certificate_under_any_name():
+    tls = ("--ssl-cert-file", "cert.pem", "--ssl-key-file", "key.pem")
+    given = options("--back", "builtin", *tls)
+    assert (given["--lead"], given["--pinned-certificate"]) == ("https://127.0.0.1:5555", "cert.pem")

@@ -1,0 +1,122 @@
+import sys
+
+import pytest
+
+from lead.settings.lead_settings import LeadSettings
+from shared import cpus
+from shared.errors import ConfigError
+
+
+def settings(*arguments):
+    return LeadSettings.from_command_line(list(arguments))
+
+
+def test_it_listens_on_loopback_unless_told_otherwise():
+    assert (settings().host, settings().port) == ("127.0.0.1", 5555)
+
+
+def test_what_people_paste_from_llama_cpp_works():
+    given = settings("-m", "a.gguf", "--n-gpu-layers", "99", "-c", "4096", "-t", "3", "--parallel", "2")
+    assert (str(given.model), given.n_gpu_layers, given.ctx_size, given.threads, given.parallel) == (
+        "a.gguf",
+        99,
+        4096,
+        3,
+        2,
+    )
+
+
+def test_one_core_is_left_to_http(monkeypatch):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 8)
+    assert settings().n_threads == 7
+
+
+def test_a_single_core_is_used(monkeypatch):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 1)
+    assert settings().n_threads == 1
+
+
+def test_chosen_cores_are_all_used(monkeypatch):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 4)
+    assert settings("--cpus", "0-3").n_threads == 4
+
+
+@pytest.mark.parametrize(("terminal", "printing"), [(True, "accepted"), (False, "none")])
+def test_text_is_shown_on_a_terminal_only(monkeypatch, terminal, printing):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    assert settings().printing == printing
+
+
+def test_what_to_show_can_be_said():
+    assert settings("--print", "all").printing == "all"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--port", "70000"), ("--depth", "-1"), ("--cpus", "x"), ("--parallel", "0"), ("--print", "some")],
+)
+def test_nonsense_is_refused(wrong, capsys):
+    with pytest.raises(SystemExit):
+        settings(*wrong)
+    assert wrong[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--back-threads", "--back-gpu-layers", "--back-cpus"])
+def test_the_settings_of_a_back_need_a_back(option, capsys):
+    with pytest.raises(SystemExit):
+        settings(option, "1")
+    assert f"{option}: there is no back to set it for: name its model with --back" in capsys.readouterr().err
+
+
+def test_lead_and_back_may_not_share_cores(capsys):
+    with pytest.raises(SystemExit):
+        settings("--cpus", "0-3", "--back", "b.gguf", "--back-cpus", "3-4")
+    assert "crawl: --cpus has [3], too" in capsys.readouterr().err
+
+
+def test_a_back_of_a_pinned_lead_needs_cores_of_its_own(capsys):
+    with pytest.raises(SystemExit):
+        settings("--cpus", "0-3", "--back", "b.gguf")
+    assert capsys.readouterr().err.endswith(
+        "--back-cpus: with --cpus and --back, say which cores the back gets\n"
+    )
+
+
+def test_a_back_with_cores_of_its_own_is_fine():
+    given = settings("--cpus", "0-3", "--back", "b.gguf", "--back-cpus", "4")
+    assert (given.cpus, given.back_cpus, given.n_back_threads) == ("0-3", "4", 0)
+
+
+def test_a_chat_template_comes_from_the_command_line_or_a_file(tmp_path):
+    path = tmp_path / "own.jinja"
+    path.write_text("hello")
+    assert settings("--chat-template", "llama3").chat_template_source == "llama3"
+    assert settings("--chat-template-file", str(path)).chat_template_source == "hello"
+    assert settings().chat_template_source is None
+
+
+def test_a_chat_template_that_cannot_be_read_says_so():
+    with pytest.raises(ConfigError, match="cannot read the chat template"):
+        settings("--chat-template-file", "/not/there").chat_template_source  # noqa: B018 - a property that raises
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--chat-template", "x", "--chat-template-file", "y"),
+        ("--chat-template-kwargs", "[]"),
+        ("--chat-template-kwargs", "{"),
+    ],
+)
+def test_contradictions_about_chats_are_refused(wrong):
+    with pytest.raises(SystemExit):
+        settings(*wrong)
+
+
+def test_reasoning_is_a_variable_of_templates():
+    options = settings("--reasoning", "off", "--chat-template-kwargs", '{"mood": "glad"}').chat_options
+    assert options.variables == {"enable_thinking": False, "mood": "glad"}
+
+
+def test_a_template_that_can_reason_does_unless_told_otherwise():
+    assert settings().chat_options.variables == {"enable_thinking": True}

@@ -1,0 +1,176 @@
+import logging
+import re
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from back.program import main as back
+from lead.cli import main as lead
+from lead.diagnostics.check import check
+from lead.settings.lead_settings import LeadSettings
+from shared import cpus
+from shared.diagnostics.check import cache_bytes
+from shared.errors import ConfigError
+from shared.llama.model import Model, ModelOptions
+from shared.llama.vocabulary import Vocabulary
+from shared.models import builtin
+from shared.models.builtin import builtin_target
+from shared.settings.compute import Compute
+
+TARGET = str(builtin_target())
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch):
+    """Four cores and 1 GB of free memory."""
+    usable = {0, 1, 2, 3}
+
+    def pin(chosen):
+        if chosen - usable:
+            raise ConfigError(f"--cpus names cores that this process may not use: {sorted(chosen - usable)}")
+        usable.intersection_update(chosen)
+
+    monkeypatch.setattr(cpus, "usable", lambda: frozenset(usable))
+    monkeypatch.setattr(cpus, "n_physical", lambda: len(usable))
+    monkeypatch.setattr(cpus, "pin", pin)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10**9))
+
+
+def report(*arguments):
+    return check(LeadSettings.from_command_line(["-m", TARGET, "--port", "0", "-t", "2", *arguments]))
+
+
+def test_what_would_be_run_is_said():
+    text = str(report("-c", "8192", "-np", "2", "-ctk", "q8_0", "--back", "builtin"))
+    for fact in (
+        *(TARGET, "5.8M parameters, 6 MB, mostly in Q8_0", "8192 tokens for 2 texts", "KV cache q8_0/f16"),
+        *("2 threads on 4 cores", "127.0.0.1 port 0, no keys", "spec-demo-draft"),
+        "This machine can run it.",
+    ):
+        assert fact in text
+
+
+def test_keys_are_not_shown():
+    text = str(report("--api-key", "hidden-key"))
+    assert "with keys" in text
+    assert "hidden-key" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["-c", "10000000"], "weights and KV cache need about 30"),
+        (["-t", "5"], "5 threads on 4 cores wait for each other"),
+        (["-t", "3", "--cpus", "0-1"], "3 threads on 2 cores wait for each other"),
+        (["--cpus", "7"], "--cpus names cores that this process may not use: [7]"),
+        (["--back", "no.gguf"], "no.gguf is not there: check the path"),
+        (["--host", "192.0.2.1", "--insecure"], "cannot listen on 192.0.2.1"),
+        (["--api-key-file", "no.keys"], "no.keys"),
+    ],
+)
+def test_what_would_go_wrong_is_said(arguments, problem):
+    found = report(*arguments)
+    assert len(found.problems) == 1
+    assert problem in found.problems[0]
+    assert f"PROBLEM: {found.problems[0]}" in str(found)
+
+
+def test_threads_are_counted_on_the_chosen_cores():
+    found = check(LeadSettings.from_command_line(["-m", TARGET, "--port", "0", "--cpus", "0-1"]))
+    assert "2 threads on cores 0-1" in str(found)
+    assert found.problems == []
+
+
+def test_a_taken_port_is_a_problem():
+    from lead.server.server import listen  # noqa: PLC0415 - of this test alone
+
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        assert f"cannot listen on 127.0.0.1 port {port}" in report("--port", str(port)).problems[0]
+
+
+def test_a_file_that_is_no_model_is_a_problem(tmp_path):
+    (tmp_path / "a.gguf").write_text("no model")
+    found = check(LeadSettings.from_command_line(["-m", str(tmp_path / "a.gguf"), "--port", "0", "-t", "1"]))
+    assert "cannot be loaded: not a GGUF file" in found.problems[0]
+
+
+def test_the_models_cache_is_as_large_as_said(caplog):
+    compute = Compute(cache_type_k="q8_0", cache_type_v="f32")
+    with caplog.at_level(logging.DEBUG, "llama"):
+        model = Model(
+            ModelOptions(builtin_target(), 512, n_slots=1, n_batch=32, n_threads=1, compute=compute)
+        )
+    sizes = re.findall(r"llama_kv_cache: size =\s+([\d.]+) MiB", caplog.text)
+    expected = cache_bytes(model.vocabulary.info, 512, compute) / (1 << 20)
+    model.close()
+    assert [float(size) for size in sizes] == [pytest.approx(expected, abs=0.01)]
+
+
+def test_a_model_says_how_it_is_stored():
+    info = Vocabulary.load(builtin_target()).info
+    assert info.file_type == 7  # MOSTLY_Q8_0
+    assert all(n > 0 for n in info.n_kv)
+
+
+@pytest.mark.parametrize("program", [lead, back])
+@pytest.mark.parametrize(("arguments", "status"), [([], 0), (["-t", "99"], 1)])
+def test_the_status_says_whether_it_would_run(monkeypatch, capsys, program, arguments, status):
+    name = program.__module__.partition(".")[0]
+    monkeypatch.setenv("LEAD_PORT", "0")
+    monkeypatch.setattr("sys.argv", [name, "--check", "-m", TARGET, "-t", "1", *arguments])
+    monkeypatch.setattr(f"{program.__module__}.configure_logging", lambda _level, **_more: None)
+    with pytest.raises(SystemExit) as ended:
+        program()
+    assert ended.value.code == status
+    assert ("PROBLEM" in capsys.readouterr().out) is bool(status)
+
+
+def test_nothing_is_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    found = check(LeadSettings.from_command_line(["-hf", "a/b-GGUF", "--port", "0", "-t", "1"]))
+    assert "a/b-GGUF is not in the hub's cache, and nothing is to be downloaded" in found.problems[0]
+
+
+def test_nor_is_the_model_of_the_leads_own_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    found = check(
+        LeadSettings.from_command_line(["-m", TARGET, "-hfd", "a/b-GGUF", "--port", "0", "-t", "1"])
+    )
+    assert "--back: a/b-GGUF is not in the hub's cache" in found.problems[0]
+
+
+def test_a_missing_model_of_the_back_is_not_blamed_on_the_leads():
+    (problem,) = report("--back", "no.gguf").problems
+    assert problem.startswith("--back: ")
+    assert "--model" not in problem
+
+
+@pytest.fixture
+def demo(monkeypatch, tmp_path):
+    """Where the demo's model will be; a function that says what a check says of it."""
+    monkeypatch.setattr(builtin, "user_cache_path", lambda _: tmp_path)
+
+    def said():
+        found = check(LeadSettings.from_command_line(["--port", "0", "-t", "2"]))
+        return dict(found.lines)["model"]
+
+    return builtin.grown_path(), said
+
+
+def test_the_demo_model_is_made_at_the_first_start(demo):
+    _, said = demo
+    assert said() == "the built-in demo model, 0.8 GB, made at the first start"
+
+
+def test_afterwards_the_demo_model_is_there(demo):
+    path, said = demo
+    path.touch()
+    assert said() == f"the built-in demo model, 0.8 GB, at {path}"
+
+
+def test_a_demo_model_that_cannot_be_made_is_a_problem(monkeypatch, tmp_path):
+    monkeypatch.setattr(builtin, "files", lambda _: tmp_path)
+    (problem,) = check(LeadSettings.from_command_line(["--port", "0", "-t", "2"])).problems
+    assert "is missing: install llama-duo again" in problem

@@ -1,0 +1,149 @@
+"""The shipped models are found, and the demo's target is made once, whole or not at all."""
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from gguf import GGUFReader
+
+from shared.errors import ConfigError
+from shared.models import builtin
+from shared.models.builtin import builtin_draft, builtin_target, grown_target
+from shared.models.grow import Shape
+
+TINY = Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=800)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, not yet made, and a shape that grows in no time."""
+    folder = tmp_path / "cache" / "llama-duo"
+    monkeypatch.setattr(builtin, "user_cache_path", lambda _name: folder)
+    monkeypatch.setattr(builtin, "_GROWN_SHAPE", TINY)
+    return folder
+
+
+def refuse(_n_done: int, _n_total: int) -> None:
+    raise AssertionError("grown again")
+
+
+@pytest.mark.parametrize("find", [builtin_draft, builtin_target])
+def test_a_shipped_model_is_a_real_file(find: object) -> None:
+    path = find()
+    assert isinstance(path, Path)
+    assert path.read_bytes()[:4] == b"GGUF"
+
+
+def test_a_missing_model_is_a_config_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(builtin, "files", lambda _package: tmp_path)
+    with pytest.raises(ConfigError, match=r"draft-q8_0\.gguf is missing"):
+        builtin_draft()
+
+
+def test_the_demo_s_target_is_about_as_large_as_it_says() -> None:
+    shape = builtin._GROWN_SHAPE
+    attention = 3 * shape.width**2  # query, output, and key and value at half the heads
+    n_parameters = shape.n_layers * (attention + 3 * shape.width * shape.n_feed_forward) + 4096 * shape.width
+    assert 0.35e9 < n_parameters < 0.42e9
+
+
+def test_the_grown_target_has_the_shape(cache: Path) -> None:
+    path = grown_target()
+    assert path.parent == cache
+    assert GGUFReader(path).fields["llama.feed_forward_length"].contents() == TINY.n_feed_forward
+
+
+def test_a_second_call_uses_the_same_file(cache: Path) -> None:
+    path = grown_target()
+    assert grown_target(refuse) == path
+    assert list(cache.iterdir()) == [path]
+
+
+def test_another_shape_makes_another_file_and_deletes_the_old(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = grown_target()
+    monkeypatch.setattr(builtin, "_GROWN_SHAPE", Shape(256, 7, 8, 800))
+    new = grown_target()
+    assert new != old
+    assert list(cache.iterdir()) == [new]
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize(("constant", "value"), [("VERSION", 99), ("_GROWN_QUANTIZATION", "q8_0")])
+def test_another_recipe_has_another_name(
+    monkeypatch: pytest.MonkeyPatch, constant: str, value: object
+) -> None:
+    old = grown_target()
+    monkeypatch.setattr(builtin, constant, value)
+    assert grown_target().name != old.name
+    assert not old.exists()
+
+
+@pytest.mark.usefixtures("cache")
+def test_another_source_has_another_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    old = grown_target()
+    other = tmp_path / "other.gguf"
+    other.write_bytes(builtin_target().read_bytes() + b"\0")
+    monkeypatch.setattr(builtin, "builtin_target", lambda: other)
+    assert grown_target().name != old.name
+
+
+def test_what_others_keep_in_the_cache_stays(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    (cache / "target.gguf").touch()
+    grown_target()
+    assert (cache / "target.gguf").exists()
+
+
+def test_a_cancelled_growth_leaves_nothing_and_the_next_one_starts_over(cache: Path) -> None:
+    def cancel(_n_done: int, _n_total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        grown_target(cancel)
+    assert not list(cache.iterdir())
+    assert GGUFReader(grown_target()).tensors
+
+
+def test_a_killed_growth_is_not_taken_for_whole_and_swept_later(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    abandoned, running = cache / "target-grown-0.gguf.a.part", cache / "target-grown-0.gguf.b.part"
+    abandoned.write_bytes(b"GGUF half")
+    running.write_bytes(b"GGUF half")
+    long_ago = time.time() - 2 * builtin._ABANDONED_SECONDS
+    os.utime(abandoned, (long_ago, long_ago))
+    path = grown_target()
+    assert sorted(cache.iterdir()) == sorted([path, running])
+
+
+def test_two_at_once_both_get_a_whole_file(cache: Path) -> None:
+    """Both are in the middle of growing at the same time: neither goes on before the other is there."""
+    barrier = Barrier(2, timeout=30)
+
+    def meet() -> Path:
+        met = False
+
+        def once(_n_done: int, _n_total: int) -> None:
+            nonlocal met
+            if not met:
+                met = True
+                barrier.wait()
+
+        return grown_target(once)
+
+    with ThreadPoolExecutor(2) as pool:
+        one, other = [future.result() for future in [pool.submit(meet), pool.submit(meet)]]
+    assert one == other
+    assert list(cache.iterdir()) == [one]
+    assert GGUFReader(one).tensors
+
+
+def test_a_cache_that_cannot_be_made_is_a_config_error(cache: Path) -> None:
+    cache.parent.parent.mkdir(exist_ok=True)
+    cache.parent.write_text("a file where the folder should be")
+    with pytest.raises(ConfigError, match="cannot make the cache folder"):
+        grown_target()

@@ -1,0 +1,364 @@
+"""A grown model computes what its source computes, and a growth that fails leaves nothing behind."""
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import llama_cpp
+import numpy as np
+import pytest
+from gguf import GGUFReader, GGUFValueType, GGUFWriter
+
+from shared.errors import ConfigError
+from shared.models.builtin import builtin_draft
+from shared.models.grow import Quantization, Shape, grow
+from shared.models.grow.__main__ import main
+from shared.models.grow.quantization import QUANTIZATIONS, Encoder
+
+OLD = Shape(width=128, n_layers=2, n_heads=4, n_feed_forward=256)
+LARGER = Shape(width=192, n_layers=5, n_heads=10, n_feed_forward=416)
+PROMPT = (
+    "<|im_start|>user\nTell me a story about a fox named Zorvi who gets lost, with a red umbrella."
+    "<|im_end|>\n<|im_start|>assistant\n"
+)
+N_GREEDY = 32
+
+Grower = Callable[..., Path]
+Answer = tuple[np.ndarray, list[int]]
+
+
+@llama_cpp.llama_log_callback
+def _quiet(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None:
+    pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quiet_llama() -> None:
+    llama_cpp.llama_log_set(_quiet, ctypes.c_void_p(0))
+    llama_cpp.llama_backend_init()
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Grower:
+    """grown(shape, quantization) → the draft model grown so, each made once."""
+    folder = tmp_path_factory.mktemp("grown")
+
+    @cache
+    def make(shape: Shape, quantization: Quantization, source: Path | None = None) -> Path:
+        source = source or builtin_draft()
+        path = folder / f"{source.stem}-{hash(shape)}-{quantization}.gguf"
+        grow(source, path, shape, quantization)
+        return path
+
+    return make
+
+
+def answer(path: Path) -> Answer:
+    """The logits after each token of the prompt, and the greedy tokens that follow."""
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
+    assert model
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx, params.n_threads, params.n_threads_batch = 256, 1, 1
+    context = llama_cpp.llama_init_from_model(model, params)
+    try:
+        vocabulary = llama_cpp.llama_model_get_vocab(model)
+        room = (llama_cpp.llama_token * 128)()
+        prompt = PROMPT.encode()
+        n = llama_cpp.llama_tokenize(vocabulary, prompt, len(prompt), room, len(room), False, True)
+        n_vocab = llama_cpp.llama_vocab_n_tokens(vocabulary)
+        logits = decode(context, list(room[:n]), 0, n_vocab)
+        tokens = [int(logits[-1].argmax())]
+        while len(tokens) < N_GREEDY:
+            last = decode(context, tokens[-1:], n + len(tokens) - 1, n_vocab)
+            tokens.append(int(last[-1].argmax()))
+        return logits, tokens
+    finally:
+        llama_cpp.llama_free(context)
+        llama_cpp.llama_model_free(model)
+
+
+def decode(context: object, tokens: list[int], position: int, n_vocab: int) -> np.ndarray:
+    batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
+    batch.n_tokens = len(tokens)
+    for i, token in enumerate(tokens):
+        batch.token[i], batch.pos[i], batch.logits[i] = token, position + i, 1
+        batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
+    assert llama_cpp.llama_decode(context, batch) == 0
+    logits = llama_cpp.llama_get_logits(context)
+    result = np.ctypeslib.as_array(logits, shape=(len(tokens), n_vocab)).copy()
+    llama_cpp.llama_batch_free(batch)
+    return result
+
+
+def relative_error(one: Answer, other: Answer) -> float:
+    return float(np.linalg.norm(one[0] - other[0]) / np.linalg.norm(other[0]))
+
+
+def metadata(path: Path) -> dict[str, object]:
+    return {key: field.contents() for key, field in GGUFReader(path).fields.items()}
+
+
+# The same function
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_a_larger_shape_computes_the_same_function(grown: Grower, quantization: Quantization) -> None:
+    """Measured against the same quantization of the old shape, so that only growing can make a difference."""
+    old, new = answer(grown(OLD, quantization)), answer(grown(LARGER, quantization))
+    assert relative_error(new, old) < (1e-4 if quantization == "f32" else 1e-2)
+    assert new[1] == old[1]
+
+
+@pytest.mark.parametrize("quantization", ["f32", "f16", "q8_0"])
+def test_the_function_is_the_source_s(grown: Grower, quantization: Quantization) -> None:
+    source, new = answer(builtin_draft()), answer(grown(LARGER, quantization))
+    assert relative_error(new, source) < 0.03
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"width": 256},
+        {"n_layers": 7},
+        {"n_heads": 14},
+        {"n_feed_forward": 1024},
+        {"width": 384, "n_layers": 3},
+    ],
+    ids=str,
+)
+def test_each_dimension_grows_alone(grown: Grower, change: dict[str, int]) -> None:
+    old, new = answer(grown(OLD, "f32")), answer(grown(replace(OLD, **change), "f32"))
+    assert relative_error(new, old) < 1e-4
+    assert new[1] == old[1]
+
+
+def test_a_grown_model_grows_again(grown: Grower) -> None:
+    twice = grown(Shape(256, 6, 12, 512), "f32", grown(LARGER, "f32"))
+    assert relative_error(answer(twice), answer(grown(OLD, "f32"))) < 1e-4
+
+
+def test_an_untied_output_matrix_grows_too(grown: Grower, tmp_path: Path) -> None:
+    untied = tmp_path / "untied.gguf"
+    with_tensor(builtin_draft(), untied, "output.weight", "token_embd.weight")
+    assert relative_error(answer(grown(LARGER, "f32", untied)), answer(grown(OLD, "f32"))) < 1e-4
+
+
+def test_the_old_shape_in_the_old_quantization_keeps_every_weight(grown: Grower) -> None:
+    old = {tensor.name: tensor.data for tensor in GGUFReader(builtin_draft()).tensors}
+    new = {tensor.name: tensor.data for tensor in GGUFReader(grown(OLD, "q8_0")).tensors}
+    assert new.keys() == old.keys()
+    assert all(np.array_equal(new[name], old[name]) for name in old)
+
+
+# What the file says
+
+
+def test_the_file_has_the_shape_asked_for(grown: Grower) -> None:
+    said = metadata(grown(LARGER, "f16"))
+    assert said["llama.embedding_length"] == LARGER.width
+    assert said["llama.block_count"] == LARGER.n_layers
+    assert said["llama.attention.head_count"] == LARGER.n_heads
+    assert said["llama.attention.head_count_kv"] == LARGER.n_heads // 2
+    assert said["llama.feed_forward_length"] == LARGER.n_feed_forward
+    assert said["llama.attention.key_length"] == 32
+    embedding = next(t for t in GGUFReader(grown(LARGER, "f16")).tensors if t.name == "token_embd.weight")
+    assert embedding.data.shape == (4096, LARGER.width)
+
+
+def test_the_file_says_that_it_only_looks_big(grown: Grower) -> None:
+    said = metadata(grown(LARGER, "f16"))
+    assert said["general.name"] == "spec-demo-draft-grown"
+    assert "the small model's answers at a big model's cost" in str(said["general.description"])
+
+
+def test_tokenizer_and_chat_template_are_the_source_s(grown: Grower) -> None:
+    old, new = metadata(builtin_draft()), metadata(grown(LARGER, "f16"))
+    kept = {key: value for key, value in old.items() if key.startswith("tokenizer.")}
+    assert kept.items() <= new.items()
+    assert (
+        GGUFReader(grown(LARGER, "f16")).fields["tokenizer.ggml.token_type"].types[-1] == GGUFValueType.INT32
+    )
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("field", ["width", "n_layers", "n_heads", "n_feed_forward"])
+def test_a_smaller_shape_is_refused_by_the_field_s_name(tmp_path: Path, field: str) -> None:
+    smaller = replace(OLD, **{field: getattr(OLD, field) // 2})
+    with pytest.raises(ConfigError, match=rf"^{field} \d+ is smaller than the source's"):
+        grow(builtin_draft(), tmp_path / "x.gguf", smaller, "f16")
+    assert not list(tmp_path.iterdir())
+
+
+def test_heads_that_do_not_fill_a_group_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^n_heads 5 is not a multiple of 2"):
+        grow(builtin_draft(), tmp_path / "x.gguf", replace(OLD, n_heads=5), "f16")
+
+
+@pytest.mark.parametrize(("field", "value"), [("width", 130), ("n_feed_forward", 300)])
+def test_rows_that_do_not_fill_quantized_blocks_are_refused(tmp_path: Path, field: str, value: int) -> None:
+    with pytest.raises(ConfigError, match=f"^{field} makes rows of {value} values"):
+        grow(builtin_draft(), tmp_path / "x.gguf", replace(OLD, **{field: value}), "q4_0")
+
+
+def test_rows_of_any_length_are_fine_unquantized(grown: Grower) -> None:
+    odd = replace(OLD, width=130, n_feed_forward=300)
+    assert answer(grown(odd, "f16"))[1] == answer(grown(OLD, "f16"))[1]
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model at all"], ids=["empty", "cut", "other"])
+def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
+    source = tmp_path / "source.gguf"
+    source.write_bytes(content)
+    with pytest.raises(ConfigError, match="cannot be read as a GGUF file"):
+        grow(source, tmp_path / "x.gguf", LARGER, "f16")
+
+
+def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.gguf cannot be read"):
+        grow(tmp_path / "nowhere.gguf", tmp_path / "x.gguf", LARGER, "f16")
+
+
+def test_another_architecture_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "mamba.gguf"
+    write_header_only(GGUFWriter(source, "mamba"))
+    with pytest.raises(ConfigError, match="architecture 'mamba': only llama models can grow"):
+        grow(source, tmp_path / "x.gguf", LARGER, "f16")
+
+
+def test_a_model_without_its_numbers_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "empty.gguf"
+    write_header_only(GGUFWriter(source, "llama"))
+    with pytest.raises(ConfigError, match=r"does not say llama\.embedding_length"):
+        grow(source, tmp_path / "x.gguf", LARGER, "f16")
+
+
+def test_a_tensor_that_growing_does_not_know_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "biased.gguf"
+    with_tensor(builtin_draft(), source, "blk.0.attn_q.bias", "blk.0.attn_norm.weight")
+    with pytest.raises(ConfigError, match=r"has blk\.0\.attn_q\.bias: only plain llama models can grow"):
+        grow(source, tmp_path / "x.gguf", LARGER, "f16")
+
+
+def test_a_folder_without_room_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Usage:
+        free = 1000
+
+    monkeypatch.setattr("shared.models.grow.growth.shutil.disk_usage", lambda _folder: Usage)
+    with pytest.raises(ConfigError, match=r"takes 0\.\d\d GB and .* has 0\.00 GB free"):
+        grow(builtin_draft(), tmp_path / "x.gguf", LARGER, "f16")
+    assert not list(tmp_path.iterdir())
+
+
+# Progress, cancelling, failing
+
+
+def test_progress_rises_to_the_size_of_the_tensors(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    grow(builtin_draft(), tmp_path / "x.gguf", LARGER, "f16", lambda done, total: seen.append((done, total)))
+    assert all(one[0] <= other[0] for one, other in pairwise(seen))
+    assert {total for _, total in seen} == {seen[-1][0]}
+    reader = GGUFReader(tmp_path / "x.gguf")
+    assert seen[-1][0] == (tmp_path / "x.gguf").stat().st_size - reader.data_offset
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, ConfigError])
+def test_a_cancelled_growth_leaves_no_file(tmp_path: Path, error: type[BaseException]) -> None:
+    def cancel(n_done: int, n_total: int) -> None:
+        if n_done > n_total // 2:
+            raise error
+
+    with pytest.raises(error):
+        grow(builtin_draft(), tmp_path / "x.gguf", LARGER, "f16", cancel)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failing_disk_is_a_config_error_and_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    destination = tmp_path / "x.gguf"
+    destination.write_text("old")
+    monkeypatch.setattr("shared.models.grow.growth.os.fsync", full)
+    with pytest.raises(ConfigError, match=r"cannot write .*x\.gguf: .*No space left"):
+        grow(builtin_draft(), destination, LARGER, "f16")
+    assert destination.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [destination]
+
+
+def test_a_folder_that_is_not_there_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot write"):
+        grow(builtin_draft(), tmp_path / "nowhere" / "x.gguf", LARGER, "f16")
+
+
+# Rows
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize("noise", [True, False])
+def test_repeated_rows_have_the_bytes_of_encoded_ones(quantization: Quantization, noise: bool) -> None:
+    encoder = Encoder(quantization)
+    n_rows = 3 * (1 << 20) // 4096 + 5
+    chunks = list(encoder.repeat(n_rows, 4096, noise=noise))
+    assert sum(chunk.nbytes for chunk in chunks) == n_rows * encoder.row_bytes(4096)
+    if not noise:
+        zeros = encoder.encode(np.zeros((1, 4096), np.float32))
+        assert all(np.array_equal(row, zeros[0]) for row in chunks[-1])
+
+
+# The command
+
+
+def test_the_command_grows_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    destination = tmp_path / "x.gguf"
+    options = ["--width", "192", "--layers", "5", "--heads", "10", "--feed-forward", "416", "--type", "q8_0"]
+    monkeypatch.setattr("sys.argv", ["grow", str(builtin_draft()), str(destination), *options])
+    main()
+    assert metadata(destination)["llama.block_count"] == 5
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ["--width", "64", "--layers", "5", "--heads", "10", "--feed-forward", "416"]
+    monkeypatch.setattr("sys.argv", ["grow", str(builtin_draft()), str(tmp_path / "x.gguf"), *options])
+    with pytest.raises(SystemExit, match=r"^grow: width 64 is smaller than the source's 128"):
+        main()
+
+
+def test_the_command_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    options = ["--width", "192", "--layers", "5", "--heads", "10", "--feed-forward", "416"]
+    monkeypatch.setattr("sys.argv", ["grow", str(builtin_draft()), str(tmp_path / "x.gguf"), *options])
+    monkeypatch.setattr("shared.models.grow.__main__.grow", interrupt)
+    with pytest.raises(SystemExit, match=r"^grow: cancelled"):
+        main()
+
+
+def write_header_only(writer: GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def with_tensor(source: Path, destination: Path, name: str, original: str) -> None:
+    """A copy of `source` with one more tensor, which repeats another."""
+    reader = GGUFReader(source)
+    writer = GGUFWriter(destination, "llama")
+    for key, field in list(reader.fields.items())[4:]:  # after the reader's own three and the architecture
+        kind, *sub_types = field.types
+        writer.add_key_value(key, field.contents(), kind, sub_types[-1] if sub_types else None)
+    for tensor in reader.tensors:
+        names = [tensor.name, name] if tensor.name == original else [tensor.name]
+        for each in names:
+            writer.add_tensor(each, tensor.data, raw_dtype=tensor.tensor_type)
+    write_header_only(writer)

@@ -1,0 +1,220 @@
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from shared.errors import ConfigError
+from shared.models.hub import Hub, HubModel
+from tests.shared.hub_server import HubServer
+
+REPOSITORY = "someone/toy-GGUF"
+PLAIN = ["README.md", "toy-Q4_0.gguf", "toy-Q4_K_M.gguf", "toy-Q8_0.gguf", "mmproj-toy-Q8_0.gguf"]
+SPLIT = ["toy-Q4_0.gguf", *(f"Q8_0/toy-Q8_0-{n:05d}-of-00003.gguf" for n in (1, 2, 3))]
+
+
+def choose(names, quantization=None, file=None):
+    return HubModel(REPOSITORY, quantization, file).choose(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a/b", HubModel("a/b")),
+        ("a/b:Q8_0", HubModel("a/b", "Q8_0")),
+        ("unsloth/Qwen2.5-7B_x-GGUF:IQ4_XS", HubModel("unsloth/Qwen2.5-7B_x-GGUF", "IQ4_XS")),
+    ],
+)
+def test_a_name_has_a_repository_and_perhaps_a_quantization(text, expected):
+    assert HubModel.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "toy", "a/b/c", "a/b:", "a/b:x:y", "../b/c", "https://a/b"])
+def test_a_name_that_is_none_is_said(text):
+    with pytest.raises(ValueError, match="write it as in"):
+        HubModel.parse(text)
+
+
+def test_the_preferred_quantization_is_q4_k_m():
+    assert choose(PLAIN) == ["toy-Q4_K_M.gguf"]
+
+
+def test_without_it_q8_0_is_taken():
+    assert choose(["toy-BF16.gguf", "toy-Q8_0.gguf"]) == ["toy-Q8_0.gguf"]
+
+
+def test_without_either_the_first_model_is_taken():
+    assert choose(["mmproj-toy.gguf", "toy-Q5_0.gguf", "toy-BF16.gguf"]) == ["toy-BF16.gguf"]
+
+
+@pytest.mark.parametrize("quantization", ["Q4_0", "q4_0"])
+def test_a_quantization_is_found_in_any_case(quantization):
+    assert choose(PLAIN, quantization) == ["toy-Q4_0.gguf"]
+
+
+def test_a_quantization_is_not_part_of_another():
+    assert choose(["toy-Q4_K_M.gguf", "toy-Q4_K.gguf"], "Q4_K") == ["toy-Q4_K.gguf"]
+
+
+def test_a_file_may_be_named():
+    assert choose(PLAIN, "Q8_0", "toy-Q4_0.gguf") == ["toy-Q4_0.gguf"]
+
+
+def test_all_parts_belong_to_a_model():
+    assert choose(SPLIT, "Q8_0") == SPLIT[1:]
+
+
+def test_a_part_that_the_repository_lacks_is_named():
+    with pytest.raises(ConfigError, match=r"lacks Q8_0/toy-Q8_0-00002-of-00003\.gguf"):
+        choose([*SPLIT[:2], SPLIT[3]], "Q8_0")
+
+
+def test_a_quantization_that_is_not_there_is_answered_with_those_that_are():
+    with pytest.raises(
+        ConfigError, match=r"no quantization Q2_K: there are toy-Q4_0.gguf, toy-Q4_K_M.gguf, "
+    ):
+        choose(PLAIN, "Q2_K")
+
+
+def test_a_file_that_is_not_there_is_answered_with_those_that_are():
+    with pytest.raises(ConfigError, match=r"no toy.gguf: there are toy-Q4_0.gguf"):
+        choose(PLAIN, file="toy.gguf")
+
+
+def test_a_repository_without_models_is_said():
+    with pytest.raises(ConfigError, match="has no GGUF models"):
+        choose(["README.md", "mmproj-toy.gguf", "model.safetensors"])
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
+    server = HubServer()
+    server.repositories[REPOSITORY] = {name: f"content of {name}".encode() for name in PLAIN}
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def nobody():
+    """An address at which nobody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    return f"http://127.0.0.1:{port}"
+
+
+def fetch(server, cache, name=REPOSITORY, *, file=None, **options):
+    return Hub(endpoint=server.url, cache=cache, **options).fetch(HubModel.parse(name, file))
+
+
+def test_a_model_is_downloaded_under_its_name(server, cache):
+    path = fetch(server, cache)
+    assert (path.name, path.read_bytes()) == ("toy-Q4_K_M.gguf", b"content of toy-Q4_K_M.gguf")
+    assert server.downloads == ["toy-Q4_K_M.gguf"]
+
+
+def test_a_model_that_is_in_the_cache_is_not_downloaded_again(server, cache):
+    first = fetch(server, cache)
+    assert fetch(server, cache) == first
+    assert server.downloads == ["toy-Q4_K_M.gguf"]
+
+
+def test_all_parts_lie_beside_the_first(server, cache):
+    server.repositories[REPOSITORY] = {name: name.encode() for name in SPLIT}
+    path = fetch(server, cache, f"{REPOSITORY}:Q8_0")
+    assert path.name == "toy-Q8_0-00001-of-00003.gguf"
+    assert sorted(each.name for each in path.parent.iterdir()) == [
+        name.removeprefix("Q8_0/") for name in SPLIT[1:]
+    ]
+
+
+def test_without_a_connection_the_cache_is_used(server, cache, nobody, caplog):
+    path = fetch(server, cache)
+    assert Hub(endpoint=nobody, cache=cache).fetch(HubModel(REPOSITORY)) == path
+    assert "the hub does not answer" in caplog.text
+
+
+def test_offline_nobody_is_asked(server, cache):
+    path = fetch(server, cache)
+    server.requests.clear()
+    assert fetch(server, cache, offline=True) == path
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("name", [f"{REPOSITORY}:Q8_0", "someone/else-GGUF"])
+def test_what_is_not_in_the_cache_needs_a_connection(server, cache, name):
+    fetch(server, cache)
+    with pytest.raises(ConfigError, match="is not in the hub's cache, and nothing is to be downloaded"):
+        fetch(server, cache, name, offline=True)
+
+
+def test_without_any_cache_that_is_said_too(server, cache):
+    with pytest.raises(ConfigError, match="is not in the hub's cache"):
+        fetch(server, cache, offline=True)
+
+
+def test_a_model_of_which_a_part_is_not_in_the_cache_is_not_there(server, cache):
+    server.repositories[REPOSITORY] = {name: name.encode() for name in SPLIT}
+    path = fetch(server, cache, f"{REPOSITORY}:Q8_0")
+    path.with_name("toy-Q8_0-00002-of-00003.gguf").unlink()
+    with pytest.raises(ConfigError, match="is not in the hub's cache"):
+        fetch(server, cache, f"{REPOSITORY}:Q8_0", offline=True)
+
+
+def test_a_repository_that_is_not_there_is_said(server, cache):
+    with pytest.raises(ConfigError, match="there is no repository someone/else-GGUF on the hub"):
+        fetch(server, cache, "someone/else-GGUF")
+
+
+def test_a_private_repository_opens_with_the_token(server, cache):
+    server.private.add(REPOSITORY)
+    with pytest.raises(ConfigError, match="for a private one set HF_TOKEN"):
+        fetch(server, cache)
+    assert fetch(server, cache, token=server.token).name == "toy-Q4_K_M.gguf"
+
+
+def test_a_wrong_token_is_not_repeated(server, cache):
+    server.private.add(REPOSITORY)
+    with pytest.raises(ConfigError) as raised:
+        fetch(server, cache, token="hf_wrong_secret")  # noqa: S106 - is to be wrong
+    assert "hf_wrong" not in str(raised.value)
+
+
+def test_a_gated_repository_says_what_to_do(server, cache):
+    server.gated.add(REPOSITORY)
+    with pytest.raises(ConfigError, match="terms to be accepted"):
+        fetch(server, cache)
+
+
+def test_without_the_extra_the_command_to_install_it_is_said(monkeypatch, cache):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ConfigError, match=r"pip install 'llama-duo\[hub\]'"):
+        Hub(cache=cache).fetch(HubModel(REPOSITORY))
+
+
+def test_the_hubs_own_variables_count(server, cache):
+    """In a process of its own, because huggingface_hub reads them when it is imported."""
+    script = f"from shared.models.hub import *; print(Hub().fetch(HubModel({REPOSITORY!r})))"
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": server.url,
+        "HF_HUB_CACHE": str(cache),
+        "HF_TOKEN": server.token,
+    }
+    server.private.add(REPOSITORY)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith(f"{cache}/models--someone--toy-GGUF/snapshots/")

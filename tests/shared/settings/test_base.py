@@ -1,0 +1,240 @@
+from typing import Any
+
+import pytest
+from pydantic import Field, model_validator
+
+from shared.settings.base import CommaList, FileSettings, program_config
+from shared.settings.command_line import Dialect, Spelling
+
+
+class Settings(FileSettings):
+    """Does a thing.
+
+    thing --level 3
+    """
+
+    model_config = program_config("thing")
+    dialect = Dialect(
+        {
+            "level": Spelling(("-l", "-lvl"), ("OTHER_ARG_LEVEL",)),
+            "fast": Spelling(variables=("OTHER_ARG_FAST",)),
+            "origins": Spelling(variables=("OTHER_ARG_ORIGINS",)),
+        }
+    )
+
+    level: int = Field(1, ge=0, description="how much")
+    api_key: str | None = Field(None, pattern="^a+$")
+    fast: bool = False
+    origins: CommaList = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_speed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if values.get("fast") and values.get("level") == "7":
+            raise ValueError("7 is too much to be fast")
+        return values
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write a settings file; its path as an argument."""
+
+    def write(text):
+        path = tmp_path / "thing.toml"
+        path.write_text(text)
+        return f"--config={path}"
+
+    return write
+
+
+def test_a_default_stands_until_something_else_is_said():
+    assert Settings.from_command_line([]).level == 1
+
+
+def test_the_environment_goes_over_the_default(monkeypatch):
+    monkeypatch.setenv("THING_LEVEL", "2")
+    assert Settings.from_command_line([]).level == 2
+
+
+def test_the_command_line_goes_over_the_environment(monkeypatch):
+    monkeypatch.setenv("THING_LEVEL", "2")
+    assert Settings.from_command_line(["--level", "3"]).level == 3
+
+
+def test_an_empty_variable_is_no_variable(monkeypatch):
+    monkeypatch.setenv("THING_LEVEL", "")
+    assert Settings.from_command_line([]).level == 1
+
+
+def test_short_options_and_plain_flags_work():
+    settings = Settings.from_command_line(["-l", "4", "--fast"])
+    assert (settings.level, settings.fast) == (4, True)
+
+
+def test_variables_of_the_other_program_are_taken(monkeypatch):
+    monkeypatch.setenv("OTHER_ARG_LEVEL", "5")
+    assert Settings.from_command_line([]).level == 5
+
+
+def test_our_own_variable_goes_over_the_other_programs(monkeypatch):
+    monkeypatch.setenv("OTHER_ARG_LEVEL", "5")
+    monkeypatch.setenv("THING_LEVEL", "2")
+    assert Settings.from_command_line([]).level == 2
+
+
+def test_the_command_line_goes_over_all_variables(monkeypatch):
+    monkeypatch.setenv("OTHER_ARG_LEVEL", "5")
+    assert Settings.from_command_line(["-lvl", "3"]).level == 3
+
+
+@pytest.mark.parametrize(("value", "fast"), [("enabled", True), ("off", False), ("1", True)])
+def test_switches_may_be_named_as_the_other_program_does(monkeypatch, value, fast):
+    monkeypatch.setenv("OTHER_ARG_FAST", value)
+    assert Settings.from_command_line([]).fast is fast
+
+
+def test_the_other_programs_negative_variables_switch_off(monkeypatch, file):
+    monkeypatch.setenv("OTHER_ARG_NO_FAST", "")
+    assert Settings.from_command_line([file("fast = true")]).fast is False
+
+
+def test_the_file_goes_over_the_default(file):
+    assert Settings.from_command_line([file("level = 6")]).level == 6
+
+
+@pytest.mark.parametrize("variable", ["THING_LEVEL", "OTHER_ARG_LEVEL"])
+def test_every_variable_goes_over_the_file(monkeypatch, file, variable):
+    monkeypatch.setenv(variable, "2")
+    assert Settings.from_command_line([file("level = 6")]).level == 2
+
+
+def test_the_command_line_goes_over_the_file(file):
+    assert Settings.from_command_line([file("level = 6"), "--level", "3"]).level == 3
+
+
+def test_a_variable_may_name_the_file(monkeypatch, file):
+    monkeypatch.setenv("THING_CONFIG", file("level = 6").removeprefix("--config="))
+    assert Settings.from_command_line([]).level == 6
+
+
+@pytest.mark.parametrize("key", ["api-key", "api_key"])
+def test_keys_of_the_file_may_have_hyphens(file, key):
+    assert Settings.from_command_line([file(f"{key} = 'aaa'")]).api_key == "aaa"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("levle = 6", "thing.toml: there is no setting levle: did you mean level?\n"),
+        ("config = 'b'", "there is no setting config"),
+        ("[thing]\nlevel = 6", "there is no setting thing"),
+        ("level = ", "thing.toml is not TOML: "),
+        ("level = -2", "thing.toml: level: Input should be greater than or equal to 0 (got -2)\n"),
+    ],
+)
+def test_a_wrong_file_ends_with_status_2_and_a_line(file, capsys, text, complaint):
+    with pytest.raises(SystemExit) as ended:
+        Settings.from_command_line([file(text)])
+    assert ended.value.code == 2
+    assert complaint in (error := capsys.readouterr().err)
+    assert error.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        Settings.from_command_line(["--config", str(tmp_path / "none.toml")])
+    assert "none.toml cannot be read: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--origins", "a,b"], ["--origins", "a", "--origins", "b"], ["--origins=a, b"]]
+)
+def test_a_list_is_repeated_or_separated_by_commas(arguments):
+    assert Settings.from_command_line(arguments).origins == ("a", "b")
+
+
+@pytest.mark.parametrize("variable", ["THING_ORIGINS", "OTHER_ARG_ORIGINS"])
+def test_a_list_in_the_environment_has_commas(monkeypatch, variable):
+    monkeypatch.setenv(variable, "a,b")
+    assert Settings.from_command_line([]).origins == ("a", "b")
+
+
+def test_a_list_in_the_file_is_a_list(file):
+    assert Settings.from_command_line([file("origins = ['a', 'b']")]).origins == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("variable", "option", "named"),
+    [
+        (None, "-lvl", "-lvl"),
+        (None, "--level", "--level"),
+        ("OTHER_ARG_LEVEL", None, "OTHER_ARG_LEVEL"),
+        ("THING_LEVEL", None, "THING_LEVEL"),
+    ],
+)
+def test_a_wrong_value_is_named_as_it_was_given(monkeypatch, capsys, variable, option, named):
+    if variable:
+        monkeypatch.setenv(variable, "much")
+    with pytest.raises(SystemExit):
+        Settings.from_command_line([option, "much"] if option else [])
+    assert capsys.readouterr().err.startswith(f"thing: {named}: Input should be a valid integer")
+
+
+def test_settings_that_do_not_go_together_are_not_all_repeated(capsys):
+    with pytest.raises(SystemExit):
+        Settings.from_command_line(["--fast", "--level", "7", "--api-key", "aaa"])
+    assert capsys.readouterr().err == "thing: 7 is too much to be fast\n"
+
+
+def test_a_wrong_value_ends_with_status_2_naming_option_and_value(capsys):
+    with pytest.raises(SystemExit) as ended:
+        Settings.from_command_line(["--level", "-1"])
+    assert ended.value.code == 2
+    assert "thing: --level: " in (error := capsys.readouterr().err)
+    assert "'-1'" in error
+
+
+def test_a_wrong_key_is_not_repeated(capsys):
+    with pytest.raises(SystemExit):
+        Settings.from_command_line(["--api-key", "bbb-secret"])
+    assert "bbb-secret" not in capsys.readouterr().err
+
+
+def test_an_unknown_option_ends_with_status_2(capsys):
+    with pytest.raises(SystemExit) as ended:
+        Settings.from_command_line(["--nonsense"])
+    assert ended.value.code == 2
+    assert "--nonsense" in capsys.readouterr().err
+
+
+def test_help_begins_with_the_docstring(capsys):
+    with pytest.raises(SystemExit):
+        Settings.from_command_line(["--help"])
+    assert "Does a thing.\n\nthing --level 3" in capsys.readouterr().out
+
+
+def warnings(capsys):
+    Settings.from_command_line([])
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variable", ["THING_LEVLE", "THING_API_KAY", "thing_orgins"])
+def test_a_misspelled_variable_is_warned_of_without_its_value(variable, monkeypatch, capsys):
+    monkeypatch.setenv(variable, "hidden")
+    said = warnings(capsys)
+    assert said.startswith(f"thing: {variable} is ignored: did you mean THING_")
+    assert "hidden" not in said
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["THING_LEVEL", "thing_level", "THING_SERVICE_HOST", "THING_", "OTHER_ARG_LEVEL", "SOMETHING_LEVLE"],
+)
+def test_other_variables_are_nobodys_business(variable, monkeypatch, capsys):
+    monkeypatch.setenv(variable, "3")
+    assert warnings(capsys) == ""
+
+
+def test_an_empty_variable_is_not_set_however_it_is_spelled(monkeypatch, capsys):
+    monkeypatch.setenv("THING_LEVLE", "")
+    assert warnings(capsys) == ""

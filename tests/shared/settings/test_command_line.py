@@ -1,0 +1,123 @@
+import pytest
+
+from shared.settings.command_line import Dialect, OptionParser, Spelling
+
+DIALECT = Dialect(
+    spellings={
+        "layers": Spelling(("-ngl", "--gpu-layers")),
+        "unified": Spelling(constants={"-no-kvu": False}),
+        "absent": Spelling(("--absent",)),
+    },
+    granted={"-cb": 0, "--prio": 1, "--layers": 1},
+    refused={"--mmproj": "only text is served"},
+)
+
+
+@pytest.fixture
+def parser():
+    parser = OptionParser(
+        "thing", "Does a thing.", "thing 1.0", {"layers": "computing", "host": "address"}, DIALECT
+    )
+    parser.add_setting("--layers", dest="layers", metavar="int", help="how many")
+    parser.add_setting("--api-key", dest="api_key", metavar="str", help="who may")
+    parser.add_setting("--host", dest="host", metavar="str", help="where")
+    parser.add_setting("--unified", dest="unified", action="store_true", help="whether")
+    return parser
+
+
+def complaint(parser, capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        parser.parse(arguments)
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.mark.parametrize("option", ["-ngl", "--gpu-layers", "--layers"])
+def test_each_spelling_sets_the_setting(parser, option):
+    assert parser.parse([option, "7"]).layers == "7"
+
+
+def test_a_negative_number_is_a_value(parser):
+    assert parser.parse(["-ngl", "-1"]).layers == "-1"
+
+
+def test_an_option_may_stand_for_a_value(parser):
+    assert parser.parse(["-no-kvu"]).unified is False
+
+
+def test_the_last_spelling_counts(parser):
+    assert parser.parse(["-ngl", "7", "--gpu-layers", "8"]).layers == "8"
+
+
+def test_what_is_so_anyway_is_taken(parser):
+    assert parser.parse(["-cb", "--prio", "2", "-ngl", "3"]).layers == "3"
+
+
+def test_what_is_lacking_is_refused_with_the_reason(parser, capsys):
+    assert "--mmproj: only text is served" in complaint(parser, capsys, "--mmproj", "a.gguf")
+
+
+def test_a_spelling_of_a_setting_that_is_not_there_is_unknown(parser, capsys):
+    assert "there is no option --absent" in complaint(parser, capsys, "--absent", "1")
+
+
+def test_an_unknown_option_is_named_with_the_closest_one(parser, capsys):
+    assert "there is no option --gpu-layer: did you mean --gpu-layers?" in complaint(
+        parser, capsys, "--gpu-layer", "1"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--api-kay=hidden"], ["--api-kay", "hidden"], ["--api-key=sesame", "hidden"]]
+)
+def test_no_value_of_an_unknown_option_is_repeated(parser, capsys, arguments):
+    assert "hidden" not in complaint(parser, capsys, *arguments)
+
+
+def test_a_word_behind_no_option_is_named(parser, capsys):
+    assert "'foo' stands behind no option" in complaint(parser, capsys, "--layers", "7", "foo")
+
+
+def test_the_doctor_comes_first(parser, capsys):
+    assert "doctor comes first: thing doctor [options]" in complaint(parser, capsys, "-ngl", "7", "doctor")
+
+
+def test_a_missing_value_is_said_with_the_option(parser, capsys):
+    assert "-ngl/--layers/--gpu-layers: expected one argument" in complaint(parser, capsys, "-ngl")
+
+
+def test_a_setting_is_known_by_how_it_was_given(parser):
+    assert parser.given_as("layers", ["--host", "x", "-ngl=3"]) == "-ngl"
+
+
+def test_a_setting_that_was_not_given_has_no_name(parser):
+    assert parser.given_as("layers", ["--host", "x"]) is None
+
+
+def test_help_shows_all_spellings_with_one_value(parser):
+    assert "-ngl, --layers, --gpu-layers N" in parser.format_help()
+
+
+def test_help_shows_what_stands_for_a_value_beside_its_setting(parser):
+    assert "--unified, -no-kvu whether" in " ".join(parser.format_help().split())
+
+
+def test_help_has_the_groups_in_their_order(parser):
+    text = parser.format_help()
+    assert text.index("computing:") < text.index("-ngl") < text.index("address:") < text.index("--host")
+
+
+def test_help_does_not_show_what_is_taken_without_effect_or_refused(parser, capsys):
+    with pytest.raises(SystemExit):
+        parser.parse(["--help"])
+    shown = capsys.readouterr().out
+    assert "--prio" not in shown
+    assert "--mmproj" not in shown
+
+
+def test_the_version_is_shown(parser, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parser.parse(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, "thing 1.0\n")

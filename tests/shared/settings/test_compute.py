@@ -1,0 +1,77 @@
+import pytest
+
+from lead.engine.messages import Load, decode_command, encode
+from lead.settings.lead_settings import LeadSettings
+from shared.settings.compute import Compute
+
+
+def settings(*arguments):
+    return LeadSettings.from_command_line(list(arguments))
+
+
+@pytest.mark.parametrize(
+    ("value", "meaning"),
+    [
+        ("on", "on"),
+        ("1", "on"),
+        ("enabled", "on"),
+        ("off", "off"),
+        ("0", "off"),
+        ("false", "off"),
+        ("auto", "auto"),
+    ],
+)
+def test_flash_attention_may_be_said_as_in_llama_server(value, meaning):
+    assert settings("-fa", value).flash_attn == meaning
+
+
+@pytest.mark.parametrize("kind", ["q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"])
+def test_a_quantized_v_cache_without_flash_attention_is_refused(kind, capsys):
+    with pytest.raises(SystemExit) as ended:
+        settings("-ctv", kind, "-fa", "off")
+    assert ended.value.code == 2
+    assert (
+        "-ctv: a quantized V cache needs flash attention: --flash-attn on or auto" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("fa", ["on", "auto"])
+def test_a_quantized_v_cache_with_flash_attention_is_fine(fa):
+    assert settings("-ctv", "q8_0", "-fa", fa).cache_type_v == "q8_0"
+
+
+def test_a_quantized_k_cache_needs_nothing():
+    assert settings("-ctk", "q4_0", "-fa", "off").cache_type_k == "q4_0"
+
+
+def test_an_unknown_cache_type_is_refused_naming_those_that_there_are(capsys):
+    with pytest.raises(SystemExit):
+        settings("-ctk", "q3_k")
+    assert "lead: -ctk: Input should be 'f32', 'f16', 'bf16', 'q8_0'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shares", ["3,1", "3/1"])
+def test_shares_of_gpus_are_numbers(shares):
+    assert settings("-ts", shares).tensor_split == (3.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("option", "mode"), [("--mlock", "mmap+mlock"), ("--no-mmap", "none"), ("--load-mode=dio", "dio")]
+)
+def test_the_way_of_loading_may_be_said_in_the_older_way(option, mode):
+    assert settings(option).load_mode == mode
+
+
+def test_it_reaches_the_process_that_loads():
+    compute = settings("-ctk", "q8_0", "-ub", "64", "-tb", "3", "-nkvo").compute
+    assert type(compute) is Compute
+    load = Load(
+        model="a", n_ctx=1, n_slots=1, n_batch=1, n_threads=1, n_gpu_layers=0, depth=0, compute=compute
+    )
+    assert decode_command(encode(load)) == load
+    assert (compute.cache_type_k, compute.ubatch_size, compute.threads_batch, compute.kv_offload) == (
+        "q8_0",
+        64,
+        3,
+        False,
+    )

@@ -1,0 +1,107 @@
+"""What people paste from llama-server, given to lead and back."""
+
+import pytest
+
+from back.settings import BackSettings
+from lead.settings.lead_settings import LeadSettings
+from shared.settings.llama_server_options import LLAMA_SERVER
+
+OPTIONS = [
+    ("-m a.gguf", "model", "a.gguf"),
+    ("-a toy", "alias", "toy"),
+    ("-ngl 99", "n_gpu_layers", 99),
+    ("--gpu-layers 99", "n_gpu_layers", 99),
+    ("-c 4096", "ctx_size", 4096),
+    ("-np 2", "parallel", 2),
+    ("-b 256", "batch_size", 256),
+    ("-t 3", "threads", 3),
+    ("-v", "log_level", "debug"),
+    ("--log-jsonl", "log_json", True),
+    ("-to 30", "write_seconds", 30.0),
+    ("-ngl all", "n_gpu_layers", -1),
+    ("-ngl auto", "n_gpu_layers", -1),
+    ("-np -1", "parallel", 4),
+    ("-t -1", "threads", 0),
+    ("-tb 2", "threads_batch", 2),
+    ("-ub 64", "ubatch_size", 64),
+    ("--no-webui", "ui", False),
+    ("-fa on", "flash_attn", "on"),
+    ("-ctk q8_0", "cache_type_k", "q8_0"),
+    ("-ctv q8_0", "cache_type_v", "q8_0"),
+    ("-nkvo", "kv_offload", False),
+    ("-kvu", "kv_unified", True),
+    ("-no-kvu", "kv_unified", False),
+    ("-sm none", "split_mode", "none"),
+    ("-mg 1", "main_gpu", 1),
+    ("-ts 3,1", "tensor_split", (3.0, 1.0)),
+    ("--mlock", "load_mode", "mmap+mlock"),
+    ("-md b.gguf", "back", "b.gguf"),
+]
+VARIABLES = [
+    ("LLAMA_ARG_MODEL", "a.gguf", "model", "a.gguf"),
+    ("LLAMA_ARG_ALIAS", "toy", "alias", "toy"),
+    ("LLAMA_ARG_N_GPU_LAYERS", "99", "n_gpu_layers", 99),
+    ("LLAMA_ARG_CTX_SIZE", "4096", "ctx_size", 4096),
+    ("LLAMA_ARG_N_PARALLEL", "2", "parallel", 2),
+    ("LLAMA_ARG_BATCH", "256", "batch_size", 256),
+    ("LLAMA_ARG_THREADS", "3", "threads", 3),
+    ("LLAMA_ARG_FLASH_ATTN", "off", "flash_attn", "off"),
+    ("LLAMA_ARG_CACHE_TYPE_K", "q8_0", "cache_type_k", "q8_0"),
+    ("LLAMA_ARG_CACHE_TYPE_V", "q8_0", "cache_type_v", "q8_0"),
+    ("LLAMA_ARG_NO_KV_OFFLOAD", "1", "kv_offload", False),
+    ("LLAMA_ARG_TENSOR_SPLIT", "3,1", "tensor_split", (3.0, 1.0)),
+    ("LLAMA_ARG_HOST", "::1", "host", "::1"),
+    ("LLAMA_ARG_UI", "0", "ui", False),
+    ("LLAMA_ARG_PORT", "8080", "port", 8080),
+]
+BACKS_OPTIONS = [item for item in OPTIONS if item[1] in BackSettings.model_fields]
+
+
+def plain(value):
+    return value if isinstance(value, int | float | str | tuple | None) else str(value)
+
+
+@pytest.mark.parametrize(("typed", "setting", "value"), OPTIONS)
+def test_lead_understands_the_option(typed, setting, value):
+    assert plain(getattr(LeadSettings.from_command_line(typed.split()), setting)) == value
+
+
+@pytest.mark.parametrize(("typed", "setting", "value"), BACKS_OPTIONS)
+def test_back_understands_the_option(typed, setting, value):
+    assert plain(getattr(BackSettings.from_command_line(typed.split()), setting)) == value
+
+
+@pytest.mark.parametrize(("variable", "text", "setting", "value"), VARIABLES)
+def test_lead_understands_the_variable(monkeypatch, variable, text, setting, value):
+    monkeypatch.setenv(variable, text)
+    assert plain(getattr(LeadSettings.from_command_line([]), setting)) == value
+
+
+@pytest.mark.parametrize("option", ["-cb", "--jinja", "--warmup", "--no-warmup", "--no-perf"])
+def test_what_is_so_anyway_is_taken(option):
+    assert LeadSettings.from_command_line([option, "-np", "2"]).parallel == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--mmproj", "only text"),
+        ("--rpc", "start a back"),
+        ("-nocb", "always continuous"),
+        ("-ctkd", "BACK_CACHE_TYPE_K"),
+    ],
+)
+def test_what_is_lacking_is_refused_with_the_reason(option, reason, capsys):
+    with pytest.raises(SystemExit) as ended:
+        LeadSettings.from_command_line([option])
+    assert ended.value.code == 2
+    assert f"lead: {option}: " in (error := capsys.readouterr().err)
+    assert reason in error
+
+
+def test_an_option_is_understood_in_one_way():
+    spelled = [option for item in LLAMA_SERVER.spellings.values() for option in item.options]
+    spelled += [option for item in LLAMA_SERVER.spellings.values() for option in item.constants]
+    assert len(spelled) == len(set(spelled))
+    assert not LLAMA_SERVER.granted.keys() & LLAMA_SERVER.refused.keys()
+    assert not set(spelled) & (LLAMA_SERVER.granted.keys() | LLAMA_SERVER.refused.keys())

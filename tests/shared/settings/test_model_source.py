@@ -1,0 +1,114 @@
+import logging
+
+import pytest
+
+from back.program import main as back
+from back.settings import BackSettings
+from lead.cli import main as lead
+from lead.settings.lead_settings import LeadSettings
+from shared.errors import ConfigError, ModelLoadError
+from shared.models.hub import Hub, HubModel
+
+
+def settings(*arguments):
+    return LeadSettings.from_command_line(list(arguments))
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    """What the hub was asked for."""
+    asked = []
+
+    def fetch(hub, model):
+        asked.append((hub, model))
+        return "cache/toy.gguf"
+
+    monkeypatch.setattr(Hub, "fetch", fetch)
+    return asked
+
+
+@pytest.mark.parametrize("kind", [LeadSettings, BackSettings])
+@pytest.mark.parametrize("option", ["-hf", "-hfr", "--hf-repo"])
+def test_a_model_of_the_hub_becomes_a_file(fetched, kind, option):
+    given = kind.from_command_line([option, "a/b:Q8_0", "-hff", "c.gguf", "--offline"])
+    assert given.located().model == "cache/toy.gguf"
+    assert fetched == [(Hub(None, offline=True), HubModel("a/b", "Q8_0", "c.gguf"))]
+
+
+@pytest.mark.parametrize("variable", ["HF_TOKEN", "LEAD_HF_TOKEN"])
+def test_the_token_may_stand_in_the_environment(fetched, monkeypatch, variable):
+    monkeypatch.setenv(variable, "hf_hidden")
+    settings("-hf", "a/b").located()
+    assert fetched[0][0].token == "hf_hidden"  # noqa: S105 - of this test
+
+
+def test_the_token_is_not_shown():
+    assert "hf_hidden" not in repr(settings("-hf", "a/b", "-hft", "hf_hidden"))
+
+
+@pytest.mark.parametrize("option", ["--back-hf-repo", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"])
+def test_the_model_of_a_leads_own_back_may_be_of_the_hub(fetched, option):
+    given = settings(option, "a/b:Q8_0", "--back-threads", "2")
+    assert given.has_back
+    assert str(given.with_back_located().back) == "cache/toy.gguf"
+    assert fetched == [(Hub(None), HubModel("a/b", "Q8_0"))]
+
+
+def test_the_hubs_variable_of_llama_server_names_it_too(fetched, monkeypatch):
+    monkeypatch.setenv("LLAMA_ARG_SPEC_DRAFT_HF_REPO", "a/b")
+    settings().with_back_located()
+    assert fetched == [(Hub(None), HubModel("a/b"))]
+
+
+def test_without_a_name_nothing_is_fetched(fetched):
+    given = settings()
+    assert given.located() is given
+    assert fetched == []
+
+
+def test_a_file_that_is_there_is_taken(tmp_path):
+    (tmp_path / "a.gguf").touch()
+    assert settings("-m", str(tmp_path / "a.gguf")).located().model == tmp_path / "a.gguf"
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(ModelLoadError, match="is not there"):
+        settings("-m", str(tmp_path / "a.gguf")).located()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["-hf", "nonsense"], "-hf: write it as in"),
+        (["-hf", "a/b", "-m", "a.gguf"], "-hf: there is a --model, too: name one of them"),
+        (["-hfd", "nonsense"], "-hfd: write it as in"),
+        (["-hfd", "a/b", "--back", "b.gguf"], "-hfd: there is a --back, too: name one of them"),
+        (["--back-threads", "2"], "--back-threads: there is no back to set it for"),
+        (["-hff", "c.gguf"], "-hff: name its repository with -hf USER/REPO"),
+    ],
+)
+def test_what_makes_no_sense_ends_with_status_2(capsys, arguments, complaint):
+    with pytest.raises(SystemExit) as ended:
+        settings(*arguments)
+    assert ended.value.code == 2
+    assert f"lead: {complaint}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("program", [lead, back])
+def test_a_program_ends_with_a_sentence_before_anything_starts(program, monkeypatch, caplog, tmp_path):
+    monkeypatch.setattr(f"{program.__module__}.configure_logging", lambda _level, **_more: None)
+    monkeypatch.setattr("sys.argv", ["it", "-m", str(tmp_path / "big-00002-of-00003.gguf")])
+    with caplog.at_level(logging.INFO), pytest.raises(SystemExit) as ended:
+        program()
+    assert ended.value.code == 1
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "is part 2 of 3: name the first" in caplog.text
+
+
+def test_why_nothing_comes_from_the_hub_is_a_sentence(monkeypatch):
+    def fetch(_hub, _model):
+        raise ConfigError("no connection")
+
+    monkeypatch.setattr(Hub, "fetch", fetch)
+    with pytest.raises(ConfigError, match="no connection"):
+        settings("-hf", "a/b").located()
