@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import TypeVar
 
-from bench.house import Cores
+from bench.cluster import Cores
 from bench.processes import split_cores
 from bench.prompts import KINDS
 from shared import cpus

@@ -13,8 +13,8 @@ from typing import Any, get_args
 
 from bench import models, options, report, table
 from bench.asking import Sampling
+from bench.cluster import BackPlan, Cluster, Cores
 from bench.contest import Course, hold, warm_up
-from bench.house import BackPlan, Cores, House
 from bench.plot import plot_lines
 from bench.prompts import draw
 from bench.summary import BASELINE, Row, summarize
@@ -104,14 +104,14 @@ def _measure(settings: argparse.Namespace, cores: Cores, quantization: str) -> l
     _tell(f"{name} (measured draft cost {draft.ratio:.3f})")
     backs = [BackPlan.of_model(draft.path, "back")]
     sampling = Sampling(0.0, settings.tokens)
-    with House(target, cores) as house:
+    with Cluster(target, cores) as cluster:
         ways = [
-            baseline(house.http, sampling),
-            *lead_ways(house.http, sampling, [settings.policy], settings.depths),
+            baseline(cluster.http, sampling),
+            *lead_ways(cluster.http, sampling, [settings.policy], settings.depths),
         ]
         warm_up(ways[:1], draw(settings.kinds[:1], 1, settings.seed - 1)[0])
         course = Course(settings.kinds, settings.prompts, settings.repeats, settings.seed)
-        runs = hold(ways, course, lambda: house.connected(backs), _tell)
+        runs = hold(ways, course, lambda: cluster.connected(backs), _tell)
     return records_of(quantization, summarize(name, runs, [way.name for way in ways]))
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from bench import models
 from bench.asking import Sampling, ask
+from bench.cluster import BackPlan, Cluster, Cores
 from bench.contest import Course, Run, Way, hold, warm_up
-from bench.house import BackPlan, Cores, House
 from bench.policy import ADAPTIVE, choose
 from bench.prompts import Prompt, draw
 from bench.step_time import step_times
@@ -24,7 +24,7 @@ _SLOW_FACTOR = 10
 _WARM_UP_TOKENS = 16
 
 Tell = Callable[[str], None]
-Connect = Callable[[House], AbstractContextManager[object]]
+Connect = Callable[[Cluster], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ def _hostile(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row
     step = step_times(target, cores.lead, [1], 5)[1]
     slow = BackPlan.bad("slow", _SLOW_FACTOR * step * 1000)
     companies = [
-        Company("nobody", lambda house: house.connected([])),
-        Company("random back", lambda house: house.connected([BackPlan.bad("random")])),
-        Company("lying back", lambda house: house.connected([BackPlan.bad("liar")])),
-        Company("stopped back", lambda house: _stopped(house, honest)),
-        Company(f"{_SLOW_FACTOR}x too slow back", lambda house: house.connected([slow])),
+        Company("nobody", lambda cluster: cluster.connected([])),
+        Company("random back", lambda cluster: cluster.connected([BackPlan.bad("random")])),
+        Company("lying back", lambda cluster: cluster.connected([BackPlan.bad("liar")])),
+        Company("stopped back", lambda cluster: _stopped(cluster, honest)),
+        Company(f"{_SLOW_FACTOR}x too slow back", lambda cluster: cluster.connected([slow])),
     ]
     return _compare_companies("hostile", settings, cores, companies, tell)
 
@@ -69,10 +69,12 @@ def _two_backs(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[R
     ]
     random_one = BackPlan.bad("random")
     companies = [
-        Company(f"draft {costs[0]}", lambda house: house.connected(plans[:1])),
-        Company(f"draft {costs[1]}", lambda house: house.connected(plans[1:])),
-        Company(f"drafts {costs[0]} and {costs[1]}", lambda house: house.connected(plans)),
-        Company(f"draft {costs[0]} and a random back", lambda house: house.connected([plans[0], random_one])),
+        Company(f"draft {costs[0]}", lambda cluster: cluster.connected(plans[:1])),
+        Company(f"draft {costs[1]}", lambda cluster: cluster.connected(plans[1:])),
+        Company(f"drafts {costs[0]} and {costs[1]}", lambda cluster: cluster.connected(plans)),
+        Company(
+            f"draft {costs[0]} and a random back", lambda cluster: cluster.connected([plans[0], random_one])
+        ),
     ]
     return _compare_companies("two backs", settings, cores, companies, tell)
 
@@ -86,7 +88,7 @@ def _branches(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Ro
         for n in (0, 3):
             plan = BackPlan.of_model(path, f"draft-{cost}-{n}", "--n-branches", str(n))
             companies.append(
-                Company(f"draft {cost}, {n} branches", lambda house, plan=plan: house.connected([plan]))  # type: ignore[misc]
+                Company(f"draft {cost}, {n} branches", lambda cluster, plan=plan: cluster.connected([plan]))  # type: ignore[misc]
             )
     return _compare_companies("branches", settings, cores, companies, tell)
 
@@ -95,13 +97,13 @@ def _sources(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row
     """The lead's own n-gram source without any back, by kind of prompt."""
     sampling = Sampling(settings.temperatures[0], settings.tokens)
     rows: list[Row] = []
-    with House(models.target(settings.targets[0]), cores, with_ngram=True) as house:
-        ways = [baseline(house.http, sampling), _alone(house, sampling)]
+    with Cluster(models.target(settings.targets[0]), cores, with_ngram=True) as cluster:
+        ways = [baseline(cluster.http, sampling), _alone(cluster, sampling)]
         warm_up(ways, _warm_prompt(settings))
         for kind in settings.kinds:
             tell(f"prompts: {kind}")
             course = Course([kind], settings.prompts, settings.repeats, settings.seed)
-            rows += summarize(kind, hold(ways, course, lambda: house.connected([]), tell))
+            rows += summarize(kind, hold(ways, course, lambda: cluster.connected([]), tell))
     return rows
 
 
@@ -116,10 +118,10 @@ def _compare_companies(
     sampling = Sampling(settings.temperatures[0], settings.tokens)
     target = models.target(settings.targets[0])
     runs: dict[str, list[Run]] = {company.name: [] for company in companies}
-    with House(target, cores, with_ngram=settings.ngram) as house, House(target, cores) as lonely:
+    with Cluster(target, cores, with_ngram=settings.ngram) as cluster, Cluster(target, cores) as lonely:
         ways = [
             replace(baseline(lonely.http, sampling), with_backs=True),
-            policy_way(house.http, sampling, ADAPTIVE),
+            policy_way(cluster.http, sampling, ADAPTIVE),
         ]
         warm_up(ways, _warm_prompt(settings))
         for repeat in range(settings.repeats):
@@ -127,21 +129,21 @@ def _compare_companies(
             course = Course(settings.kinds, settings.prompts, 1, settings.seed * 1000 + repeat)
             for company in companies if repeat % 2 == 0 else reversed(companies):
                 tell(f"repeat {repeat + 1} of {settings.repeats}: {company.name}")
-                held = hold(ways, course, partial(company.connect, house), tell)
+                held = hold(ways, course, partial(company.connect, cluster), tell)
                 runs[company.name] += [Run(run.way, repeat, run.prompt, run.reading) for run in held]
     return [row for company, made in runs.items() for row in summarize(f"{name}: {company}", made)]
 
 
-def _alone(house: House, sampling: Sampling) -> Way:
-    return policy_way(house.http, sampling, ADAPTIVE, "adaptive, no back", with_backs=False)
+def _alone(cluster: Cluster, sampling: Sampling) -> Way:
+    return policy_way(cluster.http, sampling, ADAPTIVE, "adaptive, no back", with_backs=False)
 
 
 @contextmanager
-def _stopped(house: House, plan: BackPlan) -> Iterator[None]:
+def _stopped(cluster: Cluster, plan: BackPlan) -> Iterator[None]:
     """A back that has drafted for one answer and is then stopped, its connection open."""
-    with house.connected([plan]) as backs:
-        choose(house.http, ADAPTIVE)
-        ask(house.http, draw(["stories"], 1, 0)[0], Sampling(0.0, _WARM_UP_TOKENS))
+    with cluster.connected([plan]) as backs:
+        choose(cluster.http, ADAPTIVE)
+        ask(cluster.http, draw(["stories"], 1, 0)[0], Sampling(0.0, _WARM_UP_TOKENS))
         for back in backs:
             back.signal(signal.SIGSTOP)
         yield

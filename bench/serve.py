@@ -17,8 +17,8 @@ from typing import Any
 
 from bench import models, options, peer, report, table
 from bench.asking import Sampling
+from bench.cluster import BackPlan, Cluster, Cores
 from bench.contest import hash_seed
-from bench.house import BackPlan, Cores, House
 from bench.load import Load, put_on
 from bench.options import listed
 from bench.plot import plot_lines
@@ -102,12 +102,14 @@ def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:
     sampling = Sampling(0.0, settings.tokens)
     loads: list[Load] = []
     with ExitStack() as stack:
-        house = stack.enter_context(House(target, cores, n_parallel=n_slots, options=settings.lead_options))
-        choose(house.http, Policy(settings.policy or ("adaptive" if settings.back else "off")))
-        urls = {_LEAD: house.url}
+        cluster = stack.enter_context(
+            Cluster(target, cores, n_parallel=n_slots, options=settings.lead_options)
+        )
+        choose(cluster.http, Policy(settings.policy or ("adaptive" if settings.back else "off")))
+        urls = {_LEAD: cluster.url}
         if settings.back:
             plan = BackPlan.of_model(builtin_draft(), "back")
-            stack.enter_context(house.connected([plan]))
+            stack.enter_context(cluster.connected([plan]))
         if settings.peer:
             server = stack.enter_context(peer.Peer(settings.peer, target, cores.lead, n_slots=n_slots))
             urls[peer.NAME] = server.url

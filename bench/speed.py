@@ -13,9 +13,9 @@ from typing import Any
 
 from bench import grid, models, options, peer, report, scenarios, table
 from bench.asking import Sampling
+from bench.cluster import BackPlan, Cluster, Cores
 from bench.contest import Course, hold, warm_up
 from bench.grid import Configuration
-from bench.house import BackPlan, Cores, House
 from bench.plot import plot_speed
 from bench.policy import counters
 from bench.prompts import draw
@@ -106,18 +106,18 @@ def _run_cell(
     sampling = Sampling(configuration.temperature, settings.tokens)
     backs = [BackPlan.of_model(draft.path, f"back-{i}") for i in range(1, configuration.n_backs + 1)]
     with ExitStack() as stack:
-        house = stack.enter_context(House(target, cores, with_ngram=settings.ngram))
-        ways = [baseline(house.http, sampling)]
+        cluster = stack.enter_context(Cluster(target, cores, with_ngram=settings.ngram))
+        ways = [baseline(cluster.http, sampling)]
         if backs:
-            ways += lead_ways(house.http, sampling, settings.policies, settings.depths)
+            ways += lead_ways(cluster.http, sampling, settings.policies, settings.depths)
         if settings.peer and configuration.rtt_ms == settings.rtt_ms[0] and configuration.n_backs == 1:
             ways += peer_ways(stack, settings.peer, target, draft.path, sampling, cores, settings.depths)
         warm = draw(settings.kinds[:1], 1, settings.seed - 1)[0]
         short = Sampling(configuration.temperature, _WARM_UP_TOKENS)
-        warm_up([baseline(house.http, short), *(way for way in ways if "llama-server" in way.name)], warm)
+        warm_up([baseline(cluster.http, short), *(way for way in ways if "llama-server" in way.name)], warm)
         course = Course(settings.kinds, settings.prompts, settings.repeats, settings.seed)
-        runs = hold(ways, course, lambda: house.connected(backs, configuration.rtt_ms), _tell)
-        planner = counters(house.http)
+        runs = hold(ways, course, lambda: cluster.connected(backs, configuration.rtt_ms), _tell)
+        planner = counters(cluster.http)
     return summarize(str(configuration), runs, [way.name for way in ways], step_times=steps), planner
 
 

@@ -9,8 +9,8 @@ import httpx
 
 from bench import peer
 from bench.asking import Reading, Sampling, ask
+from bench.cluster import Cores
 from bench.contest import Way
-from bench.house import Cores
 from bench.policy import ADAPTIVE, OFF, Policy, choose, counters, grown
 from bench.prompts import Prompt
 from bench.summary import BASELINE

@@ -1,4 +1,4 @@
-"""Who may import whom: the directions of the house, checked on the source."""
+"""Who may import whom: checked on the source."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""A drafter on a bench, without back, lead and network.
+"""A drafter without back, lead and network.
 
 A model that equals the target drafts the target's own tokens: TEXT is what follows LONG.
 """
@@ -14,7 +14,7 @@ TEXT, _ = plain_run(submit(tokens=LONG), 100)
 SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat_last_n=8)
 
 
-class Bench:
+class DrafterHarness:
     """A drafter beside a model with as many slots and cells as it says it needs, and not one more."""
 
     def __init__(
@@ -54,8 +54,8 @@ class Bench:
 
 
 def drafting(**options):
-    """A bench that has drafted TEXT[2:6] behind TEXT[:2]."""
-    bench = Bench(**options)
-    bench.open()
-    bench.drain()
-    return bench
+    """A drafter that has drafted TEXT[2:6] behind TEXT[:2]."""
+    harness = DrafterHarness(**options)
+    harness.open()
+    harness.drain()
+    return harness

@@ -13,9 +13,9 @@ from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.protocol import Hello, Refused, Tune, VocabularyId, Welcome
 from tests.certificates import make_certificate
-from tests.lead.fakes import House
+from tests.lead.fakes import ScriptedLead
 from tests.lead.serving import serving
-from tests.real.house import free_port
+from tests.real.processes import free_port
 
 HELLO = Hello(
     protocol=1,
@@ -61,7 +61,7 @@ async def test_all_else_is_an_error_with_the_leads_reason(message, words):
 async def lead_with_tls(tmp_path):
     """(port, certificate) of a lead called localhost."""
     made = make_certificate(tmp_path, "localhost")
-    async with serving(House(Vocabulary.load(builtin_target()))) as start:
+    async with serving(ScriptedLead(Vocabulary.load(builtin_target()))) as start:
         yield start(tls=(made.chain, made.key)).port, made
 
 
@@ -89,7 +89,7 @@ async def test_what_is_wrong_with_tls_is_said(lead_with_tls, url, knows, words):
 
 
 async def test_https_to_a_lead_without_it_is_said():
-    async with serving(House(Vocabulary.load(builtin_target()))) as start:
+    async with serving(ScriptedLead(Vocabulary.load(builtin_target()))) as start:
         settings = BackSettings(lead=f"https://localhost:{start().port}")
         assert "does not speak HTTPS" in str(await asyncio.to_thread(examine, settings))
 

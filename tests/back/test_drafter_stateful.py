@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from shared.sampling.sampler import SamplingParameters
-from tests.back.drafting import Bench
+from tests.back.drafting import DrafterHarness
 from tests.fakes import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
 
 MOST_AHEAD = 9
@@ -37,7 +37,7 @@ class DrafterMachine(RuleBasedStateMachine):
         self.sampling = {}
         self.drafts = {}
         self.n_opened = 0
-        self.bench = Bench(
+        self.harness = DrafterHarness(
             n_slots=2,
             n_window=12,
             n_ahead=MOST_AHEAD,
@@ -62,7 +62,7 @@ class DrafterMachine(RuleBasedStateMachine):
         sampling = SamplingParameters(
             seed=1, temperature=temperature, presence_penalty=penalty, repeat_last_n=4
         )
-        self.bench.open(name, tokens, sampling)
+        self.harness.open(name, tokens, sampling)
         if len(self.committed) < 2:
             self.committed[name], self.sampling[name] = tokens, sampling
 
@@ -70,7 +70,7 @@ class DrafterMachine(RuleBasedStateMachine):
     @rule(rng=rngs)
     def close(self, rng):
         name = rng.choice(sorted(self.committed))
-        self.bench.close(name)
+        self.harness.close(name)
         del self.committed[name]
 
     @precondition(lambda self: self.committed)
@@ -82,10 +82,10 @@ class DrafterMachine(RuleBasedStateMachine):
         new = [*self.way(name, rng)[:n_right], *([rng.randrange(N_VOCAB)] if other else [])]
         start = max(0, len(committed) - n_back)
         committed += new
-        self.bench.extend(start, committed[start:], name)
+        self.harness.extend(start, committed[start:], name)
 
     def way(self, name, rng):
-        draft = self.bench.drafter.draft(name)
+        draft = self.harness.drafter.draft(name)
         if draft is None:
             return []
         i = rng.randrange(len(draft.tokens))
@@ -94,18 +94,18 @@ class DrafterMachine(RuleBasedStateMachine):
 
     @rule(n_ahead=st.integers(0, MOST_AHEAD), min_confidence=st.sampled_from([0, 0.05, 0.5, 1]))
     def tune(self, n_ahead, min_confidence):
-        self.bench.tune(n_ahead, min_confidence)
+        self.harness.tune(n_ahead, min_confidence)
 
     @rule()
     def lose_the_connection(self):
-        self.bench.drafter.reset()
+        self.harness.drafter.reset()
         self.committed.clear()
 
     @rule(n=st.integers(1, 9))
     def step(self, n):
         for _ in range(n):
-            for growth in self.bench.drafter.step():
-                self.check(self.bench.drafter.draft(growth.sequence))
+            for growth in self.harness.drafter.step():
+                self.check(self.harness.drafter.draft(growth.sequence))
 
     def check(self, draft):
         committed = self.committed[draft.sequence]
@@ -113,29 +113,29 @@ class DrafterMachine(RuleBasedStateMachine):
         ways = list(paths(draft))
         assert all(len(before) < MOST_AHEAD for before, _ in ways)
         assert not any(END_TOKENS.intersection(before) for before, _ in ways)
-        if self.bench.drafter._followed[draft.sequence].window_start == 0:  # else it sees another text
+        if self.harness.drafter._followed[draft.sequence].window_start == 0:  # else it sees another text
             for (before, place), token, confidence in zip(ways, draft.tokens, draft.confidences, strict=True):
                 choice = self.rank([*committed, *before], self.sampling[draft.sequence])[place]
                 assert (token, confidence) == (choice.token, pytest.approx(choice.confidence, abs=1e-4))
 
     def rank(self, text, sampling):
-        logits = self.bench.model._row(functools.reduce(extend_hash, text, 0))
+        logits = self.harness.model._row(functools.reduce(extend_hash, text, 0))
         return toy_sampler(sampling, text).rank(logits, len(text), 3)
 
     @invariant()
     def the_books_are_right(self):
-        self.bench.drafter.check_integrity()
+        self.harness.drafter.check_integrity()
         for name, tokens in self.committed.items():
-            assert self.bench.drafter._followed[name].committed == tokens
+            assert self.harness.drafter._followed[name].committed == tokens
 
     @invariant()
     def without_sequences_it_is_idle(self):
-        assert self.committed or self.bench.drafter.idle
+        assert self.committed or self.harness.drafter.idle
 
     def teardown(self):
-        self.bench.tune(MOST_AHEAD)
-        self.bench.drain()
-        for followed in self.bench.drafter._followed.values():
+        self.harness.tune(MOST_AHEAD)
+        self.harness.drain()
+        for followed in self.harness.drafter._followed.values():
             drafted = followed.main.tokens
             assert len(drafted) == MOST_AHEAD or drafted[-1] in END_TOKENS
 
@@ -146,18 +146,18 @@ TestDrafterMachine = DrafterMachine.TestCase
 @pytest.mark.parametrize("seed", range(5))
 def test_a_cache_that_is_full_at_random_breaks_nothing(seed):
     rng = random.Random(seed)
-    bench = Bench(
+    harness = DrafterHarness(
         n_branches=2, n_ahead=6, blur=0.3, target=functools.partial(FailingTarget, rng=rng, rate=0.1)
     )
     for number in range(40):
         name = f"s{number}"
-        bench.open(name, [number % N_VOCAB])
+        harness.open(name, [number % N_VOCAB])
         for _ in range(rng.randrange(20)):
-            bench.drafter.step()
-            bench.drafter.check_integrity()
-        if draft := bench.drafter.draft(name):
-            bench.extend(1, [*draft.tokens[:2], 9], name)
-            bench.drain()
-        bench.close(name)
-    assert bench.model.n_failed > 5
-    assert bench.drafter.idle
+            harness.drafter.step()
+            harness.drafter.check_integrity()
+        if draft := harness.drafter.draft(name):
+            harness.extend(1, [*draft.tokens[:2], 9], name)
+            harness.drain()
+        harness.close(name)
+    assert harness.model.n_failed > 5
+    assert harness.drafter.idle

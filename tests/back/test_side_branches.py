@@ -10,7 +10,7 @@ import pytest
 from shared.errors import KvCacheFullError
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.sampling.sampler import SamplingParameters
-from tests.back.drafting import Bench
+from tests.back.drafting import DrafterHarness
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, FakeTarget, extend_hash, toy_sampler
 
 WARM = SamplingParameters(seed=6, temperature=1, top_k=0, top_p=1, min_p=0, ignore_eos=True)
@@ -19,20 +19,20 @@ PROMPT = [4, 9]
 
 
 def branching(n_branches=3, n_ahead=6, sampling=WARM, **options):
-    """A bench whose drafter has nothing left to do for one sequence."""
-    bench = Bench(n_branches=n_branches, n_ahead=n_ahead, **options)
-    bench.open(tokens=PROMPT, sampling=sampling)
-    bench.drain()
-    return bench
+    """A harness whose drafter has nothing left to do for one sequence."""
+    harness = DrafterHarness(n_branches=n_branches, n_ahead=n_ahead, **options)
+    harness.open(tokens=PROMPT, sampling=sampling)
+    harness.drain()
+    return harness
 
 
-def followed(bench):
-    return bench.drafter._followed["s"]
+def followed(harness):
+    return harness.drafter._followed["s"]
 
 
-def branches(bench):
+def branches(harness):
     """(place in the main line, tokens) of each branch, early ones first."""
-    line = followed(bench)
+    line = followed(harness)
     return sorted((each.start - line.main.start, each.tokens) for each in line.branches)
 
 
@@ -40,60 +40,60 @@ def chosen(text, sampling=WARM, n=1):
     """What the draft model writes after a text."""
     text = list(text)
     for _ in range(n):
-        logits = Bench().model._row(functools.reduce(extend_hash, text, 0))
+        logits = DrafterHarness().model._row(functools.reduce(extend_hash, text, 0))
         text.append(toy_sampler(sampling, text).choose(logits, len(text)))
     return text[-n:]
 
 
 @pytest.mark.parametrize("sampling", [WARM, PENALIZED], ids=["plain", "penalized"])
 def test_a_branch_is_a_runner_up_and_what_follows_it(sampling):
-    bench = branching(sampling=sampling)
-    main = followed(bench).main
-    assert len(branches(bench)) == 3
-    for place, tokens in branches(bench):
+    harness = branching(sampling=sampling)
+    main = followed(harness).main
+    assert len(branches(harness)) == 3
+    for place, tokens in branches(harness):
         assert tokens[0] in {choice.token for choice in main.drafted[place].runners_up}
         text = [*PROMPT, *main.tokens[:place], tokens[0]]
         assert tokens[1:] == chosen(text, sampling, len(tokens) - 1)
 
 
 def test_branches_start_where_the_text_is_likeliest_to_leave_the_main_line():
-    bench = branching(n_branches=2, n_beside=0)
+    harness = branching(n_branches=2, n_beside=0)
     worth, reach = {}, 1.0
-    for place, each in enumerate(followed(bench).main.drafted[:-1]):  # behind the last one there is no room
+    for place, each in enumerate(followed(harness).main.drafted[:-1]):  # behind the last one there is no room
         worth |= {(place, choice.token): reach * choice.confidence for choice in each.runners_up}
         reach *= each.confidence
     best = sorted(worth, key=lambda entry: -worth[entry])[:2]
-    assert [(place, tokens[0]) for place, tokens in branches(bench)] == sorted(best)
+    assert [(place, tokens[0]) for place, tokens in branches(harness)] == sorted(best)
 
 
 def test_two_branches_may_leave_the_main_line_at_the_same_place():
-    bench = branching(n_branches=8)
-    places = [place for place, _ in branches(bench)]
+    harness = branching(n_branches=8)
+    places = [place for place, _ in branches(harness)]
     assert len(places) > len(set(places))
 
 
 def test_without_branches_there_are_none():
-    bench = branching(n_branches=0)
-    assert branches(bench) == []
-    assert bench.drafter.draft("s").parents is None
+    harness = branching(n_branches=0)
+    assert branches(harness) == []
+    assert harness.drafter.draft("s").parents is None
 
 
 def test_a_branch_has_an_end():
-    bench = branching(n_branch_tokens=3, n_ahead=16)
-    assert max(len(tokens) for _, tokens in branches(bench)) == 3
+    harness = branching(n_branch_tokens=3, n_ahead=16)
+    assert max(len(tokens) for _, tokens in branches(harness)) == 3
 
 
 def test_no_branch_goes_further_than_the_main_line_may():
-    bench = branching(n_ahead=4)
-    assert branches(bench)
-    assert all(place + len(tokens) <= 4 for place, tokens in branches(bench))
+    harness = branching(n_ahead=4)
+    assert branches(harness)
+    assert all(place + len(tokens) <= 4 for place, tokens in branches(harness))
 
 
 def test_no_branch_begins_with_an_end_token_or_goes_on_behind_one():
     for seed in range(20):
         sampling = WARM.model_copy(update={"seed": seed, "ignore_eos": False})
-        bench = branching(sampling=sampling, n_ahead=12)
-        assert all(END_TOKENS.isdisjoint(tokens[:-1]) for _, tokens in branches(bench))
+        harness = branching(sampling=sampling, n_ahead=12)
+        assert all(END_TOKENS.isdisjoint(tokens[:-1]) for _, tokens in branches(harness))
 
 
 def test_a_runner_up_that_is_hardly_likely_gets_no_branch():
@@ -103,30 +103,30 @@ def test_a_runner_up_that_is_hardly_likely_gets_no_branch():
 
 def test_the_lead_s_threshold_holds_for_branches_too():
     assert branches(branching())
-    bench = Bench(n_branches=3, n_ahead=6)
-    bench.tune(6, min_confidence=1.0)
-    bench.open(tokens=PROMPT, sampling=WARM)
-    bench.drain()
-    assert branches(bench) == []
+    harness = DrafterHarness(n_branches=3, n_ahead=6)
+    harness.tune(6, min_confidence=1.0)
+    harness.open(tokens=PROMPT, sampling=WARM)
+    harness.drain()
+    assert branches(harness) == []
 
 
 # When they are decoded
 
 
 def test_a_main_line_that_the_lead_may_wait_for_is_decoded_alone():
-    bench = Bench(n_branches=3, n_ahead=8)
-    bench.open(tokens=PROMPT, sampling=WARM)
+    harness = DrafterHarness(n_branches=3, n_ahead=8)
+    harness.open(tokens=PROMPT, sampling=WARM)
     for _ in range(4):
-        bench.step()
-    assert bench.model.steps == [[2], [1], [1], [1]]
+        harness.step()
+    assert harness.model.steps == [[2], [1], [1], [1]]
 
 
 def test_beside_a_main_line_with_a_lead_one_branch_token_is_decoded():
-    bench = Bench(n_branches=3, n_ahead=8)
-    bench.open(tokens=PROMPT, sampling=WARM)
+    harness = DrafterHarness(n_branches=3, n_ahead=8)
+    harness.open(tokens=PROMPT, sampling=WARM)
     for _ in range(8):
-        bench.step()
-    assert bench.model.steps[4:] == [[1, 1]] * 4
+        harness.step()
+    assert harness.model.steps[4:] == [[1, 1]] * 4
 
 
 def test_with_time_to_spare_all_branches_are_decoded_together():
@@ -134,93 +134,93 @@ def test_with_time_to_spare_all_branches_are_decoded_together():
 
 
 def test_while_one_sequence_is_urgent_no_branch_of_another_grows():
-    bench = branching(n_ahead=4)
-    bench.open("t", [1, 2, 3], WARM)
-    bench.step()
-    assert bench.model.steps[-1] == [3]
+    harness = branching(n_ahead=4)
+    harness.open("t", [1, 2, 3], WARM)
+    harness.step()
+    assert harness.model.steps[-1] == [3]
 
 
 def test_more_branches_than_a_batch_has_places_take_turns():
-    bench = branching(n_branches=3, n_batch=2)
-    assert len(branches(bench)) == 3
+    harness = branching(n_branches=3, n_batch=2)
+    assert len(branches(harness)) == 3
 
 
 # What the lead says
 
 
 def test_a_text_that_takes_a_branch_finds_it_ready():
-    bench = branching(n_ahead=8)
-    place, tokens = branches(bench)[0]
-    main = followed(bench).main.tokens
-    n_steps = len(bench.model.steps)
-    bench.extend(2, [*main[:place], tokens[0]])
-    assert bench.drafter.draft("s").tokens == tokens[1:]
-    bench.step()
-    assert bench.model.steps[n_steps:] == [[1]], "only the branch's last token was not decoded yet"
-    assert followed(bench).main.tokens[: len(tokens) - 1] == tokens[1:]
+    harness = branching(n_ahead=8)
+    place, tokens = branches(harness)[0]
+    main = followed(harness).main.tokens
+    n_steps = len(harness.model.steps)
+    harness.extend(2, [*main[:place], tokens[0]])
+    assert harness.drafter.draft("s").tokens == tokens[1:]
+    harness.step()
+    assert harness.model.steps[n_steps:] == [[1]], "only the branch's last token was not decoded yet"
+    assert followed(harness).main.tokens[: len(tokens) - 1] == tokens[1:]
 
 
 @pytest.mark.parametrize("sampling", [WARM, PENALIZED], ids=["plain", "penalized"])
 def test_a_branch_that_was_taken_goes_on_as_if_it_had_always_been_the_main_line(sampling):
-    bench = branching(n_ahead=8, sampling=sampling)
-    place, tokens = branches(bench)[0]
-    text = [*PROMPT, *followed(bench).main.tokens[:place], tokens[0]]
-    bench.extend(2, text[2:])
-    bench.drain()
-    assert followed(bench).main.tokens == chosen(text, sampling, 8)
+    harness = branching(n_ahead=8, sampling=sampling)
+    place, tokens = branches(harness)[0]
+    text = [*PROMPT, *followed(harness).main.tokens[:place], tokens[0]]
+    harness.extend(2, text[2:])
+    harness.drain()
+    assert followed(harness).main.tokens == chosen(text, sampling, 8)
 
 
 def test_a_text_may_be_some_way_along_a_branch_already():
-    bench = branching(n_ahead=8)
-    place, tokens = branches(bench)[0]
-    n_steps = len(bench.model.steps)
-    bench.extend(2, [*followed(bench).main.tokens[:place], *tokens[:2]])
-    assert bench.drafter.draft("s").tokens == tokens[2:]
-    bench.step()
-    assert bench.model.steps[n_steps:] == [[1]]
+    harness = branching(n_ahead=8)
+    place, tokens = branches(harness)[0]
+    n_steps = len(harness.model.steps)
+    harness.extend(2, [*followed(harness).main.tokens[:place], *tokens[:2]])
+    assert harness.drafter.draft("s").tokens == tokens[2:]
+    harness.step()
+    assert harness.model.steps[n_steps:] == [[1]]
 
 
 def test_a_branch_that_was_taken_and_left_again_is_cut_back():
-    bench = branching(n_ahead=8)
-    place, tokens = branches(bench)[0]
-    n_steps = len(bench.model.steps)
+    harness = branching(n_ahead=8)
+    place, tokens = branches(harness)[0]
+    n_steps = len(harness.model.steps)
     wrong = next(token for token in range(N_VOCAB) if token not in {*END_TOKENS, *tokens})
-    text = [*PROMPT, *followed(bench).main.tokens[:place], tokens[0], wrong]
-    bench.extend(2, text[2:])
-    assert bench.drafter.draft("s") is None
-    bench.step()
-    assert bench.model.steps[n_steps:] == [[1]]
-    bench.drain()
-    assert followed(bench).main.tokens == chosen(text, WARM, 8)
+    text = [*PROMPT, *followed(harness).main.tokens[:place], tokens[0], wrong]
+    harness.extend(2, text[2:])
+    assert harness.drafter.draft("s") is None
+    harness.step()
+    assert harness.model.steps[n_steps:] == [[1]]
+    harness.drain()
+    assert followed(harness).main.tokens == chosen(text, WARM, 8)
 
 
 def test_another_token_than_the_runner_up_takes_no_branch():
-    bench = branching()
-    place, tokens = branches(bench)[0]
-    main = followed(bench).main
+    harness = branching()
+    place, tokens = branches(harness)[0]
+    main = followed(harness).main
     other = next(
         token for token in range(N_VOCAB) if token not in {tokens[0], main.tokens[place], *END_TOKENS}
     )
-    bench.extend(2, [*main.tokens[:place], other])
-    assert branches(bench) == []
-    assert bench.drafter.draft("s") is None
+    harness.extend(2, [*main.tokens[:place], other])
+    assert branches(harness) == []
+    assert harness.drafter.draft("s") is None
 
 
 def test_branches_that_the_text_has_passed_are_given_up():
-    bench = branching()
-    before = branches(bench)
+    harness = branching()
+    before = branches(harness)
     n = before[0][0] + 1
-    bench.extend(2, followed(bench).main.tokens[:n])
-    assert branches(bench) == [(place - n, tokens) for place, tokens in before if place >= n]
-    assert 0 < len(branches(bench)) < 3
-    bench.drafter.check_integrity()
+    harness.extend(2, followed(harness).main.tokens[:n])
+    assert branches(harness) == [(place - n, tokens) for place, tokens in before if place >= n]
+    assert 0 < len(branches(harness)) < 3
+    harness.drafter.check_integrity()
 
 
 def test_a_branch_where_the_text_ends_now_stays():
-    bench = branching()
-    place, tokens = next(pair for pair in branches(bench) if pair[0] > 0)
-    bench.extend(2, followed(bench).main.tokens[:place])
-    assert (0, tokens) in branches(bench)
+    harness = branching()
+    place, tokens = next(pair for pair in branches(harness) if pair[0] > 0)
+    harness.extend(2, followed(harness).main.tokens[:place])
+    assert (0, tokens) in branches(harness)
 
 
 # What is sent
@@ -230,20 +230,20 @@ def by_place(lines):
     return sorted(lines, key=lambda each: (each.start, -each.drafted[0].confidence))
 
 
-def in_order_of_sending(bench):
-    line = followed(bench)
+def in_order_of_sending(harness):
+    line = followed(harness)
     return [(each.start - line.main.start, each.tokens) for each in by_place(line.branches)]
 
 
 def test_the_tree_on_the_wire_has_the_main_line_first_and_each_branch_where_it_forks():
-    bench = branching()
-    draft = bench.drafter.draft("s")
-    main = followed(bench).main.tokens
+    harness = branching()
+    draft = harness.drafter.draft("s")
+    main = followed(harness).main.tokens
     n = len(main)
     assert draft.tokens[:n] == main
     assert draft.parents[:n] == list(range(-1, n - 1))
     at = n
-    for place, tokens in in_order_of_sending(bench):
+    for place, tokens in in_order_of_sending(harness):
         assert draft.tokens[at : at + len(tokens)] == tokens
         assert draft.parents[at : at + len(tokens)] == [place - 1, *range(at, at + len(tokens) - 1)]
         at += len(tokens)
@@ -251,102 +251,102 @@ def test_the_tree_on_the_wire_has_the_main_line_first_and_each_branch_where_it_f
 
 
 def test_a_runner_up_alone_is_not_sent():
-    bench = branching()
-    for branch in followed(bench).branches:
+    harness = branching()
+    for branch in followed(harness).branches:
         del branch.drafted[1:]
-    draft = bench.drafter.draft("s")
-    assert draft.tokens == followed(bench).main.tokens
+    draft = harness.drafter.draft("s")
+    assert draft.tokens == followed(harness).main.tokens
     assert draft.parents is None
 
 
 def test_a_message_has_no_more_tokens_than_the_protocol_allows():
-    bench = Bench(n_branches=3, n_ahead=MAX_DRAFT_TOKENS - 4, n_window=200)
-    bench.open(tokens=PROMPT, sampling=WARM)
-    bench.drain()
-    draft = bench.drafter.draft("s")
+    harness = DrafterHarness(n_branches=3, n_ahead=MAX_DRAFT_TOKENS - 4, n_window=200)
+    harness.open(tokens=PROMPT, sampling=WARM)
+    harness.drain()
+    draft = harness.drafter.draft("s")
     assert len(draft.tokens) <= MAX_DRAFT_TOKENS
-    assert draft.tokens[: MAX_DRAFT_TOKENS - 4] == followed(bench).main.tokens
+    assert draft.tokens[: MAX_DRAFT_TOKENS - 4] == followed(harness).main.tokens
 
 
 def test_each_token_is_sent_with_its_confidence():
-    bench = branching()
-    drafted = [*followed(bench).main.drafted]
-    for branch in by_place(followed(bench).branches):
+    harness = branching()
+    drafted = [*followed(harness).main.drafted]
+    for branch in by_place(followed(harness).branches):
         drafted += branch.drafted
-    sent = bench.drafter.draft("s").confidences
+    sent = harness.drafter.draft("s").confidences
     assert sent == pytest.approx([each.confidence for each in drafted], abs=1e-4)
     assert len({*sent}) > 3
 
 
 def test_growth_is_urgent_until_the_lead_has_enough_to_check_and_when_the_main_line_is_complete():
-    bench = Bench(n_branches=1, n_ahead=8)
-    bench.open(tokens=PROMPT, sampling=WARM)
+    harness = DrafterHarness(n_branches=1, n_ahead=8)
+    harness.open(tokens=PROMPT, sampling=WARM)
     urgencies = []
-    while len(followed(bench).main.drafted) < 8:
-        urgencies += {growth.urgency for growth in bench.drafter.step()} - {"later"} or {"later"}
+    while len(followed(harness).main.drafted) < 8:
+        urgencies += {growth.urgency for growth in harness.drafter.step()} - {"later"} or {"later"}
     assert urgencies == ["soon"] * 3 + ["now"] + ["later"] * 3 + ["now"]
-    assert {growth.urgency for growth in bench.drafter.step()} <= {"later"}
+    assert {growth.urgency for growth in harness.drafter.step()} <= {"later"}
 
 
 # Rooms and windows
 
 
 def sliding():
-    """A bench whose main line is about to fill its window, with branches."""
-    bench = Bench(n_branches=3, n_ahead=16, n_window=10)
-    bench.tune(6)
-    bench.open(tokens=PROMPT, sampling=WARM)
-    bench.drain()
-    assert branches(bench)
-    bench.tune(16)
-    return bench
+    """A harness whose main line is about to fill its window, with branches."""
+    harness = DrafterHarness(n_branches=3, n_ahead=16, n_window=10)
+    harness.tune(6)
+    harness.open(tokens=PROMPT, sampling=WARM)
+    harness.drain()
+    assert branches(harness)
+    harness.tune(16)
+    return harness
 
 
 def test_a_window_that_slides_drops_the_branches():
-    bench = sliding()
-    while followed(bench).window_start == 0:
-        bench.step()
-    assert branches(bench) == []
-    bench.drafter.check_integrity()
+    harness = sliding()
+    while followed(harness).window_start == 0:
+        harness.step()
+    assert branches(harness) == []
+    harness.drafter.check_integrity()
 
 
 def test_a_new_window_is_read_before_a_branch_shares_it():
-    bench = sliding()
-    while not bench.drafter.idle:
-        bench.step()
-        bench.drafter.check_integrity()
-        start, n = followed(bench).window_start, len(followed(bench).main.cache)
-        assert all(start < each.start <= start + n for each in followed(bench).branches)
+    harness = sliding()
+    while not harness.drafter.idle:
+        harness.step()
+        harness.drafter.check_integrity()
+        start, n = followed(harness).window_start, len(followed(harness).main.cache)
+        assert all(start < each.start <= start + n for each in followed(harness).branches)
 
 
 def test_no_branch_reaches_behind_the_window_where_the_main_line_stops_before_it():
     longest = 0
     for seed in range(20):
-        bench = Bench(n_branches=3, n_ahead=16, n_window=6)
-        bench.tune(16, min_confidence=0.3)
-        bench.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": seed, "temperature": 0.3}))
-        bench.drain()
-        assert max(map(len, bench.model.slots)) <= 6
-        longest = max([longest, *(len(each.cache) for each in followed(bench).branches)])
+        harness = DrafterHarness(n_branches=3, n_ahead=16, n_window=6)
+        harness.tune(16, min_confidence=0.3)
+        harness.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": seed, "temperature": 0.3}))
+        harness.drain()
+        assert max(map(len, harness.model.slots)) <= 6
+        longest = max([longest, *(len(each.cache) for each in followed(harness).branches)])
     assert longest == 6
 
 
 def test_closing_gives_all_slots_back():
-    bench = branching()
-    bench.close()
-    bench.drafter.check_integrity()
-    assert len(bench.drafter._spare) == 6
-    bench.open("t", [7, 7])
-    bench.drain()
-    bench.drafter.reset()
-    bench.drafter.check_integrity()
+    harness = branching()
+    harness.close()
+    harness.drafter.check_integrity()
+    assert len(harness.drafter._spare) == 6
+    harness.open("t", [7, 7])
+    harness.drain()
+    harness.drafter.reset()
+    harness.drafter.check_integrity()
 
 
 def test_a_branch_takes_no_room_for_what_it_shares():
-    bench = branching(n_branches=1, n_ahead=4)
-    (branch,) = followed(bench).branches
+    harness = branching(n_branches=1, n_ahead=4)
+    (branch,) = followed(harness).branches
     n_own = len(branch.tokens) - 1  # the last one is not decoded
-    assert bench.model.n_cells_used == len(followed(bench).main.cache) + n_own
+    assert harness.model.n_cells_used == len(followed(harness).main.cache) + n_own
 
 
 class Full(FakeTarget):
@@ -361,99 +361,99 @@ class Full(FakeTarget):
 
 
 def full_bench(**options):
-    bench = branching(target=Full, **options)
-    bench.model.full = True
-    return bench
+    harness = branching(target=Full, **options)
+    harness.model.full = True
+    return harness
 
 
 def test_a_full_cache_costs_the_branches_first():
-    bench = full_bench()
-    bench.extend(2, followed(bench).main.tokens[:1])
-    assert bench.step() == []
-    assert branches(bench) == []
-    bench.model.full = False
-    bench.drain()
-    assert len(followed(bench).main.tokens) == 6
-    assert branches(bench) == [], "there was no room for any"
+    harness = full_bench()
+    harness.extend(2, followed(harness).main.tokens[:1])
+    assert harness.step() == []
+    assert branches(harness) == []
+    harness.model.full = False
+    harness.drain()
+    assert len(followed(harness).main.tokens) == 6
+    assert branches(harness) == [], "there was no room for any"
 
 
 def test_then_the_texts_that_have_ended_and_at_last_a_sequence(caplog):
-    bench = branching(target=Full, n_branches=0)
-    bench.open("t", [1, 2, 3])
-    bench.drain()
-    bench.close("t")
-    bench.extend(2, [9])
-    bench.model.full = True
+    harness = branching(target=Full, n_branches=0)
+    harness.open("t", [1, 2, 3])
+    harness.drain()
+    harness.close("t")
+    harness.extend(2, [9])
+    harness.model.full = True
     for n_left in (1, 0):
-        bench.step()
-        assert len(bench.drafter._followed) == n_left
-        bench.drafter.check_integrity()
-    assert bench.drafter.idle
+        harness.step()
+        assert len(harness.drafter._followed) == n_left
+        harness.drafter.check_integrity()
+    assert harness.drafter.idle
     assert sum(record.levelname == "WARNING" for record in caplog.records) == 1
 
 
 def test_when_a_sequence_has_ended_there_is_room_for_branches_again():
-    bench = full_bench()
-    bench.extend(2, followed(bench).main.tokens[:1])
-    bench.step()
-    bench.model.full = False
-    bench.close()
-    bench.open("t", PROMPT, WARM)
-    bench.drain()
-    assert bench.drafter._followed["t"].branches
+    harness = full_bench()
+    harness.extend(2, followed(harness).main.tokens[:1])
+    harness.step()
+    harness.model.full = False
+    harness.close()
+    harness.open("t", PROMPT, WARM)
+    harness.drain()
+    assert harness.drafter._followed["t"].branches
 
 
 # Confidence
 
 
 def test_a_draft_ends_where_it_is_no_longer_sure_enough():
-    bench = Bench(n_ahead=12)
-    bench.tune(12, min_confidence=0.3)
-    bench.open(tokens=PROMPT, sampling=WARM)
-    bench.drain()
-    main = followed(bench).main
+    harness = DrafterHarness(n_ahead=12)
+    harness.tune(12, min_confidence=0.3)
+    harness.open(tokens=PROMPT, sampling=WARM)
+    harness.drain()
+    main = followed(harness).main
     assert 1 <= len(main.drafted) < 12
     assert main.confidence < 0.3 <= main.confidence / main.drafted[-1].confidence
 
 
 def test_one_token_is_always_drafted():
-    bench = Bench()
-    bench.tune(4, min_confidence=1.0)
-    bench.open(tokens=PROMPT, sampling=WARM)
-    bench.drain()
-    assert len(followed(bench).main.drafted) == 1
+    harness = DrafterHarness()
+    harness.tune(4, min_confidence=1.0)
+    harness.open(tokens=PROMPT, sampling=WARM)
+    harness.drain()
+    assert len(followed(harness).main.drafted) == 1
 
 
 def test_what_was_accepted_no_longer_counts_against_the_rest():
-    bench = Bench(n_ahead=12)
-    bench.tune(12, min_confidence=0.1)
-    bench.open(tokens=PROMPT, sampling=WARM)
-    bench.drain()
-    main = list(followed(bench).main.tokens)
-    bench.extend(2, main[:-1])
-    bench.drain()
-    assert len(followed(bench).main.tokens) > 1
+    harness = DrafterHarness(n_ahead=12)
+    harness.tune(12, min_confidence=0.1)
+    harness.open(tokens=PROMPT, sampling=WARM)
+    harness.drain()
+    main = list(followed(harness).main.tokens)
+    harness.extend(2, main[:-1])
+    harness.drain()
+    assert len(followed(harness).main.tokens) > 1
 
 
 def test_the_lead_cannot_ask_for_more_than_the_back_was_set_to():
-    bench = Bench(n_ahead=4)
-    bench.tune(9)
-    bench.open(sampling=GREEDY)
-    assert len(bench.last_draft().tokens) == 4
+    harness = DrafterHarness(n_ahead=4)
+    harness.tune(9)
+    harness.open(sampling=GREEDY)
+    assert len(harness.last_draft().tokens) == 4
 
 
 def test_what_a_lead_asked_for_ends_with_the_connection():
-    bench = Bench(n_ahead=4)
-    bench.tune(0, min_confidence=1.0)
-    bench.drafter.reset()
-    bench.open(sampling=GREEDY)
-    assert len(bench.last_draft().tokens) == 4
+    harness = DrafterHarness(n_ahead=4)
+    harness.tune(0, min_confidence=1.0)
+    harness.drafter.reset()
+    harness.open(sampling=GREEDY)
+    assert len(harness.last_draft().tokens) == 4
 
 
 def test_the_lead_can_ask_for_nothing_and_for_more_again():
-    bench = Bench(n_ahead=4)
-    bench.tune(0)
-    bench.open(sampling=GREEDY)
-    assert bench.drafter.idle
-    bench.tune(2)
-    assert len(bench.last_draft().tokens) == 2
+    harness = DrafterHarness(n_ahead=4)
+    harness.tune(0)
+    harness.open(sampling=GREEDY)
+    assert harness.drafter.idle
+    harness.tune(2)
+    assert len(harness.last_draft().tokens) == 2

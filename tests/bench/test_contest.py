@@ -6,7 +6,7 @@ from bench.contest import Course, Way, hold
 COURSE = Course(kinds=["stories", "lists"], n_each=2, n_repeats=2, seed=3)
 
 
-class House:
+class FakeCluster:
     """Remembers who was asked what, and whether backs were there."""
 
     def __init__(self):
@@ -27,27 +27,29 @@ class House:
         return Way(name, ask, with_backs)
 
 
-def held(*ways, house):
-    return hold([house.way(name, with_backs=with_backs) for name, with_backs in ways], COURSE, house.connect)
+def held(*ways, cluster):
+    return hold(
+        [cluster.way(name, with_backs=with_backs) for name, with_backs in ways], COURSE, cluster.connect
+    )
 
 
 def test_every_way_answers_the_same_prompts():
-    house = House()
-    held(("a", False), ("b", True), ("c", True), house=house)
-    asked = {name: {prompt for way, _, prompt in house.asked if way == name} for name in "abc"}
+    cluster = FakeCluster()
+    held(("a", False), ("b", True), ("c", True), cluster=cluster)
+    asked = {name: {prompt for way, _, prompt in cluster.asked if way == name} for name in "abc"}
     assert asked["a"] == asked["b"] == asked["c"]
     assert len(asked["a"]) == 8
 
 
 def test_backs_are_there_exactly_for_the_ways_that_have_them():
-    house = House()
-    held(("a", False), ("b", True), house=house)
-    assert {(name, connected) for name, connected, _ in house.asked} == {("a", False), ("b", True)}
+    cluster = FakeCluster()
+    held(("a", False), ("b", True), cluster=cluster)
+    assert {(name, connected) for name, connected, _ in cluster.asked} == {("a", False), ("b", True)}
 
 
 def test_which_half_comes_first_alternates():
-    house = House()
-    runs = held(("a", False), ("b", True), house=house)
+    cluster = FakeCluster()
+    runs = held(("a", False), ("b", True), cluster=cluster)
     order = [run.way for run in runs]
     assert (order[0], order[8]) == ("a", "b")
 
@@ -56,20 +58,20 @@ def test_no_back_is_started_for_nobody():
     def connect():
         raise AssertionError
 
-    house = House()
-    assert len(hold([house.way("a", with_backs=False)], COURSE, connect)) == 8
+    cluster = FakeCluster()
+    assert len(hold([cluster.way("a", with_backs=False)], COURSE, connect)) == 8
 
 
 def test_each_repeat_has_prompts_of_its_own():
-    house = House()
-    runs = held(("a", False), house=house)
+    cluster = FakeCluster()
+    runs = held(("a", False), cluster=cluster)
     first, second = ({run.prompt for run in runs if run.repeat == repeat} for repeat in (0, 1))
     assert not first & second
 
 
 def test_the_order_of_the_ways_is_shuffled():
-    house = House()
-    runs = held(*((name, True) for name in "abcd"), house=house)
+    cluster = FakeCluster()
+    runs = held(*((name, True) for name in "abcd"), cluster=cluster)
     orders = {tuple(run.way for run in runs[i : i + 4]) for i in range(0, len(runs), 4)}
     assert len(orders) > 1
     assert all(sorted(order) == list("abcd") for order in orders)

@@ -9,7 +9,7 @@ import uvicorn
 
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from tests.lead.fakes import House
+from tests.lead.fakes import ScriptedLead
 
 
 @pytest.fixture(scope="session")
@@ -18,16 +18,16 @@ def vocabulary():
 
 
 @pytest.fixture
-async def house(vocabulary):
-    house = House(vocabulary)
-    house.engine.ready = house.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
-    return house
+async def lead(vocabulary):
+    lead = ScriptedLead(vocabulary)
+    lead.engine.ready = lead.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
+    return lead
 
 
 @pytest.fixture
-async def url(house):
+async def url(lead):
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(house.app, lifespan="off", log_config=None, access_log=False)
+    config = uvicorn.Config(lead.app, lifespan="off", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # they are pytest's
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))

@@ -16,33 +16,33 @@ async def client(url):
         yield client
 
 
-async def test_a_message_is_answered(house, client):
-    house.will_say("Hello there")
+async def test_a_message_is_answered(lead, client):
+    lead.will_say("Hello there")
     message = await client.messages.create(**ASK, system="Be kind", extra_body={"temperature": 0.5})
     assert (message.content[0].text, message.stop_reason) == ("Hello there", "end_turn")
     assert message.usage.output_tokens > 0
 
 
-async def test_a_message_is_streamed(house, client):
-    house.will_say("Hello there")
+async def test_a_message_is_streamed(lead, client):
+    lead.will_say("Hello there")
     async with client.messages.stream(**ASK) as stream:
         text = "".join([piece async for piece in stream.text_stream])
         final = await stream.get_final_message()
     assert text == final.content[0].text == "Hello there"
 
 
-async def test_tools_are_called(house, client):
-    house.use(template=ChatTemplate(HERMES, "", ""))
-    house.will_say("Well.\n" + CALL)
+async def test_tools_are_called(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say("Well.\n" + CALL)
     async with client.messages.stream(**ASK, tools=[ADD], tool_choice={"type": "auto"}) as stream:
         final = await stream.get_final_message()
     assert [block.type for block in final.content] == ["text", "tool_use"]
     assert (final.content[1].input, final.stop_reason) == ({"a": 1}, "tool_use")
 
 
-async def test_thinking_comes_apart(house, client):
-    house.use(template=ChatTemplate(THINKS, "", ""))
-    house.will_say("Hm.</think>Yes.")
+async def test_thinking_comes_apart(lead, client):
+    lead.use(template=ChatTemplate(THINKS, "", ""))
+    lead.will_say("Hm.</think>Yes.")
     message = await client.messages.create(**ASK, thinking={"type": "adaptive"})
     assert [block.type for block in message.content] == ["thinking", "text"]
     assert message.content[0].thinking == "Hm."
@@ -57,18 +57,18 @@ async def test_a_wrong_field_raises_bad_request(client):
         await client.messages.create(**ASK | {"max_tokens": 0})
 
 
-async def test_an_engine_that_dies_raises_in_mid_stream(house, client):
-    house.will_say("one two three")
-    house.engine.dies_after = 2
+async def test_an_engine_that_dies_raises_in_mid_stream(lead, client):
+    lead.will_say("one two three")
+    lead.engine.dies_after = 2
     with pytest.raises(anthropic.APIStatusError, match="died"):
         async with client.messages.stream(**ASK) as stream:
             await stream.get_final_message()
 
 
-async def test_hanging_up_cancels(house, client):
-    house.will_say("one two three four")
-    house.engine.pause_after = 2
+async def test_hanging_up_cancels(lead, client):
+    lead.will_say("one two three four")
+    lead.engine.pause_after = 2
     async with client.messages.stream(**ASK) as stream:
         await anext(aiter(stream))
-    await house.engine.cancellation.wait()
-    assert house.engine.cancelled == [house.engine.submitted[0].sequence]
+    await lead.engine.cancellation.wait()
+    assert lead.engine.cancelled == [lead.engine.submitted[0].sequence]

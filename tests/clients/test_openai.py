@@ -18,24 +18,24 @@ async def client(url):
         yield client
 
 
-async def test_a_chat_is_answered(house, client):
-    house.will_say("Hello there")
+async def test_a_chat_is_answered(lead, client):
+    lead.will_say("Hello there")
     answer = await client.chat.completions.create(**ASK)
     assert answer.choices[0].message.content == "Hello there"
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
 
-async def test_a_chat_is_streamed(house, client):
-    house.will_say("Hello there")
+async def test_a_chat_is_streamed(lead, client):
+    lead.will_say("Hello there")
     stream = await client.chat.completions.create(**ASK, stream=True, stream_options={"include_usage": True})
     chunks = [chunk async for chunk in stream]
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert (text, chunks[-1].usage.completion_tokens > 0) == ("Hello there", True)
 
 
-async def test_the_stream_helper_puts_calls_together(house, client):
-    house.use(template=ChatTemplate(HERMES, "", ""))
-    house.will_say(CALL)
+async def test_the_stream_helper_puts_calls_together(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say(CALL)
     async with client.chat.completions.stream(**ASK, tools=[ADD]) as stream:
         final = await stream.get_final_completion()
     (call,) = final.choices[0].message.tool_calls
@@ -43,22 +43,22 @@ async def test_the_stream_helper_puts_calls_together(house, client):
     assert final.choices[0].finish_reason == "tool_calls"
 
 
-async def test_tools_are_called(house, client):
-    house.use(template=ChatTemplate(HERMES, "", ""))
-    house.will_say(CALL)
+async def test_tools_are_called(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say(CALL)
     answer = await client.chat.completions.create(**ASK, tools=[ADD], tool_choice="auto")
     assert answer.choices[0].message.tool_calls[0].function.name == "add"
 
 
-async def test_json_of_a_schema_is_asked_for(house, client):
-    house.will_say('{"a": 1}')
+async def test_json_of_a_schema_is_asked_for(lead, client):
+    lead.will_say('{"a": 1}')
     response_format = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}}
     answer = await client.chat.completions.create(**ASK, response_format=response_format)
     assert json.loads(answer.choices[0].message.content) == {"a": 1}
 
 
-async def test_texts_are_completed(house, client):
-    house.will_say("two")
+async def test_texts_are_completed(lead, client):
+    lead.will_say("two")
     answer = await client.completions.create(model="any", prompt="one")
     assert answer.choices[0].text == "two"
 
@@ -82,43 +82,43 @@ async def test_what_the_lead_has_not_is_asked_for_once(client):
     assert statuses == [501]
 
 
-async def test_an_engine_that_dies_raises_in_mid_stream(house, client):
-    house.will_say("one two three")
-    house.engine.dies_after = 2
+async def test_an_engine_that_dies_raises_in_mid_stream(lead, client):
+    lead.will_say("one two three")
+    lead.engine.dies_after = 2
     stream = await client.chat.completions.create(**ASK, stream=True)
     with pytest.raises(openai.APIError, match="died"):
         async for _ in stream:
             pass
 
 
-async def test_hanging_up_cancels(house, client):
-    house.will_say("one two three four")
-    house.engine.pause_after = 2
+async def test_hanging_up_cancels(lead, client):
+    lead.will_say("one two three four")
+    lead.engine.pause_after = 2
     stream = await client.chat.completions.create(**ASK, stream=True)
     await anext(aiter(stream))
     await stream.close()
-    await house.engine.cancellation.wait()
-    assert house.engine.cancelled == [house.engine.submitted[0].sequence]
+    await lead.engine.cancellation.wait()
+    assert lead.engine.cancelled == [lead.engine.submitted[0].sequence]
 
 
-async def test_a_response_is_created(house, client):
-    house.use(template=ChatTemplate(THINKS, "", ""))
-    house.will_say("Hm.</think>Yes.")
+async def test_a_response_is_created(lead, client):
+    lead.use(template=ChatTemplate(THINKS, "", ""))
+    lead.will_say("Hm.</think>Yes.")
     response = await client.responses.create(model="any", input="Hello", instructions="Be kind")
     assert (response.output_text, response.output[0].type) == ("Yes.", "reasoning")
 
 
-async def test_a_response_is_streamed(house, client):
-    house.will_say("Hello there")
+async def test_a_response_is_streamed(lead, client):
+    lead.will_say("Hello there")
     async with client.responses.stream(model="any", input="Hello") as stream:
         deltas = [event.delta async for event in stream if event.type == "response.output_text.delta"]
         final = await stream.get_final_response()
     assert "".join(deltas) == final.output_text == "Hello there"
 
 
-async def test_a_response_calls_tools(house, client):
-    house.use(template=ChatTemplate(HERMES, "", ""))
-    house.will_say(CALL)
+async def test_a_response_calls_tools(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say(CALL)
     tool = {"type": "function", "name": "add", "parameters": SCHEMA}
     async with client.responses.stream(model="any", input="Hello", tools=[tool]) as stream:
         final = await stream.get_final_response()

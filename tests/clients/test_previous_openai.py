@@ -26,9 +26,9 @@ def previous_openai():
     return folder
 
 
-async def test_it_gets_what_the_current_one_gets(house, url, previous_openai):
-    house.use(template=ChatTemplate(HERMES, "", ""))
-    house.will_say(CALL)
+async def test_it_gets_what_the_current_one_gets(lead, url, previous_openai):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say(CALL)
     client = await asyncio.create_subprocess_exec(
         sys.executable,
         str(SCRIPT),

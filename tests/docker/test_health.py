@@ -10,7 +10,7 @@ import pytest
 
 from tests.certificates import make_certificate
 from tests.docker.compose import ROOT
-from tests.lead.fakes import House
+from tests.lead.fakes import ScriptedLead
 from tests.lead.serving import serving
 
 SCRIPT = ROOT / "docker/health.py"
@@ -42,11 +42,11 @@ async def check(port, **environment):
 @pytest.mark.parametrize("with_tls", [False, True], ids=["http", "https"])
 @pytest.mark.parametrize("ready", [True, False])
 async def test_a_lead_is_healthy_when_its_model_is_loaded(vocabulary, tmp_path, with_tls, ready):
-    house = House(vocabulary)
+    lead = ScriptedLead(vocabulary)
     if not ready:
-        house.app.state.services = None
+        lead.app.state.services = None
     made = make_certificate(tmp_path, "gpu-box")
-    async with serving(house) as start:
+    async with serving(lead) as start:
         served = start(tls=(made.chain, made.key)) if with_tls else start()
         given = {"LEAD_SSL_CERT_FILE": str(made.chain)} if with_tls else {}
         assert (await check(served.port, **given) == 0) is ready

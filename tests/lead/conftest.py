@@ -2,7 +2,7 @@ import pytest
 
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from tests.lead.fakes import House
+from tests.lead.fakes import ScriptedLead
 from tests.lead.serving import serving
 
 
@@ -12,12 +12,12 @@ def vocabulary():
 
 
 @pytest.fixture
-async def house(vocabulary):
-    return House(vocabulary)
+async def lead(vocabulary):
+    return ScriptedLead(vocabulary)
 
 
 @pytest.fixture
-async def serve(house):
-    """Starts servers around the house."""
-    async with serving(house) as start:
+async def serve(lead):
+    """Starts servers around the lead."""
+    async with serving(lead) as start:
         yield start

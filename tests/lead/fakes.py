@@ -92,7 +92,7 @@ class ScriptedEngine:
         self._sequences.apply(Finished(sequence=request.sequence, reason=self.reason), 9.0)
 
 
-class House:
+class ScriptedLead:
     """A whole lead but for the engine and the network."""
 
     def __init__(self, vocabulary):

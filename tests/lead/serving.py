@@ -1,4 +1,4 @@
-"""A house behind the lead's own HTTP server, on a real port."""
+"""A lead behind the lead's own HTTP server, on a real port."""
 
 import asyncio
 import contextlib
@@ -12,21 +12,21 @@ from shared.protocol import Hello
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
-def hello(house):
-    return Hello(protocol=1, name="desk", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
+def hello(lead):
+    return Hello(protocol=1, name="desk", vocabulary=lead.vocabulary.identify(), n_ctx=64, n_sequences=2)
 
 
 class Served:
     """A running server; `shut_down` is what a signal does."""
 
-    def __init__(self, house, drain_seconds, bounds=None, **options):
-        self._house = house
+    def __init__(self, lead, drain_seconds, bounds=None, **options):
+        self._lead = lead
         self._listener = listen("127.0.0.1", 0)
         self.port = self._listener.getsockname()[1]
         self.server = DrainingServer(
-            house.app,
+            lead.app,
             drain_seconds,
-            house.sequences,
+            lead.sequences,
             bounds or Bounds(),
             on_drain=self._begin,
             on_drained=self._end_help,
@@ -48,20 +48,20 @@ class Served:
         self.server.on_signal()
 
     def _begin(self):
-        self._house.backs.dismiss()
+        self._lead.backs.dismiss()
         self.draining.set()
 
     async def _end_help(self):
-        self.backs_at_the_end = [back.name for back in self._house.backs]
+        self.backs_at_the_end = [back.name for back in self._lead.backs]
 
 
 @contextlib.asynccontextmanager
-async def serving(house):
-    """A function that starts servers around `house`; they end with the context."""
+async def serving(lead):
+    """A function that starts servers around `lead`; they end with the context."""
     async with contextlib.AsyncExitStack() as stack:
 
         def start(drain_seconds=20.0, **options):
-            served = Served(house, drain_seconds, **options)
+            served = Served(lead, drain_seconds, **options)
 
             async def end():
                 for _ in range(3):

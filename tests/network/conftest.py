@@ -4,7 +4,7 @@ from bench.processes import start_back, start_lead
 from tests.network.asking import BACK_KEY, CLIENT_KEY, PORT, ask
 from tests.network.namespaces import Network, why_not
 from tests.real.conftest import target  # noqa: F401 - a fixture
-from tests.real.house import BACK, LEAD
+from tests.real.processes import BACK, LEAD
 
 
 @pytest.fixture(scope="session")

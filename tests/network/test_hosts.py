@@ -8,7 +8,7 @@ import pytest
 
 from bench.processes import Program
 from tests.network.asking import BACK_KEY, CLIENT_KEY, PORT, accepted, ask
-from tests.real.house import BACK
+from tests.real.processes import BACK
 
 pytestmark = pytest.mark.real
 

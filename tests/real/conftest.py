@@ -3,7 +3,7 @@ import pytest
 from bench.processes import start_lead
 from shared.models.builtin import builtin_target
 from shared.models.grow import Shape, grow
-from tests.real.house import LEAD
+from tests.real.processes import LEAD
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.protocol import PROTOCOL_VERSION, Hello
 from tests.real.asking import ENDLESS, ask, chat, post, stream
-from tests.real.house import BACK, LEAD, back_of, engine_of, free_port, kill, start_lead_at, wait_for_end
+from tests.real.processes import BACK, LEAD, back_of, engine_of, free_port, kill, start_lead_at, wait_for_end
 
 pytestmark = pytest.mark.real
 

@@ -8,7 +8,7 @@ import pytest
 from bench.processes import Program
 from shared.models.builtin import builtin_draft
 from tests.real.asking import ask, backs, stream
-from tests.real.house import LEAD, free_port, kill, local_back_of, start_lead_at, wait_for_end
+from tests.real.processes import LEAD, free_port, kill, local_back_of, start_lead_at, wait_for_end
 
 pytestmark = pytest.mark.real
 

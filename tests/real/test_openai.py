@@ -3,7 +3,7 @@
 import openai
 import pytest
 
-from tests.real.house import back_of
+from tests.real.processes import back_of
 
 pytestmark = pytest.mark.real
 

@@ -11,7 +11,7 @@ import pytest
 from bench.processes import start_back, start_lead
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from tests.real.house import BACK, LEAD, back_of, free_port, kill, start_lead_at
+from tests.real.processes import BACK, LEAD, back_of, free_port, kill, start_lead_at
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -5,7 +5,7 @@ import pytest
 
 from bench.processes import start_lead
 from tests.real.asking import ask
-from tests.real.house import LEAD, back_of
+from tests.real.processes import LEAD, back_of
 
 SAMPLING = {"temperature": 0.8, "seed": 11}
 POLICIES = [("adaptive", 0), ("sync", 3), ("fixed", 5), ("off", 0), ("adaptive", 0)]

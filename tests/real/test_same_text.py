@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.real.asking import ask, backs, stream
-from tests.real.house import back_of, frozen_engine, kill
+from tests.real.processes import back_of, frozen_engine, kill
 
 pytestmark = pytest.mark.real
 

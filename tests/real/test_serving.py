@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.real.asking import ENDLESS, ask, chat, stream
-from tests.real.house import back_of
+from tests.real.processes import back_of
 
 pytestmark = pytest.mark.real
 

@@ -9,7 +9,7 @@ from lead.settings.lead_settings import LeadSettings
 from shared.diagnostics.doctor.diagnosis import Weight
 from shared.errors import ConfigError
 from tests.certificates import make_certificate
-from tests.real.house import free_port
+from tests.real.processes import free_port
 
 TWO = frozenset({0, 1})
 

@@ -9,22 +9,22 @@ from shared.sampling.sampler import SamplingParameters
     ("by_default", "asked", "private"),
     [(False, None, False), (True, None, True), (True, False, False), (False, True, True)],
 )
-async def test_a_request_decides_whether_backs_see_it_and_else_the_lead(house, by_default, asked, private):
-    completions = Completions(house.sequences, house.engine, house.vocabulary, private_by_default=by_default)
+async def test_a_request_decides_whether_backs_see_it_and_else_the_lead(lead, by_default, asked, private):
+    completions = Completions(lead.sequences, lead.engine, lead.vocabulary, private_by_default=by_default)
     assert completions.start([1], SamplingParameters(seed=1), 1, private=asked).private == private
 
 
 @pytest.mark.parametrize(("n_bytes", "private"), [(900_000, False), (1 << 20, True)])
-async def test_of_a_grammar_larger_than_a_frame_no_back_hears(house, n_bytes, private):
-    completions = Completions(house.sequences, house.engine, house.vocabulary)
+async def test_of_a_grammar_larger_than_a_frame_no_back_hears(lead, n_bytes, private):
+    completions = Completions(lead.sequences, lead.engine, lead.vocabulary)
     sampling = SamplingParameters(seed=1, grammar="#" * n_bytes)
     assert completions.start([1], sampling, 1).private == private
 
 
-async def test_as_many_wait_as_may_and_the_next_one_is_told_to_come_back(house):
-    house.engine.hold()
-    completions = Completions(house.sequences, house.engine, house.vocabulary, max_queue=2)
-    n_slots = house.engine.ready.n_slots
+async def test_as_many_wait_as_may_and_the_next_one_is_told_to_come_back(lead):
+    lead.engine.hold()
+    completions = Completions(lead.sequences, lead.engine, lead.vocabulary, max_queue=2)
+    n_slots = lead.engine.ready.n_slots
     sequences = [completions.start([1], SamplingParameters(seed=1), 1) for _ in range(n_slots + 2)]
     with pytest.raises(QueueFullError, match="2 more requests wait"):
         completions.start([1], SamplingParameters(seed=1), 1)
@@ -32,18 +32,18 @@ async def test_as_many_wait_as_may_and_the_next_one_is_told_to_come_back(house):
     completions.start([1], SamplingParameters(seed=1), 1)
 
 
-async def test_without_a_queue_there_are_still_the_slots(house):
-    house.engine.hold()
-    completions = Completions(house.sequences, house.engine, house.vocabulary, max_queue=0)
-    for _ in range(house.engine.ready.n_slots):
+async def test_without_a_queue_there_are_still_the_slots(lead):
+    lead.engine.hold()
+    completions = Completions(lead.sequences, lead.engine, lead.vocabulary, max_queue=0)
+    for _ in range(lead.engine.ready.n_slots):
         completions.start([1], SamplingParameters(seed=1), 1)
     with pytest.raises(QueueFullError):
         completions.start([1], SamplingParameters(seed=1), 1)
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-async def test_prompts_are_logged_only_if_that_is_wanted(house, caplog, wanted):
+async def test_prompts_are_logged_only_if_that_is_wanted(lead, caplog, wanted):
     caplog.set_level("DEBUG")
-    completions = Completions(house.sequences, house.engine, house.vocabulary, log_prompts=wanted)
-    completions.start(house.tokens("a secret"), SamplingParameters(seed=1), 1)
+    completions = Completions(lead.sequences, lead.engine, lead.vocabulary, log_prompts=wanted)
+    completions.start(lead.tokens("a secret"), SamplingParameters(seed=1), 1)
     assert ("a secret" in caplog.text) == wanted

@@ -18,16 +18,16 @@ VARIABLES = [variable["query"] for variable in DASHBOARD["templating"]["list"]]
 
 
 @pytest.fixture
-def exposed(house):
+def exposed(lead):
     hello = Hello(
         protocol=PROTOCOL_VERSION,
         name="desk",
-        vocabulary=house.vocabulary.identify(),
+        vocabulary=lead.vocabulary.identify(),
         n_ctx=99,
         n_sequences=4,
     )
-    house.backs.join(hello, "websocket")
-    text = Metrics(house.sequences, house.backs).show({"sources": {"desk": {"first_draft_ms": 1.0}}}).decode()
+    lead.backs.join(hello, "websocket")
+    text = Metrics(lead.sequences, lead.backs).show({"sources": {"desk": {"first_draft_ms": 1.0}}}).decode()
     return {
         sample.name: set(sample.labels)
         for family in text_string_to_metric_families(text)

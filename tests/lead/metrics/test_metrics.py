@@ -11,12 +11,12 @@ from shared.sampling.sampler import SamplingParameters
 
 
 class Watched:
-    """A house with metrics, whose sequences live by a clock of their own."""
+    """A lead with metrics, whose sequences live by a clock of their own."""
 
-    def __init__(self, house):
-        self.house = house
-        house.sequences._clock = lambda: 10.0
-        self.metrics = Metrics(house.sequences, house.backs)
+    def __init__(self, lead):
+        self.lead = lead
+        lead.sequences._clock = lambda: 10.0
+        self.metrics = Metrics(lead.sequences, lead.backs)
 
     def values(self, report=None):
         """By name, or (name, its only label)."""
@@ -28,28 +28,28 @@ class Watched:
         }
 
     def begin(self, n_prompt=5, n_cached=2, at=11.0):
-        sequence = self.house.sequences.create([3] * n_prompt, SamplingParameters(seed=1))
-        self.house.sequences.apply(Started(sequence=sequence.id, n_cached=n_cached), at)
+        sequence = self.lead.sequences.create([3] * n_prompt, SamplingParameters(seed=1))
+        self.lead.sequences.apply(Started(sequence=sequence.id, n_cached=n_cached), at)
         return sequence
 
     def step(self, sequence, n, at, **figures):
         step = Committed(sequence=sequence.id, start=len(sequence.tokens), tokens=[7] * n, **figures)
-        self.house.sequences.apply(step, at)
+        self.lead.sequences.apply(step, at)
 
     def join(self, name):
         hello = Hello(
             protocol=PROTOCOL_VERSION,
             name=name,
-            vocabulary=self.house.vocabulary.identify(),
+            vocabulary=self.lead.vocabulary.identify(),
             n_ctx=99,
             n_sequences=4,
         )
-        return self.house.backs.join(hello, "websocket")[0]
+        return self.lead.backs.join(hello, "websocket")[0]
 
 
 @pytest.fixture
-def watched(house):
-    return Watched(house)
+def watched(lead):
+    return Watched(lead)
 
 
 def test_prompts_are_counted_with_the_first_token(watched):
@@ -91,7 +91,7 @@ def test_drafts_are_counted_by_position(watched):
 def test_a_request_is_counted_when_it_ends(watched):
     sequence = watched.begin()
     watched.step(sequence, 1, 14.0)
-    watched.house.sequences.apply(Finished(sequence=sequence.id, reason="length"), 14.0)
+    watched.lead.sequences.apply(Finished(sequence=sequence.id, reason="length"), 14.0)
     values = watched.values()
     assert values["llama_duo:requests_total", "length"] == 1
     assert values["llama_duo:e2e_request_latency_seconds_sum"] == 4
@@ -100,7 +100,7 @@ def test_a_request_is_counted_when_it_ends(watched):
 
 def test_a_failed_request_is_told_from_one_that_ended(watched):
     watched.begin()
-    watched.house.sequences.fail_all("the engine has died")
+    watched.lead.sequences.fail_all("the engine has died")
     values = watched.values()
     assert values["llama_duo:requests_total", "failed"] == 1
     assert values["llama_duo:e2e_request_latency_seconds_count"] == 0, "nobody got anything"
@@ -108,7 +108,7 @@ def test_a_failed_request_is_told_from_one_that_ended(watched):
 
 def test_running_and_waiting_requests_are_told_apart(watched):
     watched.begin()
-    watched.house.sequences.create([1], SamplingParameters(seed=1))
+    watched.lead.sequences.create([1], SamplingParameters(seed=1))
     values = watched.values()
     assert (values["llamacpp:requests_processing"], values["llamacpp:requests_deferred"]) == (1, 1)
 
@@ -136,7 +136,7 @@ def test_a_backs_figures_end_when_it_leaves(watched):
     values = watched.values()
     assert values["llama_duo:back_connected", "desk"] == 1
     assert values["llama_duo:back_wasted_tokens_total", "desk"] == 2
-    watched.house.backs.leave(back)
+    watched.lead.backs.leave(back)
     assert not [key for key in watched.values() if key[1:] == ("desk",)]
 
 
@@ -168,16 +168,16 @@ def test_names_of_backs_cannot_grow_without_end(watched):
     for i in range(MOST_NAMES + 2):
         back = watched.join(f"b{i}")
         labels = {key[1] for key in watched.values() if key[0] == "llama_duo:back_connected"}
-        watched.house.backs.leave(back)
+        watched.lead.backs.leave(back)
     assert labels == {OTHERS}
 
 
 def test_draft_messages_reach_a_backs_counters(watched):
     back = watched.join("desk")
     sequence = watched.begin()
-    watched.house.backs.news(back)
-    watched.house.backs.take_draft(back, draft_for(sequence))
-    assert isinstance(watched.house.engine.posted[0], PostDraft)
+    watched.lead.backs.news(back)
+    watched.lead.backs.take_draft(back, draft_for(sequence))
+    assert isinstance(watched.lead.engine.posted[0], PostDraft)
     assert watched.values()["llama_duo:back_draft_tokens_total", "desk"] == 2
 
 

@@ -22,10 +22,10 @@ async def hang_up(writer):
 
 
 @pytest.fixture
-async def midway(house, serve):
+async def midway(lead, serve):
     """A server in the middle of a streamed answer, and the client's side of it."""
-    house.will_say("one two")
-    house.engine.pause_after = 1
+    lead.will_say("one two")
+    lead.engine.pause_after = 1
     served = serve(drain_seconds=LONG)
     reader, writer = await served.post(stream=True)
     await reader.readuntil(b'"content":"one"')
@@ -34,31 +34,31 @@ async def midway(house, serve):
 
 
 @contextlib.asynccontextmanager
-async def joined(house, served):
+async def joined(lead, served):
     """A connection of a back that the lead has welcomed."""
     async with connect(f"ws://127.0.0.1:{served.port}/v1/speculation", proxy=None) as socket:
-        await socket.send(hello(house).model_dump_json())
+        await socket.send(hello(lead).model_dump_json())
         assert "welcome" in await socket.recv()
         yield socket
 
 
-async def test_a_running_answer_is_finished_before_the_end(house, serve):
-    house.will_say("one two")
-    house.engine.pause_after = 1
+async def test_a_running_answer_is_finished_before_the_end(lead, serve):
+    lead.will_say("one two")
+    lead.engine.pause_after = 1
     served = serve()
     reader, writer = await served.post(stream=True)
     await reader.readuntil(b'"content":"one"')
     served.shut_down()
-    house.engine.release()
+    lead.engine.release()
     rest = await reader.read()
     assert rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
     await served.serving
     await hang_up(writer)
 
 
-async def test_an_answer_that_takes_longer_than_the_drain_time_ends_with_an_error_event(house, serve):
-    house.will_say("one two")
-    house.engine.pause_after = 1
+async def test_an_answer_that_takes_longer_than_the_drain_time_ends_with_an_error_event(lead, serve):
+    lead.will_say("one two")
+    lead.engine.pause_after = 1
     served = serve(drain_seconds=0.01)
     reader, writer = await served.post(stream=True)
     await reader.readuntil(b'"content":"one"')
@@ -70,11 +70,11 @@ async def test_an_answer_that_takes_longer_than_the_drain_time_ends_with_an_erro
     await hang_up(writer)
 
 
-async def test_a_whole_answer_that_takes_longer_than_the_drain_time_is_503(house, serve):
-    house.engine.hold()
+async def test_a_whole_answer_that_takes_longer_than_the_drain_time_is_503(lead, serve):
+    lead.engine.hold()
     served = serve(drain_seconds=0.01)
     reader, writer = await served.post()
-    await house.engine.submission.wait()
+    await lead.engine.submission.wait()
     served.shut_down()
     assert (await reader.readline()).startswith(b"HTTP/1.1 503")
     await served.serving
@@ -91,11 +91,11 @@ async def test_a_second_signal_ends_a_stream_with_the_error_event(midway):
     assert b"[DONE]" not in rest
 
 
-async def test_a_second_signal_ends_a_whole_answer_with_503(house, serve):
-    house.engine.hold()
+async def test_a_second_signal_ends_a_whole_answer_with_503(lead, serve):
+    lead.engine.hold()
     served = serve(drain_seconds=LONG)
     reader, writer = await served.post()
-    await house.engine.submission.wait()
+    await lead.engine.submission.wait()
     served.shut_down()
     served.shut_down()
     assert (await reader.readline()).startswith(b"HTTP/1.1 503")
@@ -113,18 +113,18 @@ async def test_an_end_leaves_no_trace_in_the_log(midway, caplog, n_signals):
     assert [record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR] == []
 
 
-async def test_a_connection_that_takes_nothing_is_cut(house, serve, monkeypatch, caplog):
+async def test_a_connection_that_takes_nothing_is_cut(lead, serve, monkeypatch, caplog):
     monkeypatch.setattr("lead.server.draining._ABORT_SECONDS", 0.0)
     # so that the answer hangs
     monkeypatch.setattr("lead.generation.sequences.Sequences.fail_all", lambda *_: None)
-    house.engine.hold()
+    lead.engine.hold()
     served = serve(drain_seconds=LONG)
     _, writer = await served.post(stream=True)
-    await house.engine.submission.wait()
+    await lead.engine.submission.wait()
     served.shut_down()
     served.shut_down()
     await served.serving
-    assert house.engine.cancelled
+    assert lead.engine.cancelled
     assert [record for record in caplog.records if record.exc_info] == []
     await hang_up(writer)
 
@@ -148,12 +148,12 @@ async def test_an_idle_server_ends_without_a_word(serve, caplog):
     assert "stopping" not in caplog.text
 
 
-async def test_a_back_stays_until_the_last_answer_is_done(house, midway):
+async def test_a_back_stays_until_the_last_answer_is_done(lead, midway):
     served, reader = midway
-    async with joined(house, served) as socket:
+    async with joined(lead, served) as socket:
         served.shut_down()
         await served.draining.wait()
-        house.engine.release()
+        lead.engine.release()
         rest = await reader.read()
         assert b"[DONE]" in rest
         await served.serving
@@ -162,9 +162,9 @@ async def test_a_back_stays_until_the_last_answer_is_done(house, midway):
         assert socket.close_code == CloseCode.SERVICE_RESTART
 
 
-async def test_a_back_does_not_hold_up_an_end_without_answers(house, serve):
+async def test_a_back_does_not_hold_up_an_end_without_answers(lead, serve):
     served = serve(drain_seconds=LONG)
-    async with joined(house, served):
+    async with joined(lead, served):
         served.shut_down()
         async with asyncio.timeout(20):
             await served.serving

@@ -22,22 +22,22 @@ from tests.lead.serving import hello
 pytestmark = pytest.mark.both_loops
 
 
-async def test_a_whole_answer_a_stream_and_a_back_are_served(house, serve):
-    house.will_say("one two")
+async def test_a_whole_answer_a_stream_and_a_back_are_served(lead, serve):
+    lead.will_say("one two")
     served = serve()
     for stream, end in [(False, b'"finish_reason":"stop"'), (True, b"data: [DONE]")]:
         reader, writer = await served.post(stream=stream)
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         await reader.readuntil(end)
         await hang_up(writer)
-    await join(house, f"ws://127.0.0.1:{served.port}/v1/speculation")
+    await join(lead, f"ws://127.0.0.1:{served.port}/v1/speculation")
 
 
-async def join(house, url, tls=None):
+async def join(lead, url, tls=None):
     """Let a back join the lead at `url`, and leave."""
     joined = asyncio.Event()
-    house.backs._on_change = lambda _: joined.set()
-    running = asyncio.ensure_future(Link(url, hello(house), random.Random(1), tls=tls).run(Follower()))
+    lead.backs._on_change = lambda _: joined.set()
+    running = asyncio.ensure_future(Link(url, hello(lead), random.Random(1), tls=tls).run(Follower()))
     async with asyncio.timeout(20):
         await joined.wait()
     running.cancel()
@@ -50,25 +50,25 @@ async def hang_up(writer):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_hangs_up_before_the_first_token_is_cancelled(house, serve, stream):
-    house.will_say("one two")
-    house.engine.hold()
+async def test_a_client_that_hangs_up_before_the_first_token_is_cancelled(lead, serve, stream):
+    lead.will_say("one two")
+    lead.engine.hold()
     _, writer = await serve().post(stream=stream)
-    await house.engine.submission.wait()
+    await lead.engine.submission.wait()
     await hang_up(writer)
-    await house.engine.cancellation.wait()
-    assert house.engine.cancelled == [house.engine.submitted[0].sequence]
-    assert list(house.sequences) == []
+    await lead.engine.cancellation.wait()
+    assert lead.engine.cancelled == [lead.engine.submitted[0].sequence]
+    assert list(lead.sequences) == []
 
 
-async def test_a_client_that_hangs_up_in_mid_stream_is_cancelled(house, serve):
-    house.will_say("one two")
-    house.engine.pause_after = 1
+async def test_a_client_that_hangs_up_in_mid_stream_is_cancelled(lead, serve):
+    lead.will_say("one two")
+    lead.engine.pause_after = 1
     reader, writer = await serve().post(stream=True)
     await reader.readuntil(b'"content":"one"')
     await hang_up(writer)
-    await house.engine.cancellation.wait()
-    assert list(house.sequences) == []
+    await lead.engine.cancellation.wait()
+    assert list(lead.sequences) == []
 
 
 def test_a_taken_port_is_an_error_that_says_what_to_try():
@@ -101,15 +101,15 @@ async def test_a_lead_is_announced_with_its_scheme(monkeypatch, tmp_path, scheme
     assert heard[0][2:] == ("70B", scheme)
 
 
-async def test_tls_is_served_to_backs_and_clients(house, serve, tmp_path):
+async def test_tls_is_served_to_backs_and_clients(lead, serve, tmp_path):
     made = make_certificate(tmp_path, "gpu-box")
     port = serve(tls=(made.chain, made.key)).port
     async with httpx.AsyncClient(verify=pinning(made.chain), trust_env=False) as client:
         assert (await client.get(f"https://127.0.0.1:{port}/health")).json() == {"status": "ok"}
     url = f"wss://127.0.0.1:{port}/v1/speculation"
-    await join(house, url, pinning(made.chain))
+    await join(lead, url, pinning(made.chain))
     with pytest.raises(RefusedError, match=r"is not trusted: .* --ca-file"):
-        await Link(url, hello(house), random.Random(1), tls=trusting(None)).run(Follower())
+        await Link(url, hello(lead), random.Random(1), tls=trusting(None)).run(Follower())
 
 
 async def test_a_refused_websocket_is_no_error_of_ours(serve, caplog):
@@ -119,13 +119,13 @@ async def test_a_refused_websocket_is_no_error_of_ours(serve, caplog):
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_a_back_that_answers_no_pings_is_gone(house, serve):
+async def test_a_back_that_answers_no_pings_is_gone(lead, serve):
     port = serve(bounds=Bounds(ping_seconds=0.05)).port
     names = asyncio.Queue()
-    house.backs._on_change = names.put_nowait
+    lead.backs._on_change = names.put_nowait
     url = f"ws://127.0.0.1:{port}/v1/speculation"
     async with asyncio.timeout(20), connect(url, ping_interval=None, proxy=None) as connection:
-        await connection.send(hello(house).model_dump_json())
+        await connection.send(hello(lead).model_dump_json())
         assert await names.get() == ["desk"]
         connection.transport.pause_reading()
         assert await names.get() == []

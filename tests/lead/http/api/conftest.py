@@ -3,13 +3,13 @@ import pytest
 
 
 @pytest.fixture
-async def client(house):
-    transport = httpx.ASGITransport(app=house.app, raise_app_exceptions=False)
+async def client(lead):
+    transport = httpx.ASGITransport(app=lead.app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:
         yield client
 
 
 @pytest.fixture
-def room(house):
+def room(lead):
     """A longer context: descriptions of tools take some of it."""
-    house.engine.ready = house.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
+    lead.engine.ready = lead.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})

@@ -1,13 +1,13 @@
 URL = "/apply-template"
 
 
-async def test_the_prompt_is_what_the_chat_would_continue(house, client):
-    house.will_say("x")
+async def test_the_prompt_is_what_the_chat_would_continue(lead, client):
+    lead.will_say("x")
     body = {"messages": [{"role": "user", "content": "Hi"}]}
     prompt = (await client.post(URL, json=body)).json()["prompt"]
     assert prompt.endswith("<|im_start|>assistant\n")
     await client.post("/v1/chat/completions", json=body)
-    assert house.prompt() == prompt
+    assert lead.prompt() == prompt
 
 
 async def test_the_answer_need_not_be_begun(client):

@@ -52,11 +52,11 @@ def test_every_bound_is_tested():
 
 
 @pytest.fixture(params=ASKED_FOR)
-def bounded(house, request):
+def bounded(lead, request):
     """(path, a request within the bound, one beyond it, the field at fault) of a lead with a low bound."""
     value, path, (within, beyond), field = ASKED_FOR[request.param]
-    house.use(bounds=Bounds(**{request.param: value}, **_without_its_rival(request.param)))
-    house.will_say("a")
+    lead.use(bounds=Bounds(**{request.param: value}, **_without_its_rival(request.param)))
+    lead.will_say("a")
     return path, within, beyond, field
 
 

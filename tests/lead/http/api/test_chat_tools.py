@@ -30,9 +30,9 @@ THINKS = HERMES + "{% if add_generation_prompt %}<think>\n{% endif %}"
 
 
 @pytest.fixture
-def hermes(house):
-    house.use(template=ChatTemplate(HERMES, "", "<|im_end|>"))
-    return house
+def hermes(lead):
+    lead.use(template=ChatTemplate(HERMES, "", "<|im_end|>"))
+    return lead
 
 
 async def ask(client, **fields):
@@ -85,38 +85,38 @@ async def test_tools_that_may_not_be_called_are_not_told_of(hermes, client):
     assert body["choices"][0]["message"]["content"] == CALL
 
 
-async def test_a_template_without_tools_has_them_described(house, client):
-    house.will_say('{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}')
+async def test_a_template_without_tools_has_them_described(lead, client):
+    lead.will_say('{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}')
     body = await ask(client)
-    assert '"name": "add"' in house.prompt()
+    assert '"name": "add"' in lead.prompt()
     assert body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"a": 1}'
 
 
-async def test_a_generic_answer_may_also_be_text(house, client):
-    house.will_say('{"response": "Hello"}')
+async def test_a_generic_answer_may_also_be_text(lead, client):
+    lead.will_say('{"response": "Hello"}')
     (choice,) = (await ask(client))["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Hello", "stop")
 
 
 @pytest.mark.parametrize("reasoning_format", ["auto", "deepseek"])
-async def test_reasoning_comes_apart(house, client, reasoning_format):
-    house.use(template=ChatTemplate(THINKS, "", ""))
-    house.will_say("Hm.\n</think>\n\nYes.")
+async def test_reasoning_comes_apart(lead, client, reasoning_format):
+    lead.use(template=ChatTemplate(THINKS, "", ""))
+    lead.will_say("Hm.\n</think>\n\nYes.")
     (choice,) = (await ask(client, reasoning_format=reasoning_format))["choices"]
     assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == ("Hm.", "Yes.")
 
 
-async def test_reasoning_is_streamed_apart(house, client):
-    house.use(template=ChatTemplate(THINKS, "", ""))
-    house.will_say("Hm.\n</think>\n\nYes.")
+async def test_reasoning_is_streamed_apart(lead, client):
+    lead.use(template=ChatTemplate(THINKS, "", ""))
+    lead.will_say("Hm.\n</think>\n\nYes.")
     deltas = [chunk["choices"][0]["delta"] for chunk in (await stream(client))[:-1]]
     assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "Hm."
     assert "".join(delta.get("content") or "" for delta in deltas) == "Yes."
 
 
-async def test_reasoning_stays_where_it_was_if_that_is_wanted(house, client):
-    house.use(template=ChatTemplate(THINKS, "", ""))
-    house.will_say("Hm.</think>Yes.")
+async def test_reasoning_stays_where_it_was_if_that_is_wanted(lead, client):
+    lead.use(template=ChatTemplate(THINKS, "", ""))
+    lead.will_say("Hm.</think>Yes.")
     (choice,) = (await ask(client, reasoning_format="none", tools=[]))["choices"]
     assert choice["message"] == {"role": "assistant", "content": "<think>\nHm.</think>Yes."}
 
@@ -146,7 +146,7 @@ async def test_a_call_that_was_cut_off_ended_by_length(hermes, client):
         ({"tools": None, "grammar": GRAMMAR, "response_format": {"type": "json_object"}}, "grammar"),
     ],
 )
-async def test_nonsense_is_400_naming_the_field(house, client, fields, param):
+async def test_nonsense_is_400_naming_the_field(lead, client, fields, param):
     response = await client.post(URL, json=ASK | fields)
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
-    assert house.engine.submitted == []
+    assert lead.engine.submitted == []

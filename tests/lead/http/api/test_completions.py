@@ -5,47 +5,47 @@ from tests.lead.http.api.sse import events
 URL = "/v1/completions"
 
 
-async def test_an_answer_has_openais_shape(house, client):
-    house.will_say("and then")
+async def test_an_answer_has_openais_shape(lead, client):
+    lead.will_say("and then")
     body = (await client.post(URL, json={"prompt": "Once"})).json()
     assert body["object"] == "text_completion"
     assert body["choices"] == [{"index": 0, "text": "and then", "logprobs": None, "finish_reason": "stop"}]
 
 
-async def test_each_prompt_of_a_list_gets_its_answer_in_order(house, client):
-    house.will_say("x")
+async def test_each_prompt_of_a_list_gets_its_answer_in_order(lead, client):
+    lead.will_say("x")
     body = (await client.post(URL, json={"prompt": ["Once", "Twice"]})).json()
     assert [choice["index"] for choice in body["choices"]] == [0, 1]
-    prompts = [house.vocabulary.detokenize(request.tokens) for request in house.engine.submitted]
+    prompts = [lead.vocabulary.detokenize(request.tokens) for request in lead.engine.submitted]
     assert prompts == ["Once", "Twice"]
     assert body["usage"]["completion_tokens"] == 2
 
 
 @pytest.mark.parametrize(("prompt", "n"), [([5, 6, 7], 1), ([[5, 6], [7]], 2), ([[5], "Once"], 2)])
-async def test_prompts_may_be_token_ids(house, client, prompt, n):
-    house.will_say("x")
+async def test_prompts_may_be_token_ids(lead, client, prompt, n):
+    lead.will_say("x")
     response = await client.post(URL, json={"prompt": prompt})
     assert response.status_code == 200
-    assert len(house.engine.submitted) == n
-    assert house.engine.submitted[0].tokens[0] == 5
+    assert len(lead.engine.submitted) == n
+    assert lead.engine.submitted[0].tokens[0] == 5
 
 
 @pytest.mark.parametrize("prompt", [[4096], [-1], [[1, 99999]], "", [], [""], 3, {"a": 1}, [1.5], None])
-async def test_a_prompt_that_is_none_is_400(house, client, prompt):
+async def test_a_prompt_that_is_none_is_400(lead, client, prompt):
     response = await client.post(URL, json={"prompt": prompt})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "prompt")
-    assert house.engine.submitted == []
+    assert lead.engine.submitted == []
 
 
-async def test_one_wrong_prompt_of_several_leaves_nothing_running(house, client):
-    house.will_say("x")
+async def test_one_wrong_prompt_of_several_leaves_nothing_running(lead, client):
+    lead.will_say("x")
     response = await client.post(URL, json={"prompt": ["Once", "fox " * 500]})
     assert response.status_code == 400
-    assert list(house.sequences) == []
+    assert list(lead.sequences) == []
 
 
-async def test_a_stream_of_several_prompts_finishes_each_once(house, client):
-    house.will_say("a b")
+async def test_a_stream_of_several_prompts_finishes_each_once(lead, client):
+    lead.will_say("a b")
     response = await client.post(URL, json={"prompt": ["Once", "Twice"], "stream": True})
     *chunks, done = events(response)
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
@@ -56,7 +56,7 @@ async def test_a_stream_of_several_prompts_finishes_each_once(house, client):
     assert done == "[DONE]"
 
 
-async def test_speculation_is_told_when_asked_for(house, client):
-    house.will_say(("a b", {"sources": ["desk"], "n_accepted": 1}))
+async def test_speculation_is_told_when_asked_for(lead, client):
+    lead.will_say(("a b", {"sources": ["desk"], "n_accepted": 1}))
     body = (await client.post(URL, json={"prompt": "Once", "return_speculation": True})).json()
     assert [token["source"] for token in body["speculation"]["tokens"]] == ["desk", None]

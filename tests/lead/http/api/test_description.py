@@ -82,8 +82,8 @@ async def check(client, cases):
 
 
 @pytest.fixture(autouse=True)
-def _answering(house):
-    house.will_say("one two")
+def _answering(lead):
+    lead.will_say("one two")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -12,11 +12,11 @@ async def test_a_wrong_method_is_405_in_openais_shape(client):
     assert (response.status_code, response.json()["error"]["type"]) == (405, "invalid_request_error")
 
 
-async def test_a_bug_is_500_without_a_trace_for_the_client(house, client, monkeypatch, caplog):
+async def test_a_bug_is_500_without_a_trace_for_the_client(lead, client, monkeypatch, caplog):
     def broken():
         raise ZeroDivisionError("the inside")
 
-    monkeypatch.setattr(house.backs, "describe", broken)
+    monkeypatch.setattr(lead.backs, "describe", broken)
     response = await client.get("/v1/speculation")
     assert (response.status_code, response.json()["error"]["type"]) == (500, "server_error")
     assert "the inside" not in response.text

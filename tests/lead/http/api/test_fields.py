@@ -9,11 +9,11 @@ TEXT = "/v1/completions"
 ASK = {"messages": [{"role": "user", "content": "hi"}]}
 
 
-async def submitted(house, client, **fields):
-    house.will_say("x")
+async def submitted(lead, client, **fields):
+    lead.will_say("x")
     response = await client.post(CHAT, json=ASK | fields)
     assert response.status_code == 200, response.text
-    return house.engine.submitted
+    return lead.engine.submitted
 
 
 SAMPLING = [
@@ -39,8 +39,8 @@ SAMPLING = [
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), SAMPLING)
-async def test_what_is_asked_of_the_sampling_reaches_the_engine(house, client, name, value, expected):
-    (request,) = await submitted(house, client, **{name: value})
+async def test_what_is_asked_of_the_sampling_reaches_the_engine(lead, client, name, value, expected):
+    (request,) = await submitted(lead, client, **{name: value})
     assert getattr(request.sampling, name, None) == expected
 
 
@@ -58,8 +58,8 @@ WISHES = [
 
 
 @pytest.mark.parametrize(("fields", "wishes"), WISHES)
-async def test_what_is_asked_of_the_service_reaches_the_engine(house, client, fields, wishes):
-    (request,) = await submitted(house, client, **fields)
+async def test_what_is_asked_of_the_service_reaches_the_engine(lead, client, fields, wishes):
+    (request,) = await submitted(lead, client, **fields)
     assert request.wishes.model_dump() | wishes == request.wishes.model_dump()
 
 
@@ -67,36 +67,36 @@ async def test_what_is_asked_of_the_service_reaches_the_engine(house, client, fi
     ("fields", "limit"),
     [({"max_tokens": 0}, 0), ({"n_predict": -1}, None), ({"n_predict": -2}, None), ({"max_tokens": 7}, 7)],
 )
-async def test_limits_are_llama_servers(house, client, fields, limit):
-    (request,) = await submitted(house, client, **fields)
+async def test_limits_are_llama_servers(lead, client, fields, limit):
+    (request,) = await submitted(lead, client, **fields)
     assert request.max_tokens == limit
 
 
-async def test_a_schema_becomes_a_grammar_that_begins_behind_the_prompt(house, client):
-    (request,) = await submitted(house, client, json_schema={"type": "integer"})
+async def test_a_schema_becomes_a_grammar_that_begins_behind_the_prompt(lead, client):
+    (request,) = await submitted(lead, client, json_schema={"type": "integer"})
     assert "root ::=" in request.sampling.grammar
     assert request.sampling.grammar_start == len(request.tokens)
 
 
-async def test_several_answers_have_seeds_one_after_the_other(house, client):
-    requests = await submitted(house, client, n=3, seed=7)
+async def test_several_answers_have_seeds_one_after_the_other(lead, client):
+    requests = await submitted(lead, client, n=3, seed=7)
     assert [request.sampling.seed for request in requests] == [7, 8, 9]
     assert len({tuple(request.tokens) for request in requests}) == 1
 
 
-async def test_answers_to_several_prompts_stand_in_the_order_of_the_prompts(house, client):
-    house.will_say("x")
+async def test_answers_to_several_prompts_stand_in_the_order_of_the_prompts(lead, client):
+    lead.will_say("x")
     response = await client.post(TEXT, json={"prompt": ["Once", "Twice"], "n": 2, "seed": 1})
     assert [choice["index"] for choice in response.json()["choices"]] == [0, 1, 2, 3]
-    prompts = [house.vocabulary.detokenize(request.tokens) for request in house.engine.submitted]
+    prompts = [lead.vocabulary.detokenize(request.tokens) for request in lead.engine.submitted]
     assert prompts == ["Once", "Once", "Twice", "Twice"]
 
 
-async def test_a_private_request_is_kept_from_backs(house, client):
+async def test_a_private_request_is_kept_from_backs(lead, client):
     seen = []
-    create = house.sequences.create
-    house.sequences.create = lambda *args, **more: (seen.append(more), create(*args, **more))[1]
-    await submitted(house, client, private=True)
+    create = lead.sequences.create
+    lead.sequences.create = lambda *args, **more: (seen.append(more), create(*args, **more))[1]
+    await submitted(lead, client, private=True)
     assert seen == [{"private": True}]
 
 
@@ -127,10 +127,10 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("fields", "param"), WRONG)
-async def test_what_is_wrong_is_400_naming_the_field(house, client, fields, param, capfd):
+async def test_what_is_wrong_is_400_naming_the_field(lead, client, fields, param, capfd):
     response = await client.post(CHAT, json=ASK | fields)
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
-    assert house.engine.submitted == []
+    assert lead.engine.submitted == []
     capfd.readouterr()  # llama.cpp writes of grammars that it cannot parse
 
 
@@ -144,7 +144,7 @@ async def test_what_is_wrong_is_400_naming_the_field(house, client, fields, para
         ({"prompt": ["x"] * 100, "n": 2}, "n"),
     ],
 )
-async def test_what_completions_do_not_serve_is_400_naming_the_field(house, client, fields, param):
+async def test_what_completions_do_not_serve_is_400_naming_the_field(lead, client, fields, param):
     response = await client.post(TEXT, json={"prompt": "Once"} | fields)
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
-    assert house.engine.submitted == []
+    assert lead.engine.submitted == []

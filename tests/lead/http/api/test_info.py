@@ -10,15 +10,15 @@ async def test_health_is_ok_when_requests_are_served(client):
 
 
 @pytest.mark.parametrize("state", [EngineState.STARTING, EngineState.RESTARTING, EngineState.STOPPED])
-async def test_health_is_503_while_the_engine_is_away(house, client, state):
-    house.engine.state = state
+async def test_health_is_503_while_the_engine_is_away(lead, client, state):
+    lead.engine.state = state
     response = await client.get("/health")
     assert (response.status_code, "Retry-After" in response.headers) == (503, True)
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/props", "/v1/speculation"])
-async def test_before_the_vocabulary_is_read_everything_is_503(house, client, path):
-    house.app.state.services = None
+async def test_before_the_vocabulary_is_read_everything_is_503(lead, client, path):
+    lead.app.state.services = None
     response = await client.get(path)
     assert (response.status_code, response.json()["error"]["type"]) == (503, "unavailable_error")
 
@@ -27,8 +27,8 @@ async def test_a_new_app_has_no_services():
     assert create_app().state.services is None
 
 
-async def test_requests_are_503_with_a_delay_while_the_engine_is_started_again(house, client):
-    house.engine.state = EngineState.RESTARTING
+async def test_requests_are_503_with_a_delay_while_the_engine_is_started_again(lead, client):
+    lead.engine.state = EngineState.RESTARTING
     response = await client.post("/v1/completions", json={"prompt": "x"})
     assert response.status_code == 503
     assert int(response.headers["Retry-After"]) > 0

@@ -13,10 +13,10 @@ EXPECTED = [
 
 
 @pytest.fixture
-def watched(house):
-    metrics = Metrics(house.sequences, house.backs)
-    house.app.state.services = dataclasses.replace(house.app.state.services, metrics=metrics)
-    return house
+def watched(lead):
+    metrics = Metrics(lead.sequences, lead.backs)
+    lead.app.state.services = dataclasses.replace(lead.app.state.services, metrics=metrics)
+    return lead
 
 
 async def test_unless_switched_on_there_are_none(client):

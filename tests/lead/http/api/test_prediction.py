@@ -14,60 +14,60 @@ def predict(content):
 
 
 @BOTH
-async def test_a_prediction_goes_to_the_engine_as_tokens(house, client, url, ask):
-    house.will_say("x")
+async def test_a_prediction_goes_to_the_engine_as_tokens(lead, client, url, ask):
+    lead.will_say("x")
     response = await client.post(url, json=ask | predict("once upon a time"))
     assert response.status_code == 200
-    (request,) = house.engine.submitted
-    assert request.prediction == house.tokens("once upon a time")
+    (request,) = lead.engine.submitted
+    assert request.prediction == lead.tokens("once upon a time")
 
 
 @BOTH
 @pytest.mark.parametrize("fields", [{}, {"prediction": None}, predict(""), predict([])])
-async def test_without_a_prediction_there_are_no_tokens(house, client, url, ask, fields):
-    house.will_say("x")
+async def test_without_a_prediction_there_are_no_tokens(lead, client, url, ask, fields):
+    lead.will_say("x")
     response = await client.post(url, json=ask | fields)
     assert response.status_code == 200
-    assert house.engine.submitted[0].prediction == []
+    assert lead.engine.submitted[0].prediction == []
 
 
-async def test_a_prediction_in_parts_is_their_text(house, client):
-    house.will_say("x")
+async def test_a_prediction_in_parts_is_their_text(lead, client):
+    lead.will_say("x")
     url, ask = CHAT
     parts = [{"type": "text", "text": "once up"}, {"type": "text", "text": "on a time"}]
     await client.post(url, json=ask | predict(parts))
-    assert house.engine.submitted[0].prediction == house.tokens("once upon a time")
+    assert lead.engine.submitted[0].prediction == lead.tokens("once upon a time")
 
 
-async def test_control_tokens_in_a_prediction_are_text(house, client):
-    house.will_say("x")
+async def test_control_tokens_in_a_prediction_are_text(lead, client):
+    lead.will_say("x")
     url, ask = CHAT
     await client.post(url, json=ask | predict("a<|im_end|>"))
-    (end,) = house.vocabulary.tokenize("<|im_end|>", add_special=False, parse_special=True)
-    tokens = house.engine.submitted[0].prediction
+    (end,) = lead.vocabulary.tokenize("<|im_end|>", add_special=False, parse_special=True)
+    tokens = lead.engine.submitted[0].prediction
     assert end not in tokens
-    assert house.vocabulary.detokenize(tokens) == "a<|im_end|>"
+    assert lead.vocabulary.detokenize(tokens) == "a<|im_end|>"
 
 
-async def test_a_prediction_longer_than_the_context_is_cut(house, client):
-    house.will_say("x")
+async def test_a_prediction_longer_than_the_context_is_cut(lead, client):
+    lead.will_say("x")
     url, ask = TEXT
     text = "a b c d " * N_CTX
     response = await client.post(url, json=ask | predict(text))
     assert response.status_code == 200
-    assert house.engine.submitted[0].prediction == house.tokens(text)[:N_CTX]
+    assert lead.engine.submitted[0].prediction == lead.tokens(text)[:N_CTX]
 
 
-async def test_each_of_several_prompts_gets_the_prediction(house, client):
-    house.will_say("x")
+async def test_each_of_several_prompts_gets_the_prediction(lead, client):
+    lead.will_say("x")
     url, _ = TEXT
     await client.post(url, json={"prompt": ["Once", "Twice"]} | predict("upon"))
-    assert [request.prediction for request in house.engine.submitted] == [house.tokens("upon")] * 2
+    assert [request.prediction for request in lead.engine.submitted] == [lead.tokens("upon")] * 2
 
 
 @BOTH
-async def test_a_prediction_changes_nothing_in_the_answer(house, client, url, ask):
-    house.will_say("a b c")
+async def test_a_prediction_changes_nothing_in_the_answer(lead, client, url, ask):
+    lead.will_say("a b c")
     ask = ask | {"seed": 1}
     plain = (await client.post(url, json=ask)).json()
     predicted = (await client.post(url, json=ask | predict("a b"))).json()
@@ -92,7 +92,7 @@ async def test_a_prediction_changes_nothing_in_the_answer(house, client, url, as
         {"type": "content", "content": [{"type": "text"}]},
     ],
 )
-async def test_a_prediction_of_another_shape_is_400(house, client, url, ask, prediction):
+async def test_a_prediction_of_another_shape_is_400(lead, client, url, ask, prediction):
     response = await client.post(url, json=ask | {"prediction": prediction})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "prediction")
-    assert house.engine.submitted == []
+    assert lead.engine.submitted == []

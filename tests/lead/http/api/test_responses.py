@@ -16,8 +16,8 @@ async def stream(client, **fields):
     return events(await client.post(URL, json=ASK | {"stream": True} | fields))
 
 
-async def test_a_response_has_its_shape(house, client):
-    house.will_say("Hello there")
+async def test_a_response_has_its_shape(lead, client):
+    lead.will_say("Hello there")
     body = (await client.post(URL, json=ASK)).json()
     (item,) = body["output"]
     assert (body["object"], body["status"], item["type"], item["status"]) == (
@@ -27,8 +27,8 @@ async def test_a_response_has_its_shape(house, client):
     assert body["usage"]["total_tokens"] == body["usage"]["input_tokens"] + body["usage"]["output_tokens"]
 
 
-async def test_a_stream_goes_from_created_to_completed_and_is_numbered(house, client):
-    house.will_say("Hello there")
+async def test_a_stream_goes_from_created_to_completed_and_is_numbered(lead, client):
+    lead.will_say("Hello there")
     told = await stream(client)
     kinds = list(dict.fromkeys(event["type"].removeprefix("response.") for event in told))
     assert kinds == [
@@ -40,17 +40,17 @@ async def test_a_stream_goes_from_created_to_completed_and_is_numbered(house, cl
     assert "".join(deltas) == told[-1]["response"]["output"][0]["content"][0]["text"] == "Hello there"
 
 
-async def test_an_answer_that_was_cut_off_is_incomplete(house, client):
-    house.will_say("one")
-    house.engine.reason = "length"
+async def test_an_answer_that_was_cut_off_is_incomplete(lead, client):
+    lead.will_say("one")
+    lead.engine.reason = "length"
     last = (await stream(client, max_output_tokens=1))[-1]
     assert last["type"] == "response.incomplete"
     assert last["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-async def test_items_become_messages(house, client):
-    house.use(template=ChatTemplate(HERMES, "", ""))
-    house.will_say("x")
+async def test_items_become_messages(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say("x")
     items = [
         {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
         {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm"}]},
@@ -59,16 +59,16 @@ async def test_items_become_messages(house, client):
         {"type": "function_call_output", "call_id": "c", "output": "two"},
     ]
     await client.post(URL, json=ASK | {"instructions": "Be kind", "input": items})
-    assert house.prompt().startswith(
+    assert lead.prompt().startswith(
         "<|im_start|>system\nBe kind<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
         "<|im_start|>assistant\nWell<tool_call>"
     )
-    assert "<|im_start|>tool\ntwo<|im_end|>" in house.prompt()
+    assert "<|im_start|>tool\ntwo<|im_end|>" in lead.prompt()
 
 
-async def test_a_call_is_an_item(house, client):
-    house.use(template=ChatTemplate(HERMES, "", ""))
-    house.will_say(CALL)
+async def test_a_call_is_an_item(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say(CALL)
     told = await stream(client, tools=[ADD])
     (item,) = told[-1]["response"]["output"]
     assert (item["type"], item["name"], item["arguments"]) == ("function_call", "add", '{"a": 1}')
@@ -76,9 +76,9 @@ async def test_a_call_is_an_item(house, client):
     assert "".join(pieces) == item["arguments"]
 
 
-async def test_reasoning_is_an_item(house, client):
-    house.use(template=ChatTemplate(THINKS, "", ""))
-    house.will_say("Hm.</think>Yes.")
+async def test_reasoning_is_an_item(lead, client):
+    lead.use(template=ChatTemplate(THINKS, "", ""))
+    lead.will_say("Hm.</think>Yes.")
     body = (await client.post(URL, json=ASK)).json()
     assert [item["type"] for item in body["output"]] == ["reasoning", "message"]
     assert body["output"][0]["content"] == [{"type": "reasoning_text", "text": "Hm."}]
@@ -96,21 +96,21 @@ async def test_reasoning_is_an_item(house, client):
         ({"tools": [ADD], "tool_choice": {"type": "function", "name": "sub"}}, "tool_choice"),
     ],
 )
-async def test_nonsense_is_400_naming_the_field(house, client, fields, param):
+async def test_nonsense_is_400_naming_the_field(lead, client, fields, param):
     response = await client.post(URL, json=ASK | fields)
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
-    assert house.engine.submitted == []
+    assert lead.engine.submitted == []
 
 
-async def test_a_stream_that_breaks_off_ends_with_an_error_event(house, client):
-    house.will_say("one two three")
-    house.engine.dies_after = 2
+async def test_a_stream_that_breaks_off_ends_with_an_error_event(lead, client):
+    lead.will_say("one two three")
+    lead.engine.dies_after = 2
     assert (await stream(client))[-1]["type"] == "error"
 
 
-async def test_the_tokens_of_an_input_are_counted_without_an_answer(house, client):
-    house.will_say("x")
+async def test_the_tokens_of_an_input_are_counted_without_an_answer(lead, client):
+    lead.will_say("x")
     count = (await client.post(f"{URL}/input_tokens", json=ASK)).json()
     await client.post(URL, json=ASK)
-    (submitted,) = house.engine.submitted
+    (submitted,) = lead.engine.submitted
     assert count == {"object": "response.input_tokens", "input_tokens": len(submitted.tokens)}

@@ -46,37 +46,37 @@ OPTIONS = {
 
 
 @pytest.fixture
-def given(house):
+def given(lead):
     """Give the lead a command line."""
 
     def given(typed):
         defaults = LeadSettings.from_command_line(typed.split()).sampling_defaults
-        state = house.app.state
+        state = lead.app.state
         state.services = dataclasses.replace(state.services, defaults=defaults)
-        house.will_say("x")
+        lead.will_say("x")
 
     return given
 
 
 @pytest.mark.parametrize(("typed", "expected"), OPTIONS.items())
-async def test_an_option_counts_where_the_request_does_not_say(house, client, given, typed, expected):
+async def test_an_option_counts_where_the_request_does_not_say(lead, client, given, typed, expected):
     given(typed)
     await client.post(URL, json={"prompt": "Once"})
     name, value = expected
-    assert getattr(house.engine.submitted[0].sampling, name) == value
+    assert getattr(lead.engine.submitted[0].sampling, name) == value
 
 
 @pytest.mark.parametrize(("name", "value"), [("temperature", 0.7), ("seed", 5), ("repeat_last_n", 9)])
-async def test_what_a_request_says_counts(house, client, given, name, value):
+async def test_what_a_request_says_counts(lead, client, given, name, value):
     given("--temp 0.1 --seed 11 --repeat-last-n 7")
     await client.post(URL, json={"prompt": "Once", name: value})
-    assert getattr(house.engine.submitted[0].sampling, name) == value
+    assert getattr(lead.engine.submitted[0].sampling, name) == value
 
 
-async def test_a_base_that_means_nothing_is_the_default(house, client, given):
+async def test_a_base_that_means_nothing_is_the_default(lead, client, given):
     given("--dry-base 2")
     await client.post(URL, json={"prompt": "Once", "dry_base": 0.5})
-    assert house.engine.submitted[0].sampling.dry_base == 2
+    assert lead.engine.submitted[0].sampling.dry_base == 2
 
 
 def test_they_may_stand_in_a_file(tmp_path):
@@ -88,17 +88,17 @@ def test_they_may_stand_in_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(("asked", "n"), [(3, 3), (30, 30), (-1, 10), (None, 10)])
-async def test_the_length_of_an_answer_has_a_default(house, client, given, asked, n):
+async def test_the_length_of_an_answer_has_a_default(lead, client, given, asked, n):
     given("-n 10")
     await client.post(URL, json={"prompt": "Once", "max_tokens": asked})
-    assert house.engine.submitted[0].max_tokens == n
+    assert lead.engine.submitted[0].max_tokens == n
 
 
-async def test_without_a_seed_each_request_gets_its_own(house, client, given):
+async def test_without_a_seed_each_request_gets_its_own(lead, client, given):
     given("--temp 0.5")
     for _ in range(2):
         await client.post(URL, json={"prompt": "Once"})
-    first, second = (request.sampling.seed for request in house.engine.submitted)
+    first, second = (request.sampling.seed for request in lead.engine.submitted)
     assert first != second
 
 

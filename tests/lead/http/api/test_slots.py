@@ -7,13 +7,13 @@ from lead.engine.messages import Committed, Started
 from shared.sampling.sampler import SamplingParameters
 
 
-def begin(house, slot, n_generated=0, **sampling):
-    sequence = house.sequences.create([5, 6, 7], SamplingParameters(seed=1, **sampling))
+def begin(lead, slot, n_generated=0, **sampling):
+    sequence = lead.sequences.create([5, 6, 7], SamplingParameters(seed=1, **sampling))
     sequence.max_tokens = 9
-    house.sequences.apply(Started(sequence=sequence.id, n_cached=2, slot=slot), 1.0)
+    lead.sequences.apply(Started(sequence=sequence.id, n_cached=2, slot=slot), 1.0)
     if n_generated:
         step = Committed(sequence=sequence.id, start=3, tokens=[8] * n_generated)
-        house.sequences.apply(step, 2.0)
+        lead.sequences.apply(step, 2.0)
     return sequence
 
 
@@ -24,8 +24,8 @@ async def test_idle_slots_are_listed(client):
     ]
 
 
-async def test_a_busy_slot_tells_how_far_it_is(house, client):
-    begin(house, 2, n_generated=4, temperature=0.5)
+async def test_a_busy_slot_tells_how_far_it_is(lead, client):
+    begin(lead, 2, n_generated=4, temperature=0.5)
     slots = (await client.get("/slots")).json()
     assert [slot["is_processing"] for slot in slots] == [False, False, True, False]
     busy = slots[2]
@@ -34,34 +34,34 @@ async def test_a_busy_slot_tells_how_far_it_is(house, client):
     assert (busy["params"]["temperature"], busy["params"]["n_predict"]) == (0.5, 9)
 
 
-async def test_no_slot_shows_what_clients_wrote(house, client):
-    begin(house, 0, logit_bias={7: 1.0})
+async def test_no_slot_shows_what_clients_wrote(lead, client):
+    begin(lead, 0, logit_bias={7: 1.0})
     busy = (await client.get("/slots")).json()[0]
     assert {"prompt", "generated", "stop", "logit_bias", "grammar"} & (busy.keys() | busy["params"]) == set()
 
 
-async def test_a_sequence_that_waits_is_in_no_slot(house, client):
-    house.engine.hold()
+async def test_a_sequence_that_waits_is_in_no_slot(lead, client):
+    lead.engine.hold()
     waiting = asyncio.ensure_future(client.post("/completion", json={"prompt": "Once"}))
-    await house.engine.submission.wait()
+    await lead.engine.submission.wait()
     assert not any(slot["is_processing"] for slot in (await client.get("/slots")).json())
-    house.engine.release()
+    lead.engine.release()
     await waiting
 
 
-async def test_a_load_balancer_can_ask_for_an_error_when_none_is_free(house, client):
-    sequences = [begin(house, slot) for slot in range(4)]
+async def test_a_load_balancer_can_ask_for_an_error_when_none_is_free(lead, client):
+    sequences = [begin(lead, slot) for slot in range(4)]
     response = await client.get("/slots", params={"fail_on_no_slot": "1"})
     assert (response.status_code, response.json()["error"]["message"]) == (503, "no slot available")
-    house.sequences.discard(sequences[0])
+    lead.sequences.discard(sequences[0])
     assert (await client.get("/slots", params={"fail_on_no_slot": "1"})).status_code == 200
 
 
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/slots"), ("POST", "/slots/0"), ("POST", "/v1/embeddings")]
 )
-async def test_what_is_not_served_is_501_with_a_reason(house, client, method, path):
-    house.app.state.services = dataclasses.replace(house.app.state.services, shows_slots=False)
+async def test_what_is_not_served_is_501_with_a_reason(lead, client, method, path):
+    lead.app.state.services = dataclasses.replace(lead.app.state.services, shows_slots=False)
     response = await client.request(method, path, json={})
     assert (response.status_code, response.json()["error"]["type"]) == (501, "not_supported_error")
     assert response.headers["x-should-retry"] == "false"

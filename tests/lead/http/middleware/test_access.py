@@ -14,7 +14,7 @@ from lead.http.middleware.door import Door
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.page import FILES
 from lead.server.app import create_app
-from tests.lead.http.middleware.knocking import knock
+from tests.lead.http.middleware.asgi import asgi_request
 
 KEYS = {role: f"the-{role.value}-key" for role in Role}
 EVERYBODY, CLIENTS, BACKS, ADMINS = (
@@ -84,8 +84,8 @@ def bearer(secret):
 
 
 @pytest.fixture
-def app(house):
-    return create_app(house.app.state.services, Door(keyring()))
+def app(lead):
+    return create_app(lead.app.state.services, Door(keyring()))
 
 
 def test_it_is_decided_for_every_route_who_may_use_it():
@@ -96,7 +96,7 @@ def test_it_is_decided_for_every_route_who_may_use_it():
 @pytest.mark.parametrize(("method", "path"), MAY)
 @pytest.mark.parametrize("role", [*Role, None], ids=str)
 async def test_only_those_who_may_get_through(app, method, path, role):
-    status, _, _ = await knock(app, method, path, bearer(KEYS[role]) if role else {})
+    status, _, _ = await asgi_request(app, method, path, bearer(KEYS[role]) if role else {})
     if role in MAY[method, path]:
         assert status not in {401, 403}
     else:
@@ -105,18 +105,18 @@ async def test_only_those_who_may_get_through(app, method, path, role):
 
 @pytest.mark.parametrize(("method", "path"), MAY)
 async def test_a_wrong_key_opens_nothing(app, method, path):
-    status, _, _ = await knock(app, method, path, bearer("the-client-kez"))
+    status, _, _ = await asgi_request(app, method, path, bearer("the-client-kez"))
     assert (status == 401) == (None not in MAY[method, path])
 
 
 @pytest.mark.parametrize(("method", "path"), MAY)
-async def test_without_keys_everybody_may_do_everything(house, method, path):
-    status, _, _ = await knock(house.app, method, path)
+async def test_without_keys_everybody_may_do_everything(lead, method, path):
+    status, _, _ = await asgi_request(lead.app, method, path)
     assert status not in {401, 403}
 
 
 async def test_a_missing_key_is_answered_as_llama_server_and_openai_do(app):
-    status, headers, body = await knock(app, "GET", "/props")
+    status, headers, body = await asgi_request(app, "GET", "/props")
     assert (status, headers["www-authenticate"]) == (401, "Bearer")
     error = json.loads(body)["error"]
     assert (error["type"], error["code"]) == ("authentication_error", "invalid_api_key")
@@ -124,7 +124,7 @@ async def test_a_missing_key_is_answered_as_llama_server_and_openai_do(app):
 
 
 async def test_a_key_of_another_role_is_told_which_one_is_needed(app):
-    _, _, body = await knock(app, "PUT", "/v1/speculation", bearer(KEYS[Role.CLIENT]))
+    _, _, body = await asgi_request(app, "PUT", "/v1/speculation", bearer(KEYS[Role.CLIENT]))
     assert json.loads(body)["error"] == {
         "message": "this key has the role client; here one with the role admin is needed",
         "type": "permission_error",
@@ -143,7 +143,7 @@ async def test_a_key_of_another_role_is_told_which_one_is_needed(app):
     ],
 )
 async def test_a_key_is_taken_from_where_clients_put_it(app, headers):
-    assert (await knock(app, "GET", "/v1/models", headers))[0] == 200
+    assert (await asgi_request(app, "GET", "/v1/models", headers))[0] == 200
 
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer "}, {"authorization": "the-client-key"}])

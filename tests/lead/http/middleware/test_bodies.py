@@ -13,8 +13,8 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
-async def client(house):
-    app = create_app(house.app.state.services, Door(bounds=Bounds(max_body_bytes=1024, body_seconds=0.05)))
+async def client(lead):
+    app = create_app(lead.app.state.services, Door(bounds=Bounds(max_body_bytes=1024, body_seconds=0.05)))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:
         yield client
@@ -84,8 +84,8 @@ async def test_no_more_is_read_than_may_be(client):
     assert n_sent <= 12
 
 
-async def test_backs_have_a_limit_of_their_own(house):
-    app = create_app(house.app.state.services)
+async def test_backs_have_a_limit_of_their_own(lead):
+    app = create_app(lead.app.state.services)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://lead") as client:
         most = b"{}".ljust(MAX_BACK_MESSAGE_BYTES)
         assert (await client.post("/v1/speculation", content=most, headers=JSON)).status_code == 200
@@ -119,10 +119,10 @@ async def test_nesting_is_bounded(client, depth, status):
         assert error_of(response) == "the body is nested deeper than 80 levels"
 
 
-async def test_the_nesting_of_a_large_body_is_bounded_too(house):
+async def test_the_nesting_of_a_large_body_is_bounded_too(lead):
     body = json.dumps({"content": "x" * 100_000})[:-1] + ', "deep": ' + "[" * 100_000
     async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=house.app), base_url="http://lead"
+        transport=httpx.ASGITransport(app=lead.app), base_url="http://lead"
     ) as client:
         response = await client.post("/tokenize", content=body, headers=JSON)
     assert error_of(response) == "the body is nested deeper than 80 levels"

@@ -100,8 +100,8 @@ async def test_a_head_that_comes_in_drops_is_cut_off_with_408():
         assert (await drip(reader, writer, b"x: y\r\n")).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_later_head_on_the_same_connection_too(house):
-    async with served(house.app, header_seconds=SHORT) as port, connected(port) as (reader, writer):
+async def test_a_later_head_on_the_same_connection_too(lead):
+    async with served(lead.app, header_seconds=SHORT) as port, connected(port) as (reader, writer):
         writer.write(b"GET /health HTTP/1.1\r\nHost: lead\r\n\r\n")
         await reader.readuntil(b'"ok"}')
         assert (await drip(reader, writer, b"G")).startswith(b"HTTP/1.1 408 ")
@@ -148,16 +148,16 @@ async def test_no_time_is_running_while_a_request_is_answered(connections):
     assert timers == [None]
 
 
-async def test_no_time_is_running_for_a_websocket(house, connections):
-    async with served(house.app) as port, connect(f"ws://127.0.0.1:{port}/v1/speculation"):
+async def test_no_time_is_running_for_a_websocket(lead, connections):
+    async with served(lead.app) as port, connect(f"ws://127.0.0.1:{port}/v1/speculation"):
         assert [each._timer for each in connections] == [None]
 
 
 # Bodies
 
 
-async def test_a_body_that_comes_in_drops_is_408_in_openais_shape(house):
-    app = create_app(house.app.state.services, Door(bounds=Bounds(body_seconds=SHORT)))
+async def test_a_body_that_comes_in_drops_is_408_in_openais_shape(lead):
+    app = create_app(lead.app.state.services, Door(bounds=Bounds(body_seconds=SHORT)))
     async with served(app) as port, connected(port) as (reader, writer):
         writer.write(request(b"{", length=10_000))
         answer = await drip(reader, writer, b" ", until=b"}}")
@@ -165,10 +165,10 @@ async def test_a_body_that_comes_in_drops_is_408_in_openais_shape(house):
     assert b"the body did not arrive" in answer
 
 
-async def test_the_rest_of_a_refused_body_is_not_waited_for_for_ever(house, monkeypatch):
+async def test_the_rest_of_a_refused_body_is_not_waited_for_for_ever(lead, monkeypatch):
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.0)
     keys = Keyring([Key(Principal(Role.CLIENT, "x"), "secret")])
-    app = create_app(house.app.state.services, Door(keys))
+    app = create_app(lead.app.state.services, Door(keys))
     async with served(app, body_seconds=SHORT) as port, connected(port) as (reader, writer):
         writer.write(request(b"{", length=1 << 20))
         assert (await drip(reader, writer, b" ")).startswith(b"HTTP/1.1 401 ")
@@ -177,15 +177,15 @@ async def test_the_rest_of_a_refused_body_is_not_waited_for_for_ever(house, monk
 # Answers
 
 
-async def test_a_client_that_does_not_read_is_hung_up_on_and_its_answer_cancelled(house):
-    house.will_say(*[("word " * 200, {})] * 400)
-    house.engine.pause_after = 399
+async def test_a_client_that_does_not_read_is_hung_up_on_and_its_answer_cancelled(lead):
+    lead.will_say(*[("word " * 200, {})] * 400)
+    lead.engine.pause_after = 399
     ask = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "return_speculation": True}
-    async with served(house.app, write_seconds=SHORT) as port, connected(port) as (reader, writer):
+    async with served(lead.app, write_seconds=SHORT) as port, connected(port) as (reader, writer):
         reader._transport.pause_reading()
         writer.write(request(json.dumps(ask).encode(), "/v1/chat/completions"))
-        await house.engine.cancellation.wait()
-    assert list(house.sequences) == []
+        await lead.engine.cancellation.wait()
+    assert list(lead.sequences) == []
 
 
 async def test_one_that_does_not_read_the_end_of_an_answer_is_hung_up_on(monkeypatch):
@@ -225,13 +225,13 @@ async def test_one_that_reads_slowly_is_waited_for(n_later, aborted):
     guard.cancel()
 
 
-async def test_a_back_that_does_not_read_is_disconnected(house, monkeypatch):
-    left = event_after(monkeypatch, house.backs, "leave")
-    hello = Hello(protocol=1, name="deaf", vocabulary=house.vocabulary.identify(), n_ctx=64, n_sequences=2)
+async def test_a_back_that_does_not_read_is_disconnected(lead, monkeypatch):
+    left = event_after(monkeypatch, lead.backs, "leave")
+    hello = Hello(protocol=1, name="deaf", vocabulary=lead.vocabulary.identify(), n_ctx=64, n_sequences=2)
     text = hello.model_dump_json().encode()
     frame = b"\x81\xfe" + len(text).to_bytes(2, "big") + bytes(4) + text  # RFC 6455, masked with zeros
-    house.sequences.create([5] * 200_000, SamplingParameters(seed=1))
-    async with served(house.app, write_seconds=SHORT) as port, connected(port) as (reader, writer):
+    lead.sequences.create([5] * 200_000, SamplingParameters(seed=1))
+    async with served(lead.app, write_seconds=SHORT) as port, connected(port) as (reader, writer):
         writer.write(HANDSHAKE)
         await reader.readuntil(b"\r\n\r\n")
         reader._transport.pause_reading()

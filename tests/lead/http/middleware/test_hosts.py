@@ -5,7 +5,7 @@ from lead.http.middleware.hosts import HostNames, own_names
 from lead.http.middleware.keys import Keyring
 from lead.server.app import create_app
 from lead.settings.lead_settings import LeadSettings
-from tests.lead.http.middleware.knocking import knock
+from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.http.middleware.test_access import KEYS, MAY, bearer, keyring
 
 NAMES = HostNames({*own_names("gpu-box"), "lead.example", "*.lan"})
@@ -39,15 +39,15 @@ def test_any_name_can_be_allowed():
 
 
 @pytest.fixture(params=[Keyring(), keyring()], ids=["open", "with keys"])
-def app(house, request):
-    return create_app(house.app.state.services, Door(request.param, hosts=NAMES))
+def app(lead, request):
+    return create_app(lead.app.state.services, Door(request.param, hosts=NAMES))
 
 
 @pytest.mark.parametrize(("method", "path"), MAY)
 @pytest.mark.parametrize("key", [*KEYS.values(), "the-client-kez", None], ids=str)
 async def test_no_route_answers_to_an_odd_name_whoever_asks(app, method, path, key):
     given = bearer(key) if key else {}
-    status, _, body = await knock(app, method, path, {"host": "evil.example", **given})
+    status, _, body = await asgi_request(app, method, path, {"host": "evil.example", **given})
     assert status == 403
     assert b"--allowed-hosts" in body
 

@@ -4,7 +4,7 @@ from lead.http.middleware.door import Door
 from lead.http.middleware.origins import Origins
 from lead.server.app import create_app
 from lead.settings.lead_settings import LeadSettings
-from tests.lead.http.middleware.knocking import knock
+from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.http.middleware.test_access import bearer, keyring
 
 PAGE = "https://chat.example"
@@ -12,32 +12,34 @@ PREFLIGHT = {"origin": PAGE, "access-control-request-method": "POST"}
 ASKING = PREFLIGHT | {"access-control-request-headers": "authorization,content-type"}
 
 
-def app(house, *origins):
-    return create_app(house.app.state.services, Door(keyring(), origins=Origins(origins)))
+def app(lead, *origins):
+    return create_app(lead.app.state.services, Door(keyring(), origins=Origins(origins)))
 
 
-async def test_pages_may_not_read_answers_unless_it_was_said(house):
-    _, headers, _ = await knock(app(house), "GET", "/v1/models", {"origin": PAGE} | bearer("the-client-key"))
+async def test_pages_may_not_read_answers_unless_it_was_said(lead):
+    _, headers, _ = await asgi_request(
+        app(lead), "GET", "/v1/models", {"origin": PAGE} | bearer("the-client-key")
+    )
     assert "access-control-allow-origin" not in headers
-    assert (await knock(app(house), "OPTIONS", "/v1/models", ASKING))[0] == 401
+    assert (await asgi_request(app(lead), "OPTIONS", "/v1/models", ASKING))[0] == 401
 
 
 @pytest.mark.parametrize("origins", [[PAGE], ["*"], [f"{PAGE}/"]])
-async def test_those_that_were_named_may(house, origins):
-    status, headers, _ = await knock(app(house, *origins), "OPTIONS", "/v1/chat/completions", ASKING)
+async def test_those_that_were_named_may(lead, origins):
+    status, headers, _ = await asgi_request(app(lead, *origins), "OPTIONS", "/v1/chat/completions", ASKING)
     assert status == 200
     assert headers["access-control-allow-origin"] in {PAGE, "*"}
     assert headers["access-control-allow-headers"] == "authorization,content-type"
 
 
-async def test_they_can_read_errors_too(house):
-    status, headers, _ = await knock(app(house, PAGE), "GET", "/v1/models", {"origin": PAGE})
+async def test_they_can_read_errors_too(lead):
+    status, headers, _ = await asgi_request(app(lead, PAGE), "GET", "/v1/models", {"origin": PAGE})
     assert (status, headers["access-control-allow-origin"]) == (401, PAGE)
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://chat.example", "null", f"{PAGE}.evil"])
-async def test_others_still_may_not(house, origin):
-    status, headers, _ = await knock(app(house, PAGE), "OPTIONS", "/props", ASKING | {"origin": origin})
+async def test_others_still_may_not(lead, origin):
+    status, headers, _ = await asgi_request(app(lead, PAGE), "OPTIONS", "/props", ASKING | {"origin": origin})
     assert status == 400
     assert "access-control-allow-origin" not in headers
 
@@ -54,9 +56,9 @@ def test_localhost_stands_for_all_pages_of_this_machine(origin, may):
 
 
 @pytest.mark.parametrize(("origins", "status"), [([], 403), (["https://other.example"], 403), ([PAGE], 101)])
-async def test_a_page_may_open_a_websocket_only_if_it_may_ask(house, origins, status):
+async def test_a_page_may_open_a_websocket_only_if_it_may_ask(lead, origins, status):
     headers = {"origin": PAGE} | bearer("the-back-key")
-    assert (await knock(app(house, *origins), "WEBSOCKET", "/v1/speculation", headers))[0] == status
+    assert (await asgi_request(app(lead, *origins), "WEBSOCKET", "/v1/speculation", headers))[0] == status
 
 
 def test_origins_are_a_setting():

@@ -7,15 +7,15 @@ import pytest
 from lead.http.middleware.door import Door
 from lead.http.middleware.request_log import RequestLog
 from lead.server.app import create_app
-from tests.lead.http.middleware.knocking import knock
+from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.http.middleware.test_access import bearer, keyring
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 @pytest.fixture
-def app(house):
-    return create_app(house.app.state.services, Door(keyring()))
+def app(lead):
+    return create_app(lead.app.state.services, Door(keyring()))
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ async def ask(app, **fields):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_request_is_one_line_with_its_tokens_its_key_and_its_id(house, app, lines, stream):
-    house.will_say("one two", (" three", {"n_accepted": 1, "sources": ["desk"] * 3, "rejected": [5, 6]}))
+async def test_a_request_is_one_line_with_its_tokens_its_key_and_its_id(lead, app, lines, stream):
+    lead.will_say("one two", (" three", {"n_accepted": 1, "sources": ["desk"] * 3, "rejected": [5, 6]}))
     response = await ask(app, stream=stream)
     n_prompt, n_generated = (
-        len(house.engine.submitted[0].tokens),
-        len(house.tokens("one two")) + len(house.tokens(" three")),
+        len(lead.engine.submitted[0].tokens),
+        len(lead.tokens("one two")) + len(lead.tokens(" three")),
     )
     (line,) = lines()
     before, after = line.split(" ms, ")
@@ -49,50 +49,50 @@ async def test_a_request_is_one_line_with_its_tokens_its_key_and_its_id(house, a
 
 
 async def test_a_refused_request_is_a_line_too(app, lines):
-    _, headers, _ = await knock(app, "GET", "/props")
+    _, headers, _ = await asgi_request(app, "GET", "/props")
     assert lines()[0].startswith("GET /props 401 in ")
     assert lines()[0].endswith(f"nobody, request {headers['x-request-id']}")
 
 
-async def test_what_a_page_asks_every_second_is_no_line_but_a_change_is(house, lines):
-    app = create_app(house.app.state.services)
-    await knock(app, "GET", "/v1/speculation")
-    await knock(app, "PUT", "/v1/speculation", {"content-type": "application/json"})
+async def test_what_a_page_asks_every_second_is_no_line_but_a_change_is(lead, lines):
+    app = create_app(lead.app.state.services)
+    await asgi_request(app, "GET", "/v1/speculation")
+    await asgi_request(app, "PUT", "/v1/speculation", {"content-type": "application/json"})
     (line,) = lines()
     assert line.startswith("PUT /v1/speculation 400 in ")
 
 
 async def test_a_clients_own_id_is_kept(app, lines):
-    _, headers, _ = await knock(app, "GET", "/health", {"x-request-id": "abc-123"})
+    _, headers, _ = await asgi_request(app, "GET", "/health", {"x-request-id": "abc-123"})
     assert headers["x-request-id"] == "abc-123"
     assert lines() == []  # asked every few seconds
 
 
 @pytest.mark.parametrize("wrong", ["", "x" * 129, "two words", "new\nline", "\x1b[31m"])
 async def test_one_that_would_spoil_the_log_is_not(app, wrong):
-    _, headers, _ = await knock(app, "GET", "/health", {"x-request-id": wrong})
+    _, headers, _ = await asgi_request(app, "GET", "/health", {"x-request-id": wrong})
     assert headers["x-request-id"] != wrong
 
 
 async def test_a_path_cannot_begin_a_new_line(app, lines):
-    await knock(app, "GET", "/a\n12:00 lead INFO: all is well\x1b[31m")
+    await asgi_request(app, "GET", "/a\n12:00 lead INFO: all is well\x1b[31m")
     assert "\n" not in lines()[0]
     assert "\x1b" not in lines()[0]
 
 
-async def test_no_text_and_no_key_is_in_the_log(house, app, caplog):
+async def test_no_text_and_no_key_is_in_the_log(lead, app, caplog):
     caplog.set_level("DEBUG")
-    house.will_say("a secret answer")
+    lead.will_say("a secret answer")
     await ask(app, messages=[{"role": "user", "content": "a secret question"}])
-    await knock(app, "GET", "/props", bearer("secret-but-wrong"))
+    await asgi_request(app, "GET", "/props", bearer("secret-but-wrong"))
     assert "secret" not in caplog.text
     assert "the-client-key" not in caplog.text
 
 
-async def test_a_client_that_leaves_is_499(house, app, lines):
-    house.engine.hold()
+async def test_a_client_that_leaves_is_499(lead, app, lines):
+    lead.engine.hold()
     asking = asyncio.ensure_future(ask(app))
-    await house.engine.submission.wait()
+    await lead.engine.submission.wait()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     assert " 499 in " in lines()[0]
@@ -102,7 +102,7 @@ async def test_a_bug_is_500_with_its_trace_in_the_log_and_not_in_the_answer(capl
     async def app(_scope, _receive, _send):
         raise ZeroDivisionError("a bug")
 
-    status, headers, body = await knock(RequestLog(app), "GET", "/props")
+    status, headers, body = await asgi_request(RequestLog(app), "GET", "/props")
     assert status == 500
     assert b"a bug" not in body
     assert "ZeroDivisionError: a bug" in caplog.text
@@ -114,21 +114,21 @@ async def test_a_route_can_find_out_the_id():
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": scope["state"]["request_id"].encode()})
 
-    _, headers, body = await knock(RequestLog(app), "GET", "/")
+    _, headers, body = await asgi_request(RequestLog(app), "GET", "/")
     assert headers["x-request-id"] == body.decode()
 
 
 async def test_a_back_that_is_refused_is_a_line_and_one_that_comes_in_is_none(app, lines):
-    await knock(app, "WEBSOCKET", "/v1/speculation", bearer("the-back-key"))
+    await asgi_request(app, "WEBSOCKET", "/v1/speculation", bearer("the-back-key"))
     assert lines() == []
-    await knock(app, "WEBSOCKET", "/v1/speculation")
+    await asgi_request(app, "WEBSOCKET", "/v1/speculation")
     assert lines()[0].startswith("WEBSOCKET /v1/speculation 401 in ")
 
 
-async def test_the_figures_are_fields_for_machines(house, app, caplog):
+async def test_the_figures_are_fields_for_machines(lead, app, caplog):
     caplog.set_level(logging.INFO, "lead.requests")
-    house.will_say("one")
+    lead.will_say("one")
     await ask(app)
     fields = caplog.records[-1].fields
     assert (fields["status"], fields["method"], fields["principal"]) == (200, "POST", "client x")
-    assert fields["n_generated"] == len(house.tokens("one"))
+    assert fields["n_generated"] == len(lead.tokens("one"))

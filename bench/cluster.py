@@ -44,7 +44,7 @@ class BackPlan:
         return cls("bench.bad_back", ("--kind", kind, "--name", f"bad-{kind}", "--delay-ms", str(delay_ms)))
 
 
-class House:
+class Cluster:
     """One lead; backs come and go with `connected`. A context manager."""
 
     def __init__(

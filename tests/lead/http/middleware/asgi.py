@@ -1,7 +1,7 @@
 """Asking an application for a route without a network, a client library or a body."""
 
 
-async def knock(app, method, path, headers=()):
+async def asgi_request(app, method, path, headers=()):
     """(status, headers, body) of the answer; of a WebSocket 101 if it is accepted, 404 if it is not there."""
     is_websocket = method == "WEBSOCKET"
     prefix = "websocket." if is_websocket else ""
