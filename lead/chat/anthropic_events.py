@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lead.chat.deltas import CallArguments, CallBegun, Content, Delta, Reasoning, Said
+from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 
 Event = dict[str, Any]
 
@@ -16,7 +16,7 @@ def stop_reason(finish_reason: str) -> str:
     return _STOP_REASONS[finish_reason]
 
 
-def blocks(said: Said) -> list[dict[str, Any]]:
+def blocks(said: AssistantMessage) -> list[dict[str, Any]]:
     """A whole answer's content."""
     content: list[dict[str, Any]] = []
     if said.reasoning:
@@ -47,11 +47,11 @@ class BlockEvents:
                 case Reasoning(text):
                     yield from self._block("thinking", {"type": "thinking", "thinking": "", "signature": ""})
                     yield self._delta({"type": "thinking_delta", "thinking": text})
-                case CallBegun(_, call_id, name):
+                case ToolCallStart(_, call_id, name):
                     yield from self._close()
                     block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
                     yield from self._block("tool_use", block)
-                case CallArguments(_, text):
+                case ToolCallArguments(_, text):
                     yield self._delta({"type": "input_json_delta", "partial_json": text})
 
     def finish(self) -> Iterator[Event]:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lead.chat.family import GENERIC, Family
-from lead.chat.reasoning import Thinking
+from lead.chat.reasoning import ReasoningMarkers
+from lead.chat.tool_formats import GENERIC, ToolFormat
 from lead.chat.tools import Tool
 from lead.grammar.rules import literal
 
@@ -33,7 +33,12 @@ class Demand:
 
 
 def constrain(
-    demand: Demand, family: Family | None, thinking: Thinking | None, *, opened: bool, convert: Convert
+    demand: Demand,
+    family: ToolFormat | None,
+    thinking: ReasoningMarkers | None,
+    *,
+    opened: bool,
+    convert: Convert,
 ) -> str | None:
     """The grammar of what is demanded; None where any text will do.
 
@@ -64,14 +69,14 @@ class _Writer:
     def text(self, root: str) -> str:
         return "\n".join([f"root ::= {root}", *self._rules]) + "\n"
 
-    def content(self, demand: Demand, family: Family | None) -> str:
+    def content(self, demand: Demand, family: ToolFormat | None) -> str:
         schema = {"type": "string"} if demand.schema is None else demand.schema
         name = self._part(schema, demand.schema_field)
         if family is not GENERIC:
             return name
         return f"{_RESPONSE} {name} {literal('}')}"
 
-    def calls(self, demand: Demand, family: Family) -> str:
+    def calls(self, demand: Demand, family: ToolFormat) -> str:
         ways = []
         for tool in demand.tools:
             start, end = family.frame(tool.function.name)
@@ -82,7 +87,7 @@ class _Writer:
         before, after = (literal(text) if text else "" for text in (family.before, family.after))
         return f"{before} call{several} {after}".strip()
 
-    def thought(self, thinking: Thinking, *, opened: bool) -> str:
+    def thought(self, thinking: ReasoningMarkers, *, opened: bool) -> str:
         """Text up to the mark at its end: what begins like the mark goes on in another way."""
         end = thinking.end
         steps = [

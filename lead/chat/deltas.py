@@ -19,7 +19,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class CallBegun:
+class ToolCallStart:
     """The model calls a tool; `index` counts the calls of one answer."""
 
     index: int
@@ -28,18 +28,18 @@ class CallBegun:
 
 
 @dataclass(frozen=True, slots=True)
-class CallArguments:
+class ToolCallArguments:
     """More of a call's arguments, as JSON text."""
 
     index: int
     text: str
 
 
-Delta = Reasoning | Content | CallBegun | CallArguments
+Delta = Reasoning | Content | ToolCallStart | ToolCallArguments
 
 
 @dataclass(slots=True)
-class Call:
+class ToolCall:
     """A whole call."""
 
     id: str
@@ -48,12 +48,12 @@ class Call:
 
 
 @dataclass(slots=True)
-class Said:
+class AssistantMessage:
     """A whole answer."""
 
     content: str = ""
     reasoning: str = ""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
 
     def add(self, deltas: Iterable[Delta]) -> None:
         """Take in what has become known."""
@@ -63,7 +63,7 @@ class Said:
                     self.reasoning += delta.text
                 case Content():
                     self.content += delta.text
-                case CallBegun():
-                    self.calls.append(Call(delta.id, delta.name))
-                case CallArguments():
+                case ToolCallStart():
+                    self.calls.append(ToolCall(delta.id, delta.name))
+                case ToolCallArguments():
                     self.calls[delta.index].arguments += delta.text

@@ -23,7 +23,7 @@ class ContentPart(BaseModel):
         return self.refusal if self.type == "refusal" else self.text
 
 
-class CalledFunction(BaseModel):
+class FunctionCallParam(BaseModel):
     """What an assistant asked to be called."""
 
     model_config = ConfigDict(strict=True)
@@ -49,17 +49,17 @@ class CalledFunction(BaseModel):
         return json.dumps(self.arguments, ensure_ascii=False)
 
 
-class ToolCall(BaseModel):
+class ToolCallParam(BaseModel):
     """A call in an assistant's message."""
 
     model_config = ConfigDict(strict=True)
 
     id: str | None = None
     type: str = "function"
-    function: CalledFunction
+    function: FunctionCallParam
 
 
-class Message(BaseModel):
+class ChatMessage(BaseModel):
     """One turn of a conversation; further fields are passed on to the chat template."""
 
     model_config = ConfigDict(strict=True, extra="allow")
@@ -67,7 +67,7 @@ class Message(BaseModel):
     role: Annotated[str, Field(min_length=1, max_length=64)]
     content: str | list[ContentPart] | None = None
     reasoning_content: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[ToolCallParam] | None = None
     tool_call_id: str | None = None
     name: str | None = None
 
@@ -83,7 +83,7 @@ class Message(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _check_says_something(self) -> "Message":
+    def _check_says_something(self) -> "ChatMessage":
         if "content" not in self.model_fields_set:
             if self.role != "assistant":
                 raise PydanticCustomError("content", "every message but an assistant's has a content")

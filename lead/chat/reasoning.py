@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
+class ReasoningMarkers:
     """The marks around reasoning: what stands between is not the answer."""
 
     start: str
@@ -26,15 +26,15 @@ class Thinking:
 
 
 _KNOWN = (
-    Thinking("<|channel|>analysis<|message|>", "<|end|>"),  # gpt-oss
-    Thinking("<think>", "</think>"),  # DeepSeek R1, Qwen 3, QwQ and most others
-    Thinking("[THINK]", "[/THINK]"),  # Magistral, Ministral
-    Thinking("<|START_THINKING|>", "<|END_THINKING|>"),  # Command R7B, Command A
-    Thinking("<seed:think>", "</seed:think>"),  # Seed-OSS
+    ReasoningMarkers("<|channel|>analysis<|message|>", "<|end|>"),  # gpt-oss
+    ReasoningMarkers("<think>", "</think>"),  # DeepSeek R1, Qwen 3, QwQ and most others
+    ReasoningMarkers("[THINK]", "[/THINK]"),  # Magistral, Ministral
+    ReasoningMarkers("<|START_THINKING|>", "<|END_THINKING|>"),  # Command R7B, Command A
+    ReasoningMarkers("<seed:think>", "</seed:think>"),  # Seed-OSS
 )
 
 
-def find_thinking(template: str) -> Thinking | None:
+def detect_reasoning(template: str) -> ReasoningMarkers | None:
     """The marks that a chat template mentions; None for one of a model that does not reason."""
     if "<|channel|>" in template:
         return _KNOWN[0]

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from lead.chat.constraint import Demand
-from lead.chat.family import GENERIC, Family
-from lead.chat.message import Message
+from lead.chat.message import ChatMessage
 from lead.chat.options import ChatOptions, ReasoningFormat
 from lead.chat.response_format import ResponseFormat
 from lead.chat.template import Conversation
 from lead.chat.told_tools import describe
-from lead.chat.tools import NamedChoice, Tool, ToolChoice
+from lead.chat.tool_formats import GENERIC, ToolFormat
+from lead.chat.tools import NamedToolChoice, Tool, ToolChoice
 from lead.grammar import JSON_OBJECT
 from shared.errors import RequestError
 
@@ -22,7 +22,7 @@ class ConversationFields(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
     documents: list[dict[str, Any]] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
@@ -40,7 +40,7 @@ class ConversationFields(BaseModel):
     def usable_tools(self) -> list[Tool]:
         """The tools that may be called; raises RequestError where the choice is none of them."""
         tools = self.tools or []
-        if isinstance(self.tool_choice, NamedChoice):
+        if isinstance(self.tool_choice, NamedToolChoice):
             name = self.tool_choice.function.name
             tools = [tool for tool in tools if tool.function.name == name]
             if not tools:
@@ -62,11 +62,12 @@ class ConversationFields(BaseModel):
             schema=format_schema if by_format else _object_if_empty(self.json_schema),
             schema_field="response_format" if by_format else "json_schema",
             tools=tools,
-            must_call=self.tool_choice == "required" or isinstance(self.tool_choice, NamedChoice),
-            several=self.parallel_tool_calls is not False and not isinstance(self.tool_choice, NamedChoice),
+            must_call=self.tool_choice == "required" or isinstance(self.tool_choice, NamedToolChoice),
+            several=self.parallel_tool_calls is not False
+            and not isinstance(self.tool_choice, NamedToolChoice),
         )
 
-    def conversation(self, options: ChatOptions, family: Family = GENERIC) -> Conversation:
+    def conversation(self, options: ChatOptions, family: ToolFormat = GENERIC) -> Conversation:
         """What to render for a template of `family`; raises RequestError for what cannot be continued."""
         continues = self._continues(options)
         demand = self.demand()
@@ -126,10 +127,10 @@ def _object_if_empty(schema: dict[str, Any] | None) -> dict[str, Any] | None:
     return JSON_OBJECT if schema == {} else schema
 
 
-def _with_system(messages: list[Message], words: str) -> list[Message]:
+def _with_system(messages: list[ChatMessage], words: str) -> list[ChatMessage]:
     """The messages, with `words` at the end of what the system says first."""
     first, *others = messages
     if first.role not in {"system", "developer"}:
-        return [Message(role="system", content=words), *messages]
+        return [ChatMessage(role="system", content=words), *messages]
     said = "\n".join(first.parts)
-    return [Message(role=first.role, content=f"{said}\n\n{words}"), *others]
+    return [ChatMessage(role=first.role, content=f"{said}\n\n{words}"), *others]

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lead.chat.deltas import CallArguments, CallBegun, Content, Delta, Reasoning
+from lead.chat.deltas import Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 
 Event = dict[str, Any]
 
@@ -24,11 +24,11 @@ class ItemEvents:
                     yield from self._say(text)
                 case Reasoning(text):
                     yield from self._think(text)
-                case CallBegun(_, call_id, name):
+                case ToolCallStart(_, call_id, name):
                     yield from self.finish()
                     call = {"call_id": call_id, "name": name, "arguments": ""}
                     yield self._add("function_call", "fc", call)
-                case CallArguments(_, text):
+                case ToolCallArguments(_, text):
                     assert self._open
                     self._open["arguments"] += text
                     yield self._event("response.function_call_arguments.delta", delta=text)

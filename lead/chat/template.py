@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from lead.chat.abilities import Abilities, find_abilities
-from lead.chat.family import Family, find_drops, find_family
-from lead.chat.message import Message, ToolCall
-from lead.chat.program import TemplateProgramError, load_program
-from lead.chat.reasoning import Thinking, find_thinking
+from lead.chat.capabilities import TemplateCapabilities, detect_capabilities
+from lead.chat.jinja import TemplateError, load_template
+from lead.chat.message import ChatMessage, ToolCallParam
+from lead.chat.reasoning import ReasoningMarkers, detect_reasoning
+from lead.chat.tool_formats import ToolFormat, detect_ignored_markers, detect_tool_format
 from shared.errors import RequestError
 
 
@@ -26,7 +26,7 @@ class Conversation:
     message, which is the assistant's, instead of beginning a new one.
     """
 
-    messages: Sequence[Message]
+    messages: Sequence[ChatMessage]
     tools: Sequence[Mapping[str, Any]] = ()
     documents: Sequence[Mapping[str, Any]] | None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -43,11 +43,12 @@ class ChatTemplate:
         `bos` and `eos` are the texts of those tokens, which templates refer to; `tool_use` is a second
         template for conversations with tools. Raises ConfigError if one of them is no template.
         """
-        self._plain = load_program(source)
-        self._tool_use = load_program(tool_use) if tool_use else self._plain
+        self._plain = load_template(source)
+        self._tool_use = load_template(tool_use) if tool_use else self._plain
         self._tokens = {"bos_token": bos, "eos_token": eos}
         self._abilities = {
-            id(program): find_abilities(program, self._tokens) for program in (self._plain, self._tool_use)
+            id(program): detect_capabilities(program, self._tokens)
+            for program in (self._plain, self._tool_use)
         }
 
     @property
@@ -66,19 +67,19 @@ class ChatTemplate:
         return self._abilities[id(self._tool_use)].tools
 
     @property
-    def family(self) -> Family:
+    def tool_format(self) -> ToolFormat:
         """How the model writes tool calls; GENERIC if the template does not tell it of tools."""
-        return find_family(self.tool_source, takes_tools=self.takes_tools)
+        return detect_tool_format(self.tool_source, takes_tools=self.takes_tools)
 
     @property
-    def drops(self) -> tuple[str, ...]:
+    def ignored_markers(self) -> tuple[str, ...]:
         """Marks in answers that mean nothing to a reader."""
-        return find_drops(self.source)
+        return detect_ignored_markers(self.source)
 
     @property
-    def thinking(self) -> Thinking | None:
+    def reasoning(self) -> ReasoningMarkers | None:
         """How the model marks its reasoning."""
-        return find_thinking(self.source)
+        return detect_reasoning(self.source)
 
     def render(self, conversation: Conversation) -> str:
         """The prompt up to where the answer begins (or goes on); raises RequestError for what it refuses."""
@@ -99,27 +100,27 @@ class ChatTemplate:
         }
         try:
             text = program.run(variables)
-        except TemplateProgramError as error:
+        except TemplateError as error:
             raise RequestError(
                 f"the model's chat template refuses these messages: {error}", "messages"
             ) from error
         return text if continued is None else text + self._beginning(text, continued)
 
-    def _beginning(self, prompt: str, message: Message) -> str:
+    def _beginning(self, prompt: str, message: ChatMessage) -> str:
         """The beginning of an answer that was given by the client."""
         content, thought = "\n\n".join(message.parts), message.reasoning_content or ""
-        if self.thinking is None:
+        if self.reasoning is None:
             return content
-        return self.thinking.resume(prompt, thought, content)
+        return self.reasoning.resume(prompt, thought, content)
 
 
 class _Telling:
     """Puts messages into the shape that a template digests."""
 
-    def __init__(self, abilities: Abilities) -> None:
+    def __init__(self, abilities: TemplateCapabilities) -> None:
         self._abilities = abilities
 
-    def tell(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    def tell(self, messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
         told = [self._tell_one(message) for message in messages]
         if not self._abilities.system:
             told = _without_system(told)
@@ -128,7 +129,7 @@ class _Telling:
                 message["content"] = [{"type": "text", "text": message["content"]}]
         return told
 
-    def _tell_one(self, message: Message) -> dict[str, Any]:
+    def _tell_one(self, message: ChatMessage) -> dict[str, Any]:
         fields = message.for_template()
         fields["content"] = "\n".join(message.parts)
         if fields["role"] == "developer" and not self._abilities.developer:
@@ -141,7 +142,7 @@ class _Telling:
             return _result_in_words(fields)
         return fields
 
-    def _tell_calls(self, fields: dict[str, Any], calls: Sequence[ToolCall]) -> None:
+    def _tell_calls(self, fields: dict[str, Any], calls: Sequence[ToolCallParam]) -> None:
         if not self._abilities.tool_results:
             del fields["tool_calls"]
             words = {

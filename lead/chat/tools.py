@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class ToolFunction(BaseModel):
+class FunctionDefinition(BaseModel):
     """A function that the model may call; `parameters` is a JSON schema."""
 
     model_config = ConfigDict(strict=True, extra="allow")
@@ -22,7 +22,7 @@ class Tool(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     type: Literal["function"] = "function"
-    function: ToolFunction
+    function: FunctionDefinition
 
     def for_template(self) -> Mapping[str, Any]:
         """As templates expect it: a description and parameters always stand there."""
@@ -33,7 +33,7 @@ class Tool(BaseModel):
         }
 
 
-class NamedFunction(BaseModel):
+class ToolChoiceFunction(BaseModel):
     """Which one."""
 
     model_config = ConfigDict(strict=True)
@@ -41,13 +41,13 @@ class NamedFunction(BaseModel):
     name: str
 
 
-class NamedChoice(BaseModel):
+class NamedToolChoice(BaseModel):
     """The one that must be called."""
 
     model_config = ConfigDict(strict=True)
 
     type: Literal["function"] = "function"
-    function: NamedFunction
+    function: ToolChoiceFunction
 
 
-ToolChoice = Literal["auto", "none", "required"] | NamedChoice
+ToolChoice = Literal["auto", "none", "required"] | NamedToolChoice

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from lead.chat.deltas import CallArguments, CallBegun, Content, Delta, Reasoning, Said
-from lead.chat.output import OutputReader
+from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
+from lead.chat.parser import OutputParser
 from lead.generation.assembler import TextToken
 from lead.generation.completions import Outcome
 from lead.http.api import shapes
@@ -57,7 +57,7 @@ async def count_input_tokens(
 class _ChatTeller:
     """Tells an answer as OpenAI's deltas."""
 
-    def __init__(self, reader: Callable[[], OutputReader], services: Services) -> None:
+    def __init__(self, reader: Callable[[], OutputParser], services: Services) -> None:
         self._reader = reader()
         self._vocabulary = services.vocabulary
 
@@ -81,14 +81,14 @@ def _delta(delta: Delta) -> dict[str, Any]:
             return {"content": text}
         case Reasoning(text):
             return {"reasoning_content": text}
-        case CallBegun(index, call_id, name):
+        case ToolCallStart(index, call_id, name):
             function = {"name": name, "arguments": ""}
             return {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
-        case CallArguments(index, text):
+        case ToolCallArguments(index, text):
             return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
 
 
-def _message(said: Said) -> dict[str, Any]:
+def _message(said: AssistantMessage) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.content}
     if said.reasoning:
         message["reasoning_content"] = said.reasoning

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from lead.chat.constraint import constrain
-from lead.chat.deltas import Delta, Said
-from lead.chat.family import GENERIC
-from lead.chat.output import OutputReader, Reading
+from lead.chat.deltas import AssistantMessage, Delta
+from lead.chat.parser import OutputParser, ParserConfig
 from lead.chat.request import ConversationFields
+from lead.chat.tool_formats import GENERIC
 from lead.generation.completions import Outcome, Piece
 from lead.grammar import check_grammar, schema_to_gbnf
 from lead.http.api.answers import Answer, Job
@@ -40,22 +40,22 @@ class Turn:
     """What to generate and how to read it."""
 
     job: Job
-    reading: Reading
+    config: ParserConfig
 
     @classmethod
     async def read(cls, body: ChatRequest, services: Services) -> "Turn":
         """Raises RequestError naming the field at fault."""
         check_tools(body, services)
-        tokens, reading, grammar = await asyncio.to_thread(_prepare, body, services)
+        tokens, config, grammar = await asyncio.to_thread(_prepare, body, services)
         constrained = body.model_copy(
             update={"grammar": grammar, "json_schema": None, "response_format": None}
         )
         job = await Job.read(constrained, [tokens], services)
-        return cls(replace(job, shown=_shown(reading, services.vocabulary)), reading)
+        return cls(replace(job, shown=_shown(config, services.vocabulary)), config)
 
-    def reader(self) -> OutputReader:
+    def reader(self) -> OutputParser:
         """Reads one of the answers."""
-        return OutputReader(self.reading)
+        return OutputParser(self.config)
 
     def read_whole(self, answer: Answer) -> tuple[list[Delta], End]:
         """What a whole answer consists of, and how it ended."""
@@ -64,10 +64,10 @@ class Turn:
         deltas = [*reader.push(answer.text), *reader.finish()]
         return deltas, End(finish_reason(reader, answer.outcome), answer.outcome)
 
-    def said(self, answer: Answer) -> tuple[Said, End]:
+    def said(self, answer: Answer) -> tuple[AssistantMessage, End]:
         """A whole answer, and how it ended."""
         deltas, end = self.read_whole(answer)
-        said = Said()
+        said = AssistantMessage()
         said.add(deltas)
         return said, end
 
@@ -93,7 +93,7 @@ def as_chat(fields: dict[str, Any]) -> ChatRequest:
         raise first_invalid(error) from error
 
 
-def finish_reason(reader: OutputReader, outcome: Outcome) -> str:
+def finish_reason(reader: OutputParser, outcome: Outcome) -> str:
     """OpenAI's."""
     return "tool_calls" if reader.n_calls and outcome.reason == "stop" else outcome.reason
 
@@ -107,7 +107,7 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 def render_prompt(body: ConversationFields, services: Services) -> str:
     """The text that the model is to continue; raises RequestError. It may take long: call it in a thread."""
     template = services.template
-    return template.render(body.conversation(services.chat, template.family))
+    return template.render(body.conversation(services.chat, template.tool_format))
 
 
 def tokenize_prompt(text: str, vocabulary: Vocabulary) -> list[int]:
@@ -127,30 +127,30 @@ async def count_prompt(body: ConversationFields, services: Services) -> int:
     return await asyncio.to_thread(count)
 
 
-def _prepare(body: ChatRequest, services: Services) -> tuple[list[int], Reading, str | None]:
+def _prepare(body: ChatRequest, services: Services) -> tuple[list[int], ParserConfig, str | None]:
     prompt = render_prompt(body, services)
-    reading = _reading(body, services, prompt)
-    grammar = _grammar(body, services, reading)
-    return tokenize_prompt(prompt, services.vocabulary), reading, grammar
+    config = _parser_config(body, services, prompt)
+    grammar = _grammar(body, services, config)
+    return tokenize_prompt(prompt, services.vocabulary), config, grammar
 
 
-def _reading(body: ConversationFields, services: Services, prompt: str) -> Reading:
+def _parser_config(body: ConversationFields, services: Services, prompt: str) -> ParserConfig:
     template, demand = services.template, body.demand()
     separate = (body.reasoning_format or services.chat.reasoning_format) != "none"
-    thinking = template.thinking
+    thinking = template.reasoning
     opened = thinking is not None and thinking.is_open(prompt)
-    return Reading(
-        thinking=thinking if separate else None,
-        opened=opened,
-        family=template.family if demand.tools else None,
-        drops=template.drops,
+    return ParserConfig(
+        reasoning=thinking if separate else None,
+        in_reasoning=opened,
+        tool_format=template.tool_format if demand.tools else None,
+        ignored_markers=template.ignored_markers,
         tools=frozenset(tool.function.name for tool in demand.tools),
-        single=not demand.several,
-        lead_in=f"{thinking.start}\n" if thinking and opened and not separate else "",
+        one_call=not demand.several,
+        prefix=f"{thinking.start}\n" if thinking and opened and not separate else "",
     )
 
 
-def _grammar(body: ChatRequest, services: Services, reading: Reading) -> str | None:
+def _grammar(body: ChatRequest, services: Services, config: ParserConfig) -> str | None:
     demand, bounds, template = body.demand(), services.bounds, services.template
     if body.grammar:
         return body.grammar
@@ -158,14 +158,14 @@ def _grammar(body: ChatRequest, services: Services, reading: Reading) -> str | N
     def convert(schema: object, field: str) -> str:
         return schema_to_gbnf(schema, bounds, field)
 
-    may_think = reading.opened or (
-        reading.thinking and _variables(body, services).get("enable_thinking", True)
+    may_think = config.in_reasoning or (
+        config.reasoning and _variables(body, services).get("enable_thinking", True)
     )
     grammar = constrain(
         demand,
-        reading.family,
-        template.thinking if may_think else None,
-        opened=reading.opened,
+        config.tool_format,
+        template.reasoning if may_think else None,
+        opened=config.in_reasoning,
         convert=convert,
     )
     if grammar is not None:
@@ -178,11 +178,11 @@ def _variables(body: ConversationFields, services: Services) -> dict[str, Any]:
     return dict(body.conversation(services.chat, GENERIC).variables)
 
 
-def _shown(reading: Reading, vocabulary: Vocabulary) -> frozenset[int]:
+def _shown(config: ParserConfig, vocabulary: Vocabulary) -> frozenset[int]:
     """Control tokens that are marks: without their text nobody could tell calls and reasoning apart."""
-    marks = set(reading.drops)
-    marks |= {reading.thinking.start, reading.thinking.end} if reading.thinking else set()
-    marks |= set(reading.family.marks()) if reading.family else set()
+    marks = set(config.ignored_markers)
+    marks |= {config.reasoning.start, config.reasoning.end} if config.reasoning else set()
+    marks |= set(config.tool_format.marks()) if config.tool_format else set()
     tokens = {
         token
         for mark in marks

@@ -1,14 +1,14 @@
 import pytest
 
-from lead.chat import family
+from lead.chat import tool_formats
 from lead.chat.constraint import Demand, constrain
-from lead.chat.reasoning import Thinking
+from lead.chat.reasoning import ReasoningMarkers
 from lead.chat.tools import Tool
 from lead.grammar import check_grammar, schema_to_gbnf
 from lead.settings.limits import Bounds
 
 BOUNDS = Bounds()
-THINK = Thinking("<think>", "</think>")
+THINK = ReasoningMarkers("<think>", "</think>")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
@@ -28,7 +28,7 @@ def grammar(demand, own=None, thinking=None, *, opened=False):
 
 def test_free_text_has_no_grammar():
     assert grammar(Demand()) is None
-    assert grammar(Demand(tools=[tool("add")]), family.HERMES) is None
+    assert grammar(Demand(tools=[tool("add")]), tool_formats.HERMES) is None
 
 
 @pytest.mark.parametrize("must_call", [True, False])
@@ -36,7 +36,7 @@ def test_free_text_has_no_grammar():
 @pytest.mark.parametrize("thinking", [None, THINK])
 @pytest.mark.parametrize(
     "own",
-    [value for value in vars(family).values() if isinstance(value, family.Family)],
+    [value for value in vars(tool_formats).values() if isinstance(value, tool_formats.ToolFormat)],
     ids=lambda f: f.name,
 )
 def test_every_demand_makes_a_grammar_that_llama_cpp_takes(own, must_call, schema, thinking):
@@ -47,18 +47,18 @@ def test_every_demand_makes_a_grammar_that_llama_cpp_takes(own, must_call, schem
 
 
 def test_a_generic_answer_is_always_json():
-    text = grammar(Demand(tools=[tool("add")]), family.GENERIC)
+    text = grammar(Demand(tools=[tool("add")]), tool_formats.GENERIC)
     assert '"{\\"response\\": "' in text
     assert '"{\\"tool_calls\\": ["' in text
 
 
 def test_who_must_call_cannot_just_talk():
-    assert "response" not in grammar(Demand(tools=[tool("add")], must_call=True), family.GENERIC)
+    assert "response" not in grammar(Demand(tools=[tool("add")], must_call=True), tool_formats.GENERIC)
 
 
 def test_one_call_is_one_call():
-    assert ")*" in grammar(Demand(tools=[tool("add")], must_call=True), family.HERMES).splitlines()[0]
-    single = grammar(Demand(tools=[tool("add")], must_call=True, several=False), family.HERMES)
+    assert ")*" in grammar(Demand(tools=[tool("add")], must_call=True), tool_formats.HERMES).splitlines()[0]
+    single = grammar(Demand(tools=[tool("add")], must_call=True, several=False), tool_formats.HERMES)
     assert ")*" not in single.splitlines()[0]
 
 

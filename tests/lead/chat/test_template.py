@@ -1,8 +1,8 @@
 import pytest
 
-from lead.chat import program
-from lead.chat.message import Message
-from lead.chat.program import CHATML
+from lead.chat import jinja
+from lead.chat.jinja import CHATML
+from lead.chat.message import ChatMessage
 from lead.chat.template import ChatTemplate, Conversation
 from shared.errors import ConfigError, RequestError
 
@@ -26,7 +26,7 @@ THINKS = TURNS + "{% if add_generation_prompt and enable_thinking is not false %
 
 def render(source, messages=HELLO, tool_use=None, **fields):
     template = ChatTemplate(source, "<s>", "</s>", tool_use)
-    return template.render(Conversation([Message(**message) for message in messages], **fields))
+    return template.render(Conversation([ChatMessage(**message) for message in messages], **fields))
 
 
 def test_a_conversation_ends_where_the_answer_begins():
@@ -96,14 +96,14 @@ def test_a_long_conversation_fits_a_named_template():
 
 
 def test_a_template_that_never_ends_is_stopped(monkeypatch):
-    monkeypatch.setattr(program, "MOST_CHARACTERS", 1000)
+    monkeypatch.setattr(jinja, "MOST_CHARACTERS", 1000)
     endless = "{% for i in range(90000) %}{{ messages[0].content }}{% endfor %}"
     with pytest.raises(RequestError, match="more than 1000 characters"):
         render(endless)
 
 
 def test_a_template_that_takes_long_is_stopped(monkeypatch):
-    monkeypatch.setattr(program, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(jinja, "MOST_SECONDS", -1.0)
     with pytest.raises(RequestError, match="takes longer"):
         render(CHATML)
 

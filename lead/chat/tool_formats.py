@@ -10,26 +10,29 @@ _NAME = r"(?P<name>[\w.:-]+?)"
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """The marks of a family.
+class ToolFormat:
+    """How the models of one family write tool calls.
 
-    opens: after one of them there are calls. closes: what may stand between and behind calls, and means
-    nothing. drops: what means nothing wherever it stands. head: of calls whose name stands before the
-    arguments, all up to the brace. bare: an answer that is a JSON object is a call. script: calls may be a
-    program (`<|python_tag|>`). several: thoughts and words may take turns.
-    before, call, between, after: how to write calls with %(name)s and %(arguments)s, for a grammar; `call` is
-    what stands before and behind the arguments.
+    call_starts: markers that begin calls.
+    separators: text without meaning between and after calls.
+    ignored_markers: text without meaning anywhere in the answer.
+    call_header: matches all before the arguments, if the name is not a member of a JSON object.
+    json_only: an answer that is a JSON object is a call.
+    python_tag: marker of a call that may be written as code, or None.
+    interleaved: reasoning and content may alternate.
+    before, call, between, after: the text around all calls, around the arguments of each, between two, in
+    a grammar; %(name)s and %(json)s stand for the tool's name, plain and as JSON.
     """
 
     name: str
-    opens: tuple[str, ...]
+    call_starts: tuple[str, ...]
     call: tuple[str, str]
-    closes: tuple[str, ...] = ()
-    drops: tuple[str, ...] = ()
-    head: re.Pattern[str] | None = None
-    bare: bool = False
-    script: str | None = None
-    several: bool = False
+    separators: tuple[str, ...] = ()
+    ignored_markers: tuple[str, ...] = ()
+    call_header: re.Pattern[str] | None = None
+    json_only: bool = False
+    python_tag: str | None = None
+    interleaved: bool = False
     before: str = ""
     between: str = ""
     after: str = ""
@@ -42,12 +45,12 @@ class Family:
 
     def marks(self) -> tuple[str, ...]:
         """All marks: tokens that are otherwise not shown."""
-        script = (self.script,) if self.script else ()
+        python_tag = (self.python_tag,) if self.python_tag else ()
         return (
-            *self.opens,
-            *self.closes,
-            *self.drops,
-            *script,
+            *self.call_starts,
+            *self.separators,
+            *self.ignored_markers,
+            *python_tag,
             self.before,
             self.between,
             *self.call,
@@ -57,56 +60,58 @@ class Family:
 
 _COHERE_DROPS = ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>")
 
-GPT_OSS = Family(
+GPT_OSS = ToolFormat(
     "gpt-oss",
-    opens=("<|channel|>commentary to=functions.", " to=functions.", "to=functions."),
-    head=re.compile(_NAME + r"(?:<\|channel\|>\w+)?\s*(?:<\|constrain\|>)?(?:json)?\s*<\|message\|>\s*"),
-    closes=("<|call|>",),
-    drops=(
+    call_starts=("<|channel|>commentary to=functions.", " to=functions.", "to=functions."),
+    call_header=re.compile(
+        _NAME + r"(?:<\|channel\|>\w+)?\s*(?:<\|constrain\|>)?(?:json)?\s*<\|message\|>\s*"
+    ),
+    separators=("<|call|>",),
+    ignored_markers=(
         "<|start|>assistant",
         "<|channel|>final<|message|>",
         "<|channel|>commentary<|message|>",
         "<|end|>",
     ),
-    several=True,
+    interleaved=True,
     call=("<|channel|>commentary to=functions.%(name)s <|constrain|>json<|message|>", ""),
 )
-MISTRAL_NAMED = Family(
+MISTRAL_NAMED = ToolFormat(
     "mistral",
-    opens=("[TOOL_CALLS]",),
-    head=re.compile(r"\s*" + _NAME + r"(?:\[CALL_ID\](?P<id>\w+))?\[ARGS\]\s*"),
-    closes=(",",),
+    call_starts=("[TOOL_CALLS]",),
+    call_header=re.compile(r"\s*" + _NAME + r"(?:\[CALL_ID\](?P<id>\w+))?\[ARGS\]\s*"),
+    separators=(",",),
     call=("[TOOL_CALLS]%(name)s[ARGS]", ""),
     id_characters=9,
 )
-MISTRAL = Family(
+MISTRAL = ToolFormat(
     "mistral-list",
-    opens=("[TOOL_CALLS]",),
-    closes=("[", ",", "]"),
+    call_starts=("[TOOL_CALLS]",),
+    separators=("[", ",", "]"),
     before="[TOOL_CALLS][",
     call=('{"name": %(json)s, "arguments": ', "}"),
     between=", ",
     after="]",
     id_characters=9,
 )
-DEEPSEEK = Family(
+DEEPSEEK = ToolFormat(
     "deepseek",
-    opens=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
-    head=re.compile(
+    call_starts=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
+    call_header=re.compile(
         r"\s*(?:<｜tool▁call▁begin｜>)?(?:function<｜tool▁sep｜>)?"
         + _NAME
         + r"(?:<｜tool▁sep｜>)?\s*(?:```json)?\s*"
     ),
-    closes=("```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"),
+    separators=("```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"),
     before="<｜tool▁calls▁begin｜>",
     call=("<｜tool▁call▁begin｜>%(name)s<｜tool▁sep｜>", "<｜tool▁call▁end｜>"),
     after="<｜tool▁calls▁end｜>",
 )
-DEEPSEEK_FENCED = Family(
+DEEPSEEK_FENCED = ToolFormat(
     "deepseek-fenced",
-    opens=DEEPSEEK.opens,
-    head=DEEPSEEK.head,
-    closes=DEEPSEEK.closes,
+    call_starts=DEEPSEEK.call_starts,
+    call_header=DEEPSEEK.call_header,
+    separators=DEEPSEEK.separators,
     before="<｜tool▁calls▁begin｜>",
     call=(
         "<｜tool▁call▁begin｜>function<｜tool▁sep｜>%(name)s\n```json\n",
@@ -115,93 +120,93 @@ DEEPSEEK_FENCED = Family(
     between="\n",
     after="<｜tool▁calls▁end｜>",
 )
-KIMI = Family(
+KIMI = ToolFormat(
     "kimi",
-    opens=("<|tool_calls_section_begin|>", "<|tool_call_begin|>"),
-    head=re.compile(
+    call_starts=("<|tool_calls_section_begin|>", "<|tool_call_begin|>"),
+    call_header=re.compile(
         r"\s*(?:<\|tool_call_begin\|>)?\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+?)(?::\d+)?)"
         r"\s*<\|tool_call_argument_begin\|>\s*"
     ),
-    closes=("<|tool_call_end|>", "<|tool_calls_section_end|>"),
+    separators=("<|tool_call_end|>", "<|tool_calls_section_end|>"),
     before="<|tool_calls_section_begin|>",
     call=("<|tool_call_begin|>functions.%(name)s:0<|tool_call_argument_begin|>", "<|tool_call_end|>"),
     after="<|tool_calls_section_end|>",
 )
-COMMAND_R = Family(
+COMMAND_R = ToolFormat(
     "command-r",
-    opens=("<|START_ACTION|>",),
-    closes=("[", ",", "]", "<|END_ACTION|>"),
-    drops=_COHERE_DROPS,
+    call_starts=("<|START_ACTION|>",),
+    separators=("[", ",", "]", "<|END_ACTION|>"),
+    ignored_markers=_COHERE_DROPS,
     before="<|START_ACTION|>[",
     call=('{"tool_call_id": "0", "tool_name": %(json)s, "parameters": ', "}"),
     between=", ",
     after="]<|END_ACTION|>",
 )
-COMMAND_R_PLUS = Family(
+COMMAND_R_PLUS = ToolFormat(
     "command-r-plus",
-    opens=("Action: ```json", "Action:```json"),
-    closes=("[", ",", "]", "```"),
+    call_starts=("Action: ```json", "Action:```json"),
+    separators=("[", ",", "]", "```"),
     before="Action: ```json\n[",
     call=('{"tool_name": %(json)s, "parameters": ', "}"),
     between=", ",
     after="]```",
 )
-FUNCTION_TAG = Family(
+FUNCTION_TAG = ToolFormat(
     "function-tag",
-    opens=("<function=",),
-    head=re.compile(_NAME + r">\s*"),
-    closes=("</function>",),
-    script="<|python_tag|>",
+    call_starts=("<function=",),
+    call_header=re.compile(_NAME + r">\s*"),
+    separators=("</function>",),
+    python_tag="<|python_tag|>",
     call=("<function=%(name)s>", "</function>"),
     between="\n",
 )
-HERMES = Family(
+HERMES = ToolFormat(
     "hermes",
-    opens=("<tool_call>", "<tool_calls>"),
-    closes=("</tool_call>", "</tool_calls>", "[", ",", "]"),
+    call_starts=("<tool_call>", "<tool_calls>"),
+    separators=("</tool_call>", "</tool_calls>", "[", ",", "]"),
     call=('<tool_call>\n{"name": %(json)s, "arguments": ', "}\n</tool_call>"),
     between="\n",
 )
-FIREFUNCTION = Family(
+FIREFUNCTION = ToolFormat(
     "firefunction",
-    opens=("functools",),
-    closes=("[", ",", "]"),
+    call_starts=("functools",),
+    separators=("[", ",", "]"),
     before=" functools[",
     call=('{"name": %(json)s, "arguments": ', "}"),
     between=", ",
     after="]",
 )
-TOOLCALL = Family(
+TOOLCALL = ToolFormat(
     "toolcall",
-    opens=("<TOOLCALL>",),
-    closes=("[", ",", "]", "</TOOLCALL>"),
+    call_starts=("<TOOLCALL>",),
+    separators=("[", ",", "]", "</TOOLCALL>"),
     before="<TOOLCALL>[",
     call=('{"name": %(json)s, "arguments": ', "}"),
     between=", ",
     after="]</TOOLCALL>",
 )
-PHI = Family(
+PHI = ToolFormat(
     "phi",
-    opens=("<|tool_call|>",),
-    closes=("[", ",", "]", "<|/tool_call|>"),
+    call_starts=("<|tool_call|>",),
+    separators=("[", ",", "]", "<|/tool_call|>"),
     before="<|tool_call|>[",
     call=('{"name": %(json)s, "arguments": ', "}"),
     between=", ",
     after="]",
 )
-LLAMA = Family(
+LLAMA = ToolFormat(
     "llama",
-    opens=(),
-    closes=(";",),
-    bare=True,
-    script="<|python_tag|>",
+    call_starts=(),
+    separators=(";",),
+    json_only=True,
+    python_tag="<|python_tag|>",
     call=('{"name": %(json)s, "parameters": ', "}"),
     between="; ",
 )
-GENERIC = Family(
+GENERIC = ToolFormat(
     "generic",
-    opens=(),
-    closes=(",", "]", "}"),
+    call_starts=(),
+    separators=(",", "]", "}"),
     before='{"tool_calls": [',
     call=('{"name": %(json)s, "arguments": ', "}"),
     between=", ",
@@ -212,7 +217,7 @@ GENERIC = Family(
 _XML_TAGS = ("<parameter=", "<arg_key>", "<invoke", "<parameter ")
 """Of templates whose models write arguments as XML: those are GENERIC here."""
 
-_KNOWN: tuple[tuple[Callable[[str], bool], Family], ...] = (
+_KNOWN: tuple[tuple[Callable[[str], bool], ToolFormat], ...] = (
     (lambda source: "<|channel|>" in source, GPT_OSS),
     (lambda source: "[TOOL_CALLS]" in source and "[ARGS]" in source, MISTRAL_NAMED),
     (lambda source: "[TOOL_CALLS]" in source, MISTRAL),
@@ -230,15 +235,15 @@ _KNOWN: tuple[tuple[Callable[[str], bool], Family], ...] = (
 )
 
 
-def find_family(template: str, *, takes_tools: bool) -> Family:
+def detect_tool_format(template: str, *, takes_tools: bool) -> ToolFormat:
     """The family of a chat template; GENERIC for one that does not tell of tools in a way known here."""
     if not takes_tools:
         return GENERIC
     return next((family for is_one, family in _KNOWN if is_one(template)), GENERIC)
 
 
-def find_drops(template: str) -> tuple[str, ...]:
+def detect_ignored_markers(template: str) -> tuple[str, ...]:
     """Marks of a template that mean nothing to a reader of the answer, with tools or without."""
     if "<|channel|>" in template:
-        return GPT_OSS.drops
-    return COMMAND_R.drops if COMMAND_R.drops[0] in template else ()
+        return GPT_OSS.ignored_markers
+    return COMMAND_R.ignored_markers if COMMAND_R.ignored_markers[0] in template else ()

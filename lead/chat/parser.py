@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from lead.chat.call_reader import CallReader
-from lead.chat.deltas import CallArguments, CallBegun, Content, Delta, Reasoning
-from lead.chat.family import GENERIC, Family
-from lead.chat.json_pieces import ObjectReader, StringDecoder, ValueEnd
-from lead.chat.reasoning import Thinking
+from lead.chat.deltas import Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
+from lead.chat.json_stream import ObjectStream, StringDecoder, ValueEnd
+from lead.chat.reasoning import ReasoningMarkers
+from lead.chat.tool_call_parser import ToolCallParser
+from lead.chat.tool_formats import GENERIC, ToolFormat
 
 _LONGEST_HEAD = 300
 """Characters of a call before its arguments: longer ones are none."""
@@ -39,28 +39,28 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParserConfig:
     """How to read an answer.
 
     family: None where no calls are looked for. opened: the prompt left the model in the midst of reasoning.
     thinking: None where reasoning stays in the content. single: at most one call counts.
     """
 
-    thinking: Thinking | None = None
-    opened: bool = False
-    family: Family | None = None
-    drops: tuple[str, ...] = ()
+    reasoning: ReasoningMarkers | None = None
+    in_reasoning: bool = False
+    tool_format: ToolFormat | None = None
+    ignored_markers: tuple[str, ...] = ()
     tools: frozenset[str] = frozenset()
-    single: bool = False
-    lead_in: str = ""
+    one_call: bool = False
+    prefix: str = ""
     """Content that the prompt already holds and the client is to get, too."""
 
 
-class OutputReader:
+class OutputParser:
     """Reads one answer."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+    def __init__(self, config: ParserConfig) -> None:
+        self._config = config
         self._text = ""
         self._raw = ""  # of a call that is not yet known to be one
         self._space = ""  # white space that may stand before a mark, and then counts for nothing
@@ -68,15 +68,15 @@ class OutputReader:
         self._strips = False
         self.n_calls = 0
         """Tools that the answer calls."""
-        self._call: CallReader | None = None
-        self._object = ObjectReader()
+        self._call: ToolCallParser | None = None
+        self._object = ObjectStream()
         self._end = ValueEnd()
         self._string = StringDecoder()
-        after_thought = Mode.GENERIC if reading.family is GENERIC else Mode.CONTENT
+        after_thought = Mode.GENERIC if config.tool_format is GENERIC else Mode.CONTENT
         self._calm = after_thought
-        self._mode = Mode.REASONING if reading.thinking and reading.opened else after_thought
+        self._mode = Mode.REASONING if config.reasoning and config.in_reasoning else after_thought
         self._strips = self._mode is Mode.REASONING
-        self._lead_in = reading.lead_in
+        self._prefix = config.prefix
         self._steps: dict[Mode, Callable[[], Iterator[Delta] | None]] = {
             Mode.CONTENT: self._read_content,
             Mode.REASONING: self._read_reasoning,
@@ -93,9 +93,9 @@ class OutputReader:
         """What has become certain with `text`."""
         self._text += text
         deltas: list[Delta] = []
-        if self._lead_in:
-            deltas.append(Content(self._lead_in))
-            self._lead_in = ""
+        if self._prefix:
+            deltas.append(Content(self._prefix))
+            self._prefix = ""
         while self._text:
             step = self._steps[self._mode]()
             if step is None:
@@ -128,7 +128,7 @@ class OutputReader:
     # Each step takes something from the text and gives deltas, or gives None: more text is needed
 
     def _read_reasoning(self) -> Iterator[Delta] | None:
-        thinking = self._reading.thinking
+        thinking = self._config.reasoning
         assert thinking
         self._strip()
         at = self._text.find(thinking.end)
@@ -167,31 +167,33 @@ class OutputReader:
 
     def _enter(self, mark: str) -> None:
         """A mark was found in the content."""
-        family, thinking = self._reading.family, self._reading.thinking
+        family, thinking = self._config.tool_format, self._config.reasoning
         if thinking and mark == thinking.start:
             self._mode, self._strips, self._space = Mode.REASONING, True, ""
-        elif family and mark in family.opens:
+        elif family and mark in family.call_starts:
             self._mode, self._raw = Mode.CALLS, self._space + mark
             self._space = ""
-        elif family and mark == family.script:
+        elif family and mark == family.python_tag:
             self._mode, self._raw, self._space = Mode.SCRIPT, self._space, ""
 
     def _read_between(self) -> Iterator[Delta] | None:
-        """Behind the mark that opens calls, or behind a call."""
-        family = self._reading.family
+        """Behind the mark that call_starts calls, or behind a call."""
+        family = self._config.tool_format
         assert family
-        self._skip(family.closes)
+        self._skip(family.separators)
         if not self._text:
             return None
         if self._text[0] == "{":
             return self._begin_object()
-        opening = next((mark for mark in family.opens if self._text.startswith(mark)), None)
+        opening = next((mark for mark in family.call_starts if self._text.startswith(mark)), None)
         if opening:
             self._raw, self._text = self._raw + opening, self._text[len(opening) :]
             return iter(())
-        if _overlap(self._text, family.closes + family.opens) == len(self._text):
+        if _overlap(self._text, family.separators + family.call_starts) == len(self._text):
             return None
-        return self._read_head(family.head) if family.head and self._raw else self._leave_calls()
+        return (
+            self._read_head(family.call_header) if family.call_header and self._raw else self._leave_calls()
+        )
 
     def _leave_calls(self) -> Iterator[Delta]:
         if self._raw:
@@ -199,11 +201,11 @@ class OutputReader:
         self._mode, self._strips = Mode.CONTENT, True
         return iter(())
 
-    def _read_head(self, head: re.Pattern[str]) -> Iterator[Delta] | None:
+    def _read_head(self, call_header: re.Pattern[str]) -> Iterator[Delta] | None:
         brace = self._text.find("{")
         if brace < 0:
             return None if len(self._text) < _LONGEST_HEAD else self._give_up()
-        match = head.fullmatch(self._text[:brace])
+        match = call_header.fullmatch(self._text[:brace])
         if match is None:
             return self._give_up()
         self._take(brace)
@@ -223,7 +225,7 @@ class OutputReader:
         return iter(self._counted(self._call.arguments(value)))
 
     def _begin_object(self) -> Iterator[Delta]:
-        self._object = ObjectReader()
+        self._object = ObjectStream()
         self._call = self._new_call()
         self._mode = Mode.OBJECT
         return iter(())
@@ -246,7 +248,9 @@ class OutputReader:
         if self._object.failed or (rest is not None and not call.begun):
             return self._give_up()
         counted = (
-            self._begun(deltas) if any(isinstance(d, CallBegun) for d in deltas) else self._counted(deltas)
+            self._begun(deltas)
+            if any(isinstance(d, ToolCallStart) for d in deltas)
+            else self._counted(deltas)
         )
         if rest is not None:
             counted += self._counted(call.finish())
@@ -284,11 +288,11 @@ class OutputReader:
 
     # Calls
 
-    def _new_call(self) -> CallReader:
-        family = self._reading.family
+    def _new_call(self) -> ToolCallParser:
+        family = self._config.tool_format
         assert family
-        known = self._reading.tools if family.bare else None
-        return CallReader(self.n_calls, known, family.id_characters)
+        known = self._config.tools if family.json_only else None
+        return ToolCallParser(self.n_calls, known, family.id_characters)
 
     def _begun(self, deltas: list[Delta]) -> list[Delta]:
         self.n_calls += 1
@@ -297,7 +301,7 @@ class OutputReader:
 
     def _counted(self, deltas: list[Delta]) -> list[Delta]:
         """Without those of calls that the client did not want to be made together."""
-        if self._reading.single and self.n_calls > 1:
+        if self._config.one_call and self.n_calls > 1:
             return []
         return deltas
 
@@ -310,15 +314,17 @@ class OutputReader:
     def _script(self, text: str) -> list[Delta]:
         """A call written as a program: `name.call(key="value")`, or code for an interpreter."""
         if text.lstrip().startswith("{"):
-            reader = OutputReader(Reading(family=self._reading.family, tools=self._reading.tools))
+            reader = OutputParser(
+                ParserConfig(tool_format=self._config.tool_format, tools=self._config.tools)
+            )
             deltas = [*reader.push(text), *reader.finish()]
             self.n_calls += reader.n_calls
             return deltas
         call = _SCRIPT_CALL.fullmatch(text)
-        if call and call[1] in self._reading.tools:
+        if call and call[1] in self._config.tools:
             arguments = {key: _literal(value) for key, value in _SCRIPT_ARGUMENT.findall(call[2])}
             return self._scripted(call[1], arguments)
-        interpreter = next((name for name in _INTERPRETERS if name in self._reading.tools), None)
+        interpreter = next((name for name in _INTERPRETERS if name in self._config.tools), None)
         if interpreter is None or not text.strip():
             return [Content(text)] if text else []
         return self._scripted(interpreter, {"code": text})
@@ -333,23 +339,23 @@ class OutputReader:
 
     @property
     def _family_is_bare(self) -> bool:
-        return self._reading.family is not None and self._reading.family.bare
+        return self._config.tool_format is not None and self._config.tool_format.json_only
 
     def _marks(self) -> tuple[str, ...]:
-        reading = self._reading
-        marks = list(reading.drops)
-        several = reading.family.several if reading.family else bool(reading.drops)
-        if reading.thinking and (several or not self._said):
-            marks.append(reading.thinking.start)
-        if reading.family:
-            marks += reading.family.opens
-            marks += [reading.family.script] if reading.family.script else []
+        config = self._config
+        marks = list(config.ignored_markers)
+        interleaved = config.tool_format.interleaved if config.tool_format else bool(config.ignored_markers)
+        if config.reasoning and (interleaved or not self._said):
+            marks.append(config.reasoning.start)
+        if config.tool_format:
+            marks += config.tool_format.call_starts
+            marks += [config.tool_format.python_tag] if config.tool_format.python_tag else []
         return tuple(marks)
 
     def _content(self, text: str) -> list[Delta]:
         """Text that is no mark; white space at its end waits where calls may follow."""
         text = self._space + text
-        kept = text.rstrip() if self._reading.family else text
+        kept = text.rstrip() if self._config.tool_format else text
         self._space = text[len(kept) :]
         self._said = self._said or bool(kept.strip())
         return [Content(kept)] if kept else []
@@ -374,9 +380,9 @@ class OutputReader:
         self._text = self._text[n:]
 
     def _is_closing(self, text: str) -> bool:
-        family = self._reading.family
+        family = self._config.tool_format
         return not text.strip() or (
-            family is not None and (family is GENERIC or _overlap(text, family.closes) == len(text))
+            family is not None and (family is GENERIC or _overlap(text, family.separators) == len(text))
         )
 
 
@@ -389,8 +395,8 @@ def _joined(deltas: list[Delta]) -> list[Delta]:
                 joined[-1] = Content(before + after)
             case Reasoning(before), Reasoning(after):
                 joined[-1] = Reasoning(before + after)
-            case CallArguments(index, before), CallArguments(other, after) if index == other:
-                joined[-1] = CallArguments(index, before + after)
+            case ToolCallArguments(index, before), ToolCallArguments(other, after) if index == other:
+                joined[-1] = ToolCallArguments(index, before + after)
             case _:
                 joined.append(delta)
     return joined

@@ -3,15 +3,15 @@
 import json
 import secrets
 
-from lead.chat.deltas import CallArguments, CallBegun, Delta
-from lead.chat.json_pieces import Member
+from lead.chat.deltas import Delta, ToolCallArguments, ToolCallStart
+from lead.chat.json_stream import Member
 
 _NAMES = {"name", "tool_name"}
 _ARGUMENTS = {"arguments", "parameters"}
 _IDS = {"id", "tool_call_id"}
 
 
-class CallReader:
+class ToolCallParser:
     """One call: its name first, whatever the order in which the model writes."""
 
     def __init__(self, index: int, known: frozenset[str] | None, id_characters: int) -> None:
@@ -30,12 +30,12 @@ class CallReader:
     def begin(self, name: str, call_id: str | None) -> list[Delta]:
         """The tool is known."""
         self.begun = True
-        return [CallBegun(self._index, call_id or self._id or _new_id(self._id_characters), name)]
+        return [ToolCallStart(self._index, call_id or self._id or _new_id(self._id_characters), name)]
 
     def arguments(self, text: str) -> list[Delta]:
         """More of the arguments."""
         self._n_arguments += len(text)
-        return [CallArguments(self._index, text)] if text else []
+        return [ToolCallArguments(self._index, text)] if text else []
 
     def finish(self) -> list[Delta]:
         """A call without arguments has an empty object of them."""

@@ -28,11 +28,11 @@ MOST_CHARACTERS = 1 << 26
 MOST_SECONDS = 20.0
 
 
-class TemplateProgramError(Exception):
+class TemplateError(Exception):
     """A template failed on, or refused, what it was given."""
 
 
-class Program(Protocol):
+class Template(Protocol):
     """Makes a prompt of `messages`, `add_generation_prompt` and further variables."""
 
     source: str
@@ -42,10 +42,10 @@ class Program(Protocol):
         """The names that the template asks for."""
 
     def run(self, variables: Mapping[str, Any]) -> str:
-        """The text; raises TemplateProgramError."""
+        """The text; raises TemplateError."""
 
 
-class JinjaProgram:
+class JinjaTemplate:
     """A template in Jinja, with what Hugging Face's transformers offer to templates."""
 
     def __init__(self, source: str, now: Callable[[], datetime] = datetime.now) -> None:
@@ -64,14 +64,14 @@ class JinjaProgram:
             raise ConfigError(f"the chat template is not Jinja: {error}") from error
 
     def run(self, variables: Mapping[str, Any]) -> str:
-        """The text; raises TemplateProgramError."""
+        """The text; raises TemplateError."""
         try:
             return _within_bounds(self._template.generate(variables))
         except Exception as error:  # a template is somebody's program: it may fail in any way
-            raise TemplateProgramError(str(error)) from error
+            raise TemplateError(str(error)) from error
 
 
-class NamedProgram:
+class BuiltinTemplate:
     """One of llama.cpp's own templates: it knows roles and contents, and nothing else."""
 
     variables = frozenset({"messages", "add_generation_prompt"})
@@ -81,23 +81,23 @@ class NamedProgram:
         self.source = name
 
     def run(self, variables: Mapping[str, Any]) -> str:
-        """The text; raises TemplateProgramError."""
+        """The text; raises TemplateError."""
         messages = [(message["role"], message["content"]) for message in variables["messages"]]
         try:
             return named_templates.apply(
                 self.source, messages, open_answer=variables["add_generation_prompt"]
             )
         except ValueError as error:
-            raise TemplateProgramError(str(error)) from error
+            raise TemplateError(str(error)) from error
 
 
-def load_program(source: str | None) -> Program:
+def load_template(source: str | None) -> Template:
     """What `source` means: nothing (ChatML), a name of llama.cpp's, or Jinja; raises ConfigError."""
     if not source:
-        return JinjaProgram(CHATML)
+        return JinjaTemplate(CHATML)
     if source.strip() in named_templates.names():
-        return NamedProgram(source.strip())
-    return JinjaProgram(source)
+        return BuiltinTemplate(source.strip())
+    return JinjaTemplate(source)
 
 
 class _GenerationTag(Extension):

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lead.chat.program import Program, TemplateProgramError
+from lead.chat.jinja import Template, TemplateError
 
-_NEEDLE = "needle 7Q3"
+_PROBE = "needle 7Q3"
 _FUNCTION = "needle_function"
 _CALL_ID = "call00001"  # Mistral's templates insist on nine letters and digits
-_ARGUMENTS = {"needle": _NEEDLE}
+_ARGUMENTS = {"needle": _PROBE}
 
 
 @dataclass(frozen=True, slots=True)
-class Abilities:
+class TemplateCapabilities:
     """typed_content: contents are lists of parts. object_arguments: a call's are no JSON text but an object.
 
     tool_results: calls and messages of the role `tool`. thinking_field: reasoning is called `thinking`.
@@ -31,14 +31,14 @@ class Abilities:
     no_tools_is_none: bool
 
 
-def find_abilities(program: Program, tokens: Mapping[str, str]) -> Abilities:
+def detect_capabilities(program: Template, tokens: Mapping[str, str]) -> TemplateCapabilities:
     """`tokens` are bos_token and eos_token."""
     probe = _Probe(program, tokens)
-    takes_none = probe.tells_user(_NEEDLE) or probe.tells_user([{"type": "text", "text": _NEEDLE}])
+    takes_none = probe.tells_user(_PROBE) or probe.tells_user([{"type": "text", "text": _PROBE}])
     probe.no_tools = None if takes_none else []
-    typed = not probe.tells_user(_NEEDLE) and probe.tells_user([{"type": "text", "text": _NEEDLE}])
+    typed = not probe.tells_user(_PROBE) and probe.tells_user([{"type": "text", "text": _PROBE}])
     probe.typed = typed
-    return Abilities(
+    return TemplateCapabilities(
         system=probe.tells_system(),
         developer="developer" in program.source,
         tools=bool({"tools", "functions"} & program.variables),
@@ -51,7 +51,7 @@ def find_abilities(program: Program, tokens: Mapping[str, str]) -> Abilities:
 
 
 class _Probe:
-    def __init__(self, program: Program, tokens: Mapping[str, str]) -> None:
+    def __init__(self, program: Template, tokens: Mapping[str, str]) -> None:
         self._program = program
         self._tokens = tokens
         self.typed = False
@@ -61,17 +61,17 @@ class _Probe:
         return self._tells([{"role": "user", "content": content}])
 
     def tells_system(self) -> bool:
-        return self._tells([self._message("system", _NEEDLE), self._message("user", "x")])
+        return self._tells([self._message("system", _PROBE), self._message("user", "x")])
 
     def tells_result(self, *, as_object: bool) -> bool:
-        result = self._message("tool", _NEEDLE) | {"name": _FUNCTION, "tool_call_id": _CALL_ID}
+        result = self._message("tool", _PROBE) | {"name": _FUNCTION, "tool_call_id": _CALL_ID}
         text = self._run([*self._called({"a": 1}, as_object=as_object), result])
-        return text is not None and _NEEDLE in text and _FUNCTION in text
+        return text is not None and _PROBE in text and _FUNCTION in text
 
     def tells_arguments(self, *, as_object: bool) -> bool:
         """A template that expects text writes an object as Python does, or fails."""
         text = self._run(self._called(_ARGUMENTS, as_object=as_object))
-        return text is not None and _NEEDLE in text and "{'" not in text and '\\"' not in text
+        return text is not None and _PROBE in text and "{'" not in text and '\\"' not in text
 
     def _called(self, arguments: Mapping[str, Any], *, as_object: bool) -> list[dict[str, Any]]:
         function = {"name": _FUNCTION, "arguments": arguments if as_object else json.dumps(arguments)}
@@ -86,7 +86,7 @@ class _Probe:
 
     def _tells(self, messages: list[dict[str, Any]]) -> bool:
         text = self._run(messages)
-        return text is not None and _NEEDLE in text
+        return text is not None and _PROBE in text
 
     def _run(self, messages: list[dict[str, Any]]) -> str | None:
         variables = {
@@ -98,5 +98,5 @@ class _Probe:
         }
         try:
             return self._program.run(variables)
-        except TemplateProgramError:
+        except TemplateError:
             return None

@@ -62,7 +62,7 @@ class Member:
     done: bool
 
 
-class ObjectReader:
+class ObjectStream:
     """The members of one object as they are written; those of an object called `function` as if its own."""
 
     def __init__(self) -> None:

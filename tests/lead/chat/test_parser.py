@@ -1,0 +1,244 @@
+# ruff: noqa: RUF001 - DeepSeek writes its marks with full-width bars
+import json
+
+import pytest
+
+from lead.chat import tool_formats
+from lead.chat.deltas import AssistantMessage, Content, Reasoning, ToolCallArguments, ToolCallStart
+from lead.chat.parser import OutputParser, ParserConfig
+from lead.chat.reasoning import ReasoningMarkers
+
+THINK = ReasoningMarkers("<think>", "</think>")
+TOOLS = frozenset({"add", "python"})
+ADD = ("add", {"a": 1, "b": "}]"})
+ARGUMENTS = json.dumps(ADD[1])
+
+
+def read(text, size=None, **reading):
+    """The answer, read in pieces of `size` characters."""
+    reader, message = OutputParser(ParserConfig(**reading)), AssistantMessage()
+    size = size or max(len(text), 1)
+    for start in range(0, len(text), size):
+        message.add(reader.push(text[start : start + size]))
+    message.add(reader.finish())
+    return message
+
+
+def calls(message):
+    return [(call.name, json.loads(call.arguments)) for call in message.calls]
+
+
+CALLS = {
+    "hermes": (
+        tool_formats.HERMES,
+        f'<tool_call>\n{{"name": "add", "arguments": {ARGUMENTS}}}\n</tool_call>',
+    ),
+    "hermes, arguments first": (
+        tool_formats.HERMES,
+        f'<tool_call>{{"arguments": {ARGUMENTS}, "name": "add"}}</tool_call>',
+    ),
+    "hermes, arguments as text": (
+        tool_formats.HERMES,
+        f'<tool_call>{{"name": "add", "arguments": {json.dumps(ARGUMENTS)}}}</tool_call>',
+    ),
+    "llama": (tool_formats.LLAMA, f'{{"name": "add", "parameters": {ARGUMENTS}}}'),
+    "llama, with a type": (
+        tool_formats.LLAMA,
+        f' {{"type": "function", "function": {{"name": "add", "parameters": {ARGUMENTS}}}}}',
+    ),
+    "llama, marked": (tool_formats.LLAMA, f'<|python_tag|>{{"name": "add", "parameters": {ARGUMENTS}}}'),
+    "llama, a program": (tool_formats.LLAMA, '<|python_tag|>add.call(a=1, b="}]")'),
+    "mistral": (tool_formats.MISTRAL, f'[TOOL_CALLS][{{"name": "add", "arguments": {ARGUMENTS}}}]'),
+    "mistral, named": (tool_formats.MISTRAL_NAMED, f"[TOOL_CALLS]add[ARGS]{ARGUMENTS}"),
+    "deepseek r1": (
+        tool_formats.DEEPSEEK_FENCED,
+        (
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n"
+            f"{ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+        ),
+    ),
+    "deepseek 3.1": (
+        tool_formats.DEEPSEEK,
+        (
+            f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{ARGUMENTS}<｜tool▁call▁end｜>"
+            "<｜tool▁calls▁end｜>"
+        ),
+    ),
+    "command-r": (
+        tool_formats.COMMAND_R,
+        (
+            f'<|START_ACTION|>[{{"tool_call_id": "0", "tool_name": "add", "parameters": {ARGUMENTS}}}]'
+            "<|END_ACTION|>"
+        ),
+    ),
+    "command-r-plus": (
+        tool_formats.COMMAND_R_PLUS,
+        f'Action: ```json\n[{{"tool_name": "add", "parameters": {ARGUMENTS}}}]```',
+    ),
+    "function tag": (tool_formats.FUNCTION_TAG, f"<function=add>{ARGUMENTS}</function>"),
+    "kimi": (
+        tool_formats.KIMI,
+        (
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>"
+            f"{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>"
+        ),
+    ),
+    "gpt-oss": (
+        tool_formats.GPT_OSS,
+        f"<|channel|>commentary to=functions.add <|constrain|>json<|message|>{ARGUMENTS}<|call|>",
+    ),
+    "phi": (tool_formats.PHI, f'<|tool_call|>[{{"name": "add", "arguments": {ARGUMENTS}}}]<|/tool_call|>'),
+    "toolcall": (
+        tool_formats.TOOLCALL,
+        f'<TOOLCALL>[{{"name": "add", "arguments": {ARGUMENTS}}}]</TOOLCALL>',
+    ),
+    "generic": (tool_formats.GENERIC, f'{{"tool_calls": [{{"name": "add", "arguments": {ARGUMENTS}}}]}}'),
+}
+
+
+@pytest.mark.parametrize("size", [1, 3, None])
+@pytest.mark.parametrize("name", CALLS)
+def test_every_familys_call_is_found(name, size):
+    own, text = CALLS[name]
+    message = read(text, size, tool_format=own, tools=TOOLS)
+    assert (calls(message), message.content) == ([ADD], "")
+
+
+@pytest.mark.parametrize("size", [1, None])
+@pytest.mark.parametrize(
+    "own",
+    [value for value in vars(tool_formats).values() if isinstance(value, tool_formats.ToolFormat)],
+    ids=lambda f: f.name,
+)
+def test_calls_written_as_the_grammar_wants_are_found(own, size):
+    start, end = own.frame("add")
+    call = f"{start}{ARGUMENTS}{end}"
+    message = read(f"{own.before}{call}{own.between}{call}{own.after}", size, tool_format=own, tools=TOOLS)
+    assert calls(message) == [ADD, ADD]
+
+
+@pytest.mark.parametrize("size", [1, None])
+def test_words_before_a_call_are_content_without_the_space_between(size):
+    message = read(f"Let me see.\n\n{CALLS['hermes'][1]}", size, tool_format=tool_formats.HERMES)
+    assert (message.content, calls(message)) == ("Let me see.", [ADD])
+
+
+@pytest.mark.parametrize("size", [1, None])
+def test_calls_may_follow_each_other(size):
+    message = read("\n".join([CALLS["hermes"][1]] * 3), size, tool_format=tool_formats.HERMES)
+    assert calls(message) == [ADD] * 3
+    assert len({call.id for call in message.calls}) == 3
+
+
+def test_only_the_first_call_counts_where_one_was_asked_for():
+    message = read("\n".join([CALLS["hermes"][1]] * 2), tool_format=tool_formats.HERMES, one_call=True)
+    assert calls(message) == [ADD]
+
+
+def test_a_calls_name_comes_before_its_arguments_which_come_in_pieces():
+    reader = OutputParser(ParserConfig(tool_format=tool_formats.HERMES))
+    pieces = [reader.push(text) for text in ('<tool_call>{"name": "add", "argu', 'ments": {"a"', ": 1}", "}")]
+    assert [type(delta) for delta in pieces[0]] == [ToolCallStart]
+    assert pieces[1:] == [[ToolCallArguments(0, '{"a"')], [ToolCallArguments(0, ": 1}")], []]
+
+
+@pytest.mark.parametrize("size", [1, None])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call> is how it is written",
+        "<tool_call>[1, 2]</tool_call>",
+        '<tool_call>{"nom": "add"}</tool_call>',
+        "a < b and <tool",
+        "<tool_call>",
+        "  spaced out  ",
+    ],
+)
+def test_what_only_looked_like_a_call_is_content(text, size):
+    message = read(text, size, tool_format=tool_formats.HERMES)
+    assert (message.content, message.calls) == (text, [])
+
+
+@pytest.mark.parametrize("size", [1, None])
+@pytest.mark.parametrize(
+    "text", ['{"name": "fox", "parameters": {}}', '{"a": 1}', '{"a": [1, 2', "{", "x {}"]
+)
+def test_json_that_calls_no_tool_is_content(text, size):
+    message = read(text, size, tool_format=tool_formats.LLAMA, tools=TOOLS)
+    assert (message.content, message.calls) == (text, [])
+
+
+def test_a_call_that_was_cut_off_stays_a_call():
+    message = read('<tool_call>{"name": "add", "arguments": {"a": 1', tool_format=tool_formats.HERMES)
+    assert [(call.name, call.arguments) for call in message.calls] == [("add", '{"a": 1')]
+
+
+def test_a_call_without_arguments_has_none_of_them():
+    assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=tool_formats.HERMES)) == [
+        ("add", {})
+    ]
+
+
+def test_code_is_a_call_of_the_interpreter():
+    message = read("<|python_tag|>print(1)", tool_format=tool_formats.LLAMA, tools=TOOLS)
+    assert calls(message) == [("python", {"code": "print(1)"})]
+
+
+@pytest.mark.parametrize("size", [1, None])
+def test_a_generic_answer_is_its_text(size):
+    message = read('{"response": "a \\"b\\" \\ud83d\\udc4b\\n"}', size, tool_format=tool_formats.GENERIC)
+    assert message.content == 'a "b" 👋\n'
+
+
+def test_a_generic_answer_may_be_json():
+    assert read('{"response": {"a": [1]}}', 1, tool_format=tool_formats.GENERIC).content == '{"a": [1]}'
+
+
+@pytest.mark.parametrize("size", [1, None])
+@pytest.mark.parametrize(
+    ("text", "opened"), [("<think>\nHm.\n</think>\n\nYes.", False), ("\nHm.\n</think>\n\nYes.", True)]
+)
+def test_reasoning_is_told_apart(text, opened, size):
+    message = read(text, size, reasoning=THINK, in_reasoning=opened)
+    assert (message.reasoning, message.content) == ("Hm.", "Yes.")
+
+
+def test_reasoning_that_never_ends_is_reasoning():
+    message = read("<think>Hm. </thi", 1, reasoning=THINK)
+    assert (message.reasoning, message.content) == ("Hm. </thi", "")
+
+
+def test_an_answer_without_reasoning_has_none():
+    message = read("Yes <think> is a word", 1, reasoning=THINK)
+    assert (message.reasoning, message.content) == ("", "Yes <think> is a word")
+
+
+@pytest.mark.parametrize("size", [1, None])
+def test_a_call_may_follow_reasoning(size):
+    message = read(
+        f"<think>Hm.</think>\n{CALLS['hermes'][1]}", size, reasoning=THINK, tool_format=tool_formats.HERMES
+    )
+    assert (message.reasoning, message.content, calls(message)) == ("Hm.", "", [ADD])
+
+
+@pytest.mark.parametrize("size", [1, None])
+def test_channels_are_reasoning_and_content(size):
+    text = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes."
+    message = read(
+        text,
+        size,
+        reasoning=ReasoningMarkers("<|channel|>analysis<|message|>", "<|end|>"),
+        ignored_markers=tool_formats.GPT_OSS.ignored_markers,
+    )
+    assert (message.reasoning, message.content) == ("Hm.", "Yes.")
+
+
+def test_certain_text_is_not_held_back():
+    reader = OutputParser(ParserConfig(reasoning=THINK, tool_format=tool_formats.HERMES))
+    assert reader.push("<think>Hm") == [Reasoning("Hm")]
+    assert reader.push("</think>Yes <") == [Content("Yes")]
+    assert reader.push("b") == [Content(" <b")]
+
+
+def test_what_the_prompt_holds_of_the_answer_is_told_first():
+    assert read("Hm</think>", prefix="<think>\n").content == "<think>\nHm</think>"
