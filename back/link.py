@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import math
 import random
 import ssl
@@ -15,6 +14,7 @@ from urllib.parse import urljoin
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
+from back.connection_log import STABLE_SECONDS, ConnectionLog
 from shared.backoff import jittered_delays
 from shared.bucket import Bucket
 from shared.errors import ConfigError, DuoError, ProtocolError
@@ -34,14 +34,10 @@ from shared.protocol import (
 from shared.terminal import one_line
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
 
-log = logging.getLogger("back")
-
 _HELLO_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 """A goodbye that waits behind unread news is not worth more."""
 _FIRST_DELAY, _MOST_DELAY = 0.25, 10.0
-_SOUND_SECONDS = 10.0
-"""A connection that has lasted so long was well: after its end the delays begin from the first again."""
 _BELOW_RATE = 0.9
 """Of the drafts per second that the lead takes: they may arrive closer together than they left."""
 _FINAL_STATUSES = {401, 403}
@@ -105,8 +101,8 @@ class Link:
         self._rng = rng
         self._outbox: dict[str, Draft] = {}  # the newest draft of each sequence: older ones need not be sent
         self._filled = asyncio.Event()
-        self._said_away = False  # that there is no lead
-        self._said_short = False  # that the lead does not keep this back
+        self._log = ConnectionLog(url)
+        self._delays = self._new_delays()
 
     def post(self, draft: Draft) -> None:
         """Send a draft soon. Call it in the event loop's thread."""
@@ -116,37 +112,41 @@ class Link:
     def move(self, url: str, tls: ssl.SSLContext | None) -> None:
         """The next `run` dials another address."""
         if url != self._url:
-            self._said_away = self._said_short = False
+            self._log = ConnectionLog(url)
         self._url, self._tls = url, tls
 
     async def run(self, follower: Follower) -> None:
         """Stay connected until cancelled; raises RefusedError, LostError."""
-        delays = self._delays()
+        self._delays = self._new_delays()
         away_since = self._clock()
         while True:
-            welcomed_at: float | None = None
+            connected = False
             try:
                 async with await self._dial() as connection:
                     welcome = await self._greet(connection)
-                    welcomed_at = self._clock()
+                    connected = True
                     await self._exchange(connection, welcome, follower)
             except (OSError, ConnectionClosed, InvalidHandshake, ProtocolError) as error:
                 now = self._clock()
-                if welcomed_at is not None:
+                if connected:
                     away_since = now
-                    if now - welcomed_at >= _SOUND_SECONDS:
-                        delays = self._delays()
-                        self._said_away = self._said_short = False
-                self._report(error, welcomed=welcomed_at is not None)
+                    self._log.lost(self._brief(error))
+                else:
+                    self._log.unreachable(self._brief(error))
                 if now - away_since >= self._most_away_seconds:
                     raise LostError(f"no lead at {self._url} for {now - away_since:.0f} s") from error
-                await asyncio.sleep(next(delays))
+                await asyncio.sleep(next(self._delays))
             finally:
                 follower.reset()
                 self._outbox.clear()
 
-    def _delays(self) -> Iterator[float]:
+    def _new_delays(self) -> Iterator[float]:
         return jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
+
+    def _on_stable(self) -> None:
+        """After the end of this connection the delays start with the shortest again."""
+        self._delays = self._new_delays()
+        self._log.stable()
 
     async def _dial(self) -> ClientConnection:
         """Raises RefusedError for what trying again would not change."""
@@ -176,21 +176,6 @@ class Link:
         except (InvalidURI, ValueError) as error:  # also of a name that DNS cannot have
             raise RefusedError(f"{self._url} is no address of a lead: {self._brief(error)}") from error
 
-    def _report(self, error: Exception, *, welcomed: bool) -> None:
-        """Once per absence: a lead may be away for days. Once, too, of one that hangs up again and again."""
-        said = self._said_short if welcomed else self._said_away
-        log.log(
-            logging.DEBUG if said else logging.INFO,
-            "%s %s (%s): trying again until there is one",
-            "no lasting connection to the lead at" if welcomed else "no lead at",
-            self._url,
-            self._brief(error),
-        )
-        if welcomed:
-            self._said_short = True
-        else:
-            self._said_away = True
-
     def _brief(self, error: Exception) -> str:
         if is_plain(error):
             return SPEAKS_PLAIN
@@ -204,26 +189,22 @@ class Link:
             answer = parse_lead_message(await connection.recv())
         match answer:
             case Welcome():
-                self._tell_welcome(answer)
+                self._log.connected(one_line(answer.name))
                 return answer
             case Refused():
                 raise RefusedError(f"the lead at {self._url} refuses this back: {one_line(answer.reason)}")
             case _:
                 raise ProtocolError(f"expected welcome, got {answer.type}")
 
-    def _tell_welcome(self, welcome: Welcome) -> None:
-        known = self._said_short and not self._said_away
-        level = logging.DEBUG if known else logging.INFO
-        log.log(level, "drafting for %s as %s", self._url, one_line(welcome.name))
-        self._said_away = False
-
     async def _exchange(self, connection: ClientConnection, welcome: Welcome, follower: Follower) -> None:
         sending = asyncio.ensure_future(self._send(connection, welcome))
+        becoming_stable = asyncio.get_running_loop().call_later(STABLE_SECONDS, self._on_stable)
         try:
             async for frame in connection:
                 _hand_over(parse_lead_message(frame), follower.tell)
             raise ConnectionResetError("the lead has closed the connection")
         finally:
+            becoming_stable.cancel()
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 

@@ -13,6 +13,7 @@ import pytest
 from websockets.asyncio.server import serve
 
 from back import link as link_module
+from back.connection_log import ConnectionLog
 from back.link import Link, LostError, RefusedError
 from shared.protocol import (
     Close,
@@ -368,21 +369,44 @@ async def test_the_pauses_grow_where_the_lead_hangs_up_after_its_welcome(pauses)
     assert pauses[:4] == [0, 1, 2, 3]
 
 
-async def test_after_a_connection_that_lasted_the_lead_is_rejoined_quickly(pauses):
-    clock = Clock()
-    async with linked(saying(WELCOME, OPEN, then=hang_up), clock=clock) as (_, follower, _r):
-        follower.tell = lambda _message: clock.move(60)
+async def hang_up_after_a_draft(connection):
+    await connection.recv()
+    await hang_up(connection)
+
+
+async def test_after_a_stable_connection_the_pauses_are_short_again(pauses, monkeypatch):
+    monkeypatch.setattr(link_module, "STABLE_SECONDS", 0.0)
+    async with linked(saying(WELCOME, OPEN, then=hang_up_after_a_draft)) as (link, follower, _r):
+        follower.tell = lambda _message: link.post(Draft(sequence="s", base=2, tokens=[3]))
         await visits_of(follower, 4)
     assert pauses[:4] == [0, 0, 0, 0]
 
 
-async def test_a_lead_that_keeps_hanging_up_is_said_once(caplog):
+async def test_a_lead_that_keeps_hanging_up_is_logged_a_few_times(caplog):
     caplog.set_level("INFO", "back")
-    async with linked(saying(WELCOME, then=hang_up), clock=Clock()) as (_, follower, _r):
-        await visits_of(follower, 4)
-    first, second = (record.message for record in caplog.records)
-    assert first.startswith("drafting for ")
-    assert second.startswith("no lasting connection to the lead ")
+    async with linked(saying(WELCOME, then=hang_up)) as (_, follower, _r):
+        await visits_of(follower, 10)
+    assert len(caplog.messages) == 6
+    assert "keeps breaking" in caplog.messages[-1]
+
+
+async def test_a_lead_that_stops_hanging_up_is_logged_once_the_connection_is_stable(caplog, monkeypatch):
+    caplog.set_level("INFO", "back")
+    stable = asyncio.Event()
+
+    class WatchedLog(ConnectionLog):
+        def stable(self):
+            super().stable()
+            stable.set()
+
+    async def stay(connection):
+        monkeypatch.setattr(link_module, "STABLE_SECONDS", 0.0)
+        await saying(WELCOME)(connection)
+
+    monkeypatch.setattr(link_module, "ConnectionLog", WatchedLog)
+    async with linked(*[saying(WELCOME, then=hang_up)] * 5, stay):
+        await stable.wait()
+    assert caplog.messages[-1].startswith("drafting for ")
 
 
 async def test_what_the_lead_says_cannot_write_lines_of_the_log(caplog):
