@@ -18,9 +18,9 @@ from bench import report, table
 from bench.plot import Rows as PlotRows
 from bench.plot import plot_lines
 from bench.stand_in import SEQUENCE, Rows, Shares, StandInFront, StandInTarget, TimedSampler
+from lead.engine.commands import Submit
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.loop import Loop
-from lead.engine.messages import Submit
 from lead.engine.scheduler import Limits, Scheduler
 from lead.engine.speculation.planner import Planner
 from lead.engine.speculation.speculation import Speculation

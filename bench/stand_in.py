@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.messages import Command, Committed, Event, PostDraft, encode
+from lead.engine.commands import Command, PostDraft, encode_command
+from lead.engine.events import Committed, Event
 from lead.engine.pipe import EnginePipe
 from shared.llama.span import Span
 from shared.sampling.sampler import Filters, Sampler, SamplingParameters
@@ -121,7 +122,7 @@ class StandInFront:
 
     def command(self, command: Command) -> None:
         """Hand a command to the engine."""
-        self._front.sendall(encode(command))
+        self._front.sendall(encode_command(command))
 
     def drain(self, wait: float | None) -> list[Command]:
         """The engine asks what is new."""

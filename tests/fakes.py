@@ -12,10 +12,11 @@ import numpy as np
 
 from back.drafter import Drafter
 from back.options import DrafterOptions
+from lead.engine.commands import Cancel, PostDraft, Submit
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
+from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
-from lead.engine.messages import Cancel, Committed, DraftsDropped, Finished, PostDraft, Started, Submit, Tuned
 from lead.engine.scheduler import Limits, Scheduler
 from lead.engine.speculation.batching import Equal, Free
 from lead.engine.speculation.planner import Planner

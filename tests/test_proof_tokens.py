@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.engine.messages import Cancel, Committed, PostDraft, SetPolicy, Sources, Submit
+from lead.engine.commands import Cancel, PostDraft, SetPolicy, Sources, Submit
+from lead.engine.events import Committed
 from shared.sampling.sampler import SamplingParameters
 from tests.fakes import (
     END_TOKENS,

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from bench.simulation.clock import Clock
 from bench.simulation.text import DraftSkill, Guess, Text
-from lead.engine.messages import PostDraft, Tuned
+from lead.engine.commands import PostDraft
+from lead.engine.events import Tuned
 
 _PACE_S = 0.005
 _LEAST_WORTH = 0.02

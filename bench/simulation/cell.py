@@ -10,7 +10,8 @@ from bench.simulation.lead import Lead
 from bench.simulation.network import Link
 from bench.simulation.step_table import StepTable
 from bench.simulation.text import DraftSkill, Text
-from lead.engine.messages import Committed, Finished, PolicyName, Submit, Tuned
+from lead.engine.commands import PolicyName, Submit
+from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.scheduler import SchedulerEvent
 from lead.engine.speculation.speculation import OwnSource
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bench.simulation.cell import Cell, Outcome, simulate
-from lead.engine.messages import PolicyName
+from lead.engine.commands import PolicyName
 
 DEPTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 

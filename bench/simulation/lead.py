@@ -10,7 +10,8 @@ from bench.simulation.clock import Clock
 from bench.simulation.step_table import StepTable
 from bench.simulation.text import Text
 from lead.engine.calibration import calibrate
-from lead.engine.messages import Committed, Finished, PolicyName, PostDraft, Submit, Tuned
+from lead.engine.commands import PolicyName, PostDraft, Submit
+from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.scheduler import Limits, Plan, Scheduler, SchedulerEvent
 from lead.engine.speculation.planner import Planner
 from lead.engine.speculation.speculation import OwnSources, Speculation

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lead.engine.messages import NGRAM, PREDICTION, Committed, PostDraft
+from lead.engine.commands import NGRAM, PREDICTION, PostDraft
+from lead.engine.events import Committed
 from lead.generation.sequences import Sequence, Sequences
 from lead.settings.limits import Bounds
 from shared.bucket import Bucket

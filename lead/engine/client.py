@@ -7,29 +7,36 @@ import logging
 import random
 import socket
 import sys
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from lead.engine.messages import (
+from lead.engine.commands import (
     Cancel,
     Command,
-    Event,
     Explain,
-    Explained,
     Load,
-    LoadFailed,
     PolicyName,
     PostDraft,
-    Ready,
     SetPolicy,
     Sources,
     Submit,
+    encode_command,
+)
+from lead.engine.events import (
+    DraftsDropped,
+    Event,
+    Explained,
+    LoadFailed,
+    Ready,
+    SequenceEvent,
+    Tuned,
     decode_event,
-    encode,
 )
 from shared.backoff import jittered_delays
 from shared.errors import ModelLoadError, UnavailableError
 from shared.logs import LogLevel
+from shared.protocol import Tune
 
 log = logging.getLogger("lead")
 
@@ -54,6 +61,26 @@ class EngineState(enum.Enum):
     STOPPED = "the server is shutting down"
 
 
+class SequenceListener(Protocol):
+    """Where events about sequences go (`lead.generation.sequences.Sequences`)."""
+
+    def apply(self, event: SequenceEvent, now: float) -> None:
+        """Something happened to one sequence."""
+
+    def fail_all(self, reason: str) -> None:
+        """The engine has died."""
+
+
+class BackListener(Protocol):
+    """Where events about backs go (`lead.backs.registry.Backs`)."""
+
+    def count_stale(self, name: str, n: int) -> None:
+        """Drafts of a back came too late."""
+
+    def tune(self, tune: Tune) -> None:
+        """What all backs should draft from now on."""
+
+
 class EngineClient:
     """`run` supervises until `stop`; the other methods may be called at any time from the same event loop."""
 
@@ -61,16 +88,14 @@ class EngineClient:
         self,
         load: Load,
         log_level: LogLevel,
-        on_event: Callable[[Event], None],
-        on_lost: Callable[[str], None],
         *,
         log_json: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_event` gets what concerns sequences and backs; `on_lost` hears why the engine is gone."""
+        """`clock` gives seconds: the listeners get times of it."""
         self._load = load
         self._log_options = [log_level, *(["json"] if log_json else [])]
-        self._on_event = on_event
-        self._on_lost = on_lost
+        self._clock = clock
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._held_drafts: dict[tuple[str, str], PostDraft] = {}
@@ -92,17 +117,20 @@ class EngineClient:
         """The engine's process id while it runs."""
         return self._process.pid if self._process else None
 
-    async def run(self) -> None:
-        """Keep an engine running. Raises ModelLoadError if the first one cannot load the model."""
+    async def run(self, sequences: SequenceListener, backs: BackListener) -> None:
+        """Keep an engine running and pass its events to the listeners.
+
+        Raises ModelLoadError if the first one cannot load the model.
+        """
         delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - jitter is no secret
         while not self._stopped:
-            was_ready = await self._run_once()
+            was_ready = await self._run_once(sequences, backs)
             if self._stopped:
                 return
             if was_ready:
                 delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - as above
             self.state = EngineState.RESTARTING
-            self._on_lost("the engine has died; it is being started again")
+            sequences.fail_all("the engine has died; it is being started again")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(next(delays)):
                     await self._stopping.wait()
@@ -165,7 +193,7 @@ class EngineClient:
                 return await asyncio.shield(self._explanation)
         return None
 
-    async def _run_once(self) -> bool:
+    async def _run_once(self, sequences: SequenceListener, backs: BackListener) -> bool:
         """Run one engine process to its end; returns whether it became ready."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -183,7 +211,7 @@ class EngineClient:
             async for line in reader:
                 if not line.endswith(b"\n"):
                     break  # the engine was killed in the middle of an event
-                self._take(decode_event(line))
+                self._take(decode_event(line), sequences, backs)
                 was_ready = was_ready or self.state is EngineState.READY
         except ConnectionResetError:
             pass  # how a killed engine's end of the pipe reads
@@ -205,8 +233,12 @@ class EngineClient:
                 log.error("the engine (pid %d) ended with status %d", self._process.pid, code)
         self._process = None
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event, sequences: SequenceListener, backs: BackListener) -> None:
         match event:
+            case DraftsDropped():
+                backs.count_stale(event.source, event.n_stale)
+            case Tuned():
+                backs.tune(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
             case Ready():
                 self.ready = event
                 log.info(
@@ -234,8 +266,8 @@ class EngineClient:
                     raise ModelLoadError(event.reason)
                 log.error("%s", event.reason)
             case _:
-                self._on_event(event)
-                self._send_held()  # the engine has finished a step and reads again
+                sequences.apply(event, self._clock())
+        self._send_held()  # the engine has finished a step and reads again
 
     def _explained(self, report: dict[str, Any] | None) -> None:
         if self._explanation is not None:
@@ -249,7 +281,7 @@ class EngineClient:
 
     def _send(self, command: Command) -> None:
         if self._writer:
-            self._writer.write(encode(command))
+            self._writer.write(encode_command(command))
 
     def _kill(self) -> None:
         if self._process and self._process.returncode is None:

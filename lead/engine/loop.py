@@ -8,18 +8,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetPolicy, Sources, Submit
 from lead.engine.edit import Cache, carry_out
-from lead.engine.messages import (
-    Cancel,
-    Command,
-    Event,
-    Explain,
-    Explained,
-    PostDraft,
-    SetPolicy,
-    Sources,
-    Submit,
-)
+from lead.engine.events import Event, Explained
 from lead.engine.scheduler import Plan, Scheduler
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span

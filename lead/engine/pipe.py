@@ -8,7 +8,8 @@ import select
 import socket
 import time
 
-from lead.engine.messages import Command, Event, decode_command, encode
+from lead.engine.commands import Command, decode_command
+from lead.engine.events import Event, encode_event
 
 
 class EnginePipe:
@@ -22,7 +23,7 @@ class EnginePipe:
     def send(self, event: Event) -> None:
         """Hand an event to the front."""
         try:
-            self._socket.sendall(encode(event))
+            self._socket.sendall(encode_event(event))
         except (BrokenPipeError, ConnectionResetError):
             self.open = False
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.messages import TokenProbabilities
+from lead.engine.events import TokenProbabilities
 from shared.sampling.sampler import Sampler
 from shared.sampling.top_k import top_k
 

@@ -13,18 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lead.engine.commands import PolicyName, PostDraft, Submit
 from lead.engine.edit import Edit
-from lead.engine.messages import (
+from lead.engine.events import (
     Committed,
     DraftsDropped,
     Failed,
     Finished,
     FinishReason,
-    PolicyName,
-    PostDraft,
     PromptProgress,
     Started,
-    Submit,
     TokenProbabilities,
     Tuned,
 )
@@ -134,7 +132,7 @@ class Scheduler:
             list(request.tokens),
             functools.partial(self._make_sampler, request),
             request.max_tokens,
-            wishes=request.wishes,
+            options=request.options,
         )
         self._speculation.open(request, now)
         self._slots.enqueue(sequence)
@@ -233,7 +231,7 @@ class Scheduler:
         for event in started:
             news.append(event)
             slot = slots[event.slot]
-            if not event.again and slot.sequence and slot.sequence.wishes.progress:
+            if not event.again and slot.sequence and slot.sequence.options.progress:
                 news.append(_progress(slot, slot.sequence))
         return news
 
@@ -289,7 +287,7 @@ class Scheduler:
         draft = entry.draft.tokens
         slot.cache.add([*sequence.tokens[n_before : n_before + entry.n_fed], *draft])
         news: list[SchedulerEvent] = []
-        if sequence.wishes.progress and sequence.n_generated == 0:
+        if sequence.options.progress and sequence.n_generated == 0:
             news.append(_progress(slot, sequence))
         if len(rows) == 0:  # a prompt chunk that does not reach the end
             return news
@@ -329,7 +327,7 @@ class Scheduler:
 
         def choose(i: int) -> int:
             token = sequence.sampler.choose(rows[i], start + i)
-            if sequence.wishes.n_probs is not None:
+            if sequence.options.n_probs is not None:
                 probabilities.append(_probabilities(sequence, rows[i], start + i, token))
             sequence.sampler.accept(token)
             return token
@@ -370,8 +368,8 @@ def _progress(slot: Slot, sequence: EngineSequence) -> PromptProgress:
 def _probabilities(
     sequence: EngineSequence, row: NDArray[np.float32], position: int, token: int
 ) -> TokenProbabilities:
-    n = sequence.wishes.n_probs or 0
-    if sequence.wishes.filtered:
+    n = sequence.options.n_probs or 0
+    if sequence.options.filtered:
         return filtered_probabilities(sequence.sampler, row, position, token, n)
     return model_probabilities(row, token, n)
 

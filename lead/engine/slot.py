@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lead.engine.messages import Wishes
+from lead.engine.commands import RequestOptions
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
 
@@ -21,7 +21,7 @@ class EngineSequence:
     max_tokens: int | None
     n_prompt: int = field(init=False)
     number: int | None = None  # sequences are numbered as they first get a slot
-    wishes: Wishes = field(default_factory=Wishes)
+    options: RequestOptions = field(default_factory=RequestOptions)
     n_cached: int = 0  # tokens that its slot held already when it first got it
     _sampler: Sampler | None = None
 
@@ -46,7 +46,7 @@ class EngineSequence:
     def n_useful(self, n_ctx: int) -> int:
         """How many draft tokens of a step may be of use."""
         n = self.n_left(n_ctx) - 1
-        return n if self.wishes.n_draft is None else min(n, self.wishes.n_draft)
+        return n if self.options.n_draft is None else min(n, self.options.n_draft)
 
 
 @dataclass(slots=True)

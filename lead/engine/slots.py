@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from lead.engine.edit import Copy, Edit, Trim
-from lead.engine.messages import Started
+from lead.engine.events import Started
 from lead.engine.slot import EngineSequence, Slot
 from shared.slot_cache import SlotCache, n_alike
 
@@ -142,7 +142,7 @@ class Slots:
     def _next(self, idle: list[Slot]) -> EngineSequence | None:
         """The first in the queue that does not wait for a slot that is taken."""
         free = {slot.index for slot in idle}
-        return next((s for s in self._waiting if s.wishes.slot is None or s.wishes.slot in free), None)
+        return next((s for s in self._waiting if s.options.slot is None or s.options.slot in free), None)
 
     def _fits(self, sequence: EngineSequence, nobody_new: bool) -> bool:
         """Whether its prompt finds room beside what the others have: one that does not waits its turn."""
@@ -193,14 +193,14 @@ class Slots:
 
 def _may_reuse(sequence: EngineSequence) -> bool:
     """What it has decoded itself before it had to give way it may always find again."""
-    return sequence.wishes.cache_prompt or sequence.number is not None
+    return sequence.options.cache_prompt or sequence.number is not None
 
 
 def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:
     """The one that it wants; otherwise the one whose cache serves it best."""
-    if sequence.wishes.slot is not None:
-        return next(slot for slot in idle if slot.index == sequence.wishes.slot)
-    if not sequence.wishes.cache_prompt:
+    if sequence.options.slot is not None:
+        return next(slot for slot in idle if slot.index == sequence.options.slot)
+    if not sequence.options.cache_prompt:
         return idle[0]
     return max(idle, key=lambda slot: slot.cache.affinity(sequence.tokens))
 

@@ -5,10 +5,11 @@ import socket
 import sys
 
 from lead.engine.calibration import calibrate
+from lead.engine.commands import NGRAM, PREDICTION, Load, Submit
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
+from lead.engine.events import LoadFailed, Ready
 from lead.engine.loop import Loop
-from lead.engine.messages import NGRAM, PREDICTION, Load, LoadFailed, Ready, Submit
 from lead.engine.pipe import EnginePipe
 from lead.engine.scheduler import Limits, Scheduler
 from lead.engine.speculation.batching import Equal, Free

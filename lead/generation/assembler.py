@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from lead.engine.messages import Committed, TokenProbabilities
+from lead.engine.events import Committed, TokenProbabilities
 from shared.text import StopFinder, Utf8Decoder
 
 

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from lead.engine.messages import Committed, PromptProgress, Ready, Submit, Wishes
+from lead.engine.commands import RequestOptions, Submit
+from lead.engine.events import Committed, PromptProgress, Ready
 from lead.generation.assembler import Assembler, TextToken
 from lead.generation.figures import Figures, between
 from lead.generation.record import RequestRecord, current
@@ -21,7 +22,7 @@ log = logging.getLogger("lead")
 
 StopReason = Literal["stop", "length"]
 
-_NO_WISHES = Wishes()
+_NO_OPTIONS = RequestOptions()
 
 
 class Engine(Protocol):
@@ -108,7 +109,7 @@ class Completions:
         prediction: Sequence[int] = (),
         *,
         private: bool | None = None,
-        wishes: Wishes = _NO_WISHES,
+        options: RequestOptions = _NO_OPTIONS,
     ) -> LiveSequence:
         """Begin to continue `prompt`; raises RequestError, UnavailableError, QueueFullError.
 
@@ -134,7 +135,7 @@ class Completions:
                     sampling=sampling,
                     max_tokens=max_tokens,
                     prediction=list(prediction),
-                    wishes=wishes,
+                    options=options,
                 )
             )
         except UnavailableError:

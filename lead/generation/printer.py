@@ -7,7 +7,7 @@ import queue
 import threading
 from typing import TextIO
 
-from lead.engine.messages import Committed
+from lead.engine.events import Committed
 from lead.generation.assembler import Assembler
 from lead.generation.figures import Figures
 from lead.generation.sequences import Sequence, Status

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lead.engine.messages import Committed, Failed, Finished, FinishReason, PromptProgress, Started
+from lead.engine.events import (
+    Committed,
+    Failed,
+    Finished,
+    FinishReason,
+    PromptProgress,
+    SequenceEvent,
+    Started,
+)
 from lead.generation.broadcast import Broadcast
 from shared.errors import DuoError, RequestError, ServerError, UnavailableError
 from shared.sampling.sampler import SamplingParameters
@@ -125,7 +133,7 @@ class Sequences:
         self.changed.notify()
         return sequence
 
-    def apply(self, event: Started | PromptProgress | Committed | Finished | Failed, now: float) -> None:
+    def apply(self, event: SequenceEvent, now: float) -> None:
         """Take in what the engine says; events for sequences that were cancelled meanwhile are ignored."""
         sequence = self._live.get(event.sequence)
         if sequence is None:

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lead.backs.registry import Backs
-from lead.engine.messages import NGRAM, PREDICTION
+from lead.engine.commands import NGRAM, PREDICTION
 from lead.generation.sequences import Sequences, Status
 from lead.metrics.backs import BackFigures
 from lead.metrics.tokens import SequenceFigures

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from lead.engine.messages import Committed
+from lead.engine.events import Committed
 from lead.generation.sequences import Sequence, Status
 
 N_POSITIONS = 32

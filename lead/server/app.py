@@ -3,15 +3,16 @@
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
-from lead.http.api import (
+from lead.http import errors
+from lead.http.middleware.door import Door
+from lead.http.routes import (
     apply_template,
     chat,
-    completion,
     completions,
-    errors,
-    info,
     messages,
     metrics,
+    models,
+    native,
     page,
     responses,
     slots,
@@ -19,13 +20,12 @@ from lead.http.api import (
     tokens,
     unsupported,
 )
-from lead.http.api.sse import ClientGoneError
-from lead.http.middleware.door import Door
+from lead.http.sse import ClientGoneError
 from lead.server.services import Services
 
 _MODULES = (
-    *(chat, responses, messages, completions, completion, apply_template, tokens),
-    *(info, slots, metrics, speculation, unsupported),
+    *(chat, responses, messages, completions, native, apply_template, tokens),
+    *(models, slots, metrics, speculation, unsupported),
 )
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response
 

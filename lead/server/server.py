@@ -15,17 +15,7 @@ from pathlib import Path
 from lead.backs.registry import Backs
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineClient
-from lead.engine.messages import (
-    Committed,
-    DraftsDropped,
-    Event,
-    Failed,
-    Finished,
-    Load,
-    PromptProgress,
-    Started,
-    Tuned,
-)
+from lead.engine.commands import Load
 from lead.generation.completions import Completions
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
@@ -42,7 +32,6 @@ from lead.settings.lead_settings import LeadSettings
 from shared.discovery import Scheme, announced
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
-from shared.protocol import Tune
 from shared.tls import check_certificate
 
 log = logging.getLogger("lead")
@@ -127,16 +116,15 @@ class Lead:
             self._engine = EngineClient(
                 self._load_command(path),
                 self._settings.log_level,
-                self._on_event,
-                self._on_lost,
                 log_json=self._settings.log_json,
             )
             template = await asyncio.to_thread(_template, vocabulary, self._settings.chat_template_source)
-            self._app.state.services = self._services(vocabulary, template, self._engine)
+            services = self._services(vocabulary, template, self._engine)
+            self._app.state.services = services
             if not self._stopping.is_set():
                 if self._local_back:
                     self._backing = asyncio.ensure_future(self._local_back.run(self._engine.has_been_ready))
-                await self._engine.run()
+                await self._engine.run(self._sequences, services.backs)
         except BaseException:
             server.should_exit = True
             raise
@@ -197,22 +185,6 @@ class Lead:
             kv_unified=settings.kv_unified,
             compute=settings.compute,
         )
-
-    def _on_event(self, event: Event) -> None:
-        match event:
-            case Started() | PromptProgress() | Committed() | Finished() | Failed():
-                self._sequences.apply(event, time.monotonic())
-            case DraftsDropped():
-                if self._backs:
-                    self._backs.count_stale(event.source, event.n_stale)
-            case Tuned():
-                if self._backs:
-                    self._backs.tune(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
-            case _:
-                raise AssertionError(f"the engine client keeps {event} for itself")
-
-    def _on_lost(self, reason: str) -> None:
-        self._sequences.fail_all(reason)
 
     def _dismiss_backs(self) -> None:
         if self._backs:

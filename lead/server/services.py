@@ -10,7 +10,7 @@ from lead.backs.registry import Backs
 from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
-from lead.engine.messages import PolicyName
+from lead.engine.commands import PolicyName
 from lead.generation.completions import Completions, Engine
 from lead.generation.sequences import Sequences
 from lead.metrics.metrics import Metrics

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from lead.chat.options import ChatOptions, ReasoningFormat
-from lead.engine.messages import PolicyName
+from lead.engine.commands import PolicyName
 from lead.http.middleware.exposure import is_loopback
 from lead.http.middleware.keys import HOW_TO_MAKE_ONE
 from lead.settings.limits import Bounds

@@ -4,8 +4,8 @@ import anthropic
 import pytest
 
 from lead.chat.template import ChatTemplate
-from tests.lead.http.api.test_chat_tools import CALL, HERMES, THINKS
-from tests.lead.http.api.test_messages import ADD
+from tests.lead.http.routes.test_chat_tools import CALL, HERMES, THINKS
+from tests.lead.http.routes.test_messages import ADD
 
 ASK = {"model": "any", "max_tokens": 64, "messages": [{"role": "user", "content": "Hello"}]}
 

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from lead.chat.template import ChatTemplate
-from tests.lead.http.api.test_chat_tools import ADD, CALL, HERMES, THINKS
+from tests.lead.http.routes.test_chat_tools import ADD, CALL, HERMES, THINKS
 
 ASK = {"model": "any", "messages": [{"role": "user", "content": "Hello"}]}
 SCHEMA = ADD["function"]["parameters"]

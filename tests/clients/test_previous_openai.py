@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lead.chat.template import ChatTemplate
-from tests.lead.http.api.test_chat_tools import CALL, HERMES
+from tests.lead.http.routes.test_chat_tools import CALL, HERMES
 
 PACKAGES = ("openai==2.54.0", "distro==1.9.0")  # all else that it needs is installed
 SCRIPT = Path(__file__).parent / "previous_openai.py"

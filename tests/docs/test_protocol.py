@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lead.backs.registry import FLOOD_TIMES, HTTP_SILENCE_SECONDS, MAX_INVALID_DRAFTS
-from lead.http.api.speculation import HELLO_SECONDS, MAX_WAIT_SECONDS
+from lead.http.routes.speculation import HELLO_SECONDS, MAX_WAIT_SECONDS
 from shared.protocol import (
     MAX_BACK_MESSAGE_BYTES,
     MAX_DRAFT_TOKENS,

@@ -6,7 +6,7 @@ import dataclasses
 from lead.backs.registry import Backs
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
-from lead.engine.messages import Committed, Finished, Ready, Started
+from lead.engine.events import Committed, Finished, Ready, Started
 from lead.generation.completions import Completions
 from lead.generation.sequences import Sequences
 from lead.server.app import create_app

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from lead.engine.messages import PolicyName, Tuned
+from lead.engine.commands import PolicyName
+from lead.engine.events import Tuned
 from lead.engine.speculation.acceptance import Acceptance
 from lead.engine.speculation.arrivals import Arrivals
 from lead.engine.speculation.batching import Batching

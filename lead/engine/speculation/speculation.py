@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from lead.engine.messages import Committed, PolicyName, PostDraft, Submit, Tuned
+from lead.engine.commands import PolicyName, PostDraft, Submit
+from lead.engine.events import Committed, Tuned
 from lead.engine.slot import EngineSequence
 from lead.engine.speculation.board import NOTHING, Board, Proposal
 from lead.engine.speculation.draft_tree import DraftTree

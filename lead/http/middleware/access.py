@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lead.http.api.errors import http_error
+from lead.http.errors import http_error
 from lead.http.middleware.keys import Keyring, Principal, Role
 from lead.http.page import FILES
 

@@ -6,7 +6,7 @@ import re
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lead.http.api.errors import http_error
+from lead.http.errors import http_error
 from lead.http.middleware.nesting import is_deeper
 from lead.http.middleware.unicode import is_unicode
 from lead.settings.limits import Bounds

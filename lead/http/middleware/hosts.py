@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lead.http.api.errors import http_error
+from lead.http.errors import http_error
 
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 """RFC 9112, section 3.2: a name or an address, and perhaps a port."""

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lead.generation.record import RequestRecord, current
-from lead.http.api.errors import error_response
+from lead.http.errors import error_response
 
 log = logging.getLogger("lead.requests")
 

@@ -5,7 +5,7 @@ import pytest
 from bench.simulation.back import Back, BackSpec, Closed, Extended, Opened
 from bench.simulation.clock import Clock
 from bench.simulation.text import DraftSkill, Guess, Text
-from lead.engine.messages import Tuned
+from lead.engine.events import Tuned
 
 STEP = 0.01
 

@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from lead.backs.registry import HTTP_SILENCE_SECONDS, MAX_INVALID_DRAFTS, Backs
-from lead.engine.messages import Committed, Finished, Started
+from lead.engine.events import Committed, Finished, Started
 from lead.generation.sequences import Sequences
 from lead.settings.limits import Bounds
 from shared.errors import ProtocolError, UnavailableError

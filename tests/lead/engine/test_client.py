@@ -14,17 +14,8 @@ import pytest
 
 from lead.engine import client as module
 from lead.engine.client import EngineClient, EngineState
-from lead.engine.messages import (
-    Cancel,
-    Explain,
-    Finished,
-    Load,
-    PostDraft,
-    SetPolicy,
-    Sources,
-    Submit,
-    encode,
-)
+from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetPolicy, Sources, Submit, encode_command
+from lead.engine.events import Finished
 from shared.errors import ModelLoadError, UnavailableError
 from shared.sampling.sampler import SamplingParameters
 
@@ -58,20 +49,21 @@ UP = Finished(sequence="up", reason="stop")
 
 
 class Front:
-    """The owner of a client."""
+    """The owner of a client, and the listener to its events."""
 
     def __init__(self):
-        self.client = EngineClient(LOAD, "info", self._hear, self._lose)
+        self.client = EngineClient(LOAD, "info", clock=lambda: 1.0)
         self.events = []
         self.lost = []
         self._news = asyncio.Event()
-        self.running = asyncio.ensure_future(self.client.run())
+        self.running = asyncio.ensure_future(self.client.run(self, self))
 
-    def _hear(self, event):
+    def apply(self, event, now):
+        assert now == 1.0
         self.events.append(event)
         self._news.set()
 
-    def _lose(self, reason):
+    def fail_all(self, reason):
         self.lost.append((reason, self.client.state))
         self._news.set()
 
@@ -135,7 +127,7 @@ async def test_commands_reach_the_engine_in_order(start, tmp_path):
     front.client.post_draft(commands[1])
     front.client.cancel("s")
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == b"".join(encode(command) for command in commands)
+    assert (tmp_path / "notes").read_bytes() == b"".join(encode_command(command) for command in commands)
 
 
 async def test_nothing_is_submitted_to_an_engine_that_is_not_ready(start):
@@ -264,7 +256,7 @@ async def test_policy_and_sources_reach_a_running_engine(start, tmp_path):
     front.client.connect([])
     await front.stop()
     commands = [Sources(names=["desk"]), SetPolicy(policy="sync", depth=7), Sources(names=[])]
-    assert (tmp_path / "notes").read_bytes() == b"".join(encode(command) for command in commands)
+    assert (tmp_path / "notes").read_bytes() == b"".join(encode_command(command) for command in commands)
 
 
 async def test_an_engine_that_is_started_again_has_the_policy_of_last(start):
@@ -294,7 +286,7 @@ async def test_an_engine_that_is_started_again_is_told_who_is_connected(start, t
     front.client.connect(["desk"])
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode(Sources(names=["desk"]))
+    assert (tmp_path / "notes").read_bytes() == encode_command(Sources(names=["desk"]))
 
 
 async def test_the_engine_explains_itself(start):
@@ -310,7 +302,7 @@ async def test_many_who_ask_at_once_share_one_answer(start, tmp_path):
     answers = await asyncio.gather(*[front.client.explain() for _ in range(50)])
     assert answers == [{"n": 1}] * 50
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode(Explain())
+    assert (tmp_path / "notes").read_bytes() == encode_command(Explain())
 
 
 async def test_an_engine_that_is_busy_for_too_long_explains_nothing_and_is_asked_once(
@@ -321,7 +313,7 @@ async def test_an_engine_that_is_busy_for_too_long_explains_nothing_and_is_asked
     await front.until(is_up)
     assert [await front.client.explain() for _ in range(5)] == [None] * 5
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode(Explain())
+    assert (tmp_path / "notes").read_bytes() == encode_command(Explain())
 
 
 async def test_whoever_stops_asking_leaves_the_others_their_answer(start):

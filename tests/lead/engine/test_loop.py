@@ -2,21 +2,9 @@
 
 import pytest
 
+from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetPolicy, Sources
+from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started, Tuned
 from lead.engine.loop import Loop
-from lead.engine.messages import (
-    Cancel,
-    Committed,
-    DraftsDropped,
-    Explain,
-    Explained,
-    Finished,
-    Load,
-    PostDraft,
-    SetPolicy,
-    Sources,
-    Started,
-    Tuned,
-)
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.errors import DecodeFatalError, KvCacheFullError
 from tests.fakes import FakeFront, FakeTarget, make_limits, make_scheduler, plain_run, run_engine, submit

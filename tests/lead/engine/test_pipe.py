@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from lead.engine.messages import Cancel, Finished, PostDraft, decode_event, encode
+from lead.engine.commands import Cancel, PostDraft, encode_command
+from lead.engine.events import Finished, decode_event
 from lead.engine.pipe import EnginePipe
 
 ONE, TWO = Cancel(sequence="one"), Cancel(sequence="two")
@@ -27,15 +28,15 @@ def test_without_commands_there_is_no_waiting(ends):
 
 def test_all_commands_that_have_arrived_come_at_once_and_in_order(ends):
     front, pipe = ends
-    front.sendall(encode(ONE) + encode(TWO))
+    front.sendall(encode_command(ONE) + encode_command(TWO))
     assert pipe.drain(0.0) == [ONE, TWO]
     assert pipe.drain(0.0) == []
 
 
 def test_half_a_line_waits_for_its_other_half(ends):
     front, pipe = ends
-    line = encode(TWO)
-    front.sendall(encode(ONE) + line[:9])
+    line = encode_command(TWO)
+    front.sendall(encode_command(ONE) + line[:9])
     assert pipe.drain(0.0) == [ONE]
     front.sendall(line[9:])
     assert pipe.drain(0.0) == [TWO]
@@ -44,7 +45,7 @@ def test_half_a_line_waits_for_its_other_half(ends):
 def test_a_command_larger_than_one_read_arrives_whole(ends):
     front, pipe = ends
     draft = PostDraft(sequence="s", source="a", base=0, tokens=list(range(100_000)))
-    sender = threading.Thread(target=front.sendall, args=[encode(draft)])
+    sender = threading.Thread(target=front.sendall, args=[encode_command(draft)])
     sender.start()
     assert pipe.drain(None) == [draft]
     sender.join()
@@ -52,7 +53,7 @@ def test_a_command_larger_than_one_read_arrives_whole(ends):
 
 def test_blocking_waits_for_a_whole_command(ends):
     front, pipe = ends
-    line = encode(ONE)
+    line = encode_command(ONE)
     front.sendall(line[:5])
     assert pipe.drain(0.0) == []
     sender = threading.Thread(target=front.sendall, args=[line[5:]])
@@ -69,7 +70,7 @@ def test_a_wait_ends_when_its_time_is_over(ends):
 
 def test_a_wait_ends_with_the_first_command(ends):
     front, pipe = ends
-    sender = threading.Thread(target=front.sendall, args=[encode(ONE)])
+    sender = threading.Thread(target=front.sendall, args=[encode_command(ONE)])
     sender.start()
     assert pipe.drain(60.0) == [ONE]
     sender.join()
@@ -77,7 +78,7 @@ def test_a_wait_ends_with_the_first_command(ends):
 
 def test_half_a_line_does_not_end_a_wait_but_its_time_does(ends):
     front, pipe = ends
-    line = encode(ONE)
+    line = encode_command(ONE)
     front.sendall(line[:5])
     assert pipe.drain(0.001) == []
     front.sendall(line[5:])
@@ -94,7 +95,7 @@ def test_the_front_s_end_ends_a_wait_with_a_limit_too(ends):
 def test_it_is_readable_when_a_command_or_the_front_s_end_has_come(ends):
     front, pipe = ends
     assert not pipe.readable
-    front.sendall(encode(ONE))
+    front.sendall(encode_command(ONE))
     assert pipe.readable
     pipe.drain(0.0)
     assert not pipe.readable
@@ -111,7 +112,7 @@ def test_the_front_s_end_ends_the_wait(ends):
 
 def test_commands_sent_before_the_front_s_end_are_still_taken(ends):
     front, pipe = ends
-    front.sendall(encode(ONE))
+    front.sendall(encode_command(ONE))
     front.close()
     assert pipe.drain(None) == [ONE]
     assert not pipe.open

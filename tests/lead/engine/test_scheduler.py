@@ -9,8 +9,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from lead.engine.commands import PostDraft
 from lead.engine.edit import carry_out
-from lead.engine.messages import Committed, DraftsDropped, Failed, Finished, PostDraft, Started, Tuned
+from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.errors import GrammarTooSlowError
 from shared.llama.span import Span

@@ -2,16 +2,19 @@
 
 import pytest
 
+from lead.engine.commands import RequestOptions
 from lead.engine.edit import Copy, Trim
-from lead.engine.messages import Started, Wishes
+from lead.engine.events import Started
 from lead.engine.slot import EngineSequence
 from lead.engine.slots import Slots
 from tests.fakes import GREEDY, toy_sampler
 
 
-def sequence(name="s", tokens=(1, 2, 3), **wishes):
+def sequence(name="s", tokens=(1, 2, 3), **options):
     tokens = list(tokens)
-    return EngineSequence(name, tokens, lambda: toy_sampler(GREEDY, tokens), None, wishes=Wishes(**wishes))
+    return EngineSequence(
+        name, tokens, lambda: toy_sampler(GREEDY, tokens), None, options=RequestOptions(**options)
+    )
 
 
 class Room:
@@ -20,9 +23,9 @@ class Room:
     def __init__(self, n_slots=2, n_ctx=20, *, can_trim=True, can_copy=True):
         self.slots = Slots(n_slots, n_ctx, can_trim=can_trim, can_copy=can_copy and can_trim)
 
-    def enter(self, name="s", tokens=(1, 2, 3), *, nobody_new=False, **wishes):
+    def enter(self, name="s", tokens=(1, 2, 3), *, nobody_new=False, **options):
         """What is said about those that start now."""
-        self.slots.enqueue(sequence(name, tokens, **wishes))
+        self.slots.enqueue(sequence(name, tokens, **options))
         return self.slots.admit(nobody_new=nobody_new)
 
     def decode(self):
@@ -217,12 +220,12 @@ def test_one_that_finds_nearly_as_much_elsewhere_does_not_wait():
     assert room.enter("u", [*PROMPT, 7])[0].n_cached == 20
 
 
-@pytest.mark.parametrize("wishes", [{"cache_prompt": False}, {}])
-def test_others_do_not_wait(wishes):
+@pytest.mark.parametrize("options", [{"cache_prompt": False}, {}])
+def test_others_do_not_wait(options):
     room = Room(n_ctx=200)
     room.enter("s", [*PROMPT, 6])
-    prompt = [*PROMPT, 7] if wishes else [*PROMPT[:20], 8, *PROMPT]
-    assert len(room.enter("t", prompt, **wishes)) == 1
+    prompt = [*PROMPT, 7] if options else [*PROMPT[:20], 8, *PROMPT]
+    assert len(room.enter("t", prompt, **options)) == 1
 
 
 def test_when_the_prompt_is_given_up_the_next_one_is_read():

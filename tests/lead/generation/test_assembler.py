@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.engine.messages import Committed
+from lead.engine.events import Committed
 from lead.generation.assembler import Assembler, TextToken
 
 PIECES = [b"a", b"b", b"ab", b"", b"\xe2", b"\x82", b"\xac", b"\xff", b"E", b"ND", b"\xe2\x82\xac", b"ENDx"]

@@ -1,4 +1,4 @@
-from lead.engine.messages import Committed
+from lead.engine.events import Committed
 from lead.generation.figures import Figures, between
 from lead.generation.sequences import Sequence
 from shared.sampling.sampler import SamplingParameters

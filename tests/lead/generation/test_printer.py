@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from lead.engine.messages import Committed, Finished, Started
+from lead.engine.events import Committed, Finished, Started
 from lead.generation.printer import _MOST_WAITING, Printer
 from lead.generation.sequences import Sequences
 from shared.sampling.sampler import SamplingParameters

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from lead.engine.messages import Committed, Failed, Finished, Started
+from lead.engine.events import Committed, Failed, Finished, Started
 from lead.generation.sequences import Sequences, Status
 from shared.errors import RequestError, ServerError
 from shared.sampling.sampler import SamplingParameters

@@ -3,7 +3,8 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lead.engine.messages import Committed, Finished, PostDraft, Started
+from lead.engine.commands import PostDraft
+from lead.engine.events import Committed, Finished, Started
 from lead.metrics.backs import MOST_NAMES, OTHERS
 from lead.metrics.metrics import Metrics
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello

@@ -1,6 +1,6 @@
 import pytest
 
-from lead.engine.messages import Load, decode_command, encode
+from lead.engine.commands import Load, decode_command, encode_command
 from lead.settings.lead_settings import LeadSettings
 from shared.settings.compute import Compute
 
@@ -68,7 +68,7 @@ def test_it_reaches_the_process_that_loads():
     load = Load(
         model="a", n_ctx=1, n_slots=1, n_batch=1, n_threads=1, n_gpu_layers=0, depth=0, compute=compute
     )
-    assert decode_command(encode(load)) == load
+    assert decode_command(encode_command(load)) == load
     assert (compute.cache_type_k, compute.ubatch_size, compute.threads_batch, compute.kv_offload) == (
         "q8_0",
         64,

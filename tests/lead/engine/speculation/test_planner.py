@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lead.engine.messages import Tuned
+from lead.engine.events import Tuned
 from lead.engine.speculation.board import Proposal, Trial
 from lead.engine.speculation.planner import Planner, Step
 from lead.engine.speculation.policy import Offer

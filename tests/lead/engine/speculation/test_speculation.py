@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from lead.engine.messages import Committed, PostDraft
+from lead.engine.commands import PostDraft
+from lead.engine.events import Committed
 from lead.engine.slot import EngineSequence
 from lead.engine.speculation.planner import Planner, Step
 from lead.engine.speculation.policy import MOST_DEPTH

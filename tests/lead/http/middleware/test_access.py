@@ -8,11 +8,11 @@ from fastapi.routing import iter_route_contexts
 from starlette.datastructures import Headers
 from starlette.routing import WebSocketRoute
 
-from lead.http.api import unsupported
 from lead.http.middleware.access import Access, presented_key
 from lead.http.middleware.door import Door
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.page import FILES
+from lead.http.routes import unsupported
 from lead.server.app import create_app
 from tests.lead.http.middleware.asgi import asgi_request
 

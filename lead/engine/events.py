@@ -1,0 +1,143 @@
+"""Events: what the engine process tells the front process, one JSON object a line over a socket pair.
+
+Both ends are ours, so what arrives is trusted. The other direction is `lead.engine.commands`.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+FinishReason = Literal["stop", "length"]
+
+
+class Ready(BaseModel, frozen=True):
+    """The model is loaded. `n_ctx_sequence` is the most tokens one sequence can have.
+
+    `exact`: the logits of a token do not depend on how many others are in its batch.
+    """
+
+    type: Literal["ready"] = "ready"
+    n_ctx: int
+    n_ctx_sequence: int
+    n_slots: int
+    speculates: bool
+    exact: bool
+
+
+class LoadFailed(BaseModel, frozen=True):
+    """The model cannot be loaded; the engine ends."""
+
+    type: Literal["load_failed"] = "load_failed"
+    reason: str
+
+
+class Started(BaseModel, frozen=True):
+    """A sequence got a slot; the keys and values of its first `n_cached` tokens were there already.
+
+    `again`: it had one before and had to give way for a time.
+    """
+
+    type: Literal["started"] = "started"
+    sequence: str
+    n_cached: int
+    slot: int = 0
+    again: bool = False
+
+
+class PromptProgress(BaseModel, frozen=True):
+    """The first `n_processed` tokens of the prompt have been read, or were cached (`n_cached`)."""
+
+    type: Literal["progress"] = "progress"
+    sequence: str
+    n_processed: int
+    n_total: int
+    n_cached: int
+
+
+class TokenProbabilities(BaseModel, frozen=True):
+    """Of a chosen token, and of the likeliest ones with their ids: see `lead.engine.probabilities`."""
+
+    chosen: float
+    top: list[tuple[int, float]]
+
+
+class Committed(BaseModel, frozen=True):
+    """One step's tokens of a sequence: committed[start : start + len(tokens)].
+
+    tokens[:n_accepted] were drafted; `rejected` is the rest of the draft that was verified. `sources` says
+    who proposed each of its tokens, the accepted ones first.
+    """
+
+    type: Literal["committed"] = "committed"
+    sequence: str
+    start: int
+    tokens: list[int]
+    n_accepted: int = 0
+    rejected: list[int] = []
+    sources: list[str] = []
+    probabilities: list[TokenProbabilities] = []  # one for each token, where asked for
+
+    @property
+    def n_drafted(self) -> int:
+        """Draft tokens that were in the step's batch."""
+        return self.n_accepted + len(self.rejected)
+
+
+class Finished(BaseModel, frozen=True):
+    """A sequence has all its tokens."""
+
+    type: Literal["finished"] = "finished"
+    sequence: str
+    reason: FinishReason
+
+
+class Failed(BaseModel, frozen=True):
+    """A sequence cannot go on: `param` names what in its request is at fault; None: it is not the request."""
+
+    type: Literal["failed"] = "failed"
+    sequence: str
+    reason: str
+    param: str | None = None
+
+
+class DraftsDropped(BaseModel, frozen=True):
+    """How many drafts of a source were stale when the lead looked at them, since the last such event."""
+
+    type: Literal["drafts_dropped"] = "drafts_dropped"
+    source: str
+    n_stale: int
+
+
+class Tuned(BaseModel, frozen=True):
+    """What backs should draft from now on (see `shared.protocol.Tune`)."""
+
+    type: Literal["tuned"] = "tuned"
+    n_ahead: int
+    min_confidence: float
+
+
+class Explained(BaseModel, frozen=True):
+    """What the planner has learned and done: plain JSON, for people and dashboards."""
+
+    type: Literal["explained"] = "explained"
+    report: dict[str, Any]
+
+
+SequenceEvent = Started | PromptProgress | Committed | Finished | Failed
+"""Events about one sequence."""
+BackEvent = DraftsDropped | Tuned
+"""Events about backs."""
+_AnyEvent = Ready | LoadFailed | Explained | SequenceEvent | BackEvent
+Event = Annotated[_AnyEvent, Field(discriminator="type")]
+
+_events: TypeAdapter[_AnyEvent] = TypeAdapter(Event)
+
+
+def encode_event(event: Event) -> bytes:
+    """One line."""
+    return event.model_dump_json().encode() + b"\n"
+
+
+def decode_event(line: bytes) -> Event:
+    """The event in one line."""
+    return _events.validate_json(line)

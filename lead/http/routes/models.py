@@ -1,0 +1,106 @@
+"""`GET /health`, `/v1/models`, `/props`: what is running here, under llama-server's names."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+
+from lead.engine.client import EngineState
+from lead.http.render.generation_settings import public_settings
+from lead.server.services import Services, provide, provide_ready
+from shared.errors import UnavailableError
+from shared.llama import library
+from shared.sampling.sampler import SamplingParameters
+
+router = APIRouter()
+
+
+@router.get("/health")
+@router.get("/v1/health", include_in_schema=False)
+async def health(request: Request) -> dict[str, str]:
+    """200 once requests are served, 503 before and while the engine is started again."""
+    services: Services | None = request.app.state.services
+    if services is None or services.engine.state is EngineState.STARTING:
+        raise UnavailableError("Loading model")
+    provide_ready(request)
+    return {"status": "ok"}
+
+
+@router.get("/v1/models")
+@router.get("/models", include_in_schema=False)
+async def models(services: Annotated[Services, Depends(provide)]) -> dict[str, Any]:
+    """The one model that is served."""
+    info = services.vocabulary.info
+    ready = services.engine.ready
+    model = {
+        "id": services.alias,
+        "aliases": services.names.aliases,
+        "tags": services.names.tags,
+        "object": "model",
+        "created": services.started_at,
+        "owned_by": "llama-duo",
+        "meta": {
+            "vocab_type": info.vocab_type,
+            "n_vocab": info.n_vocab,
+            "n_ctx": ready.n_ctx_sequence if ready else None,
+            "n_ctx_train": info.n_ctx_train,
+            "n_embd": info.n_embd,
+            "n_params": info.n_params,
+            "size": info.size,
+        },
+    }
+    return {"object": "list", "data": [model], "models": [_for_ollamas_clients(services.alias)]}
+
+
+@router.get("/lora-adapters")
+async def adapters(services: Annotated[Services, Depends(provide)]) -> list[Any]:
+    """There are none."""
+    del services
+    return []
+
+
+@router.get("/props")
+async def props(services: Annotated[Services, Depends(provide_ready)]) -> dict[str, Any]:
+    """Settings that clients may want to know."""
+    vocabulary, ready = services.vocabulary, services.engine.ready
+    assert ready
+    defaults = public_settings(SamplingParameters(seed=0), None) | services.defaults.model_dump()
+    return {
+        "default_generation_settings": {"n_ctx": ready.n_ctx_sequence, "params": defaults},
+        "total_slots": ready.n_slots,
+        "model_alias": services.alias,
+        "model_path": str(vocabulary.info.path),
+        "chat_template": services.template.source,
+        "bos_token": _text(vocabulary.bos, services),
+        "eos_token": _text(vocabulary.eos, services),
+        "modalities": {"vision": False, "video": False, "audio": False},
+        "endpoint_slots": services.shows_slots,
+        "endpoint_props": False,
+        "endpoint_metrics": services.metrics is not None,
+        "is_sleeping": False,
+        "build_info": library.version(),
+        "speculates": ready.speculates,
+        "exact": ready.exact,
+    }
+
+
+def _for_ollamas_clients(name: str) -> dict[str, Any]:
+    """The record that llama-server shows to clients made for Ollama; most of it is empty there, too."""
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": "",
+        "size": "",
+        "digest": "",
+        "type": "model",
+        "description": "",
+        "tags": [""],
+        "capabilities": ["completion"],
+        "parameters": "",
+        "details": {"format": "gguf", "family": "", "families": [""], "parameter_size": ""},
+    }
+
+
+def _text(token: int | None, services: Services) -> str:
+    if token is None:
+        return ""
+    return services.vocabulary.piece(token, special=True).decode("utf-8", "replace")

@@ -1,0 +1,244 @@
+"""`/v1/speculation`: the backs' door, as a WebSocket, as plain POST, and as a list to look at."""
+
+import asyncio
+import contextlib
+import importlib.metadata
+import logging
+from collections import Counter
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, WebSocket, WebSocketDisconnect
+from pydantic import BaseModel, Field
+
+from lead.backs.registry import Back, Backs, Figures
+from lead.engine.commands import PolicyName
+from lead.engine.speculation.policy import MOST_DEPTH
+from lead.generation.sequences import Sequences
+from lead.http.sse import unless_gone
+from lead.server.services import Services, provide, provide_ready
+from shared import cpus
+from shared.errors import ProtocolError, UnavailableError
+from shared.protocol import (
+    MAX_BACK_MESSAGE_BYTES,
+    PROTOCOL_VERSION,
+    Hello,
+    LeadMessage,
+    Post,
+    Refused,
+    Reply,
+    parse_back_message,
+)
+
+log = logging.getLogger("lead.backs")
+
+router = APIRouter()
+
+HELLO_SECONDS = 10.0
+"""A peer that connects and says nothing for so long is no back."""
+MAX_WAIT_SECONDS = 60.0
+
+_CLOSE_GONE = 1006  # RFC 6455: closed without a word
+_CLOSE_POLICY = 1008  # RFC 6455: "a message that violates its policy"
+_CLOSE_TRY_AGAIN = 1013  # IANA: "Try Again Later"
+_MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two of them the code
+
+
+@router.get("/v1/speculation")
+async def describe(services: Annotated[Services, Depends(provide)]) -> dict[str, Any]:
+    """The connected backs, what came of their drafts, and why the planner decides as it does."""
+    backs = services.backs.describe()
+    totals: Counter[str] = Counter()
+    for back in backs:
+        totals.update({name: back[name] for name in Figures.__slots__})
+    return {
+        "lead": _about(services),
+        "backs": backs,
+        "totals": {name: totals[name] for name in Figures.__slots__},
+        "planner": await services.engine.explain(),
+    }
+
+
+def _about(services: Services) -> dict[str, Any]:
+    """What `back doctor` compares with its own side, and a back without a model sends back."""
+    ready = services.engine.ready
+    return {
+        "version": importlib.metadata.version("llama-duo"),
+        "protocol": PROTOCOL_VERSION,
+        "vocabulary": services.backs.vocabulary.model_dump(),
+        "speculates": ready.speculates if ready else None,
+        "cores": sorted(cpus.usable()),
+        "n_threads": services.n_threads,
+    }
+
+
+class PolicyRequest(BaseModel):
+    """How to choose depths; `depth` is for `fixed` and `sync`."""
+
+    policy: PolicyName
+    depth: Annotated[int, Field(ge=0, le=MOST_DEPTH)] = 4
+
+
+@router.put("/v1/speculation")
+async def set_policy(
+    body: PolicyRequest, services: Annotated[Services, Depends(provide_ready)]
+) -> dict[str, Any]:
+    """Change the policy while running, for instance to see what speculation is worth."""
+    services.engine.set_policy(body.policy, body.depth)
+    return {"policy": body.policy, "depth": body.depth}
+
+
+@router.post("/v1/speculation")
+async def exchange(
+    body: Post,
+    request: Request,
+    services: Annotated[Services, Depends(provide_ready)],
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False)] = 0.0,
+) -> Reply:
+    """Hand in drafts, get the news; with `wait`, news is waited for so many seconds."""
+    back, answers = _take_post(body, services.backs)
+    if back is None:
+        return Reply(messages=answers)
+    news = await unless_gone(request, _news_within(back, services, 0.0 if answers else wait))
+    return Reply(messages=[*answers, *news], number=services.backs.number_reply(back))
+
+
+@router.websocket("/v1/speculation")
+async def follow(socket: WebSocket) -> None:
+    """Hello, welcome, then drafts one way and news the other until either side ends it."""
+    services: Services | None = socket.app.state.services
+    await socket.accept()
+    if services is None or services.engine.ready is None:
+        await _close(socket, _CLOSE_TRY_AGAIN, "the lead is loading its model")
+        return
+    try:
+        back = await _welcome(socket, services.backs)
+    except ProtocolError as error:
+        log.warning("a back was refused: %s", error)
+        with contextlib.suppress(WebSocketDisconnect):
+            await _send(socket, Refused(reason=str(error)))
+        await _close(socket, _CLOSE_POLICY)
+        return
+    except (UnavailableError, TimeoutError) as error:
+        reason = str(error) or "no hello arrived"
+        log.warning("a back may try again later: %s", reason)
+        await _close(socket, _CLOSE_TRY_AGAIN, reason)
+        return
+    except WebSocketDisconnect:
+        return
+    try:
+        await _serve(socket, back, services)
+    finally:
+        services.backs.leave(back)
+
+
+async def _welcome(socket: WebSocket, backs: Backs) -> Back:
+    async with asyncio.timeout(HELLO_SECONDS):
+        hello = parse_back_message(await _receive_text(socket))
+    if not isinstance(hello, Hello):
+        raise ProtocolError("the first message has to be hello")
+    back, welcome = backs.join(hello, "websocket")
+    try:
+        await _send(socket, welcome)
+    except BaseException:
+        backs.leave(back)
+        raise
+    return back
+
+
+async def _serve(socket: WebSocket, back: Back, services: Services) -> None:
+    telling = asyncio.ensure_future(_tell(socket, back, services))
+    listening = asyncio.ensure_future(_listen(socket, back, services.backs))
+    try:
+        await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        telling.cancel()
+        listening.cancel()
+        results = await asyncio.gather(telling, listening, return_exceptions=True)
+    for error in results:
+        if isinstance(error, ProtocolError):
+            log.warning("back %s is disconnected: %s", back, error)
+            await _close(socket, _CLOSE_POLICY, str(error))
+        elif isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect):
+            raise error
+
+
+async def _tell(socket: WebSocket, back: Back, services: Services) -> None:
+    """A back that does not read blocks this task alone, until its pings fail."""
+    while True:
+        change = services.sequences.changed.next_change()
+        for message in services.backs.news(back):
+            await _send(socket, message)
+        await change.wait()
+
+
+async def _listen(socket: WebSocket, back: Back, backs: Backs) -> None:
+    while True:
+        message = parse_back_message(await _receive_text(socket))
+        if isinstance(message, Hello):
+            raise ProtocolError("hello is said once")
+        backs.take_draft(back, message)
+
+
+async def _close(socket: WebSocket, code: int, reason: str = "") -> None:
+    cut = reason.encode("utf-8", "replace")[:_MOST_REASON_BYTES].decode("utf-8", "ignore")
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the peer was faster
+        await socket.close(code, cut)
+
+
+async def _send(socket: WebSocket, message: LeadMessage) -> None:
+    text = message.model_dump_json()
+    try:
+        await socket.send_text(text)
+    except RuntimeError as error:  # Starlette's and uvicorn's answer after the end
+        raise WebSocketDisconnect(_CLOSE_GONE) from error
+
+
+async def _receive_text(socket: WebSocket) -> str:
+    try:
+        text = await socket.receive_text()
+    except KeyError as error:  # Starlette's answer to a binary frame
+        raise ProtocolError("messages are text frames") from error
+    except RuntimeError as error:
+        raise WebSocketDisconnect(_CLOSE_GONE) from error
+    if len(text) > MAX_BACK_MESSAGE_BYTES:
+        raise ProtocolError(f"a message has more than {MAX_BACK_MESSAGE_BYTES} bytes")
+    return text
+
+
+def _take_post(body: Post, backs: Backs) -> tuple[Back | None, list[LeadMessage]]:
+    back = backs.get(body.back) if body.back else None
+    if back:
+        backs.confirm(back, body.heard)
+    answers: list[LeadMessage] = []
+    for message in body.messages:
+        if isinstance(message, Hello):
+            if back:
+                raise ProtocolError("hello is said once")
+            try:
+                back, welcome = backs.join(message, "http")
+            except ProtocolError as error:
+                return None, [Refused(reason=str(error))]
+            answers.append(welcome)
+        elif back:
+            try:
+                backs.take_draft(back, message)
+            except ProtocolError:
+                backs.leave(back)
+                raise
+    if back is None:
+        return None, [Refused(reason="say hello first: this back id is not known, or not any more")]
+    return back, answers
+
+
+async def _news_within(back: Back, services: Services, seconds: float) -> list[LeadMessage]:
+    sequences: Sequences = services.sequences
+    try:
+        async with asyncio.timeout(seconds):
+            while services.backs.knows(back):
+                change = sequences.changed.next_change()
+                if news := services.backs.news(back):
+                    return news
+                await change.wait()
+    except TimeoutError:
+        pass
+    return []

@@ -1,0 +1,156 @@
+"""What a client asks of how it is served: no token depends on it."""
+
+import numpy as np
+import pytest
+
+from lead.engine.commands import PostDraft, RequestOptions, Submit
+from lead.engine.edit import carry_out
+from lead.engine.events import Committed, Finished, PromptProgress, Started
+from lead.engine.probabilities import filtered_probabilities, model_probabilities
+from shared.sampling.sampler import SamplingParameters
+from tests.fakes import N_VOCAB, FakeTarget, make_limits, make_scheduler, plain_run, toy_logits, toy_sampler
+
+GREEDY = SamplingParameters(seed=0, temperature=0)
+PROMPT = [0, 2]
+
+
+class Run:
+    def __init__(self, **limits):
+        self.limits = make_limits(**limits)
+        self.scheduler = make_scheduler(self.limits)
+        self.target = FakeTarget(self.limits.n_slots, self.limits.n_ctx, self.limits.n_batch)
+        self.widths = []
+
+    def submit(self, name="s", tokens=PROMPT, max_tokens=6, sampling=GREEDY, **options):
+        request = Submit(
+            sequence=name,
+            tokens=list(tokens),
+            sampling=sampling,
+            max_tokens=max_tokens,
+            options=RequestOptions(**options),
+        )
+        self.scheduler.submit(request, 0.0)
+        return request
+
+    def drain(self):
+        events = []
+        while not self.scheduler.idle:
+            plan = self.scheduler.plan(0.0)
+            carry_out(plan.edits, self.target)
+            events += plan.news
+            self.widths += [len(span.tokens) for span in plan.spans]
+            events += self.scheduler.commit(plan, self.target.decode(plan.spans), 0.0, 0.01)
+            self.scheduler.check_integrity()
+        return events
+
+
+def of(kind, events):
+    return [event for event in events if isinstance(event, kind)]
+
+
+def test_the_prompts_progress_is_told_in_steps_when_asked_for():
+    run = Run(n_batch=4)
+    run.submit(tokens=range(10), max_tokens=1, progress=True)
+    told = of(PromptProgress, run.drain())
+    assert [event.n_processed for event in told] == [0, 4, 8, 10], "what was cached comes first"
+    assert {(event.n_total, event.n_cached) for event in told} == {(10, 0)}
+
+
+def test_without_asking_there_is_no_progress():
+    run = Run()
+    run.submit()
+    assert not of(PromptProgress, run.drain())
+
+
+def test_no_tokens_means_that_the_prompt_is_read_and_kept():
+    run = Run()
+    run.submit(tokens=range(10), max_tokens=0)
+    events = run.drain()
+    assert not of(Committed, events)
+    assert of(Finished, events)[0].reason == "length"
+    run.submit(tokens=range(10))
+    assert of(Started, run.drain())[0].n_cached == 9
+
+
+def test_what_is_cached_is_not_used_when_the_client_says_so():
+    run = Run(n_slots=1)
+    run.submit()
+    run.drain()
+    run.submit(cache_prompt=False)
+    assert of(Started, run.drain())[0].n_cached == 0
+
+
+def test_a_wanted_slot_is_given():
+    run = Run(n_slots=3)
+    run.submit(slot=2)
+    assert of(Started, run.drain())[0].slot == 2
+
+
+def test_who_waits_for_a_taken_slot_does_not_hold_up_others():
+    run = Run(n_slots=2)
+    run.submit("a", slot=1)
+    run.submit("b", slot=1)
+    run.submit("c")
+    plan = run.scheduler.plan(0.0)
+    assert [(event.sequence, event.slot) for event in plan.news] == [("a", 1), ("c", 0)]
+
+
+@pytest.mark.parametrize(("n_draft", "widest"), [(0, 1), (2, 3), (None, 5)])
+def test_at_most_so_many_draft_tokens_are_verified_at_once(n_draft, widest):
+    run = Run()
+    request = run.submit(max_tokens=20, n_draft=n_draft)
+    truth, _ = plain_run(request, 100)
+    run.scheduler.post_draft(PostDraft(sequence="s", source="a", base=2, tokens=truth[2:20]))
+    events = run.drain()
+    assert max(run.widths[1:]) == widest
+    assert [token for event in of(Committed, events) for token in event.tokens] == truth[2:]
+
+
+def test_probabilities_come_with_every_token_when_asked_for():
+    run = Run()
+    run.submit(max_tokens=5, n_probs=3)
+    steps = of(Committed, run.drain())
+    assert all(len(step.probabilities) == len(step.tokens) for step in steps)
+    assert {len(probabilities.top) for step in steps for probabilities in step.probabilities} == {3}
+    for step in steps:  # greedy: the chosen token is the likeliest
+        for token, probabilities in zip(step.tokens, step.probabilities, strict=True):
+            assert probabilities.top[0] == (token, probabilities.chosen)
+
+
+def test_without_asking_there_are_no_probabilities():
+    run = Run()
+    run.submit()
+    assert not any(step.probabilities for step in of(Committed, run.drain()))
+
+
+def test_the_models_probabilities_are_the_log_softmax_of_its_logits():
+    logits = toy_logits(7)
+    told = model_probabilities(logits, 5, N_VOCAB)
+    expected = logits - np.log(np.exp(logits.astype(float)).sum())
+    assert told.chosen == pytest.approx(expected[5], abs=1e-5)
+    assert dict(told.top) == pytest.approx(dict(enumerate(expected.tolist())), abs=1e-5)
+    assert [logprob for _, logprob in told.top] == sorted((x for _, x in told.top), reverse=True)
+
+
+def test_an_impossible_token_has_a_finite_log_probability():
+    logits = toy_logits(7).copy()
+    logits[5] = -np.inf
+    assert np.isfinite(model_probabilities(logits, 5, 0).chosen)
+
+
+def test_filtered_probabilities_are_those_of_the_candidates():
+    parameters = SamplingParameters(seed=1, temperature=0.5, top_k=2, top_p=1, min_p=0)
+    logits = toy_logits(7)
+    first, second = np.argsort(-logits)[:2].tolist()
+    told = filtered_probabilities(toy_sampler(parameters, []), logits, 0, second, 5)
+    ratio = float(np.exp((logits[first] - logits[second]) / 0.5))
+    assert [token for token, _ in told.top] == [first, second]
+    assert told.chosen == pytest.approx(1 / (1 + ratio), rel=1e-4)
+    assert sum(p for _, p in told.top) == pytest.approx(1)
+
+
+def test_greedily_the_chosen_token_is_certain():
+    logits = toy_logits(7)
+    token = int(logits.argmax())
+    told = filtered_probabilities(toy_sampler(GREEDY, []), logits, 0, token, 5)
+    assert (told.chosen, told.top) == (1.0, [(token, 1.0)])

@@ -1,0 +1,302 @@
+import asyncio
+import json
+
+import pytest
+
+from tests.lead.fakes import N_CTX
+from tests.lead.http.event_streams import events, text
+
+URL = "/v1/chat/completions"
+ASK = {"messages": [{"role": "user", "content": "Hello"}]}
+DRAFTED = {"sources": ["desk"] * 3, "n_accepted": 2, "rejected": [5]}
+
+
+async def stream(client, **fields):
+    response = await client.post(URL, json=ASK | {"stream": True} | fields)
+    assert response.status_code == 200
+    return events(response)
+
+
+async def test_an_answer_has_openais_shape(lead, client):
+    lead.will_say("Hello there")
+    body = (await client.post(URL, json=ASK)).json()
+    assert body["object"] == "chat.completion"
+    assert body["model"] == "toy"
+    assert body["choices"] == [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "Hello there"},
+            "logprobs": None,
+            "finish_reason": "stop",
+        }
+    ]
+
+
+async def test_usage_and_timings_carry_the_speculation_figures(lead, client):
+    lead.will_say("Hello", (" there my friend", DRAFTED))
+    body = (await client.post(URL, json=ASK)).json()
+    assert body["usage"]["completion_tokens_details"] == {
+        "accepted_prediction_tokens": 2,
+        "rejected_prediction_tokens": 1,
+    }
+    assert body["usage"]["prompt_tokens_details"] == {"cached_tokens": 2}
+    assert (body["timings"]["draft_n"], body["timings"]["draft_n_accepted"]) == (3, 2)
+    assert body["timings"]["predicted_n"] == body["usage"]["completion_tokens"]
+
+
+async def test_the_conversation_goes_through_the_template(lead, client):
+    lead.will_say("x")
+    await client.post(URL, json=ASK)
+    assert lead.prompt() == ("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n")
+
+
+async def test_a_message_in_parts_is_their_text(lead, client):
+    lead.will_say("x")
+    parts = [{"type": "text", "text": "Hello"}, {"type": "text", "text": "you"}]
+    await client.post(URL, json={"messages": [{"role": "user", "content": parts}]})
+    assert "user\nHello\nyou<|im_end|>" in lead.prompt()
+
+
+async def test_an_answer_that_the_client_began_is_continued(lead, client):
+    lead.will_say(" is")
+    turns = [*ASK["messages"], {"role": "assistant", "content": "It"}]
+    body = (await client.post(URL, json={"messages": turns})).json()
+    prompt = lead.prompt()
+    assert prompt.endswith("<|im_start|>assistant\nIt")
+    assert body["choices"][0]["message"]["content"] == " is"
+
+
+async def test_an_image_is_400_in_words(client):
+    parts = [{"type": "image_url", "image_url": {"url": "data:x"}}]
+    response = await client.post(URL, json={"messages": [{"role": "user", "content": parts}]})
+    assert response.status_code == 400
+    assert "image input is not supported" in response.json()["error"]["message"]
+
+
+async def test_a_stream_is_role_text_finish_done(lead, client):
+    lead.will_say("Hello there")
+    *chunks, done = await stream(client)
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert deltas[0] == {"role": "assistant", "content": None}
+    assert deltas[-1] == {}
+    assert text(chunks) == "Hello there"
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks].count("stop") == 1
+    assert done == "[DONE]"
+
+
+async def test_a_stream_has_no_empty_chunks(lead, client):
+    lead.will_say("ab 👋 cd")
+    chunks = (await stream(client))[1:-2]
+    assert all(chunk["choices"][0]["delta"]["content"] for chunk in chunks)
+
+
+async def test_a_character_split_over_tokens_comes_whole(lead, client):
+    assert len(lead.tokens("👋")) > 1
+    lead.will_say("a👋b")
+    contents = [chunk["choices"][0]["delta"].get("content") for chunk in (await stream(client))[1:-2]]
+    assert [content for content in contents if "👋" in content]
+    assert not [content for content in contents if "\N{REPLACEMENT CHARACTER}" in content]
+
+
+async def test_the_tokens_of_a_conversation_are_counted_without_an_answer(lead, client):
+    lead.will_say("x")
+    count = (await client.post("/v1/chat/completions/input_tokens", json=ASK)).json()
+    assert lead.engine.submitted == []
+    await client.post(URL, json=ASK)
+    assert count == {"input_tokens": len(lead.engine.submitted[0].tokens)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"), [({}, False), ({"verbose": True}, True), ({"verbose": False}, False)]
+)
+async def test_the_rendered_prompt_is_told_to_who_asks(lead, client, fields, told):
+    lead.will_say("x")
+    body = (await client.post(URL, json=ASK | fields)).json()
+    assert ("__verbose" in body) == told
+    if told:
+        assert body["__verbose"]["prompt"] == lead.prompt()
+
+
+async def test_usage_comes_in_a_chunk_of_its_own_when_asked_for(lead, client):
+    lead.will_say("Hello")
+    *_, usage, done = await stream(client, stream_options={"include_usage": True})
+    assert (usage["choices"], usage["usage"]["completion_tokens"], done) == ([], 1, "[DONE]")
+    assert usage["timings"]["predicted_n"] == 1
+
+
+async def test_without_asking_no_chunk_has_usage(lead, client):
+    lead.will_say("Hello")
+    assert not any("usage" in chunk for chunk in (await stream(client))[:-1])
+
+
+async def test_chunks_say_which_tokens_were_drafted_and_by_whom(lead, client):
+    lead.will_say("Hello", (" there my friend", DRAFTED))
+    chunks = (await stream(client, return_speculation=True))[1:-2]
+    for chunk in chunks:
+        spelled = "".join(token["text"] for token in chunk["speculation"]["tokens"])
+        assert spelled == chunk["choices"][0]["delta"]["content"]
+    assert [token["source"] for token in chunks[-1]["speculation"]["tokens"]][:3] == ["desk", "desk", None]
+    assert sum(chunk["speculation"]["n_accepted"] for chunk in chunks) == 2
+
+
+async def test_nobody_sees_speculation_without_asking(lead, client):
+    lead.will_say("Hello", (" there", DRAFTED | {"n_accepted": 1}))
+    assert not any("speculation" in chunk for chunk in (await stream(client))[:-1])
+
+
+async def test_a_stop_string_over_several_tokens_ends_the_answer_before_it(lead, client):
+    lead.will_say("one two three four")
+    body = (await client.post(URL, json=ASK | {"stop": ["o th"]})).json()
+    assert body["choices"][0]["message"]["content"] == "one tw"
+    assert body["choices"][0]["finish_reason"] == "stop"
+    assert lead.engine.cancelled == [lead.engine.submitted[0].sequence]
+
+
+async def test_what_only_looked_like_a_stop_string_is_sent(lead, client):
+    lead.will_say("one two")
+    assert text(await stream(client, stop="two three")) == "one two"
+
+
+async def test_the_limit_is_the_engines_business(lead, client):
+    lead.will_say("one")
+    lead.engine.reason = "length"
+    body = (await client.post(URL, json=ASK | {"max_completion_tokens": 1})).json()
+    assert lead.engine.submitted[0].max_tokens == 1
+    assert body["choices"][0]["finish_reason"] == "length"
+
+
+async def test_a_given_seed_is_used_and_reported(lead, client):
+    lead.will_say("x")
+    body = (await client.post(URL, json=ASK | {"seed": 42})).json()
+    assert (body["seed"], lead.engine.submitted[0].sampling.seed) == (42, 42)
+
+
+@pytest.mark.parametrize("seed", [{}, {"seed": None}, {"seed": -1}])
+async def test_without_a_seed_a_random_one_is_drawn_and_reported(lead, client, seed):
+    lead.will_say("x")
+    seeds = {(await client.post(URL, json=ASK | seed)).json()["seed"] for _ in range(3)}
+    assert seeds == {request.sampling.seed for request in lead.engine.submitted}
+    assert len(seeds) == 3
+
+
+async def test_null_and_unknown_fields_change_nothing(lead, client):
+    lead.will_say("x")
+    await client.post(URL, json=ASK | {"temperature": None, "top_k": None, "stop": None, "foo": {"bar": 1}})
+    sampling = lead.engine.submitted[0].sampling
+    assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p) == (0.8, 40, 0.95, 0.05)
+
+
+@pytest.mark.parametrize(("given", "used"), [(-1, N_CTX), (7, 7)])
+async def test_a_penalty_window_of_minus_one_is_the_context(lead, client, given, used):
+    lead.will_say("x")
+    await client.post(URL, json=ASK | {"repeat_last_n": given})
+    assert lead.engine.submitted[0].sampling.repeat_last_n == used
+
+
+async def test_biases_come_as_ids_texts_or_bans(lead, client):
+    lead.will_say("x")
+    await client.post(URL, json=ASK | {"logit_bias": [[5, 1.5], [" fox", False]]})
+    bias = lead.engine.submitted[0].sampling.logit_bias
+    assert bias[5] == 1.5
+    assert all(bias[token] < -1e6 for token in lead.tokens(" fox"))
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": "hi"}, "messages"),
+        ({"messages": [{"content": "x"}]}, "messages"),
+        ({"messages": [{"role": 3, "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": 3}]}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages"),
+        ({"chat_template_kwargs": {"enable_thinking": 1}}, "chat_template_kwargs"),
+        ({"continue_final_message": True}, "continue_final_message"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": True}, "temperature"),
+        ({"top_p": 2}, "top_p"),
+        ({"min_p": -0.1}, "min_p"),
+        ({"typical_p": 1.1}, "typical_p"),
+        ({"top_k": 1.5}, "top_k"),
+        ({"repeat_penalty": 0}, "repeat_penalty"),
+        ({"repeat_last_n": -2}, "repeat_last_n"),
+        ({"seed": -2}, "seed"),
+        ({"seed": 2**64}, "seed"),
+        ({"max_tokens": -3}, "max_tokens"),
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"n": 0}, "n"),
+        ({"n": 17}, "n"),
+        ({"stop": 3}, "stop"),
+        ({"stop": ["x"] * 33}, "stop"),
+        ({"stream": "yes"}, "stream"),
+        ({"logit_bias": {"4096": 1}}, "logit_bias"),
+        ({"logit_bias": [[1]]}, "logit_bias"),
+        ({"logit_bias": {"5": 1e10}}, "logit_bias"),
+        ({"logit_bias": [[5, 10**400]]}, "logit_bias"),
+        ({"logit_bias": [[False, 1]]}, "logit_bias"),
+        ({"repeat_penalty": 1e-7}, "repeat_penalty"),
+        ({"ignore_eos": "no"}, "ignore_eos"),
+    ],
+)
+async def test_nonsense_is_400_naming_the_field(lead, client, change, param):
+    response = await client.post(URL, json=ASK | change)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"], error["type"]) == (400, param, "invalid_request_error")
+    assert param in error["message"]
+    assert lead.engine.submitted == []
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "1e999"])
+async def test_numbers_that_are_none_are_400(client, value):
+    content = json.dumps(ASK)[:-1] + f', "temperature": {value}}}'
+    response = await client.post(URL, content=content, headers={"Content-Type": "application/json"})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "temperature")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", '"x"', b"\xff\xfe"])
+async def test_a_body_that_is_no_object_is_400(client, content):
+    response = await client.post(URL, content=content, headers={"Content-Type": "application/json"})
+    assert (response.status_code, response.json()["error"]["type"]) == (400, "invalid_request_error")
+
+
+async def test_a_prompt_longer_than_the_context_says_both_lengths(client):
+    response = await client.post(URL, json={"messages": [{"role": "user", "content": "fox " * N_CTX}]})
+    error = response.json()["error"]
+    assert (response.status_code, error["type"]) == (400, "exceed_context_size_error")
+    assert (error["n_ctx"], error["n_prompt_tokens"] > N_CTX) == (N_CTX, True)
+
+
+async def test_an_engine_that_dies_before_the_first_token_is_503(lead, client):
+    lead.will_say("one two")
+    lead.engine.dies_after = 0
+    response = await client.post(URL, json=ASK | {"stream": True})
+    assert (response.status_code, "Retry-After" in response.headers) == (503, True)
+
+
+async def test_an_engine_that_dies_later_ends_the_stream_with_an_error(lead, client):
+    lead.will_say("one two")
+    lead.engine.dies_after = 1
+    *chunks, error = await stream(client)
+    assert text(chunks) == "one"
+    assert error["error"]["type"] == "unavailable_error"
+    assert "[DONE]" not in chunks
+
+
+async def test_an_engine_that_dies_is_503_for_those_who_do_not_stream(lead, client):
+    lead.will_say("one two")
+    lead.engine.dies_after = 1
+    assert (await client.post(URL, json=ASK)).status_code == 503
+
+
+async def test_a_client_that_hangs_up_is_cancelled(lead, client):
+    lead.will_say("one two three")
+    lead.engine.hold()
+    asking = asyncio.ensure_future(client.post(URL, json=ASK))
+    async with asyncio.timeout(5):
+        await lead.engine.submission.wait()
+        asking.cancel()
+        await lead.engine.cancellation.wait()
+    assert lead.engine.cancelled == [lead.engine.submitted[0].sequence]
+    assert list(lead.sequences) == []

@@ -1,0 +1,62 @@
+import pytest
+
+from tests.lead.http.event_streams import events
+
+URL = "/v1/completions"
+
+
+async def test_an_answer_has_openais_shape(lead, client):
+    lead.will_say("and then")
+    body = (await client.post(URL, json={"prompt": "Once"})).json()
+    assert body["object"] == "text_completion"
+    assert body["choices"] == [{"index": 0, "text": "and then", "logprobs": None, "finish_reason": "stop"}]
+
+
+async def test_each_prompt_of_a_list_gets_its_answer_in_order(lead, client):
+    lead.will_say("x")
+    body = (await client.post(URL, json={"prompt": ["Once", "Twice"]})).json()
+    assert [choice["index"] for choice in body["choices"]] == [0, 1]
+    prompts = [lead.vocabulary.detokenize(request.tokens) for request in lead.engine.submitted]
+    assert prompts == ["Once", "Twice"]
+    assert body["usage"]["completion_tokens"] == 2
+
+
+@pytest.mark.parametrize(("prompt", "n"), [([5, 6, 7], 1), ([[5, 6], [7]], 2), ([[5], "Once"], 2)])
+async def test_prompts_may_be_token_ids(lead, client, prompt, n):
+    lead.will_say("x")
+    response = await client.post(URL, json={"prompt": prompt})
+    assert response.status_code == 200
+    assert len(lead.engine.submitted) == n
+    assert lead.engine.submitted[0].tokens[0] == 5
+
+
+@pytest.mark.parametrize("prompt", [[4096], [-1], [[1, 99999]], "", [], [""], 3, {"a": 1}, [1.5], None])
+async def test_a_prompt_that_is_none_is_400(lead, client, prompt):
+    response = await client.post(URL, json={"prompt": prompt})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "prompt")
+    assert lead.engine.submitted == []
+
+
+async def test_one_wrong_prompt_of_several_leaves_nothing_running(lead, client):
+    lead.will_say("x")
+    response = await client.post(URL, json={"prompt": ["Once", "fox " * 500]})
+    assert response.status_code == 400
+    assert list(lead.sequences) == []
+
+
+async def test_a_stream_of_several_prompts_finishes_each_once(lead, client):
+    lead.will_say("a b")
+    response = await client.post(URL, json={"prompt": ["Once", "Twice"], "stream": True})
+    *chunks, done = events(response)
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    for index in (0, 1):
+        own = [choice for choice in choices if choice["index"] == index]
+        assert "".join(choice["text"] for choice in own) == "a b"
+        assert [choice["finish_reason"] for choice in own if choice["finish_reason"]] == ["stop"]
+    assert done == "[DONE]"
+
+
+async def test_speculation_is_told_when_asked_for(lead, client):
+    lead.will_say(("a b", {"sources": ["desk"], "n_accepted": 1}))
+    body = (await client.post(URL, json={"prompt": "Once", "return_speculation": True})).json()
+    assert [token["source"] for token in body["speculation"]["tokens"]] == ["desk", None]

@@ -1,0 +1,138 @@
+"""Log-probabilities in the three shapes, progress and timings beside the text."""
+
+import pytest
+
+from lead.engine.events import PromptProgress, TokenProbabilities
+from tests.lead.http.event_streams import events
+
+CHAT, TEXT, NATIVE = "/v1/chat/completions", "/v1/completions", "/completion"
+MESSAGES = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture
+def said(lead):
+    """Two tokens, each with its own and another's log-probability; their ids."""
+    a, b = lead.tokens("a")[0], lead.tokens("b")[0]
+    lead.engine.steps = [
+        ([token], {"probabilities": [TokenProbabilities(chosen=-0.5, top=[(token, -0.5), (b, -1.5)])]})
+        for token in (a, b)
+    ]
+    return a, b
+
+
+def flat(chunks):
+    return [choice for chunk in chunks if isinstance(chunk, dict) for choice in chunk.get("choices", [])]
+
+
+async def test_a_chat_has_openais_shape_and_llama_servers_ids(lead, client, said):
+    body = (await client.post(CHAT, json=MESSAGES | {"logprobs": True, "top_logprobs": 2})).json()
+    first, second = body["choices"][0]["logprobs"]["content"]
+    a, b = said
+    assert (first["id"], first["token"], first["bytes"], first["logprob"]) == (a, "a", [97], -0.5)
+    assert [other["id"] for other in first["top_logprobs"]] == [a, b]
+    assert (second["id"], second["bytes"]) == (b, [98])
+    assert lead.engine.submitted[0].options.n_probs == 2
+
+
+async def test_a_streamed_chat_tells_each_token_once(client, said):
+    response = await client.post(CHAT, json=MESSAGES | {"logprobs": True, "stream": True})
+    told = [
+        entry for choice in flat(events(response)) for entry in (choice["logprobs"] or {}).get("content", [])
+    ]
+    assert [entry["id"] for entry in told] == list(said)
+
+
+async def test_without_asking_there_are_none(lead, client):
+    lead.will_say("x")
+    body = (await client.post(CHAT, json=MESSAGES)).json()
+    assert body["choices"][0]["logprobs"] is None
+    assert lead.engine.submitted[0].options.n_probs is None
+
+
+@pytest.mark.usefixtures("said")
+async def test_a_completion_has_openais_older_shape(lead, client):
+    body = (await client.post(TEXT, json={"prompt": "x", "logprobs": 2})).json()
+    assert body["choices"][0]["logprobs"] == {
+        "tokens": ["a", "b"],
+        "token_logprobs": [-0.5, -0.5],
+        "top_logprobs": [{"a": -0.5, "b": -1.5}, {"b": -1.5}],
+        "text_offset": [0, 1],
+    }
+    assert lead.engine.submitted[0].options.n_probs == 2
+
+
+@pytest.mark.usefixtures("said")
+async def test_offsets_go_on_from_chunk_to_chunk(client):
+    response = await client.post(TEXT, json={"prompt": "x", "logprobs": 0, "stream": True})
+    told = [choice["logprobs"] for choice in flat(events(response)) if choice["logprobs"]]
+    assert [offset for logprobs in told for offset in logprobs["text_offset"]] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "names"), [(False, ("logprob", "top_logprobs")), (True, ("prob", "top_probs"))]
+)
+async def test_llama_servers_own_shape(client, said, given, names):
+    body = (
+        await client.post(NATIVE, json={"prompt": "x", "n_probs": 2, "post_sampling_probs": given})
+    ).json()
+    told = body["completion_probabilities"]
+    assert [entry["id"] for entry in told] == list(said)
+    assert told[0].keys() == {"id", "token", "bytes", *names}
+
+
+@pytest.mark.parametrize("url", [CHAT, TEXT, NATIVE])
+async def test_timings_come_with_every_chunk_when_asked_for(lead, client, url):
+    lead.will_say("one two")
+    ask = MESSAGES | {"prompt": "x", "stream": True, "timings_per_token": True}
+    chunks = [chunk for chunk in events(await client.post(url, json=ask)) if isinstance(chunk, dict)]
+    with_text = [
+        chunk
+        for chunk in chunks
+        if any(word in str(chunk.get("choices") or chunk["content"]) for word in ("one", "two"))
+    ]
+    assert with_text
+    assert next(chunk["timings"]["predicted_n"] for chunk in with_text if "timings" in chunk) == 1
+
+
+@pytest.mark.parametrize("url", [CHAT, TEXT, NATIVE])
+async def test_the_prompts_progress_comes_before_the_text(lead, client, url):
+    lead.will_say("x")
+    create = lead.sequences.create
+
+    def creating(*args, **more):
+        sequence = create(*args, **more)
+        told = PromptProgress(sequence=sequence.id, n_processed=5, n_total=9, n_cached=2)
+        lead.sequences.apply(told, 1.0)
+        return sequence
+
+    lead.sequences.create = creating
+    ask = MESSAGES | {"prompt": "x", "stream": True, "return_progress": True}
+    told = [
+        chunk["prompt_progress"]
+        for chunk in events(await client.post(url, json=ask))
+        if "prompt_progress" in chunk
+    ]
+    assert told == [{"total": 9, "cache": 2, "processed": 5, "time_ms": 0.0}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [({"top_logprobs": 3}, "top_logprobs"), ({"logprobs": True, "top_logprobs": 21}, "top_logprobs")],
+)
+async def test_what_is_wrong_is_400_naming_the_field(client, fields, param):
+    response = await client.post(CHAT, json=MESSAGES | fields)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+
+
+async def test_the_prompt_counts_once_for_several_answers(lead, client):
+    lead.will_say("x")
+    one = (await client.post(TEXT, json={"prompt": "Once upon"})).json()["usage"]
+    three = (await client.post(TEXT, json={"prompt": "Once upon", "n": 3})).json()["usage"]
+    assert three["prompt_tokens"] == one["prompt_tokens"]
+    assert three["completion_tokens"] == 3 * one["completion_tokens"]
+
+
+async def test_an_echo_stands_before_the_text(lead, client):
+    lead.will_say(" a time")
+    body = (await client.post(TEXT, json={"prompt": "Once upon", "echo": True})).json()
+    assert body["choices"][0]["text"] == "Once upon a time"

@@ -1,0 +1,133 @@
+import json
+
+import pytest
+
+from lead.chat.template import ChatTemplate
+from tests.lead.http.event_streams import events
+from tests.lead.http.routes.test_chat_tools import CALL, HERMES, THINKS
+
+pytestmark = pytest.mark.usefixtures("room")
+
+URL = "/v1/messages"
+ASK = {"model": "any", "max_tokens": 64, "messages": [{"role": "user", "content": "Hello"}]}
+ADD = {"name": "add", "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+
+
+async def stream(client, **fields):
+    return events(await client.post(URL, json=ASK | {"stream": True} | fields))
+
+
+async def test_an_answer_has_anthropics_shape(lead, client):
+    lead.will_say("Hello there")
+    body = (await client.post(URL, json=ASK)).json()
+    assert (body["type"], body["role"], body["model"]) == ("message", "assistant", "toy")
+    assert body["content"] == [{"type": "text", "text": "Hello there"}]
+    assert (body["stop_reason"], body["stop_sequence"]) == ("end_turn", None)
+    assert body["usage"]["cache_read_input_tokens"] == 2
+    assert lead.engine.submitted[0].max_tokens == 64
+
+
+async def test_a_stream_is_message_blocks_end(lead, client):
+    lead.will_say("Hello there")
+    told = await stream(client)
+    kinds = [event["type"] for event in told]
+    assert kinds[:3] == ["message_start", "ping", "content_block_start"]
+    assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+    deltas = [event["delta"]["text"] for event in told if event["type"] == "content_block_delta"]
+    assert "".join(deltas) == "Hello there"
+    assert told[0]["message"]["usage"]["input_tokens"] > 0
+
+
+async def test_events_are_named(lead, client):
+    lead.will_say("x")
+    response = await client.post(URL, json=ASK | {"stream": True})
+    assert response.text.startswith("event: message_start\ndata: ")
+    assert "[DONE]" not in response.text
+
+
+async def test_system_and_blocks_reach_the_template(lead, client):
+    lead.will_say("x")
+    blocks = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]
+    await client.post(
+        URL, json=ASK | {"system": "Be kind", "messages": [{"role": "user", "content": blocks}]}
+    )
+    system, user, _ = lead.prompt().split("<|im_end|>\n")
+    assert (system, user) == ("<|im_start|>system\nBe kind", "<|im_start|>user\nHel\nlo")
+
+
+async def test_tools_are_called_and_answered(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say(CALL)
+    body = (await client.post(URL, json=ASK | {"tools": [ADD]})).json()
+    (block,) = body["content"]
+    assert (block["type"], block["name"], block["input"]) == ("tool_use", "add", {"a": 1})
+    assert body["stop_reason"] == "tool_use"
+    result = {"type": "tool_result", "tool_use_id": block["id"], "content": "two"}
+    turns = [
+        *ASK["messages"],
+        {"role": "assistant", "content": [block]},
+        {"role": "user", "content": [result, {"type": "text", "text": "And?"}]},
+    ]
+    lead.engine.submitted.clear()
+    await client.post(URL, json=ASK | {"tools": [ADD], "messages": turns})
+    assert "<|im_start|>tool\ntwo<|im_end|>\n<|im_start|>user\nAnd?" in lead.prompt()
+
+
+async def test_a_streamed_call_is_a_block_with_json_in_pieces(lead, client):
+    lead.use(template=ChatTemplate(HERMES, "", ""))
+    lead.will_say("Well.\n" + CALL)
+    told = await stream(client, tools=[ADD])
+    starts = [event["content_block"]["type"] for event in told if event["type"] == "content_block_start"]
+    assert starts == ["text", "tool_use"]
+    deltas = [event["delta"] for event in told if event["type"] == "content_block_delta"]
+    pieces = [delta.get("partial_json", "") for delta in deltas]
+    assert json.loads("".join(pieces)) == {"a": 1}
+    assert told[-2]["delta"]["stop_reason"] == "tool_use"
+
+
+async def test_reasoning_is_a_block_with_a_signature(lead, client):
+    lead.use(template=ChatTemplate(THINKS, "", ""))
+    lead.will_say("Hm.</think>Yes.")
+    told = await stream(client)
+    deltas = [event["delta"]["type"] for event in told if event["type"] == "content_block_delta"]
+    assert list(dict.fromkeys(deltas)) == ["thinking_delta", "signature_delta", "text_delta"]
+
+
+async def test_a_stop_sequence_is_named(lead, client):
+    lead.will_say("one two three")
+    body = (await client.post(URL, json=ASK | {"stop_sequences": [" two"]})).json()
+    assert (body["stop_reason"], body["stop_sequence"]) == ("stop_sequence", " two")
+
+
+async def test_tokens_are_counted_without_an_answer(lead, client):
+    lead.will_say("x")
+    count = (await client.post(f"{URL}/count_tokens", json={"messages": ASK["messages"]})).json()
+    assert lead.engine.submitted == []
+    await client.post(URL, json=ASK)
+    assert count == {"input_tokens": len(lead.engine.submitted[0].tokens)}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": []},
+        {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
+        {"max_tokens": 0},
+        {"tools": [{"name": "x"}]},
+        {"tools": [ADD], "tool_choice": {"type": "tool", "name": "sub"}},
+        {"temperature": "hot"},
+    ],
+)
+async def test_nonsense_is_400_in_anthropics_shape(lead, client, fields):
+    response = await client.post(URL, json=ASK | fields)
+    body = response.json()
+    assert (response.status_code, body["type"]) == (400, "error")
+    assert body["error"]["type"] == "invalid_request_error"
+    assert lead.engine.submitted == []
+
+
+async def test_a_stream_that_breaks_off_ends_with_an_error_event(lead, client):
+    lead.will_say("one two three")
+    lead.engine.dies_after = 2
+    told = await stream(client)
+    assert (told[-1]["type"], told[-1]["error"]["type"]) == ("error", "api_error")

@@ -1,0 +1,132 @@
+import pytest
+
+from lead.engine.events import TokenProbabilities
+from tests.lead.http.event_streams import events
+
+URL = "/completion"
+
+
+async def test_an_answer_has_llama_servers_fields(lead, client):
+    lead.will_say("and then")
+    body = (await client.post(URL, json={"prompt": "Once", "n_predict": 9, "seed": 42})).json()
+    assert (body["content"], body["stop"]) == ("and then", True)
+    assert (body["stop_type"], body["stopping_word"]) == ("eos", "")
+    assert (body["prompt"], body["model"], body["id_slot"], body["index"]) == ("Once", "toy", 0, 0)
+    assert body["tokens_predicted"] == len(lead.tokens("and then"))
+    assert body["tokens_evaluated"] == len(lead.tokens("Once"))
+    assert (body["generation_settings"]["seed"], body["generation_settings"]["n_predict"]) == (42, 9)
+    assert body["timings"]["predicted_n"] == body["tokens_predicted"]
+    assert (body["truncated"], body["has_new_line"]) == (False, False)
+
+
+async def test_the_old_name_answers_in_the_same_form(lead, client):
+    lead.will_say("x")
+    assert (await client.post("/completions", json={"prompt": "Once"})).json()["content"] == "x"
+
+
+@pytest.mark.parametrize(("wanted", "n"), [(True, 2), (False, 0)])
+async def test_token_ids_come_when_asked_for(lead, client, wanted, n):
+    lead.engine.steps = [([5], {}), ([6], {})]
+    body = (await client.post(URL, json={"prompt": "Once", "return_tokens": wanted})).json()
+    assert body["tokens"] == [5, 6][:n]
+
+
+async def test_a_stop_string_is_named(lead, client):
+    lead.will_say("and then. The end")
+    body = (await client.post(URL, json={"prompt": "Once", "stop": ["nope", "."]})).json()
+    assert (body["content"], body["stop_type"], body["stopping_word"]) == ("and then", "word", ".")
+
+
+async def test_a_limit_is_told_from_an_end(lead, client):
+    lead.will_say("x")
+    lead.engine.reason = "length"
+    body = (await client.post(URL, json={"prompt": "Once", "n_predict": 1})).json()
+    assert (body["stop_type"], body["truncated"]) == ("limit", False)
+
+
+async def test_a_full_context_is_told_from_a_limit(lead, client):
+    lead.engine.steps = [([5] * 100, {})]
+    lead.engine.reason = "length"
+    body = (await client.post(URL, json={"prompt": [5] * 28})).json()
+    assert body["truncated"] is True
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens"),
+    [
+        ([5, 6], [[5, 6]]),
+        ([5, "Once", 6], [[5, "Once", 6]]),
+        (["Once", [5, 6]], [["Once"], [5, 6]]),
+        ([[5, "Once"]], [[5, "Once"]]),
+        ([[5], {"prompt_string": "Once"}], [[5], ["Once"]]),
+        ({"prompt_string": "Once"}, [["Once"]]),
+    ],
+)
+async def test_prompts_are_texts_ids_and_mixtures(lead, client, prompt, tokens):
+    lead.will_say("x")
+    response = await client.post(URL, json={"prompt": prompt})
+    assert isinstance(response.json(), list) is (len(tokens) > 1)
+    expected = [
+        [token for part in parts for token in (lead.tokens(part) if isinstance(part, str) else [part])]
+        for parts in tokens
+    ]
+    assert [request.tokens for request in lead.engine.submitted] == expected
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        *([], "", 3, None, [1.5], [4096], [[1, 99999]], [1, [2]], {"prompt": "x"}),
+        {"prompt_string": "x", "multimodal_data": ["eA=="]},
+    ],
+)
+async def test_a_prompt_that_is_none_is_400(lead, client, prompt):
+    response = await client.post(URL, json={"prompt": prompt})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "prompt")
+    assert lead.engine.submitted == []
+
+
+async def test_too_many_prompts_are_400(client):
+    response = await client.post(URL, json={"prompt": ["x"] * 129})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "prompt")
+
+
+async def test_only_the_fields_asked_for_are_sent(lead, client):
+    lead.will_say("x")
+    fields = ["content", "generation_settings/n_predict", "nope", "content/nope"]
+    body = (await client.post(URL, json={"prompt": "O", "n_predict": 3, "response_fields": fields})).json()
+    assert body == {"content": "x", "generation_settings/n_predict": 3}
+
+
+async def test_a_stream_ends_with_the_whole_answers_fields_and_without_done(lead, client):
+    lead.will_say("and then")
+    response = await client.post(URL, json={"prompt": "Once", "stream": True, "return_tokens": True})
+    *parts, last = events(response)
+    assert "".join(part["content"] for part in parts) == "and then"
+    assert [token for part in parts for token in part["tokens"]] == lead.tokens("and then")
+    assert [part["stop"] for part in parts] == [False] * len(parts)
+    assert (last["stop"], last["content"], last["tokens"]) == (True, "", [])
+    assert last["generation_settings"]["stream"] is True
+
+
+async def test_a_stream_says_which_prompt_a_part_belongs_to(lead, client):
+    lead.will_say("x")
+    response = await client.post(URL, json={"prompt": ["a", "b"], "stream": True})
+    assert sorted(part["index"] for part in events(response) if part["stop"]) == [0, 1]
+
+
+async def test_with_probabilities_a_stream_tells_one_token_at_a_time(lead, client):
+    told = TokenProbabilities(chosen=-0.5, top=[(5, -0.5)])
+    lead.engine.steps = [([5, 6], {"probabilities": [told, told]})]
+    response = await client.post(URL, json={"prompt": "Once", "stream": True, "n_probs": 1})
+    *parts, _ = events(response)
+    assert [len(part["completion_probabilities"]) for part in parts] == [1, 1]
+
+
+async def test_a_stream_ends_in_mid_character_as_the_whole_answer_does(lead, client):
+    begun = lead.tokens("👋")[:1]
+    lead.engine.steps = [(begun, {})]
+    whole = (await client.post(URL, json={"prompt": "Once"})).json()["content"]
+    lead.engine.steps = [(begun, {})]
+    streamed = events(await client.post(URL, json={"prompt": "Once", "stream": True}))
+    assert "".join(event["content"] for event in streamed) == whole

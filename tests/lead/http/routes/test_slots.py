@@ -1,0 +1,68 @@
+import asyncio
+import dataclasses
+
+import pytest
+
+from lead.engine.events import Committed, Started
+from shared.sampling.sampler import SamplingParameters
+
+
+def begin(lead, slot, n_generated=0, **sampling):
+    sequence = lead.sequences.create([5, 6, 7], SamplingParameters(seed=1, **sampling))
+    sequence.max_tokens = 9
+    lead.sequences.apply(Started(sequence=sequence.id, n_cached=2, slot=slot), 1.0)
+    if n_generated:
+        step = Committed(sequence=sequence.id, start=3, tokens=[8] * n_generated)
+        lead.sequences.apply(step, 2.0)
+    return sequence
+
+
+async def test_idle_slots_are_listed(client):
+    slots = (await client.get("/slots")).json()
+    assert slots == [
+        {"id": index, "n_ctx": 128, "speculative": True, "is_processing": False} for index in range(4)
+    ]
+
+
+async def test_a_busy_slot_tells_how_far_it_is(lead, client):
+    begin(lead, 2, n_generated=4, temperature=0.5)
+    slots = (await client.get("/slots")).json()
+    assert [slot["is_processing"] for slot in slots] == [False, False, True, False]
+    busy = slots[2]
+    assert (busy["n_prompt_tokens"], busy["n_prompt_tokens_cache"]) == (3, 2)
+    assert busy["next_token"] == [{"has_next_token": True, "n_remain": 5, "n_decoded": 4}]
+    assert (busy["params"]["temperature"], busy["params"]["n_predict"]) == (0.5, 9)
+
+
+async def test_no_slot_shows_what_clients_wrote(lead, client):
+    begin(lead, 0, logit_bias={7: 1.0})
+    busy = (await client.get("/slots")).json()[0]
+    assert {"prompt", "generated", "stop", "logit_bias", "grammar"} & (busy.keys() | busy["params"]) == set()
+
+
+async def test_a_sequence_that_waits_is_in_no_slot(lead, client):
+    lead.engine.hold()
+    waiting = asyncio.ensure_future(client.post("/completion", json={"prompt": "Once"}))
+    await lead.engine.submission.wait()
+    assert not any(slot["is_processing"] for slot in (await client.get("/slots")).json())
+    lead.engine.release()
+    await waiting
+
+
+async def test_a_load_balancer_can_ask_for_an_error_when_none_is_free(lead, client):
+    sequences = [begin(lead, slot) for slot in range(4)]
+    response = await client.get("/slots", params={"fail_on_no_slot": "1"})
+    assert (response.status_code, response.json()["error"]["message"]) == (503, "no slot available")
+    lead.sequences.discard(sequences[0])
+    assert (await client.get("/slots", params={"fail_on_no_slot": "1"})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/slots"), ("POST", "/slots/0"), ("POST", "/v1/embeddings")]
+)
+async def test_what_is_not_served_is_501_with_a_reason(lead, client, method, path):
+    lead.app.state.services = dataclasses.replace(lead.app.state.services, shows_slots=False)
+    response = await client.request(method, path, json={})
+    assert (response.status_code, response.json()["error"]["type"]) == (501, "not_supported_error")
+    assert response.headers["x-should-retry"] == "false"
+    assert "not support" in response.json()["error"]["message"]

@@ -1,0 +1,175 @@
+import asyncio
+
+import pytest
+from starlette.requests import Request
+
+from lead.http import sse
+from lead.http.sse import ClientGoneError, event_stream, unless_gone
+from shared.errors import RequestError, UnavailableError
+
+
+class Connection:
+    """The receiving side of a request whose client may leave."""
+
+    def __init__(self):
+        self.gone = asyncio.Event()
+        self.request = Request({"type": "http"}, self.receive)
+
+    async def receive(self):
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+
+@pytest.fixture
+async def connection():
+    return Connection()
+
+
+async def read(response):
+    return b"".join([chunk async for chunk in response.body_iterator]).decode()
+
+
+async def produce(*items, closed=None):
+    try:
+        for item in items:
+            if isinstance(item, Exception):
+                raise item
+            if isinstance(item, asyncio.Event):
+                await item.wait()
+                continue
+            yield item
+    finally:
+        if closed:
+            closed.set()
+
+
+async def test_events_are_lines_of_json_and_then_done(connection):
+    response = await event_stream(connection.request, produce({"a": "é\n"}, {"b": 1}))
+    assert await read(response) == 'data: {"a":"é\\n"}\n\ndata: {"b":1}\n\ndata: [DONE]\n\n'
+
+
+async def test_proxies_are_told_not_to_buffer(connection):
+    response = await event_stream(connection.request, produce({}))
+    assert response.headers["X-Accel-Buffering"] == "no"
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+    await read(response)
+
+
+async def test_an_error_before_the_first_event_is_raised(connection):
+    with pytest.raises(RequestError):
+        await event_stream(connection.request, produce(RequestError("no", "prompt")))
+
+
+async def test_a_later_error_is_the_last_event(connection):
+    response = await event_stream(connection.request, produce({"a": 1}, UnavailableError("gone")))
+    body = await read(response)
+    assert '"type":"unavailable_error"' in body
+    assert "[DONE]" not in body
+
+
+async def test_a_bug_is_the_last_event_too_and_in_the_log(connection, caplog):
+    response = await event_stream(connection.request, produce({"a": 1}, RuntimeError("a bug")))
+    assert (await read(response)).count("data: ") == 2
+    assert "a bug" in caplog.text
+
+
+async def test_a_long_wait_is_filled_with_comments(connection, monkeypatch):
+    monkeypatch.setattr(sse, "PING_SECONDS", 0.001)
+    ready = asyncio.Event()
+    bodies = []
+
+    async def send(message):
+        bodies.append(message.get("body"))
+        if bodies.count(b": ping\n\n") == 2:
+            ready.set()
+
+    response = await event_stream(connection.request, produce(ready, {"a": 1}))
+    await response({"type": "http"}, connection.receive, send)
+    assert bodies[:3] == [None, b": ping\n\n", b": ping\n\n"]
+    assert bodies[-3:] == [b'data: {"a":1}\n\n', b"data: [DONE]\n\n", b""]
+
+
+async def test_no_comment_is_sent_before_the_headers(connection, monkeypatch):
+    monkeypatch.setattr(sse, "PING_SECONDS", 0.0)
+    sent = []
+
+    async def send(message):
+        if not sent:
+            for _ in range(9):
+                await asyncio.sleep(0)
+        sent.append(message["type"])
+
+    response = await event_stream(connection.request, produce({"a": 1}))
+    await response({"type": "http"}, connection.receive, send)
+    assert sent[0] == "http.response.start"
+
+
+async def test_a_client_that_leaves_in_mid_stream_stops_the_work_in_peace(connection):
+    """What is to be awaited at the end of the work is awaited."""
+    released = asyncio.Event()
+
+    async def work():
+        try:
+            yield {"a": 1}
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            released.set()
+
+    async def send(message):
+        if message.get("body"):
+            connection.gone.set()
+
+    response = await event_stream(connection.request, work())
+    await response({"type": "http"}, connection.receive, send)
+    assert released.is_set()
+
+
+async def test_a_client_that_leaves_before_the_first_event_stops_the_work(connection):
+    closed = asyncio.Event()
+    waiting = asyncio.ensure_future(
+        event_stream(connection.request, produce(asyncio.Event(), {}, closed=closed))
+    )
+    connection.gone.set()
+    with pytest.raises(ClientGoneError):
+        await waiting
+    assert closed.is_set()
+
+
+async def test_a_stream_that_is_closed_early_stops_the_work(connection):
+    closed = asyncio.Event()
+    response = await event_stream(connection.request, produce({"a": 1}, asyncio.Event(), closed=closed))
+    stream = response.body_iterator
+    await anext(stream)
+    await stream.aclose()
+    assert closed.is_set()
+
+
+async def test_work_that_ends_first_gives_its_result(connection):
+    async def work():
+        return 7
+
+    assert await unless_gone(connection.request, work()) == 7
+
+
+async def test_work_that_fails_raises_its_own_error(connection):
+    async def work():
+        raise RequestError("no", "prompt")
+
+    with pytest.raises(RequestError):
+        await unless_gone(connection.request, work())
+
+
+async def test_work_is_cancelled_when_the_client_leaves(connection):
+    cancelled = asyncio.Event()
+
+    async def work():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    connection.gone.set()
+    with pytest.raises(ClientGoneError):
+        await unless_gone(connection.request, work())
+    assert cancelled.is_set()
