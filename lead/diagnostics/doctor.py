@@ -4,7 +4,7 @@ import importlib.metadata
 import os
 from collections.abc import Iterator
 
-from lead.http.middleware.exposure import is_loopback
+from lead.http.middleware.hosts import is_loopback
 from lead.http.middleware.keys import Role
 from lead.server.local_back import local_url
 from lead.settings.lead_settings import LeadSettings

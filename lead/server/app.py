@@ -4,7 +4,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from lead.http import errors
-from lead.http.middleware.door import Door
+from lead.http.middleware.stack import MiddlewareStack
 from lead.http.routes import (
     apply_template,
     chat,
@@ -31,7 +31,7 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the respo
 
 
 def create_app(
-    services: Services | None = None, door: Door | None = None, *, with_page: bool = True
+    services: Services | None = None, stack: MiddlewareStack | None = None, *, with_page: bool = True
 ) -> FastAPI:
     """The application. Until `app.state.services` is set, /health and all else answer 503."""
     app = FastAPI(
@@ -39,7 +39,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # a redirect is written from the Host header, which a client chooses
-        middleware=(door or Door()).middlewares(),
+        middleware=(stack or MiddlewareStack()).middlewares(),
     )
     app.state.services = services
     errors.install(app)

@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from lead.generation.sequences import Sequences
-from lead.http.middleware.connection import BackConnection, GuardedConfig
+from lead.http.middleware.timeouts import ServerConfig, WebSocketProtocol
 from lead.settings.limits import Bounds
 
 log = logging.getLogger("lead")
@@ -47,7 +47,7 @@ class DrainingServer(uvicorn.Server):
         `bounds` has the times that clients get. `tls` is a certificate and its key; without them HTTP is
         plain.
         """
-        config = GuardedConfig(
+        config = ServerConfig(
             app,
             bounds,
             lifespan="off",
@@ -106,7 +106,7 @@ class DrainingServer(uvicorn.Server):
         for listener in sockets:
             listener.close()
         for connection in list(self.server_state.connections):
-            if not isinstance(connection, BackConnection):
+            if not isinstance(connection, WebSocketProtocol):
                 connection.shutdown()
 
     async def _drain(self) -> None:
@@ -122,7 +122,7 @@ class DrainingServer(uvicorn.Server):
                     await asyncio.sleep(_LOOK_SECONDS)
 
     def _is_answering(self) -> bool:
-        return any(not isinstance(each, BackConnection) for each in self.server_state.connections)
+        return any(not isinstance(each, WebSocketProtocol) for each in self.server_state.connections)
 
     def _abort(self) -> None:
         for connection in list(self.server_state.connections):

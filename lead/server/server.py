@@ -19,9 +19,9 @@ from lead.engine.commands import Load
 from lead.generation.completions import Completions
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
-from lead.http.middleware.door import Door
+from lead.http.middleware.cors import AllowedOrigins
 from lead.http.middleware.keys import Key, Principal, Role
-from lead.http.middleware.origins import Origins
+from lead.http.middleware.stack import MiddlewareStack
 from lead.metrics.metrics import Metrics
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
@@ -51,8 +51,10 @@ class Lead:
         self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
         keys = settings.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
-        door = Door(keys, settings, settings.host_names(settings.host), Origins(settings.cors_origins))
-        self._app = create_app(door=door, with_page=settings.ui)
+        stack = MiddlewareStack(
+            keys, settings, settings.host_names(settings.host), AllowedOrigins(settings.cors_origins)
+        )
+        self._app = create_app(stack=stack, with_page=settings.ui)
         if settings.ssl_cert_file and settings.ssl_key_file:
             check_certificate(settings.ssl_cert_file, settings.ssl_key_file)
 

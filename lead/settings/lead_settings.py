@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from lead.chat.options import ChatOptions, ReasoningFormat
 from lead.engine.commands import PolicyName
-from lead.http.middleware.exposure import is_loopback
+from lead.http.middleware.hosts import is_loopback
 from lead.http.middleware.keys import HOW_TO_MAKE_ONE
 from lead.settings.limits import Bounds
 from lead.settings.model_names import ModelNames

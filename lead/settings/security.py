@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 from pydantic_core import PydanticCustomError
 from pydantic_settings import NoDecode
 
-from lead.http.middleware.hosts import HostNames, own_names
+from lead.http.middleware.hosts import AllowedHosts, machine_names
 from lead.http.middleware.keys import Key, Keyring, Role, named_keys, role_keys
 from shared.settings.base import CommaList
 
@@ -77,14 +77,14 @@ class DoorSettings(BaseModel):
         """Whether somebody without a key is to be refused."""
         return any(getattr(self, name) for name in self.key_fields)
 
-    def host_names(self, bound: str = "localhost") -> HostNames | None:
+    def host_names(self, bound: str = "localhost") -> AllowedHosts | None:
         """The names that a lead which listens on `bound` goes by; None: any.
 
         With keys any name will do unless some are given: a page that has pointed its name here has no key.
         """
         if self.has_keys and not self.allowed_hosts:
             return None
-        return HostNames({*own_names(bound), *self.allowed_hosts})
+        return AllowedHosts({*machine_names(bound), *self.allowed_hosts})
 
     def keyring(self, own: Iterable[Key] = ()) -> Keyring:
         """Read the keys; `own` are the lead's, and do not close a lead that is open. Raises ConfigError."""

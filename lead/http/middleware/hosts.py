@@ -1,4 +1,7 @@
-"""The names that a lead goes by. A page that has pointed its own name here (DNS rebinding) uses another."""
+"""Host names: which ones requests may use, and which addresses only this machine can reach.
+
+A page that has pointed its own name at this machine (DNS rebinding) sends a Host header with that name.
+"""
 
 import ipaddress
 import re
@@ -11,53 +14,59 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lead.http.errors import http_error
 
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
-"""RFC 9112, section 3.2: a name or an address, and perhaps a port."""
+"""RFC 9112, section 3.2: a name or an address, and an optional port."""
 
 
-class HostNames:
-    """The names under which a lead may be asked; addresses always are: nobody can point those elsewhere."""
+class AllowedHosts:
+    """The names that Host headers may have. IP addresses are always allowed: DNS cannot redirect them."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """A name, `*.name` for all below it, or `*` for any."""
+        """Each is a name, `*.name` for all names below it, or `*` for any."""
         wanted = {name.lower() for name in names}
         self._names = {name for name in wanted if not name.startswith("*")}
-        self._endings = tuple(name[1:] for name in wanted if name.startswith("*"))
+        self._suffixes = tuple(name[1:] for name in wanted if name.startswith("*"))
 
     def allows(self, host: str) -> bool:
-        """Whether a request with this Host header is for us. Browsers always send one: without it, it is."""
+        """Whether a request with this Host header is served; an empty one is, as browsers always send it."""
         match = _HOST.fullmatch(host.strip().lower())
         if match is None:
             return False
         name = match[1]
-        return not host or _is_address(name) or name in self._names or name.endswith(self._endings)
+        address = name.removeprefix("[").removesuffix("]")
+        return not host or _is_address(address) or name in self._names or name.endswith(self._suffixes)
 
 
-def own_names(bound: str) -> set[str]:
-    """What this machine is called, and `bound`, the address or name that was listened on."""
-    machine = socket.gethostname()
-    return {"localhost", "*.localhost", bound, machine, f"{machine}.local"}
+class AllowedHostsMiddleware:
+    """Answers 403 to requests for other hosts. Starlette's own answers in plain text and without a hint."""
 
-
-class Hosts:
-    """Middleware that refuses requests for others. (Starlette's answers in plain text and has no hint.)"""
-
-    def __init__(self, app: ASGIApp, names: HostNames) -> None:
+    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
         self._app = app
-        self._names = names
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
             host = Headers(scope=scope).get("host", "")
-            if not self._names.allows(host):
-                message = f"this server does not go by the name {host!r}: allow it with --allowed-hosts"
+            if not self._hosts.allows(host):
+                message = f"{host!r} is not an allowed host name of this server: see --allowed-hosts"
                 await http_error(403, message, "permission_error")(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
+def machine_names(bound: str) -> set[str]:
+    """The names of this machine, and `bound`, the address or name that the server listens on."""
+    machine = socket.gethostname()
+    return {"localhost", "*.localhost", bound, machine, f"{machine}.local"}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a server that listens on `host` can be reached only from this machine; False if unsure."""
+    return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
 def _is_address(name: str) -> bool:
     try:
-        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        ipaddress.ip_address(name)
     except ValueError:
         return False
     return True

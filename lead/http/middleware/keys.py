@@ -1,6 +1,6 @@
-"""Keys: who somebody is, and what they may do.
+"""API keys and the roles they stand for.
 
-Knows no HTTP: `Keyring.identify` turns the text of a key into a `Principal`.
+Knows nothing of HTTP: `Keyring.identify` turns the text of a key into a `Principal`.
 """
 
 import enum
@@ -17,7 +17,7 @@ HOW_TO_MAKE_ONE = "`openssl rand -hex 24` makes a good one"
 
 
 class Role(enum.Enum):
-    """client: the API. back: the door for drafts. admin: everything."""
+    """client: the API. back: sending drafts. admin: everything."""
 
     CLIENT = "client"
     BACK = "back"
@@ -26,7 +26,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sent a request; `name` is for the log."""
+    """The sender of a request; `name` is for the log."""
 
     role: Role
     name: str
@@ -36,12 +36,12 @@ class Principal:
 
 
 ANYONE = Principal(Role.ADMIN, "anyone")
-"""Whoever reaches a lead without keys."""
+"""The sender of every request to a lead without keys."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Key:
-    """A key as it was configured; never shown."""
+    """A key as configured; its secret is never shown."""
 
     principal: Principal
     secret: str
@@ -51,13 +51,10 @@ class Key:
 
 
 class Keyring:
-    """The keys of a lead, as hashes: the keys themselves are forgotten.
-
-    Without any, everybody may do everything.
-    """
+    """The keys of a lead, kept only as hashes. Without any, every request may do everything."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
-        """Raises ConfigError for a key that a header cannot carry, or that stands for two roles."""
+        """Raises ConfigError for a key that a header cannot carry, or that has two roles."""
         self._known: dict[bytes, Principal] = {}
         for key in keys:
             self._add(key)
@@ -74,14 +71,14 @@ class Keyring:
         known = self._known.setdefault(_digest(key.secret), key.principal)
         if known.role is not key.principal.role:
             raise ConfigError(
-                f"{known} and {key.principal} have the same key: it can only stand for one role"
+                f"{known} and {key.principal} have the same key, but a key can only have one role"
             )
 
     def identify(self, secret: str | None) -> Principal | None:
-        """Whose key this is; None if nobody's.
+        """The principal of a key; None if it is unknown.
 
-        The time it takes depends on the number of keys alone: what is compared are hashes, whose first bytes
-        tell nothing about the key's, and all of them are compared.
+        The time it takes depends only on the number of keys: all of them are compared, by their hashes, whose
+        first bytes reveal nothing about the key's.
         """
         if not self._known:
             return ANYONE
@@ -96,19 +93,19 @@ class Keyring:
 
 
 def role_keys(role: Role, secrets: Iterable[str], file: Path | None) -> Iterator[Key]:
-    """Keys of one role, named by role and number (client-1); raises ConfigError if the file holds none."""
+    """Keys of one role, named by role and number (client-1); raises ConfigError for a file without keys."""
     secrets = list(secrets)
     if file:
         lines = list(_lines(file))
         if not lines:
-            raise ConfigError(f"{file} holds no key: write one per line")
+            raise ConfigError(f"{file} contains no key: write one per line")
         secrets += lines
     for number, secret in enumerate(secrets, 1):
         yield Key(Principal(role, f"{role.value}-{number}"), secret)
 
 
 def named_keys(file: Path) -> Iterator[Key]:
-    """Keys from lines `role name key`; raises ConfigError naming the line at fault, without showing it."""
+    """Keys from lines `role name key`; raises ConfigError naming an invalid line by its number only."""
     n_keys = 0
     for n_keys, line in enumerate(_lines(file), 1):
         match line.split():
@@ -120,11 +117,11 @@ def named_keys(file: Path) -> Iterator[Key]:
                     "separated by spaces"
                 )
     if not n_keys:
-        raise ConfigError(f"{file} holds no key: write `role name key` on each line")
+        raise ConfigError(f"{file} contains no key: write `role name key` on each line")
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines that are neither empty nor comments; raises ConfigError."""
+    """The lines that are neither blank nor comments; raises ConfigError."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

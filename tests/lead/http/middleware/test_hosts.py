@@ -1,14 +1,14 @@
 import pytest
 
-from lead.http.middleware.door import Door
-from lead.http.middleware.hosts import HostNames, own_names
+from lead.http.middleware.hosts import AllowedHosts, machine_names
 from lead.http.middleware.keys import Keyring
+from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from lead.settings.lead_settings import LeadSettings
 from tests.lead.http.middleware.asgi import asgi_request
-from tests.lead.http.middleware.test_access import KEYS, MAY, bearer, keyring
+from tests.lead.http.middleware.test_auth import KEYS, MAY, bearer, keyring
 
-NAMES = HostNames({*own_names("gpu-box"), "lead.example", "*.lan"})
+NAMES = AllowedHosts({*machine_names("gpu-box"), "lead.example", "*.lan"})
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def test_other_names_are_not(host):
 
 
 def test_any_name_can_be_allowed():
-    assert HostNames({"*"}).allows("evil.example")
+    assert AllowedHosts({"*"}).allows("evil.example")
 
 
 @pytest.fixture(params=[Keyring(), keyring()], ids=["open", "with keys"])
 def app(lead, request):
-    return create_app(lead.app.state.services, Door(request.param, hosts=NAMES))
+    return create_app(lead.app.state.services, MiddlewareStack(request.param, hosts=NAMES))
 
 
 @pytest.mark.parametrize(("method", "path"), MAY)

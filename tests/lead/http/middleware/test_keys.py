@@ -91,7 +91,8 @@ def test_a_wrong_line_is_named_and_not_shown(tmp_path, line):
 
 @pytest.mark.parametrize("read", [named_keys, lambda file: role_keys(Role.BACK, [], file)])
 @pytest.mark.parametrize(
-    ("content", "complaint"), [(None, "No such file"), (b"# none\n", "holds no key"), (b"\xff", "not text")]
+    ("content", "complaint"),
+    [(None, "No such file"), (b"# none\n", "contains no key"), (b"\xff", "not text")],
 )
 def test_a_file_without_keys_is_an_error(tmp_path, read, content, complaint):
     file = tmp_path / "keys"

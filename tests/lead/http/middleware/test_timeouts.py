@@ -1,4 +1,4 @@
-"""Slow, silent and deaf clients over real sockets, with times of fractions of a second."""
+"""Clients that send or read too slowly, over real sockets, with limits of fractions of a second."""
 
 import asyncio
 import contextlib
@@ -9,10 +9,10 @@ import pytest
 import uvicorn
 from websockets.asyncio.client import connect
 
-from lead.http.middleware import connection as module
-from lead.http.middleware.connection import GuardedConfig, HttpConnection, WriteGuard
-from lead.http.middleware.door import Door
+from lead.http.middleware import timeouts as module
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.http.middleware.stack import MiddlewareStack
+from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WriteTimeout
 from lead.server.app import create_app
 from lead.settings.limits import Bounds
 from shared.protocol import Hello
@@ -37,7 +37,7 @@ async def served(app, **times):
     """The port of `app` on a real server."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
-        config = GuardedConfig(app, Bounds(**PATIENT | times), lifespan="off", log_config=None)
+        config = ServerConfig(app, Bounds(**PATIENT | times), lifespan="off", log_config=None)
         server = uvicorn.Server(config)
         serving = asyncio.ensure_future(server._serve([listener]))
         try:
@@ -86,21 +86,21 @@ def request(body, path="/tokenize", length=None):
     return f"{head}Content-Length: {length or len(body)}\r\n\r\n".encode() + body
 
 
-# Heads
+# Headers
 
 
-async def test_a_connection_on_which_nothing_comes_is_closed():
+async def test_a_connection_that_sends_nothing_is_closed():
     async with served(no_app, header_seconds=SHORT) as port, connected(port) as (reader, _):
         assert await reader.read() == b""
 
 
-async def test_a_head_that_comes_in_drops_is_cut_off_with_408():
+async def test_a_header_that_arrives_too_slowly_is_answered_with_408():
     async with served(no_app, header_seconds=SHORT) as port, connected(port) as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\n")
         assert (await drip(reader, writer, b"x: y\r\n")).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_later_head_on_the_same_connection_too(lead):
+async def test_a_slow_second_header_on_the_same_connection_is_answered_with_408(lead):
     async with served(lead.app, header_seconds=SHORT) as port, connected(port) as (reader, writer):
         writer.write(b"GET /health HTTP/1.1\r\nHost: lead\r\n\r\n")
         await reader.readuntil(b'"ok"}')
@@ -110,13 +110,13 @@ async def test_a_later_head_on_the_same_connection_too(lead):
 @pytest.fixture
 def connections(monkeypatch):
     made = []
-    original = HttpConnection.connection_made
+    original = HttpProtocol.connection_made
 
     def connection_made(self, transport):
         made.append(self)
         original(self, transport)
 
-    monkeypatch.setattr(HttpConnection, "connection_made", connection_made)
+    monkeypatch.setattr(HttpProtocol, "connection_made", connection_made)
     return made
 
 
@@ -133,7 +133,7 @@ def event_after(monkeypatch, owner, name):
     return called
 
 
-async def test_no_time_is_running_while_a_request_is_answered(connections):
+async def test_no_timer_runs_while_a_request_is_answered(connections):
     timers = []
 
     async def app(_scope, _receive, send):
@@ -148,7 +148,7 @@ async def test_no_time_is_running_while_a_request_is_answered(connections):
     assert timers == [None]
 
 
-async def test_no_time_is_running_for_a_websocket(lead, connections):
+async def test_no_timer_runs_for_a_websocket(lead, connections):
     async with served(lead.app) as port, connect(f"ws://127.0.0.1:{port}/v1/speculation"):
         assert [each._timer for each in connections] == [None]
 
@@ -156,8 +156,8 @@ async def test_no_time_is_running_for_a_websocket(lead, connections):
 # Bodies
 
 
-async def test_a_body_that_comes_in_drops_is_408_in_openais_shape(lead):
-    app = create_app(lead.app.state.services, Door(bounds=Bounds(body_seconds=SHORT)))
+async def test_a_body_that_arrives_too_slowly_is_answered_with_408_in_openais_shape(lead):
+    app = create_app(lead.app.state.services, MiddlewareStack(bounds=Bounds(body_seconds=SHORT)))
     async with served(app) as port, connected(port) as (reader, writer):
         writer.write(request(b"{", length=10_000))
         answer = await drip(reader, writer, b" ", until=b"}}")
@@ -165,10 +165,10 @@ async def test_a_body_that_comes_in_drops_is_408_in_openais_shape(lead):
     assert b"the body did not arrive" in answer
 
 
-async def test_the_rest_of_a_refused_body_is_not_waited_for_for_ever(lead, monkeypatch):
+async def test_the_rest_of_a_refused_body_has_a_time_limit(lead, monkeypatch):
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.0)
     keys = Keyring([Key(Principal(Role.CLIENT, "x"), "secret")])
-    app = create_app(lead.app.state.services, Door(keys))
+    app = create_app(lead.app.state.services, MiddlewareStack(keys))
     async with served(app, body_seconds=SHORT) as port, connected(port) as (reader, writer):
         writer.write(request(b"{", length=1 << 20))
         assert (await drip(reader, writer, b" ")).startswith(b"HTTP/1.1 401 ")
@@ -177,7 +177,7 @@ async def test_the_rest_of_a_refused_body_is_not_waited_for_for_ever(lead, monke
 # Answers
 
 
-async def test_a_client_that_does_not_read_is_hung_up_on_and_its_answer_cancelled(lead):
+async def test_a_client_that_does_not_read_is_disconnected_and_its_answer_cancelled(lead):
     lead.will_say(*[("word " * 200, {})] * 400)
     lead.engine.pause_after = 399
     ask = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "return_speculation": True}
@@ -188,8 +188,8 @@ async def test_a_client_that_does_not_read_is_hung_up_on_and_its_answer_cancelle
     assert list(lead.sequences) == []
 
 
-async def test_one_that_does_not_read_the_end_of_an_answer_is_hung_up_on(monkeypatch):
-    lost = event_after(monkeypatch, HttpConnection, "connection_lost")
+async def test_a_client_that_does_not_read_the_end_of_an_answer_is_disconnected(monkeypatch):
+    lost = event_after(monkeypatch, HttpProtocol, "connection_lost")
 
     async def app(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -215,12 +215,12 @@ class Transport:
 
 
 @pytest.mark.parametrize(("n_later", "aborted"), [(100, True), (99, False)])
-async def test_one_that_reads_slowly_is_waited_for(n_later, aborted):
+async def test_a_peer_that_reads_slowly_is_not_disconnected(n_later, aborted):
     transport = Transport()
-    guard = WriteGuard(transport, 60.0)
-    guard.watch()
+    guard = WriteTimeout(transport, 60.0)
+    guard.start()
     transport.n_unsent = n_later
-    guard._look()
+    guard._check()
     assert transport.aborted == aborted
     guard.cancel()
 
@@ -240,7 +240,7 @@ async def test_a_back_that_does_not_read_is_disconnected(lead, monkeypatch):
 
 
 async def test_a_peer_that_only_pings_and_reads_nothing_is_disconnected(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_UNREAD_BYTES", 1 << 16)
+    monkeypatch.setattr(module, "_MAX_UNREAD_BYTES", 1 << 16)
 
     async def app(_scope, receive, send):
         await send({"type": "websocket.accept"})

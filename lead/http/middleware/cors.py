@@ -1,4 +1,4 @@
-"""Pages of other origins: which of them may ask, and what they may do."""
+"""Origins: which web pages may send requests and read the answers."""
 
 import re
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ _METHODS = ("GET", "POST", "DELETE", "OPTIONS")
 _EXPOSED = ("X-Request-Id", "Retry-After")
 
 
-class Origins:
-    """The origins whose pages may read answers: none, some, `localhost` for pages of this machine, or `*`."""
+class AllowedOrigins:
+    """The origins whose pages are allowed: some, `localhost` for all pages of this machine, or `*`."""
 
     def __init__(self, origins: Iterable[str] = ()) -> None:
         self._origins = [origin.rstrip("/") for origin in origins]
@@ -26,13 +26,13 @@ class Origins:
         return bool(self._origins)
 
     def allow(self, origin: str) -> bool:
-        """Whether pages of `origin` may ask."""
+        """Whether pages of `origin` are allowed."""
         if "*" in self._origins or origin in self._origins:
             return True
         return self._pattern is not None and re.fullmatch(self._pattern, origin) is not None
 
     def cors(self) -> Middleware:
-        """What tells browsers so. Keys are sent in headers by hand, so cookies are not asked for."""
+        """The CORS headers for browsers. Keys are sent in headers, so credentials (cookies) stay off."""
         return Middleware(
             CORSMiddleware,
             allow_origins=self._origins,
@@ -43,10 +43,10 @@ class Origins:
         )
 
 
-class WebSocketOrigins:
-    """Middleware: CORS does not cover WebSockets, which any page may open. Backs send no origin."""
+class WebSocketOriginMiddleware:
+    """Answers 403 to WebSockets of other origins: CORS does not cover them. Backs send no origin."""
 
-    def __init__(self, app: ASGIApp, origins: Origins) -> None:
+    def __init__(self, app: ASGIApp, origins: AllowedOrigins) -> None:
         self._app = app
         self._origins = origins
 
@@ -54,7 +54,7 @@ class WebSocketOrigins:
         if scope["type"] == "websocket":
             origin = Headers(scope=scope).get("origin")
             if origin is not None and not self._origins.allow(origin):
-                message = f"pages of {origin!r} may not connect: --cors-origins says which ones may"
+                message = f"pages of {origin!r} are not allowed to connect: see --cors-origins"
                 await http_error(403, message, "permission_error")(scope, receive, send)
                 return
         await self._app(scope, receive, send)

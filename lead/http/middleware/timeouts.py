@@ -1,15 +1,15 @@
-"""Connections that do not wait for ever: for a request to arrive, or for an answer to be taken.
+"""Time limits on connections: for a request to arrive and for a response to be read.
 
-uvicorn has no limit for either. A timer is set when something begins to be waited for and not per message, so
-streaming costs nothing.
+uvicorn has neither, so this module subclasses its protocol classes, which have no stable interface:
+pyproject.toml allows only the versions that were tested. A timer starts when waiting starts and not with each
+message, so streaming costs nothing.
 """
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import h11
 import uvicorn
-from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -17,27 +17,27 @@ from lead.settings.limits import Bounds
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_LEAD_MESSAGE_BYTES
 
 _GRACE_SECONDS = 1.0
-"""What a body may be late before its connection ends: its handler is to say 408 first."""
-_MOST_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES
-"""Twice the largest message of the lead: its news wait until a back has taken those before."""
+"""Added to the time for a body, so that BodyMiddleware can answer 408 before the connection is closed."""
+_MAX_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES
+"""Twice the largest message of the lead, which sends a back updates only after it has read those before."""
 
 
-class GuardedConfig(uvicorn.Config):
-    """uvicorn's configuration with the lead's bounds, which its connections obey."""
+class ServerConfig(uvicorn.Config):
+    """uvicorn's configuration, with the lead's limits for the connections."""
 
     def __init__(self, app: object, bounds: Bounds, **options: object) -> None:
         super().__init__(
             app,  # type: ignore[arg-type]  # uvicorn's own types for ASGI differ from Starlette's
-            http=HttpConnection,
-            ws=BackConnection,
+            http=HttpProtocol,
+            ws=WebSocketProtocol,
             ws_max_size=MAX_BACK_MESSAGE_BYTES,
             **options,  # type: ignore[arg-type]  # uvicorn's, by name
         )
         self.bounds = bounds
 
 
-class WriteGuard:
-    """Ends a connection whose peer takes nothing for `write_seconds`. One per connection."""
+class WriteTimeout:
+    """Aborts a connection whose peer has read nothing for `seconds`. One per connection."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float) -> None:
         self._transport = transport
@@ -45,65 +45,65 @@ class WriteGuard:
         self._timer: asyncio.TimerHandle | None = None
         self._n_unsent = 0
 
-    def watch(self) -> None:
-        """Something is to be taken from now on."""
+    def start(self) -> None:
+        """Start again: the peer has unread data from now on."""
         self.cancel()
         self._n_unsent = self._transport.get_write_buffer_size()
         if self._n_unsent:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._check)
 
     def cancel(self) -> None:
-        """Enough was taken, or the connection is over."""
+        """Stop: the peer has read enough, or the connection has ended."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._transport.get_write_buffer_size() < self._n_unsent:
-            self.watch()  # slow, but it reads
+            self.start()  # slow, but it reads
         else:
-            # Not close(), which waits until all has been taken.
+            # Not close(), which waits until everything has been read.
             self._transport.abort()
 
 
-class HttpConnection(H11Protocol):
+class HttpProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 with time limits."""
 
-    config: GuardedConfig
+    config: ServerConfig
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast("asyncio.Transport", transport)  # uvloop's are none of its subclasses
+        transport = cast("asyncio.Transport", transport)  # uvloop's transports do not subclass it
         super().connection_made(transport)
-        self._guard = WriteGuard(transport, self.config.bounds.write_seconds)
+        self._write_timeout = WriteTimeout(transport, self.config.bounds.write_seconds)
         self._awaited: object = None
         self._timer: asyncio.TimerHandle | None = None
-        self._expect()
+        self._restart_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self._guard.cancel()
+        self._write_timeout.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._expect()
+        self._restart_timer()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._guard.watch()
+        self._write_timeout.start()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._guard.cancel()
+        self._write_timeout.cancel()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._guard.watch()  # what is closed now is gone only when it has been sent
+        self._write_timeout.start()  # a closing connection stays open until all has been sent
 
-    def _expect(self) -> None:
-        """Set the timer for what the client has to send next, unless it runs already.
+    def _restart_timer(self) -> None:
+        """Start the timer for what the client has to send next, unless it is running already.
 
-        Between requests there is none: the first byte of the next one has uvicorn's keep-alive time.
+        There is none between requests, where uvicorn's keep-alive time-out applies.
         """
         if self.transport.get_protocol() is not self:  # it has become a WebSocket
             self._stop_timer()
@@ -121,7 +121,7 @@ class HttpConnection(H11Protocol):
         if awaited is not self._awaited:
             self._stop_timer()
             self._awaited = awaited
-            self._timer = self.loop.call_later(seconds, self._give_up)
+            self._timer = self.loop.call_later(seconds, self._on_timeout)
 
     def _stop_timer(self) -> None:
         self._awaited = None
@@ -129,52 +129,52 @@ class HttpConnection(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def _give_up(self) -> None:
+    def _on_timeout(self) -> None:
         self._timer = None
         if self.transport.is_closing():
             return
         if self.conn.our_state is h11.IDLE and self.conn.trailing_data[0]:
-            # Part of a head has arrived: say why, as RFC 9110 (15.5.9) asks for.
+            # Part of a header has arrived: answer 408, as RFC 9110 (15.5.9) asks for.
             self.transport.write(
                 b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
             )
         self.transport.close()
 
 
-class BackConnection(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, which does not wait for a peer that has stopped reading."""
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket, with a time limit on a peer that has stopped reading."""
 
-    config: GuardedConfig
+    config: ServerConfig
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._guard = WriteGuard(self.transport, self.config.bounds.write_seconds)
+        self._write_timeout = WriteTimeout(self.transport, self.config.bounds.write_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._guard.cancel()
+        self._write_timeout.cancel()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._guard.watch()
+        self._write_timeout.start()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._guard.cancel()
+        self._write_timeout.cancel()
 
     def handle_ping(self) -> None:
-        # uvicorn answers whatever is unread; a peer that only pings would have the lead keep all its pongs.
-        if self.transport.get_write_buffer_size() > _MOST_UNREAD_BYTES:
+        # uvicorn always answers; a peer that pings but never reads would fill the lead's memory with pongs.
+        if self.transport.get_write_buffer_size() > _MAX_UNREAD_BYTES:
             self.transport.abort()
         else:
             super().handle_ping()
 
-    async def send(self, message: ASGISendEvent) -> None:
+    async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            self.handshake_complete = True  # refused, and said so; uvicorn logs an error for it otherwise
+            self.handshake_complete = True  # a complete refusal, which uvicorn would log as an error
 
     def keepalive_timeout(self) -> None:
-        """A peer that answers no pings takes no goodbye either."""
+        """Abort instead of closing: a peer that ignores pings ignores the close frame too."""
         super().keepalive_timeout()
         self.transport.abort()

@@ -4,18 +4,18 @@ import logging
 import httpx
 import pytest
 
-from lead.http.middleware.door import Door
-from lead.http.middleware.request_log import RequestLog
+from lead.http.middleware.access_log import AccessLogMiddleware
+from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from tests.lead.http.middleware.asgi import asgi_request
-from tests.lead.http.middleware.test_access import bearer, keyring
+from tests.lead.http.middleware.test_auth import bearer, keyring
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 @pytest.fixture
 def app(lead):
-    return create_app(lead.app.state.services, Door(keyring()))
+    return create_app(lead.app.state.services, MiddlewareStack(keyring()))
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_a_bug_is_500_with_its_trace_in_the_log_and_not_in_the_answer(capl
     async def app(_scope, _receive, _send):
         raise ZeroDivisionError("a bug")
 
-    status, headers, body = await asgi_request(RequestLog(app), "GET", "/props")
+    status, headers, body = await asgi_request(AccessLogMiddleware(app), "GET", "/props")
     assert status == 500
     assert b"a bug" not in body
     assert "ZeroDivisionError: a bug" in caplog.text
@@ -114,7 +114,7 @@ async def test_a_route_can_find_out_the_id():
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": scope["state"]["request_id"].encode()})
 
-    _, headers, body = await asgi_request(RequestLog(app), "GET", "/")
+    _, headers, body = await asgi_request(AccessLogMiddleware(app), "GET", "/")
     assert headers["x-request-id"] == body.decode()
 
 

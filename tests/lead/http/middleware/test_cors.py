@@ -1,11 +1,11 @@
 import pytest
 
-from lead.http.middleware.door import Door
-from lead.http.middleware.origins import Origins
+from lead.http.middleware.cors import AllowedOrigins
+from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from lead.settings.lead_settings import LeadSettings
 from tests.lead.http.middleware.asgi import asgi_request
-from tests.lead.http.middleware.test_access import bearer, keyring
+from tests.lead.http.middleware.test_auth import bearer, keyring
 
 PAGE = "https://chat.example"
 PREFLIGHT = {"origin": PAGE, "access-control-request-method": "POST"}
@@ -13,7 +13,7 @@ ASKING = PREFLIGHT | {"access-control-request-headers": "authorization,content-t
 
 
 def app(lead, *origins):
-    return create_app(lead.app.state.services, Door(keyring(), origins=Origins(origins)))
+    return create_app(lead.app.state.services, MiddlewareStack(keyring(), origins=AllowedOrigins(origins)))
 
 
 async def test_pages_may_not_read_answers_unless_it_was_said(lead):
@@ -52,7 +52,7 @@ async def test_others_still_may_not(lead, origin):
     ],
 )
 def test_localhost_stands_for_all_pages_of_this_machine(origin, may):
-    assert Origins(["localhost"]).allow(origin) == may
+    assert AllowedOrigins(["localhost"]).allow(origin) == may
 
 
 @pytest.mark.parametrize(("origins", "status"), [([], 403), (["https://other.example"], 403), ([PAGE], 101)])

@@ -4,7 +4,8 @@ import json
 import httpx
 import pytest
 
-from lead.http.middleware.door import Door
+from lead.http.middleware.body import RefusedBodyError, check_json
+from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from lead.settings.limits import Bounds
 from shared.protocol import MAX_BACK_MESSAGE_BYTES
@@ -14,7 +15,9 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture
 async def client(lead):
-    app = create_app(lead.app.state.services, Door(bounds=Bounds(max_body_bytes=1024, body_seconds=0.05)))
+    app = create_app(
+        lead.app.state.services, MiddlewareStack(bounds=Bounds(max_body_bytes=1024, body_seconds=0.05))
+    )
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:
         yield client
@@ -33,7 +36,7 @@ def error_of(response):
     "kind",
     ["application/json", "APPLICATION/JSON; charset=utf-8", "application/vnd.x+json", "application/json "],
 )
-async def test_json_is_taken(client, kind):
+async def test_json_content_types_are_accepted(client, kind):
     response = await client.post("/tokenize", content=b'{"content": "hi"}', headers={"Content-Type": kind})
     assert response.status_code == 200
 
@@ -46,32 +49,32 @@ async def test_json_is_taken(client, kind):
         for kind in ("application/jsonp", "text/json", "application/json,text/plain", "+json")
     ],
 )
-async def test_nothing_else_is_because_pages_of_other_origins_can_send_it(client, headers):
+async def test_other_content_types_are_refused(client, headers):
     response = await client.post("/tokenize", content=b'{"content": "hi"}', headers=headers)
     assert response.status_code == 415
     assert "application/json" in error_of(response)
 
 
-async def test_a_request_without_a_body_needs_no_type(client):
+async def test_a_request_without_a_body_needs_no_content_type(client):
     assert (await client.get("/v1/models")).status_code == 200
     assert (await client.post("/tokenize")).status_code == 400
 
 
-async def test_a_body_as_large_as_may_be_is_taken(client):
+async def test_a_body_of_the_largest_size_is_accepted(client):
     body = b'{"content": "hi"}'.ljust(1024)
     assert (await client.post("/tokenize", content=body, headers=JSON)).status_code == 200
     assert (await client.post("/tokenize", content=chunked(body), headers=JSON)).status_code == 200
 
 
 @pytest.mark.parametrize("content", [b" " * 1025, [b" " * 1000, b" " * 25]], ids=["declared", "streamed"])
-async def test_a_larger_one_is_413(client, content):
+async def test_a_larger_body_is_answered_with_413(client, content):
     content = content if isinstance(content, bytes) else chunked(*content)
     response = await client.post("/tokenize", content=content, headers=JSON)
     assert response.status_code == 413
     assert error_of(response) == "the body has more than 1024 bytes"
 
 
-async def test_no_more_is_read_than_may_be(client):
+async def test_reading_stops_at_the_size_limit(client):
     n_sent = 0
 
     async def endless():
@@ -84,7 +87,7 @@ async def test_no_more_is_read_than_may_be(client):
     assert n_sent <= 12
 
 
-async def test_backs_have_a_limit_of_their_own(lead):
+async def test_bodies_from_backs_have_their_own_size_limit(lead):
     app = create_app(lead.app.state.services)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://lead") as client:
         most = b"{}".ljust(MAX_BACK_MESSAGE_BYTES)
@@ -92,7 +95,7 @@ async def test_backs_have_a_limit_of_their_own(lead):
         assert (await client.post("/v1/speculation", content=most + b" ", headers=JSON)).status_code == 413
 
 
-async def test_a_body_that_does_not_come_is_408(client):
+async def test_a_body_that_does_not_arrive_is_answered_with_408(client):
     async def stuck():
         yield b"{"
         await asyncio.Event().wait()
@@ -101,16 +104,77 @@ async def test_a_body_that_does_not_come_is_408(client):
     assert (response.status_code, error_of(response)) == (408, "the body did not arrive within 0.05 seconds")
 
 
-@pytest.mark.parametrize("content", [b'{"content": "\\ud83d"}', '{"content": "hi"}'.encode("utf-16")])
-async def test_what_could_not_be_sent_back_is_refused(client, content):
-    response = await client.post("/tokenize", content=content, headers=JSON)
-    assert (response.status_code, error_of(response)) == (
-        *(400, "the body is not UTF-8, or has half of a surrogate pair in it"),
-    )
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps("\ud83d").encode(),
+        json.dumps("\udc4b\ud83d").encode(),
+        rb'"\\\ud83dx"',  # a backslash, then an unpaired surrogate
+        rb'"\uD83D\u0041"',
+        b'"\xff"',
+        '"a"'.encode("utf-16"),
+        '"a"'.encode("utf-16-le"),
+        '"a"'.encode("utf-32"),
+        b'"a',
+        b'{"a": }',
+    ],
+)
+async def test_what_is_not_json_in_utf8_is_answered_with_400(client, text):
+    response = await client.post("/tokenize", content=b'{"content": ' + text + b"}", headers=JSON)
+    assert response.status_code == 400
+    assert error_of(response).startswith("the body is not valid JSON in UTF-8: ")
+
+
+@pytest.mark.parametrize("text", [b"9" * 5000, b"[" * 100_000], ids=["5,000 digits", "100,000 levels"])
+def test_json_that_the_parser_cannot_hold_is_refused(text):
+    with pytest.raises(RefusedBodyError) as refused:
+        check_json(text, 80)
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps("\U0001f44b").encode(),
+        json.dumps("\U0001f44b", ensure_ascii=False).encode(),
+        rb'"\\ud83d"',  # an escaped backslash and letters
+        rb'"\u00e9\n\\"',
+        b'"a", "content": "b"',
+        b'"a", "extra": NaN',
+        b'"a", "extra": 1e999',
+        b'"a", "extra": ' + b"9" * 400,
+    ],
+)
+async def test_unusual_but_valid_json_is_accepted(client, text):
+    response = await client.post("/tokenize", content=b'{"content": ' + text + b"}", headers=JSON)
+    assert response.status_code == 200
+
+
+async def test_a_byte_order_mark_is_ignored(client):
+    response = await client.post("/tokenize", content=b'\xef\xbb\xbf{"content": "hi"}', headers=JSON)
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        (b"1", 0),
+        (b"[]", 1),
+        (b"[" + b"[]," * 100 + b"[]]", 2),
+        (b'{"a": [{"b": 1}]}', 3),
+        (b'[1, {"x": [[2], [3]]}]', 4),
+        (rb'["[[[[", "\"[[[["]', 1),
+    ],
+)
+def test_nesting_counts_arrays_and_objects_within_each_other(text, depth):
+    check_json(text, depth)
+    if depth:
+        with pytest.raises(RefusedBodyError):
+            check_json(text, depth - 1)
 
 
 @pytest.mark.parametrize(("depth", "status"), [(80, 200), (81, 400)])
-async def test_nesting_is_bounded(client, depth, status):
+async def test_nesting_is_limited(client, depth, status):
     nested = "[" * (depth - 1) + "]" * (depth - 1)
     content = f'{{"content": "hi", "extra": {nested}}}'
     response = await client.post("/tokenize", content=content, headers=JSON)
@@ -119,8 +183,8 @@ async def test_nesting_is_bounded(client, depth, status):
         assert error_of(response) == "the body is nested deeper than 80 levels"
 
 
-async def test_the_nesting_of_a_large_body_is_bounded_too(lead):
-    body = json.dumps({"content": "x" * 100_000})[:-1] + ', "deep": ' + "[" * 100_000
+async def test_the_nesting_of_a_large_body_is_limited(lead):
+    body = json.dumps({"content": "x" * 100_000})[:-1] + ', "deep": ' + "[" * 100 + "]" * 100 + "}"
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app=lead.app), base_url="http://lead"
     ) as client:

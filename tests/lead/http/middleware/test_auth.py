@@ -1,4 +1,4 @@
-"""Who gets through the door: every route of the application, with every kind of key and with none."""
+"""Every route of the application, with a key of every role, a wrong key and none."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from fastapi.routing import iter_route_contexts
 from starlette.datastructures import Headers
 from starlette.routing import WebSocketRoute
 
-from lead.http.middleware.access import Access, presented_key
-from lead.http.middleware.door import Door
+from lead.http.middleware.auth import AuthMiddleware, presented_key
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.http.middleware.stack import MiddlewareStack
 from lead.http.page import FILES
 from lead.http.routes import unsupported
 from lead.server.app import create_app
@@ -85,11 +85,11 @@ def bearer(secret):
 
 @pytest.fixture
 def app(lead):
-    return create_app(lead.app.state.services, Door(keyring()))
+    return create_app(lead.app.state.services, MiddlewareStack(keyring()))
 
 
 def test_it_is_decided_for_every_route_who_may_use_it():
-    """Add a new route to MAY, and to lead/http/middleware/access.py if it is not for clients."""
+    """Add a new route to MAY, and to lead/http/middleware/auth.py if it is not for clients."""
     assert set(all_routes()) - set(MAY) == set()
 
 
@@ -126,7 +126,7 @@ async def test_a_missing_key_is_answered_as_llama_server_and_openai_do(app):
 async def test_a_key_of_another_role_is_told_which_one_is_needed(app):
     _, _, body = await asgi_request(app, "PUT", "/v1/speculation", bearer(KEYS[Role.CLIENT]))
     assert json.loads(body)["error"] == {
-        "message": "this key has the role client; here one with the role admin is needed",
+        "message": "this key has the role client; this request needs the role admin",
         "type": "permission_error",
         "param": None,
         "code": None,
@@ -157,7 +157,7 @@ async def test_a_route_hears_who_asks():
     async def app(scope, _receive, _send):
         heard.append(scope["state"]["principal"])
 
-    await Access(app, keyring())(
+    await AuthMiddleware(app, keyring())(
         {"type": "http", "method": "GET", "path": "/props", "headers": [(b"x-api-key", b"the-admin-key")]},
         None,
         None,

@@ -1,4 +1,4 @@
-"""One line in the log per request, with an id that the client gets, too."""
+"""One log line per request, with an id that is also sent to the client."""
 
 import logging
 import re
@@ -16,21 +16,23 @@ from lead.http.errors import error_response
 
 log = logging.getLogger("lead.requests")
 
-_SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_MOST_PATH_CHARACTERS = 200
-_ROUTINE = {
+_VALID_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_MAX_PATH_CHARACTERS = 200
+_POLLED = {
     ("GET", "/health"),
     ("GET", "/v1/health"),
     ("GET", "/metrics"),
-    ("GET", "/v1/speculation"),  # chats and pages
+    ("GET", "/v1/speculation"),  # chat clients and the web UI
     ("POST", "/v1/speculation"),  # backs without a WebSocket
 }
-"""Asked every few seconds, or oftener, by programs: successes are logged with --log-level debug only."""
-_CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response
+"""Programs poll these: successes are logged only with --log-level debug."""
+_SWITCHING_PROTOCOLS = 101
+_BAD_REQUEST = 400
+_CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log only
 
 
-class RequestLog:
-    """Middleware around the others; also answers for bugs, with 500, and puts their traces into the log."""
+class AccessLogMiddleware:
+    """The outermost middleware. It also answers 500 to unhandled exceptions and logs their traces."""
 
     def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds."""
@@ -44,26 +46,26 @@ class RequestLog:
         record = RequestRecord(request_id(Headers(scope=scope)))
         scope.setdefault("state", {})["request_id"] = record.id
         current.set(record)
-        began_at = self._clock()
-        answer = _Answer(send, record.id)
+        started_at = self._clock()
+        response = _ResponseObserver(send, record.id)
         try:
-            await self._app(scope, receive, answer.send)
+            await self._app(scope, receive, response.send)
         except Exception as error:
             log.exception("%s failed, request %s", _what(scope), record.id)
-            if not answer.status:
-                await error_response(error)(scope, receive, answer.send)
+            if not response.status:
+                await error_response(error)(scope, receive, response.send)
         finally:
-            self._write(scope, record, answer.status, self._clock() - began_at)
+            self._write(scope, record, response.status, self._clock() - started_at)
 
     def _write(self, scope: Scope, record: RequestRecord, status: int, seconds: float) -> None:
         if scope["type"] == "websocket" and status == _SWITCHING_PROTOCOLS:
-            return  # a back: its joining and leaving have lines of their own
+            return  # a back: connecting and disconnecting have their own log lines
         status = status or _CLIENT_CLOSED_REQUEST
         milliseconds = round(seconds * 1e3)
         principal = scope["state"].get("principal")
-        routine = (scope.get("method"), scope["path"]) in _ROUTINE and status < _BAD_REQUEST
+        is_polling = (scope.get("method"), scope["path"]) in _POLLED and status < _BAD_REQUEST
         log.log(
-            logging.DEBUG if routine else logging.INFO,
+            logging.DEBUG if is_polling else logging.INFO,
             "%s %d in %d ms%s, %s, request %s",
             _what(scope),
             status,
@@ -75,7 +77,7 @@ class RequestLog:
                 "fields": asdict(record)
                 | {
                     "method": scope.get("method", "WEBSOCKET"),
-                    "path": scope["path"][:_MOST_PATH_CHARACTERS],
+                    "path": scope["path"][:_MAX_PATH_CHARACTERS],
                     "status": status,
                     "milliseconds": milliseconds,
                     "principal": principal and str(principal),
@@ -84,12 +86,8 @@ class RequestLog:
         )
 
 
-_SWITCHING_PROTOCOLS = 101
-_BAD_REQUEST = 400
-
-
-class _Answer:
-    """Looks at what is sent and adds the id to its headers."""
+class _ResponseObserver:
+    """Notes the status that is sent and adds the request id to the headers."""
 
     def __init__(self, send: Send, id_: str) -> None:
         self.status = 0
@@ -97,7 +95,7 @@ class _Answer:
         self._header = (b"x-request-id", id_.encode())
 
     async def send(self, message: Message) -> None:
-        # The first comparison is all that a streamed event costs.
+        # Streamed chunks cost only the first comparison.
         if message["type"] != "http.response.body" and not self.status:
             if message["type"] in {"http.response.start", "websocket.http.response.start"}:
                 self.status = message["status"]
@@ -108,12 +106,12 @@ class _Answer:
 
 
 def request_id(headers: Headers) -> str:
-    """The client's own, if it is sane, or a new one."""
+    """The client's own id if it is valid, else a new one."""
     given = headers.get("x-request-id", "")
-    return given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
+    return given if _VALID_ID.fullmatch(given) else secrets.token_hex(8)
 
 
 def _what(scope: Scope) -> str:
-    """Method and path; nothing in them can begin a new line or colour a terminal."""
-    path = quote(scope["path"][:_MOST_PATH_CHARACTERS], safe="/!$&'()*+,;=:@~")
+    """Method and path, escaped: they can neither break the line nor control a terminal."""
+    path = quote(scope["path"][:_MAX_PATH_CHARACTERS], safe="/!$&'()*+,;=:@~")
     return f"{scope.get('method', 'WEBSOCKET')} {path}"

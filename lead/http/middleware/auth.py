@@ -1,0 +1,76 @@
+"""Authentication and authorization: which role may use which method and path."""
+
+from collections.abc import Mapping
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lead.http.errors import http_error
+from lead.http.middleware.keys import Keyring, Role
+from lead.http.page import FILES
+
+WEBSOCKET = "WEBSOCKET"
+"""The method of a WebSocket handshake in the table below."""
+
+PUBLIC = frozenset({"/health", "/v1/health", *FILES})
+"""Needs no key: load balancers have none, and a browser has none before the page has asked for it."""
+
+_DEFAULT_ROLES = frozenset({Role.CLIENT})
+_ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
+    (WEBSOCKET, "/v1/speculation"): frozenset({Role.BACK}),
+    ("POST", "/v1/speculation"): frozenset({Role.BACK}),
+    ("GET", "/v1/speculation"): frozenset({Role.CLIENT, Role.BACK}),  # statistics, no text: `back doctor`
+    ("PUT", "/v1/speculation"): frozenset(),
+}
+"""The exceptions from the default, by method and path. Admins may use everything."""
+
+
+class AuthMiddleware:
+    """Answers 401 to a request without a valid key and 403 to one whose role is not allowed here.
+
+    It decides by `scope["path"]`, which routing uses too, and not by the route: a new route is protected
+    from the start, and requests without a key cannot find out which paths exist. Handlers find the
+    principal in `request.state.principal`.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Keyring) -> None:
+        self._app = app
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or scope["path"] in PUBLIC:
+            await self._app(scope, receive, send)
+            return
+        principal = self._keys.identify(presented_key(Headers(scope=scope)))
+        if principal is None:
+            refusal = http_error(
+                401,
+                "Invalid API Key: send one as `Authorization: Bearer KEY` or `x-api-key: KEY`",
+                "authentication_error",
+                code="invalid_api_key",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+            await refusal(scope, receive, send)
+            return
+        scope.setdefault("state", {})["principal"] = principal
+        allowed = allowed_roles(scope)
+        if principal.role not in allowed:
+            needed = " or ".join(sorted(role.value for role in allowed))
+            message = f"this key has the role {principal.role.value}; this request needs the role {needed}"
+            await http_error(403, message, "permission_error")(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def allowed_roles(scope: Scope) -> frozenset[Role]:
+    """The roles that may make this request."""
+    method = WEBSOCKET if scope["type"] == "websocket" else str(scope["method"])
+    return _ROLES.get((method, scope["path"]), _DEFAULT_ROLES) | {Role.ADMIN}
+
+
+def presented_key(headers: Headers) -> str | None:
+    """The key in a request's headers, in OpenAI's or Anthropic's form; None without one."""
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and credentials:
+        return credentials.strip()
+    return headers.get("x-api-key")
