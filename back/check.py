@@ -3,7 +3,6 @@
 from back.settings import BackSettings
 from shared.diagnostics.check import Report, check_cores, check_memory, read_model
 from shared.errors import ConfigError
-from shared.llama.model import ModelOptions
 from shared.models.builtin import builtin_draft
 
 
@@ -18,16 +17,7 @@ def check(settings: BackSettings) -> Report:
         report.complain(str(error))
     vocabulary = read_model(report, settings)
     if vocabulary:
-        options = ModelOptions(
-            path=vocabulary.info.path,
-            n_ctx=settings.ctx_size,
-            n_slots=settings.parallel,
-            n_batch=1,
-            n_threads=settings.n_threads,
-            n_gpu_layers=settings.n_gpu_layers,
-            compute=settings.compute,
-        )
-        check_memory(report, vocabulary.info, options)
+        check_memory(report, vocabulary.info, settings.model_options)
     check_cores(report, settings.cpus, lambda: settings.n_threads)
     report.say("lead", settings.lead)
     return report

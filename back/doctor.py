@@ -24,7 +24,7 @@ from shared.diagnostics.doctor.judge import (
 )
 from shared.diagnostics.doctor.visit import Visit, is_own_address
 from shared.errors import ConfigError, DuoError, ProtocolError
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello, Refused, VocabularyId, Welcome, parse_lead_message
@@ -63,17 +63,8 @@ def _load(settings: BackSettings) -> Model:
     """As the back itself would; raises ConfigError."""
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
-    return Model(
-        ModelOptions(
-            path=settings.model or builtin_draft(),
-            n_ctx=_N_STEPS * 2,
-            n_slots=1,
-            n_batch=32,
-            n_threads=settings.n_threads,
-            n_gpu_layers=settings.n_gpu_layers,
-            compute=settings.compute,
-        )
-    )
+    options = settings.model_options.model_copy(update={"ctx_size": _N_STEPS * 2, "parallel": 1})
+    return Model(settings.model or builtin_draft(), options)
 
 
 def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:

@@ -10,7 +10,6 @@ import random
 import signal
 import sys
 import threading
-from pathlib import Path
 from typing import NoReturn
 
 from back import lookout
@@ -24,14 +23,13 @@ from back.worker import Worker
 from shared import cpus
 from shared.diagnostics.verdict import end_with
 from shared.errors import ConfigError
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello
 
 log = logging.getLogger("back")
 
-_BATCH = 512
 _FAILED = 3
 """The exit status after which a new start may help, unlike Python's and argparse's own 1 and 2."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -85,7 +83,8 @@ def _exit_with_stdin() -> None:
 
 
 def _load(settings: BackSettings) -> Model:
-    model = Model(_model_options(settings, settings.model or builtin_draft()))
+    n_slots = settings.parallel * (1 + settings.n_branches_each)
+    model = Model(settings.model or builtin_draft(), settings.model_options, n_slots)
     if not model.can_trim:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: tokens cannot be taken back from a recurrent or "
@@ -165,17 +164,4 @@ def _hello(settings: BackSettings, model: Model) -> Hello:
         vocabulary=model.vocabulary.identify(),
         n_ctx=model.n_ctx,
         n_sequences=settings.parallel,
-    )
-
-
-def _model_options(settings: BackSettings, path: Path) -> ModelOptions:
-    return ModelOptions(
-        path=path,
-        n_ctx=settings.ctx_size,
-        n_slots=settings.parallel * (1 + settings.n_branches_each),
-        n_texts=settings.parallel,
-        n_batch=_BATCH,
-        n_threads=settings.n_threads,
-        n_gpu_layers=settings.n_gpu_layers,
-        compute=settings.compute,
     )

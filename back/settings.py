@@ -16,20 +16,18 @@ from shared.keys import read_key
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.settings.base import CpuList, FileSettings, program_config
-from shared.settings.compute import Compute
-from shared.settings.llama_server_options import LLAMA_SERVER, GpuLayers, Slots, Threads
+from shared.settings.llama_server_options import LLAMA_SERVER, Slots, Threads
+from shared.settings.model_options import MAX_SLOTS, ComputeOptions, ModelOptions
 from shared.settings.model_source import ModelSource
 from shared.tls import pinning, trusting
 
-_MAX_SLOTS = 256
-"""The most sequences that a cache of llama.cpp can tell apart (LLAMA_MAX_SEQ)."""
 DISCOVER_SECONDS = 10.0
 """How long `--discover` looks for a lead."""
 _HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-class BackSettings(Compute, ModelSource, FileSettings):
+class BackSettings(ComputeOptions, ModelSource, FileSettings):
     """Draft for a lead: run a small model ahead of its big one, on this machine's idle cores or GPU.
 
         back                                     the built-in draft model, for the demo's lead
@@ -46,10 +44,11 @@ class BackSettings(Compute, ModelSource, FileSettings):
     dialect = LLAMA_SERVER
     groups: ClassVar[dict[str, str]] = {
         "model": "drafting",
-        "lead": "drafting",
-        "parallel": "computing",
-        "log_level": "running",
+        "n_gpu_layers": "computing",
         "flash_attn": "computing, for those who tune",
+        "lead": "drafting",
+        "cpus": "computing",
+        "log_level": "running",
     }
 
     model: Path | None = Field(None, description="the GGUF file to draft with; without it the built-in one")
@@ -87,7 +86,7 @@ class BackSettings(Compute, ModelSource, FileSettings):
         "leaves the draft",
     )
     parallel: Slots = Field(
-        4, ge=1, le=_MAX_SLOTS, description="how many sequences to follow at the same time"
+        4, ge=1, le=MAX_SLOTS, description="how many sequences to follow at the same time"
     )
     ctx_size: int = Field(
         0,
@@ -96,7 +95,6 @@ class BackSettings(Compute, ModelSource, FileSettings):
         description="tokens of context for all sequences together; 0: as the model was trained, up to 16384; "
         "a text longer than its share is drafted from its end",
     )
-    n_gpu_layers: GpuLayers = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
     threads: Threads = Field(
         0,
         ge=0,
@@ -175,9 +173,15 @@ class BackSettings(Compute, ModelSource, FileSettings):
         return 1 if beside_lead else cpus.n_physical()
 
     @property
+    def model_options(self) -> ModelOptions:
+        """How to load the model, with the number of threads chosen."""
+        chosen = {name: getattr(self, name) for name in ComputeOptions.model_fields}
+        return ModelOptions(**chosen | {"threads": self.n_threads})
+
+    @property
     def n_branches_each(self) -> int:
         """As many as are asked for and fit into the slots that llama.cpp has: each line takes one."""
-        return min(self.n_branches, _MAX_SLOTS // self.parallel - 1)
+        return min(self.n_branches, MAX_SLOTS // self.parallel - 1)
 
     @property
     def own_name(self) -> str:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from bench import report, table
 from shared.llama.chain import make_sampler
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sampling.sampler import SamplingParameters
+from shared.settings.model_options import ModelOptions
 
 _TEMPERATURES = (0.7, 1.0, 1.5, 2.0)
 _PROMPTS = (
@@ -72,8 +73,7 @@ class Pair:
 
     def __init__(self, target: Path, draft: Path) -> None:
         self._target, self._draft = (
-            Model(ModelOptions(path, n_ctx=1024, n_slots=1, n_batch=512, n_threads=1))
-            for path in (target, draft)
+            Model(path, ModelOptions(ctx_size=1024, parallel=1, threads=1)) for path in (target, draft)
         )
 
     def positions(self, prompt: str, parameters: SamplingParameters, n_tokens: int) -> Iterator[Position]:

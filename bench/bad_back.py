@@ -29,11 +29,12 @@ from back.pace import Pace
 from back.sampler import drafting_sampler
 from back.worker import Worker
 from shared import cpus
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Close, Draft, Extend, Hello, Open, Tune
+from shared.settings.model_options import ModelOptions
 
 log = logging.getLogger("bench.bad_back")
 
@@ -125,7 +126,7 @@ def main() -> None:
     if arguments.cpus:
         cpus.pin(cpus.parse_cpus(arguments.cpus))
     path = arguments.model or builtin_draft()
-    model = Model(ModelOptions(path, n_ctx=0, n_slots=4, n_batch=512, n_threads=1))
+    model = Model(path, ModelOptions(threads=1))
     asyncio.run(_run(arguments, model))
 
 

@@ -4,16 +4,17 @@ A build with GCC 11 or 12 for a CPU with AMX crashes at the first quantized deco
 build in its cache from an earlier, plain installation.
 """
 
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_target
+from shared.settings.model_options import ModelOptions
 
 _N_TOKENS = 32
 
 
 def main() -> None:
     """Decode a few tokens, one and several at a time."""
-    model = Model(ModelOptions(builtin_target(), n_ctx=256, n_slots=1, n_batch=_N_TOKENS, n_threads=1))
+    model = Model(builtin_target(), ModelOptions(ctx_size=256, parallel=1, batch_size=_N_TOKENS, threads=1))
     model.decode([Span(0, 0, list(range(1, 1 + _N_TOKENS)), 1)])
     model.decode([Span(0, _N_TOKENS, [1], 1)])
     model.close()

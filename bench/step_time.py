@@ -16,8 +16,9 @@ from pathlib import Path
 
 from shared import cpus
 from shared.errors import ConfigError
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.settings.model_options import ModelOptions
 
 _N_CONTEXT = 128
 """Tokens before the measured ones: about what stands before the middle of a short answer."""
@@ -44,8 +45,8 @@ def main() -> None:
     cores = cpus.parse_cpus(arguments.cpus)
     cpus.pin(cores)
     widths = [int(n) for n in arguments.widths.split(",")]
-    options = ModelOptions(arguments.model, n_ctx=512, n_slots=1, n_batch=256, n_threads=len(cores))
-    times = _measure(Model(options), widths, arguments.repeats)
+    options = ModelOptions(ctx_size=512, parallel=1, batch_size=256, threads=len(cores))
+    times = _measure(Model(arguments.model, options), widths, arguments.repeats)
     print(json.dumps({n: statistics.median(seconds) for n, seconds in times.items()}))
 
 

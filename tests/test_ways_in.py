@@ -50,7 +50,7 @@ def test_ctrl_c_while_the_draft_model_is_loaded_ends_the_back_without_a_word():
     code = f"""
 import signal, sys
 from back import __main__, program
-program.Model = lambda _: signal.raise_signal(signal.SIGINT)
+program.Model = lambda *_: signal.raise_signal(signal.SIGINT)
 sys.argv = ["back", "--model", {str(builtin_draft())!r}]
 __main__.main()
 """

@@ -4,7 +4,6 @@ from lead.server.server import listen
 from lead.settings.lead_settings import LeadSettings
 from shared.diagnostics.check import Report, check_cores, check_memory, describe, read_model
 from shared.errors import ConfigError
-from shared.llama.model import ModelOptions
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
 from shared.models.split import parts_of
@@ -15,7 +14,7 @@ def check(settings: LeadSettings) -> Report:
     report = Report()
     vocabulary = read_model(report, settings)
     if vocabulary:
-        check_memory(report, vocabulary.info, _options(settings, vocabulary))
+        check_memory(report, vocabulary.info, settings.model_options)
     elif not report.problems:
         _check_demo(report)
     check_cores(report, settings.cpus, lambda: settings.n_threads)
@@ -32,18 +31,6 @@ def _check_demo(report: Report) -> None:
         return
     made = f"at {path}" if path.is_file() else "made at the first start"
     report.say("model", f"the built-in demo model, 0.8 GB, {made}")
-
-
-def _options(settings: LeadSettings, vocabulary: Vocabulary) -> ModelOptions:
-    return ModelOptions(
-        path=vocabulary.info.path,
-        n_ctx=settings.ctx_size,
-        n_slots=settings.parallel,
-        n_batch=settings.batch_size,
-        n_threads=settings.n_threads,
-        n_gpu_layers=settings.n_gpu_layers,
-        compute=settings.compute,
-    )
 
 
 def _check_address(report: Report, settings: LeadSettings) -> None:

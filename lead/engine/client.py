@@ -246,7 +246,7 @@ class EngineClient:
                     event.n_slots,
                     event.n_ctx,
                     event.n_ctx_sequence,
-                    self._load.n_threads,
+                    self._load.options.threads,
                 )
                 if event.speculates and not event.exact:
                     log.info(

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, TypeAdapter
 
 from shared.sampling.sampler import SamplingParameters
-from shared.settings.compute import Compute
+from shared.settings.model_options import ModelOptions
 
 PolicyName = Literal["adaptive", "fixed", "sync", "off"]
 NGRAM, PREDICTION = "ngram", "prediction"
@@ -17,21 +17,15 @@ NGRAM, PREDICTION = "ngram", "prediction"
 
 
 class Load(BaseModel, frozen=True):
-    """The first command: what to run. `n_ctx` counts the tokens of all slots together, 0 = choose."""
+    """The first command: what to run."""
 
     type: Literal["load"] = "load"
     model: Path
-    n_ctx: int
-    n_slots: int
-    n_batch: int
-    n_threads: int
-    n_gpu_layers: int
+    options: ModelOptions
     depth: int
     policy: PolicyName = "adaptive"
     ngram: bool = True
     calibrate: bool = True
-    kv_unified: bool = True
-    compute: Compute = Compute()
 
 
 class RequestOptions(BaseModel, frozen=True):

@@ -18,7 +18,7 @@ from lead.engine.speculation.speculation import OwnSource, Speculation
 from shared.errors import ModelLoadError
 from shared.llama.chain import make_sampler
 from shared.llama.exactness import warm_up_and_measure
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.sampling.sampler import Sampler
 
@@ -39,7 +39,7 @@ def main() -> None:
     load, *early = commands
     assert isinstance(load, Load) and not early, "the front sends Load, then waits for Ready"  # noqa: PT018 - one claim
     try:
-        model = Model(_model_options(load))
+        model = Model(load.model, load.options)
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)
@@ -50,7 +50,7 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     vocabulary = model.vocabulary
     exactness = warm_up_and_measure(model)
     limits = Limits(
-        n_slots=load.n_slots,
+        n_slots=load.options.parallel,
         n_ctx=model.n_ctx - exactness.pads,  # the padding token takes a cell for the time of its step
         n_ctx_sequence=min(model.n_ctx_slot, vocabulary.info.n_ctx_train),
         n_batch=model.n_batch,
@@ -87,16 +87,3 @@ def _own_sources(request: Submit, load: Load) -> dict[str, OwnSource]:
     if request.prediction:
         sources[PREDICTION] = PredictionDrafter(request.prediction, len(request.tokens))
     return sources
-
-
-def _model_options(load: Load) -> ModelOptions:
-    return ModelOptions(
-        path=load.model,
-        n_ctx=load.n_ctx,
-        n_slots=load.n_slots,
-        n_batch=max(load.n_batch, load.n_slots),
-        n_threads=load.n_threads,
-        n_gpu_layers=load.n_gpu_layers,
-        kv_unified=load.kv_unified,
-        compute=load.compute,
-    )

@@ -175,17 +175,11 @@ class Lead:
         settings = self._settings
         return Load(
             model=path,
-            n_ctx=settings.ctx_size,
-            n_slots=settings.parallel,
-            n_batch=settings.batch_size,
-            n_threads=settings.n_threads,
-            n_gpu_layers=settings.n_gpu_layers,
+            options=settings.model_options,
             depth=settings.depth,
             policy=settings.policy,
             ngram=settings.ngram,
             calibrate=settings.calibrate,
-            kv_unified=settings.kv_unified,
-            compute=settings.compute,
         )
 
     def _dismiss_backs(self) -> None:

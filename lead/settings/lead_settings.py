@@ -23,8 +23,8 @@ from shared.logs import LogLevel
 from shared.models.builtin import builtin_draft
 from shared.models.hub import HubModel
 from shared.settings.base import CpuList, FileSettings, program_config
-from shared.settings.compute import Compute
-from shared.settings.llama_server_options import LLAMA_SERVER, GpuLayers, Slots, Threads
+from shared.settings.llama_server_options import LLAMA_SERVER, GpuLayers
+from shared.settings.model_options import ModelOptions
 from shared.settings.model_source import ModelSource
 
 Print = Literal["none", "accepted", "all"]
@@ -35,7 +35,7 @@ def _names_back(given: Mapping[str, Any]) -> bool:
     return any(given.get(name) is not None for name in ("back", "back_hf_repo"))
 
 
-class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource, FileSettings):
+class LeadSettings(ModelOptions, Bounds, SamplingDefaults, DoorSettings, ModelSource, FileSettings):
     """Serve a GGUF model over HTTP (OpenAI's API), faster with backs that draft for it.
 
         lead                                           the built-in demo model
@@ -82,26 +82,6 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
     slots: bool = Field(True, description="say at /slots what each slot is doing, without any text")
     metrics: bool = Field(False, description="figures for Prometheus at /metrics")
     ui: bool = Field(True, description="serve a page to chat and to look at what backs are worth, at /")
-    n_gpu_layers: GpuLayers = Field(-1, ge=-1, description="layers to keep on the GPU; -1: all")
-    ctx_size: int = Field(
-        0,
-        ge=0,
-        le=1 << 24,
-        description="tokens of context for all slots together; 0: as the model was trained, up to 16384",
-    )
-    kv_unified: bool = Field(
-        True,
-        description="one KV cache that any request may fill; --no-kv-unified gives each slot an equal part "
-        "of --ctx-size, which is faster when all slots are busy, and slower when some are or with drafts",
-    )
-    parallel: Slots = Field(4, ge=1, le=256, description="requests served at the same time")
-    batch_size: int = Field(512, ge=32, le=1 << 16, description="most tokens in one step")
-    threads: Threads = Field(
-        0,
-        ge=0,
-        le=1024,
-        description="compute threads; 0: one per core of --cpus, or all physical cores but one",
-    )
     cpus: CpuList | None = Field(
         None, description="cores to run on, as in 0-7,16; give backs on this machine others"
     )
@@ -281,6 +261,12 @@ class LeadSettings(Compute, Bounds, SamplingDefaults, DoorSettings, ModelSource,
         if self.threads:
             return self.threads
         return max(1, cpus.n_physical() - (0 if self.cpus else 1))
+
+    @property
+    def model_options(self) -> ModelOptions:
+        """How to load the model, with the number of threads chosen."""
+        chosen = {name: getattr(self, name) for name in ModelOptions.model_fields}
+        return ModelOptions(**chosen | {"threads": self.n_threads})
 
     @property
     def printing(self) -> Print:

@@ -10,10 +10,10 @@ import psutil
 from shared import cpus
 from shared.errors import ConfigError
 from shared.llama import library
-from shared.llama.model import ModelOptions, choose_n_ctx
+from shared.llama.model import choose_n_ctx
 from shared.llama.vocabulary import ModelInfo, Vocabulary
 from shared.models.split import parts_of
-from shared.settings.compute import CacheType, Compute
+from shared.settings.model_options import CacheType, ComputeOptions, ModelOptions
 from shared.settings.model_source import ModelSource
 
 
@@ -70,11 +70,12 @@ def describe(info: ModelInfo) -> str:
 def check_memory(report: Report, info: ModelInfo, options: ModelOptions) -> None:
     """Weights and KV cache against what is free; on GPUs llama.cpp alone knows what fits."""
     n_ctx = choose_n_ctx(options, info.n_ctx_train)
-    compute = options.compute
-    n_cache = cache_bytes(info, n_ctx, compute)
-    types = f"{compute.cache_type_k}/{compute.cache_type_v}"
-    n_texts = options.n_slots if options.n_texts is None else options.n_texts
-    report.say("context", f"{n_ctx} tokens for {n_texts} texts, KV cache {types}: about {gigabytes(n_cache)}")
+    n_cache = cache_bytes(info, n_ctx, options)
+    types = f"{options.cache_type_k}/{options.cache_type_v}"
+    report.say(
+        "context",
+        f"{n_ctx} tokens for {options.parallel} slots, KV cache {types}: about {gigabytes(n_cache)}",
+    )
     if options.n_gpu_layers != 0 and library.supports_gpu():
         layers = "all layers" if options.n_gpu_layers < 0 else f"{options.n_gpu_layers} layers"
         report.say("memory", f"{layers} on the GPU, whose memory is not checked")
@@ -103,10 +104,10 @@ def check_cores(report: Report, chosen: str | None, count_threads: Callable[[], 
         report.complain(f"{n_threads} threads on {n_cores} cores wait for each other: take fewer --threads")
 
 
-def cache_bytes(info: ModelInfo, n_ctx: int, compute: Compute) -> int:
+def cache_bytes(info: ModelInfo, n_ctx: int, options: ComputeOptions) -> int:
     """The KV cache's size; 0 where the file does not say what it takes to know."""
     n_keys, n_values = info.n_kv
-    per_token = n_keys * _number_bytes(compute.cache_type_k) + n_values * _number_bytes(compute.cache_type_v)
+    per_token = n_keys * _number_bytes(options.cache_type_k) + n_values * _number_bytes(options.cache_type_v)
     return int(n_ctx * per_token)
 
 

@@ -6,7 +6,6 @@ the cache, `copy` shares them between sequences. Not thread-safe: one owner.
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,57 +17,38 @@ from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError
 from shared.llama import library
 from shared.llama.span import Span, fillers
 from shared.llama.vocabulary import Vocabulary, load_native
-from shared.settings.compute import UNQUANTIZED, CacheType, Compute
+from shared.settings.model_options import DEFAULT_CTX, UNQUANTIZED, CacheType, ModelOptions
 
 _GGML_TYPE_BF16 = 30
 """ggml.h; llama_cpp has no name for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOptions:
-    """How to load a model; names and meanings are llama.cpp's. `n_ctx` counts all slots together.
-
-    n_ctx = 0 gives every slot the context the model was trained for, as far as `default_ctx` goes; where
-    slots share their cells by `Model.copy`, `n_texts` says how many of them have a text of their own.
-
-    `kv_unified`: one pool of cells for all slots, so that a lone one may have them all. Otherwise each has an
-    equal part for itself, and attention looks at nothing else; but llama.cpp decodes slots together only if
-    they lie side by side and have equally many tokens.
-    """
-
-    path: Path
-    n_ctx: int
-    n_slots: int
-    n_batch: int
-    n_threads: int
-    n_gpu_layers: int = -1
-    default_ctx: int = 16_384  # 5 GB of KV cache for a 70B model
-    n_texts: int | None = None
-    kv_unified: bool = True
-    compute: Compute = field(default_factory=Compute)
-
-
 class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
-    def __init__(self, options: ModelOptions) -> None:
-        """Raises ModelLoadError."""
+    def __init__(self, path: Path, options: ModelOptions, n_slots: int | None = None) -> None:
+        """`n_slots`: slots of the cache if some share cells by `copy`; None: `options.parallel`.
+
+        Raises ModelLoadError.
+        """
         library.start()
-        self._model = load_native(options.path, _model_parameters(options))
-        self.vocabulary = Vocabulary(self._model, options.path)
+        self.n_slots = options.parallel if n_slots is None else n_slots
+        self._model = load_native(path, _model_parameters(options))
+        self.vocabulary = Vocabulary(self._model, path)
         n_ctx = choose_n_ctx(options, self.vocabulary.info.n_ctx_train)
         self.kv_unified = options.kv_unified
-        self._context = llama_cpp.llama_init_from_model(self._model, _context_parameters(options, n_ctx))
+        self._context = llama_cpp.llama_init_from_model(
+            self._model, _context_parameters(options, n_ctx, self.n_slots)
+        )
         if not self._context:
             llama_cpp.llama_model_free(self._model)
-            raise ModelLoadError(_why_no_context(options))
+            raise ModelLoadError(_why_no_context(path, options))
         self._memory = llama_cpp.llama_get_memory(self._context)
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
         self.n_ctx_slot: int = llama_cpp.llama_n_ctx_seq(self._context)
         """The most cells one slot may have: all, if they are one pool."""
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
-        self.n_slots = options.n_slots
         # Recurrent and hybrid models keep a state that cannot be taken back by single tokens.
         self.can_trim = not (
             llama_cpp.llama_model_is_recurrent(self._model) or llama_cpp.llama_model_is_hybrid(self._model)
@@ -152,11 +132,8 @@ class Model:
 
 
 def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
-    """The cells of the cache: `options.n_ctx`, or for 0 as `ModelOptions` says."""
-    if options.n_ctx > 0:
-        return options.n_ctx
-    n_texts = options.n_slots if options.n_texts is None else options.n_texts
-    return min(n_ctx_train * n_texts, options.default_ctx)
+    """The number of cells of the cache: `ctx_size`, or a default for 0."""
+    return options.ctx_size or min(n_ctx_train * options.parallel, DEFAULT_CTX)
 
 
 class _Batch:
@@ -221,42 +198,40 @@ def _decode_error(code: int, n_tokens: int) -> Exception:
     return DecodeFatalError(f"llama_decode failed with {code} on a batch of {n_tokens} tokens")
 
 
-def _why_no_context(options: ModelOptions) -> str:
-    reason = f"{options.path}: no memory for a context of {options.n_ctx} tokens: try a smaller --ctx-size"
-    types = {options.compute.cache_type_k, options.compute.cache_type_v}
+def _why_no_context(path: Path, options: ModelOptions) -> str:
+    reason = f"{path}: no memory for a context of {options.ctx_size} tokens: try a smaller --ctx-size"
+    types = {options.cache_type_k, options.cache_type_v}
     if types <= UNQUANTIZED:
         return reason
     return f"{reason}; or its attention heads do not divide into blocks of {' and '.join(sorted(types))}"
 
 
 def _model_parameters(options: ModelOptions) -> Any:
-    compute = options.compute
     parameters = llama_cpp.llama_model_default_params()
     parameters.n_gpu_layers = options.n_gpu_layers
-    parameters.load_mode = llama_cpp.llama_load_mode_from_str(compute.load_mode.encode())
-    parameters.split_mode = getattr(llama_cpp, f"LLAMA_SPLIT_MODE_{compute.split_mode.upper()}")
-    parameters.main_gpu = compute.main_gpu
-    if compute.tensor_split:
+    parameters.load_mode = llama_cpp.llama_load_mode_from_str(options.load_mode.encode())
+    parameters.split_mode = getattr(llama_cpp, f"LLAMA_SPLIT_MODE_{options.split_mode.upper()}")
+    parameters.main_gpu = options.main_gpu
+    if options.tensor_split:
         n_devices = llama_cpp.llama_max_devices()
         # ctypes keeps the array for as long as the parameters
-        parameters.tensor_split = (ctypes.c_float * n_devices)(*compute.tensor_split[:n_devices])
+        parameters.tensor_split = (ctypes.c_float * n_devices)(*options.tensor_split[:n_devices])
     return parameters
 
 
-def _context_parameters(options: ModelOptions, n_ctx: int) -> Any:
+def _context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
     parameters = llama_cpp.llama_context_default_params()
     parameters.n_ctx = n_ctx
-    parameters.n_batch = options.n_batch
-    compute = options.compute
-    parameters.n_ubatch = min(options.n_batch, compute.ubatch_size)
-    parameters.n_seq_max = options.n_slots
-    parameters.n_threads = options.n_threads
-    parameters.n_threads_batch = compute.threads_batch if compute.threads_batch > 0 else options.n_threads
+    parameters.n_batch = max(options.batch_size, n_slots)  # a token of each slot
+    parameters.n_ubatch = min(parameters.n_batch, options.ubatch_size)
+    parameters.n_seq_max = n_slots
+    parameters.n_threads = options.threads
+    parameters.n_threads_batch = options.threads_batch if options.threads_batch > 0 else options.threads
     parameters.kv_unified = options.kv_unified
     parameters.swa_full = True  # a sliding-window cache that drops cells cannot take drafts back
-    parameters.type_k = _ggml_type(compute.cache_type_k)
-    parameters.type_v = _ggml_type(compute.cache_type_v)
-    parameters.offload_kqv = compute.kv_offload
+    parameters.type_k = _ggml_type(options.cache_type_k)
+    parameters.type_v = _ggml_type(options.cache_type_v)
+    parameters.offload_kqv = options.kv_offload
     parameters.flash_attn_type = _flash_attention(options)
     parameters.no_perf = True
     return parameters
@@ -267,10 +242,10 @@ def _ggml_type(name: CacheType) -> int:
 
 
 def _flash_attention(options: ModelOptions) -> int:
-    if options.compute.flash_attn == "on" or options.compute.cache_type_v not in UNQUANTIZED:
+    if options.flash_attn == "on" or options.cache_type_v not in UNQUANTIZED:
         return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED)
     on_cpu = options.n_gpu_layers == 0 or not llama_cpp.llama_supports_gpu_offload()
-    if options.compute.flash_attn == "off" or on_cpu:
+    if options.flash_attn == "off" or on_cpu:
         # On CPUs it sums in half precision, in ways that depend on the batch's width, on the threads and on
         # how full the cache is, so a text would depend on who else asks; and it is the slower way as soon
         # as a step has several tokens (docs/performance.md).

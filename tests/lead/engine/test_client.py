@@ -18,11 +18,13 @@ from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetPolicy, So
 from lead.engine.events import Finished
 from shared.errors import ModelLoadError, UnavailableError
 from shared.sampling.sampler import SamplingParameters
+from shared.settings.model_options import ModelOptions
 
-LOAD = Load(model=Path("m.gguf"), n_ctx=0, n_slots=1, n_batch=32, n_threads=1, n_gpu_layers=0, depth=4)
+LOAD = Load(model=Path("m.gguf"), options=ModelOptions(), depth=4)
 SCRIPT = """#!{python}
 import os, signal, socket, sys
 from pathlib import Path
+from shared.settings.model_options import ModelOptions
 
 pipe = socket.socket(fileno=int(sys.argv[3]))
 commands = pipe.makefile()

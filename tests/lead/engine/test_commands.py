@@ -20,10 +20,11 @@ from lead.engine.commands import (
 )
 from lead.engine.events import Finished, encode_event
 from shared.sampling.sampler import SamplingParameters
+from shared.settings.model_options import ModelOptions
 
 SAMPLING = SamplingParameters(seed=(1 << 63) - 1, temperature=0.1 + 0.2, logit_bias={7: -1e9, 8: 0.1})
 COMMANDS = [
-    Load(model=Path("m.gguf"), n_ctx=0, n_slots=4, n_batch=8, n_threads=2, n_gpu_layers=-1, depth=3),
+    Load(model=Path("m.gguf"), options=ModelOptions(threads=2), depth=3),
     Submit(sequence="s", tokens=[1, 2], sampling=SAMPLING, max_tokens=None),
     Cancel(sequence="s\nt\r\u2028"),
     PostDraft(sequence="s", source="back", base=3, tokens=[4, 5]),

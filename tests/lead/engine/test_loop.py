@@ -7,6 +7,7 @@ from lead.engine.events import Committed, DraftsDropped, Explained, Finished, St
 from lead.engine.loop import Loop
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.errors import DecodeFatalError, KvCacheFullError
+from shared.settings.model_options import ModelOptions
 from tests.fakes import FakeFront, FakeTarget, make_limits, make_scheduler, plain_run, run_engine, submit
 
 LIMITS = make_limits()
@@ -170,7 +171,7 @@ def test_stale_drafts_are_reported():
 
 
 def test_a_running_engine_cannot_load_another_model():
-    load = Load(model="m", n_ctx=0, n_slots=1, n_batch=1, n_threads=1, n_gpu_layers=0, depth=0)
+    load = Load(model="m", options=ModelOptions(), depth=0)
     with pytest.raises(AssertionError, match="not a command"):
         run([load])
 

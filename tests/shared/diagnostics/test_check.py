@@ -12,11 +12,11 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.check import cache_bytes
 from shared.errors import ConfigError
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.models import builtin
 from shared.models.builtin import builtin_target
-from shared.settings.compute import Compute
+from shared.settings.model_options import ModelOptions
 
 TARGET = str(builtin_target())
 
@@ -44,7 +44,7 @@ def report(*arguments):
 def test_what_would_be_run_is_said():
     text = str(report("-c", "8192", "-np", "2", "-ctk", "q8_0", "--back", "builtin"))
     for fact in (
-        *(TARGET, "5.8M parameters, 6 MB, mostly in Q8_0", "8192 tokens for 2 texts", "KV cache q8_0/f16"),
+        *(TARGET, "5.8M parameters, 6 MB, mostly in Q8_0", "8192 tokens for 2 slots", "KV cache q8_0/f16"),
         *("2 threads on 4 cores", "127.0.0.1 port 0, no keys", "spec-demo-draft"),
         "This machine can run it.",
     ):
@@ -97,13 +97,13 @@ def test_a_file_that_is_no_model_is_a_problem(tmp_path):
 
 
 def test_the_models_cache_is_as_large_as_said(caplog):
-    compute = Compute(cache_type_k="q8_0", cache_type_v="f32")
+    options = ModelOptions(
+        ctx_size=512, parallel=1, batch_size=32, threads=1, cache_type_k="q8_0", cache_type_v="f32"
+    )
     with caplog.at_level(logging.DEBUG, "llama"):
-        model = Model(
-            ModelOptions(builtin_target(), 512, n_slots=1, n_batch=32, n_threads=1, compute=compute)
-        )
+        model = Model(builtin_target(), options)
     sizes = re.findall(r"llama_kv_cache: size =\s+([\d.]+) MiB", caplog.text)
-    expected = cache_bytes(model.vocabulary.info, 512, compute) / (1 << 20)
+    expected = cache_bytes(model.vocabulary.info, 512, options) / (1 << 20)
     model.close()
     assert [float(size) for size in sizes] == [pytest.approx(expected, abs=0.01)]
 

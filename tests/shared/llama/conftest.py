@@ -1,8 +1,9 @@
 import pytest
 
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
+from shared.settings.model_options import ModelOptions
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +13,7 @@ def vocabulary():
 
 @pytest.fixture(scope="session")
 def loaded():
-    model = Model(ModelOptions(builtin_target(), n_ctx=512, n_slots=2, n_batch=64, n_threads=1))
+    model = Model(builtin_target(), ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1))
     yield model
     model.close()
 

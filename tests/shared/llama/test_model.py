@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from shared.errors import KvCacheFullError, ModelLoadError
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
-from shared.settings.compute import Compute
+from shared.settings.model_options import ModelOptions
 
 TEXT = [30, 40, 50, 60, 70, 80]
 
@@ -121,27 +121,28 @@ def test_a_wrong_slot_never_reaches_native_code(model):
 
 
 def test_no_size_given_means_what_the_model_was_trained_for():
-    model = Model(ModelOptions(builtin_draft(), n_ctx=0, n_slots=3, n_batch=32, n_threads=1))
+    model = Model(builtin_draft(), ModelOptions(ctx_size=0, parallel=3, batch_size=32, threads=1))
     assert model.n_ctx == 3 * 2048
     model.close()
 
 
 def test_slots_that_share_a_text_need_no_room_of_their_own():
-    options = ModelOptions(builtin_draft(), n_ctx=0, n_slots=12, n_batch=32, n_threads=1, n_texts=3)
-    model = Model(options)
+    model = Model(builtin_draft(), ModelOptions(parallel=3, batch_size=32, threads=1), n_slots=12)
     assert model.n_ctx == 3 * 2048
     model.close()
 
 
 def test_a_missing_model_is_a_sentence(tmp_path):
     with pytest.raises(ModelLoadError, match="is not there"):
-        Model(ModelOptions(tmp_path / "no.gguf", n_ctx=64, n_slots=1, n_batch=32, n_threads=1))
+        Model(tmp_path / "no.gguf", ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1))
 
 
 @pytest.fixture(scope="module")
 def streams():
     """A model whose slots have cells of their own."""
-    model = Model(ModelOptions(builtin_target(), 512, n_slots=2, n_batch=64, n_threads=1, kv_unified=False))
+    model = Model(
+        builtin_target(), ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1, kv_unified=False)
+    )
     yield model
     model.close()
 
@@ -178,10 +179,8 @@ def load():
     models = []
 
     def load(**compute):
-        options = ModelOptions(
-            builtin_target(), n_ctx=64, n_slots=2, n_batch=64, n_threads=1, compute=Compute(**compute)
-        )
-        models.append(Model(options))
+        options = ModelOptions(ctx_size=64, parallel=2, batch_size=64, threads=1, **compute)
+        models.append(Model(builtin_target(), options))
         return models[-1]
 
     yield load

@@ -6,11 +6,12 @@ import pytest
 from gguf.scripts.gguf_new_metadata import copy_with_new_metadata
 
 from shared.errors import ModelLoadError
-from shared.llama.model import Model, ModelOptions
+from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.models.split import parts_of, read_name
+from shared.settings.model_options import ModelOptions
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def split_model(tmp_path_factory):
 
 
 def load(path: Path) -> Model:
-    return Model(ModelOptions(path, n_ctx=64, n_slots=1, n_batch=32, n_threads=1))
+    return Model(path, ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1))
 
 
 def test_a_model_in_parts_computes_what_it_does_in_one(split_model):

@@ -2,7 +2,6 @@ import pytest
 
 from lead.engine.commands import Load, decode_command, encode_command
 from lead.settings.lead_settings import LeadSettings
-from shared.settings.compute import Compute
 
 
 def settings(*arguments):
@@ -62,16 +61,10 @@ def test_the_way_of_loading_may_be_said_in_the_older_way(option, mode):
     assert settings(option).load_mode == mode
 
 
-def test_it_reaches_the_process_that_loads():
-    compute = settings("-ctk", "q8_0", "-ub", "64", "-tb", "3", "-nkvo").compute
-    assert type(compute) is Compute
-    load = Load(
-        model="a", n_ctx=1, n_slots=1, n_batch=1, n_threads=1, n_gpu_layers=0, depth=0, compute=compute
-    )
+def test_the_options_reach_the_process_that_loads_the_model():
+    given = settings("-ctk", "q8_0", "-ub", "64", "-tb", "3", "-nkvo", "-b", "99", "-t", "5")
+    load = Load(model="a", options=given.model_options, depth=0)
     assert decode_command(encode_command(load)) == load
-    assert (compute.cache_type_k, compute.ubatch_size, compute.threads_batch, compute.kv_offload) == (
-        "q8_0",
-        64,
-        3,
-        False,
-    )
+    got = load.options
+    assert (got.cache_type_k, got.ubatch_size, got.threads_batch, got.kv_offload) == ("q8_0", 64, 3, False)
+    assert (got.batch_size, got.threads) == (99, 5)
