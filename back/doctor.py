@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from back.link import refusal
+from back.dial import refusal
 from back.settings import BackSettings
 from shared import cpus
 from shared.diagnostics.doctor.diagnosis import Diagnosis, Finding, good, problem

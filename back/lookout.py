@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 
-from back.link import Follower, Link, LostError
+from back.link import LeadListener, Link, LostError
 from back.settings import BackSettings
 from shared.backoff import jittered_delays
 from shared.discovery import NoLeadError
@@ -34,14 +34,14 @@ def find(
     raise AssertionError("the delays never end")
 
 
-async def follow(settings: BackSettings, link: Link, follower: Follower, rng: random.Random) -> None:
+async def follow(settings: BackSettings, link: Link, listener: LeadListener, rng: random.Random) -> None:
     """Run `link` until cancelled, and look again when its lead is lost; raises ConfigError."""
     while True:
         try:
-            await link.run(follower)
+            await link.run(listener)
         except LostError:
             found = await _find_again(settings, rng)
-            link.move(found.websocket_url, found.tls())
+            link.set_lead(found.websocket_url, found.tls())
 
 
 async def _find_again(settings: BackSettings, rng: random.Random) -> BackSettings:

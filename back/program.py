@@ -26,7 +26,7 @@ from shared.errors import ConfigError
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
-from shared.protocol import PROTOCOL_VERSION, Draft, Hello
+from shared.protocol import PROTOCOL_VERSION, Hello
 
 log = logging.getLogger("back")
 
@@ -102,19 +102,17 @@ async def _run(settings: BackSettings, model: Model) -> None:
         key=settings.read_key(),
         tls=settings.tls(),
         ping_seconds=settings.ping_seconds,
-        most_away_seconds=lookout.LOOK_AGAIN_SECONDS if settings.discover else math.inf,
+        max_absence_seconds=lookout.LOOK_AGAIN_SECONDS if settings.discover else math.inf,
     )
     failed: asyncio.Future[None] = loop.create_future()
 
-    def on_draft(draft: Draft) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended while the thread drafts on
-            loop.call_soon_threadsafe(link.post, draft)
-
     def on_failure(error: Exception) -> None:
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RuntimeError):  # the loop has ended and the thread has not
             loop.call_soon_threadsafe(failed.set_exception, error)
 
-    worker = Worker(_drafter(settings, model), Pace(_PACE_SECONDS, _SOON_SECONDS), on_draft, on_failure)
+    worker = Worker(
+        _drafter(settings, model), Pace(_PACE_SECONDS, _SOON_SECONDS), link.outbox.post, on_failure
+    )
     worker.start()
     following = asyncio.ensure_future(lookout.follow(settings, link, worker, _jitter()))
     for number in _SIGNALS:

@@ -13,7 +13,7 @@ News = Open | Extend | Close | Tune
 
 
 class Worker:
-    """Owns the drafter. `tell` and `reset` may be called from any thread."""
+    """Owns the drafter. `on_message` and `on_disconnect` may be called from any thread."""
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class Worker:
         """Draft from now on, until the process ends."""
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
 
-    def tell(self, message: News) -> None:
-        """The lead said something."""
+    def on_message(self, message: News) -> None:
+        """The lead has sent a message."""
         self._inbox.put(message)
 
-    def reset(self) -> None:
-        """The connection to the lead is gone."""
+    def on_disconnect(self) -> None:
+        """The connection to the lead has ended."""
         self._inbox.put(None)
 
     def step(self) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from back.drafter import Drafter, DraftModel
-from back.link import Follower, Link
+from back.link import LeadListener, Link
 from back.options import DrafterOptions
 from back.pace import Pace
 from back.sampler import drafting_sampler
@@ -56,8 +56,8 @@ class RandomFollower:
         self._n_tokens = n_tokens
         self._n_committed: dict[str, int] = {}
 
-    def tell(self, message: Open | Extend | Close | Tune) -> None:
-        """The lead said something."""
+    def on_message(self, message: Open | Extend | Close | Tune) -> None:
+        """Answer a message of the lead."""
         match message:
             case Open():
                 self._follow(message.sequence, len(message.tokens))
@@ -66,8 +66,8 @@ class RandomFollower:
             case Close():
                 self._n_committed.pop(message.sequence, None)
 
-    def reset(self) -> None:
-        """The connection to the lead is gone."""
+    def on_disconnect(self) -> None:
+        """Forget all sequences."""
         self._n_committed.clear()
 
     def _follow(self, sequence: str, n_committed: int) -> None:
@@ -131,7 +131,6 @@ def main() -> None:
 
 
 async def _run(arguments: argparse.Namespace, model: Model) -> None:
-    loop = asyncio.get_running_loop()
     hello = Hello(
         protocol=PROTOCOL_VERSION,
         name=arguments.name,
@@ -141,27 +140,22 @@ async def _run(arguments: argparse.Namespace, model: Model) -> None:
     )
     rng = random.Random(arguments.seed)  # noqa: S311 - a seeded choice is wanted
     link = Link(f"ws{arguments.lead.removeprefix('http')}/v1/speculation", hello, rng)
-    follower: Follower = RandomFollower(model.n_vocab, link.post, rng)
+    listener: LeadListener = RandomFollower(model.n_vocab, link.outbox.post, rng)
     if arguments.kind != "random":
 
         def on_draft(draft: Draft) -> None:
             if arguments.kind == "liar":
                 draft = garbled(draft, _N_HONEST, model.n_vocab, rng)
-            _soon(loop, link, draft)
+            link.outbox.post(draft)
 
         worker = Worker(_drafter(model, arguments.delay_ms / 1000), Pace(0.0, 0.0), on_draft, _give_up)
         worker.start()
-        follower = worker
-    following = asyncio.ensure_future(link.run(follower))
+        listener = worker
+    following = asyncio.ensure_future(link.run(listener))
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, following.cancel)
+        asyncio.get_running_loop().add_signal_handler(number, following.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await following
-
-
-def _soon(loop: asyncio.AbstractEventLoop, link: Link, draft: Draft) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended while the thread was asleep
-        loop.call_soon_threadsafe(link.post, draft)
 
 
 def _give_up(error: Exception) -> None:

@@ -63,7 +63,7 @@ class LosingLink:
             raise ConfigError("refused")
         raise LostError("away")
 
-    def move(self, url, _tls):
+    def set_lead(self, url, _tls):
         self.dialled.append(url)
 
 

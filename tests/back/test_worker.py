@@ -84,9 +84,9 @@ def test_all_news_is_taken_in_before_a_step_and_in_order(drafts):
     drafter = ScriptedDrafter([DRAFT])
     worker = worker_of(drafter, drafts)
     for message in (OPEN, EXTEND, CLOSE):
-        worker.tell(message)
-    worker.reset()
-    worker.tell(OPEN)
+        worker.on_message(message)
+    worker.on_disconnect()
+    worker.on_message(OPEN)
     worker.step()
     assert drafter.told == [OPEN, EXTEND, CLOSE, "reset", OPEN]
 
@@ -94,7 +94,7 @@ def test_all_news_is_taken_in_before_a_step_and_in_order(drafts):
 def test_an_idle_worker_takes_in_what_was_told(drafts):
     drafter = ScriptedDrafter()
     worker = worker_of(drafter, drafts)
-    worker.tell(OPEN)
+    worker.on_message(OPEN)
     worker.step()
     assert drafter.told == [OPEN]
     assert drafts.empty()
@@ -127,7 +127,7 @@ def test_news_makes_it_send_what_waits(drafts):
     worker = worker_of(ScriptedDrafter(*([draft] for draft in growing), [], [], paced=growing), drafts)
     worker.step()
     worker.step()
-    worker.tell(EXTEND)
+    worker.on_message(EXTEND)
     worker.step()
     assert sent(drafts) == growing
 
@@ -137,7 +137,7 @@ def test_of_a_sequence_that_was_closed_nothing_is_sent(drafts):
     worker = worker_of(ScriptedDrafter(*([draft] for draft in growing), [], paced=growing), drafts)
     worker.step()
     worker.step()
-    worker.tell(CLOSE)
+    worker.on_message(CLOSE)
     worker.step()
     assert sent(drafts) == growing[:1]
 

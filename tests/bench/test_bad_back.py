@@ -26,39 +26,39 @@ def opened(n=3):
 
 
 def test_every_news_is_answered_with_a_full_draft(follower, posted):
-    follower.tell(opened(3))
-    follower.tell(Extend(sequence="s", start=3, tokens=[7, 8]))
+    follower.on_message(opened(3))
+    follower.on_message(Extend(sequence="s", start=3, tokens=[7, 8]))
     assert [(draft.base, len(draft.tokens)) for draft in posted] == [(3, 16), (5, 16)]
 
 
 def test_its_drafts_are_valid_messages(follower, posted):
-    follower.tell(opened())
+    follower.on_message(opened())
     assert parse_back_message(posted[0].model_dump_json()) == posted[0]
     assert max(posted[0].tokens) < N_VOCAB
 
 
 def test_drafts_are_drawn_anew(follower, posted):
-    follower.tell(opened())
-    follower.tell(Extend(sequence="s", start=3, tokens=[1]))
+    follower.on_message(opened())
+    follower.on_message(Extend(sequence="s", start=3, tokens=[1]))
     assert posted[0].tokens != posted[1].tokens
 
 
 def test_what_was_never_opened_is_not_drafted_for(follower, posted):
-    follower.tell(Extend(sequence="s", start=0, tokens=[1]))
+    follower.on_message(Extend(sequence="s", start=0, tokens=[1]))
     assert posted == []
 
 
 def test_a_closed_sequence_is_forgotten(follower, posted):
-    follower.tell(opened())
-    follower.tell(Close(sequence="s", reason="stop"))
-    follower.tell(Extend(sequence="s", start=3, tokens=[1]))
+    follower.on_message(opened())
+    follower.on_message(Close(sequence="s", reason="stop"))
+    follower.on_message(Extend(sequence="s", start=3, tokens=[1]))
     assert len(posted) == 1
 
 
 def test_a_lost_connection_forgets_everything(follower, posted):
-    follower.tell(opened())
-    follower.reset()
-    follower.tell(Extend(sequence="s", start=3, tokens=[1]))
+    follower.on_message(opened())
+    follower.on_disconnect()
+    follower.on_message(Extend(sequence="s", start=3, tokens=[1]))
     assert len(posted) == 1
 
 

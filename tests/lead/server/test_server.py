@@ -9,7 +9,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from back.link import Link, RefusedError
+from back.dial import RefusedError
+from back.link import Link
 from lead.server import server as module
 from lead.server.server import Lead, listen
 from lead.settings.lead_settings import LeadSettings
@@ -37,7 +38,7 @@ async def join(lead, url, tls=None):
     """Let a back join the lead at `url`, and leave."""
     joined = asyncio.Event()
     lead.backs._on_change = lambda _: joined.set()
-    running = asyncio.ensure_future(Link(url, hello(lead), random.Random(1), tls=tls).run(Follower()))
+    running = asyncio.ensure_future(Link(url, hello(lead), random.Random(1), tls=tls).run(IdleBack()))
     async with asyncio.timeout(20):
         await joined.wait()
     running.cancel()
@@ -109,7 +110,7 @@ async def test_tls_is_served_to_backs_and_clients(lead, serve, tmp_path):
     url = f"wss://127.0.0.1:{port}/v1/speculation"
     await join(lead, url, pinning(made.chain))
     with pytest.raises(RefusedError, match=r"is not trusted: .* --ca-file"):
-        await Link(url, hello(lead), random.Random(1), tls=trusting(None)).run(Follower())
+        await Link(url, hello(lead), random.Random(1), tls=trusting(None)).run(IdleBack())
 
 
 async def test_a_refused_websocket_is_no_error_of_ours(serve, caplog):
@@ -132,11 +133,11 @@ async def test_a_back_that_answers_no_pings_is_gone(lead, serve):
         connection.transport.abort()
 
 
-class Follower:
+class IdleBack:
     """A back that does nothing."""
 
-    def tell(self, message):
+    def on_message(self, message):
         pass
 
-    def reset(self):
+    def on_disconnect(self):
         pass

@@ -1,0 +1,110 @@
+"""Connecting to the lead: how, and which failures are final."""
+
+import json
+import ssl
+from collections.abc import Callable, Generator
+from http import HTTPStatus
+from urllib.parse import urljoin
+
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus, InvalidURI
+
+from shared.errors import ConfigError
+from shared.protocol import MAX_LEAD_MESSAGE_BYTES
+from shared.terminal import one_line
+from shared.tls import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
+
+_CLOSE_SECONDS = 1.0
+"""The closing handshake waits behind unread messages, and is not worth more time."""
+_FINAL_STATUSES = {401, 403}
+"""A missing or wrong key, or a host name that the lead does not accept: only a person can change that."""
+_REDIRECTS = {301, 302, 303, 307, 308}
+
+
+class RefusedError(ConfigError):
+    """The lead does not accept this back, and trying again would not change that."""
+
+
+class _ConnectWithoutRedirects(connect):
+    """Follows no redirect: the key is only for the lead that was configured."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+def dial(
+    url: str,
+    *,
+    key: str | None,
+    tls: ssl.SSLContext | None,
+    ping_seconds: float,
+    process_exception: Callable[[Exception], Exception | None],
+    reconnect_delays: Callable[[], Generator[float]],
+) -> connect:
+    """Connections to the lead, one after the other, as `async for` yields them; raises RefusedError.
+
+    `process_exception` and `reconnect_delays` are those of `websockets.connect`.
+    """
+    try:
+        return _ConnectWithoutRedirects(
+            url,
+            additional_headers={"Authorization": f"Bearer {key}"} if key else {},
+            ssl=tls,
+            max_size=MAX_LEAD_MESSAGE_BYTES,
+            close_timeout=_CLOSE_SECONDS,
+            ping_interval=ping_seconds,
+            ping_timeout=ping_seconds,
+            proxy=None,
+            process_exception=process_exception,
+            reconnect_delays=reconnect_delays,
+        )
+    except (InvalidURI, ValueError) as error:
+        raise _not_an_address(url, error) from error
+
+
+def as_final(url: str, error: Exception) -> RefusedError | None:
+    """The error to end with if dialling `url` again could not succeed; None if it could."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return RefusedError(f"the lead at {url} is not trusted: {explain_distrust(error)}")
+        case InvalidStatus() if error.response.status_code in _FINAL_STATUSES:
+            return RefusedError(f"the lead at {url} refuses this back: {refusal(error)}")
+        case InvalidStatus() if target := _redirect_target(url, error):
+            return RefusedError(f"the lead at {url} redirects to {target}: use that as --lead")
+        case InvalidURI() | ValueError():  # DNS refuses some names with a ValueError
+            return _not_an_address(url, error)
+        case _:
+            return None
+
+
+def brief(url: str, error: Exception) -> str:
+    """Why connecting to `url` failed or a connection ended, in a few words."""
+    if is_plain(error):
+        return SPEAKS_PLAIN
+    if isinstance(error.__cause__, EOFError) and url.startswith("ws:"):
+        return HANGS_UP
+    return one_line(str(error)) or type(error).__name__
+
+
+def refusal(error: InvalidStatus) -> str:
+    """The lead's reason; for a missing key also how to give one."""
+    try:
+        reason = one_line(str(json.loads(error.response.body)["error"]["message"]))
+    except (ValueError, LookupError, TypeError):
+        reason = f"HTTP {error.response.status_code}"
+    if error.response.status_code == HTTPStatus.UNAUTHORIZED:
+        reason += " (give the lead's key for backs with BACK_KEY, --key or --key-file)"
+    return reason
+
+
+def _not_an_address(url: str, error: Exception) -> RefusedError:
+    return RefusedError(f"{url} is not an address of a lead: {brief(url, error)}")
+
+
+def _redirect_target(url: str, error: InvalidStatus) -> str | None:
+    """The lead's address, as `--lead` takes it, to which `url` redirects; None: it does not."""
+    location = error.response.headers.get("Location")
+    if not location or error.response.status_code not in _REDIRECTS:
+        return None
+    target = urljoin("http" + url.removeprefix("ws"), location)
+    return one_line(target.removesuffix("/").removesuffix("/v1/speculation"))

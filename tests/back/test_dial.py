@@ -1,0 +1,112 @@
+"""What a lead, or something else at its address, may answer to an attempt to connect."""
+
+import asyncio
+import contextlib
+import re
+import ssl
+
+import pytest
+
+from back.dial import RefusedError
+from back.link import Link
+from tests.back.linking import (
+    HELLO,
+    OPEN,
+    WELCOME,
+    NoDelays,
+    Recorder,
+    answering,
+    dial_three_times,
+    linked,
+    saying,
+)
+from tests.certificates import make_certificate
+
+
+@contextlib.asynccontextmanager
+async def server_of(reply, tls=None):
+    """The port of one that says `reply` and hangs up."""
+
+    async def answer(_, writer):
+        writer.write(reply)
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_http_to_a_lead_with_a_certificate_suggests_https(tmp_path, caplog):
+    made = make_certificate(tmp_path, "gpu-box")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made.chain, made.key)
+    async with server_of(b"", tls) as port:
+        with caplog.at_level("INFO", logger="back"):
+            await dial_three_times(f"ws://127.0.0.1:{port}/")
+    assert "(it hangs up: if it has a certificate, its address begins with https://)" in caplog.text
+
+
+async def test_https_to_a_lead_without_a_certificate_suggests_http(caplog):
+    async with server_of(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+        with caplog.at_level("INFO", logger="back"):
+            await dial_three_times(f"wss://127.0.0.1:{port}/", ssl.create_default_context())
+    assert "(it does not speak HTTPS: does its address begin with http://?)" in caplog.text
+
+
+async def test_the_key_is_sent_in_the_handshake():
+    shown = []
+
+    def process_request(_connection, request):
+        shown.append(request.headers["Authorization"])
+
+    async with linked(saying(WELCOME, OPEN), key="secret", process_request=process_request) as (
+        _,
+        listener,
+        _r,
+    ):
+        assert await listener.received.get() == OPEN
+    assert shown == ["Bearer secret"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "complaint"),
+    [
+        (
+            401,
+            '{"error": {"message": "no such key"}}',
+            r"no such key \(give the lead's key for backs with BACK_KEY",
+        ),
+        (403, '{"error": {"message": "not for clients"}}', "refuses this back: not for clients"),
+        (403, "<html>", "refuses this back: HTTP 403"),
+        (403, '{"error": 5}', "refuses this back: HTTP 403"),
+    ],
+)
+async def test_a_refused_handshake_raises_with_the_reason_of_the_lead(status, body, complaint):
+    async with linked(saying(), process_request=answering(status, body)) as (_, _listener, running):
+        with pytest.raises(RefusedError, match=complaint):
+            await running
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        ("https://gpu.example/v1/speculation", "redirects to https://gpu.example: use that as --lead"),
+        ("http://gpu.example:5555/duo/v1/speculation", "redirects to http://gpu.example:5555/duo: use"),
+        ("nonsense:", "redirects to nonsense:: use"),
+    ],
+)
+async def test_a_redirect_raises_with_the_address_to_use(location, words):
+    def process_request(connection, _request):
+        response = connection.respond(301, "moved")
+        response.headers["Location"] = location
+        return response
+
+    async with linked(saying(), process_request=process_request) as (_, _listener, running):
+        with pytest.raises(RefusedError, match=re.escape(words)):
+            await running
+
+
+@pytest.mark.parametrize("url", ["http://host/", "ws://host:port/", "ws://gpu..example/", "ws://[::1/"])
+async def test_an_invalid_address_raises_with_a_sentence(url):
+    with pytest.raises(RefusedError, match="is not an address of a lead"):
+        await Link(url, HELLO, NoDelays()).run(Recorder())
