@@ -2,11 +2,12 @@
 
 import json
 import ssl
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from http import HTTPStatus
+from typing import cast
 from urllib.parse import urljoin
 
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, InvalidURI
 
 from shared.errors import ConfigError
@@ -40,13 +41,13 @@ def dial(
     ping_seconds: float,
     process_exception: Callable[[Exception], Exception | None],
     reconnect_delays: Callable[[], Generator[float]],
-) -> connect:
+) -> AsyncGenerator[ClientConnection]:
     """Connections to the lead, one after the other, as `async for` yields them; raises RefusedError.
 
     `process_exception` and `reconnect_delays` are those of `websockets.connect`.
     """
     try:
-        return _ConnectWithoutRedirects(
+        dialling = _ConnectWithoutRedirects(
             url,
             additional_headers={"Authorization": f"Bearer {key}"} if key else {},
             ssl=tls,
@@ -60,6 +61,8 @@ def dial(
         )
     except (InvalidURI, ValueError) as error:
         raise _not_an_address(url, error) from error
+    # An async generator by its implementation, which can be closed.
+    return cast("AsyncGenerator[ClientConnection]", aiter(dialling))
 
 
 def as_final(url: str, error: Exception) -> RefusedError | None:

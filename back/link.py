@@ -101,8 +101,8 @@ class Link:
             process_exception=self._process_exception,
             reconnect_delays=lambda: self._delays,
         )
-        async with contextlib.aclosing(aiter(connections)) as each:
-            async for connection in each:
+        async with contextlib.aclosing(connections):
+            async for connection in connections:
                 try:
                     welcome = await self._greet(connection)
                 except _TRANSIENT as error:
