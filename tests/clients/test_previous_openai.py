@@ -12,6 +12,8 @@ import pytest
 from lead.chat.template import ChatTemplate
 from tests.lead.http.routes.test_chat_tools import CALL, HERMES
 
+pytestmark = pytest.mark.downloads
+
 PACKAGES = ("openai==2.54.0", "distro==1.9.0")  # all else that it needs is installed
 SCRIPT = Path(__file__).parent / "previous_openai.py"
 
@@ -26,7 +28,7 @@ def previous_openai():
     return folder
 
 
-async def test_it_gets_what_the_current_one_gets(lead, url, previous_openai):
+async def test_the_previous_major_gets_what_the_current_one_gets(lead, url, previous_openai):
     lead.use(template=ChatTemplate(HERMES, "", ""))
     lead.will_say(CALL)
     client = await asyncio.create_subprocess_exec(
