@@ -14,6 +14,7 @@ PARTS = {
     "acceptance": "how often drafted tokens are right, by temperature and drafting rule",
     "overhead": "microseconds per step outside the model",
     "serve": "throughput and latency for concurrent clients",
+    "caches": "whether logits are right after random traffic, by architecture",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
 }

@@ -5,9 +5,13 @@ connections begin and end.
 """
 
 import asyncio
+import functools
 
+import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
+
+from bench.tiny_models import TinyModel, write_tiny_model
 
 settings.register_profile(
     "steady",
@@ -25,3 +29,15 @@ def pytest_asyncio_loop_factories(item):
     """A hook of pytest-asyncio: the event loops under which a test runs."""
     loops = {"asyncio": asyncio.new_event_loop}
     return loops | {"uvloop": uvloop.new_event_loop} if item.get_closest_marker("both_loops") else loops
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    """Writes a tiny random model of an architecture, once."""
+
+    @functools.cache
+    def write(architecture, seed=1):
+        path = tmp_path_factory.mktemp("tiny") / f"{architecture}-{seed}.gguf"
+        return write_tiny_model(TinyModel(architecture, seed), path)
+
+    return write

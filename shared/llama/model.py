@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
 from shared.llama.span import Span, fillers
-from shared.llama.vocabulary import Vocabulary, load_native
-from shared.settings.model_options import DEFAULT_CTX, UNQUANTIZED, CacheType, ModelOptions
+from shared.llama.vocabulary import Vocabulary, load_native, unusable
+from shared.llama.window_guard import WindowGuard
+from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, UNQUANTIZED, CacheType, ModelOptions
 
 _GGML_TYPE_BF16 = 30
 """ggml.h; llama_cpp has no name for it."""
@@ -37,22 +38,29 @@ class Model:
         self.vocabulary = Vocabulary(self._model, path)
         n_ctx = choose_n_ctx(options, self.vocabulary.info.n_ctx_train)
         self.kv_unified = options.kv_unified
-        self._context = llama_cpp.llama_init_from_model(
-            self._model, _context_parameters(options, n_ctx, self.n_slots)
+        # Recurrent and hybrid models keep a state that cannot be taken back by single tokens.
+        self.can_trim = not (
+            llama_cpp.llama_model_is_recurrent(self._model) or llama_cpp.llama_model_is_hybrid(self._model)
         )
+        n_window: int = llama_cpp.llama_model_n_swa(self._model) if self.can_trim else 0
+        is_guarded = n_window > 0 and options.kv_unified and self.n_slots > 1
+        parameters = _context_parameters(options, n_ctx, self.n_slots)
+        if is_guarded:
+            _add_guards(parameters, path)
+        self._context = llama_cpp.llama_init_from_model(self._model, parameters)
         if not self._context:
             llama_cpp.llama_model_free(self._model)
             raise ModelLoadError(_why_no_context(path, options))
         self._memory = llama_cpp.llama_get_memory(self._context)
+        if not self._memory:  # an embedding model, such as BERT
+            self.close()
+            raise unusable(path, f"{self.vocabulary.info.architecture} models keep no KV cache")
+        self._guard = WindowGuard(self._memory, self.n_slots, n_window) if is_guarded else None
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
         self.n_ctx_slot: int = llama_cpp.llama_n_ctx_seq(self._context)
         """The most cells one slot may have: all, if they are one pool."""
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
-        # Recurrent and hybrid models keep a state that cannot be taken back by single tokens.
-        self.can_trim = not (
-            llama_cpp.llama_model_is_recurrent(self._model) or llama_cpp.llama_model_is_hybrid(self._model)
-        )
         self.pads_single_tokens = False
         """Decode a lone token beside a second one that is thrown away (see `shared.llama.exactness`)."""
         self._batch = _Batch(self.n_batch)
@@ -74,6 +82,9 @@ class Model:
         code = llama_cpp.llama_decode(self._context, self._batch.native)
         if code != 0:
             raise _decode_error(code, n_tokens)
+        if self._guard:
+            for span, n_filler in zip(spans, n_fillers, strict=True):
+                self._guard.grown(span.slot, span.start + len(span.tokens) + n_filler)
         n_outputs = sum(span.n_logits for span in spans)
         if n_outputs == 0:
             return [np.empty((0, self.n_vocab), np.float32)] * len(spans)
@@ -104,6 +115,8 @@ class Model:
         done = llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1)
         if not done:  # "returns false if a partial sequence cannot be removed" (llama.h)
             raise DecodeFatalError(f"this model's memory cannot be cut back to {n_keep} tokens")
+        if self._guard:
+            self._guard.trimmed(slot, n_keep)
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Give `slot`, which must be empty, the first `n_keep` tokens of another.
@@ -114,6 +127,8 @@ class Model:
             raise ValueError(f"no copy from slot {source_slot} to slot {slot} of {self.n_slots}")
         assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
         llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, n_keep)
+        if self._guard:
+            self._guard.grown(slot, n_keep)
 
     def close(self) -> None:
         """Free everything native; the object must not be used afterwards."""
@@ -235,6 +250,19 @@ def _context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
     parameters.flash_attn_type = _flash_attention(options)
     parameters.no_perf = True
     return parameters
+
+
+def _add_guards(parameters: Any, path: Path) -> None:
+    """Make room for a `WindowGuard`, and decode in one ubatch. Raises ModelLoadError."""
+    n_slots, n_most = parameters.n_seq_max, MAX_SLOTS // 2
+    if n_slots > n_most:
+        raise ModelLoadError(
+            f"{path}: a model with a sliding window has at most {n_most} slots in one KV cache, not "
+            f"{n_slots}: lower --parallel, or use --no-kv-unified"
+        )
+    parameters.n_seq_max = 2 * n_slots
+    parameters.n_ubatch = max(parameters.n_ubatch, n_slots)
+    parameters.n_batch = parameters.n_ubatch
 
 
 def _ggml_type(name: CacheType) -> int:

@@ -153,7 +153,25 @@ def load_native(path: Path, parameters: Any) -> Any:
             f"{path} cannot be loaded: not a GGUF file that this llama.cpp knows, or not enough memory "
             "(with a GPU: try a smaller --n-gpu-layers); --log-level debug shows llama.cpp's own messages"
         )
+    if reason := _why_unusable(model):
+        llama_cpp.llama_model_free(model)
+        raise unusable(path, reason)
     return model
+
+
+def unusable(path: Path, reason: str) -> ModelLoadError:
+    """The error for a model of a kind that cannot serve."""
+    return ModelLoadError(f"{path} cannot be used: {reason}. A decoder-only text model is needed")
+
+
+def _why_unusable(model: Any) -> str | None:
+    """Why a model cannot continue a text token by token, as far as its architecture says so."""
+    architecture = _metadata(model, "general.architecture")
+    if llama_cpp.llama_model_has_encoder(model):
+        return f"{architecture} models have an encoder"
+    if llama_cpp.llama_model_is_diffusion(model):
+        return f"{architecture} is a diffusion model, which does not write its text from left to right"
+    return None
 
 
 def _token_or_none(token: int) -> int | None:

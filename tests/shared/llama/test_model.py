@@ -207,3 +207,8 @@ def test_flash_attention_is_off_on_cpus_unless_asked_for(load, model, flash_attn
 def test_smaller_batches_inside_a_step_are_possible(load, model):
     plain = model.decode([Span(0, 0, TEXT, 2)])[0].copy()
     assert np.abs(plain - load(ubatch_size=2).decode([Span(0, 0, TEXT, 2)])[0]).max() < 0.05
+
+
+def test_a_model_without_a_kv_cache_is_refused(tiny_model):
+    with pytest.raises(ModelLoadError, match="gemma-embedding models keep no KV cache"):
+        Model(tiny_model("gemma-embedding"), ModelOptions(ctx_size=64, parallel=1, batch_size=16, threads=1))

@@ -1,5 +1,6 @@
 import pytest
 
+from bench.tiny_models import TinyModel, write_metadata
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
@@ -64,4 +65,14 @@ def test_a_truncated_model_is_a_sentence(tmp_path):
     path = tmp_path / "half.gguf"
     path.write_bytes(builtin_target().read_bytes()[:50_000])
     with pytest.raises(ModelLoadError, match="cannot be loaded"):
+        Vocabulary.load(path)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "reason"),
+    [("t5", "have an encoder"), ("t5encoder", "have an encoder"), ("llada", "diffusion")],
+)
+def test_a_model_that_cannot_continue_a_text_is_refused(tmp_path, architecture, reason):
+    path = write_metadata(TinyModel(architecture), tmp_path / "model.gguf")
+    with pytest.raises(ModelLoadError, match=f"cannot be used: {architecture} .*{reason}"):
         Vocabulary.load(path)

@@ -1,0 +1,85 @@
+"""A model whose logits are compared, now and then, with those of a fresh evaluation of the same tokens."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.llama.model import Model
+from shared.llama.span import Span
+
+
+@dataclass(slots=True)
+class Comparison:
+    """`differences`: for each row compared, the largest absolute difference of a logit."""
+
+    differences: list[float] = field(default_factory=list)
+    spread: float = 0.0  # standard deviation of a row's logits
+
+    @property
+    def worst(self) -> float:
+        """The largest difference of all."""
+        return max(self.differences, default=0.0)
+
+    def n_wrong(self, bound: float) -> int:
+        """How many rows differ by more than `bound`."""
+        return sum(difference > bound for difference in self.differences)
+
+
+class CheckedModel:
+    """Decodes, trims and copies as `model` does, and remembers which tokens each slot ought to hold.
+
+    `fresh` has one slot: a row that is checked is compared with what it computes from an empty cache.
+    """
+
+    def __init__(self, model: Model, fresh: Model, rng: random.Random) -> None:
+        self.n_batch = model.n_batch
+        self.n_vocab = model.n_vocab
+        self.comparison = Comparison()
+        self._model = model
+        self._fresh = fresh
+        self._rng = rng
+        self._texts: list[list[int]] = [[] for _ in range(model.n_slots)]
+
+    @property
+    def n_cells(self) -> int:
+        """How many tokens all slots hold; shared ones count once for each."""
+        return sum(len(text) for text in self._texts)
+
+    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        """As `Model.decode`; one row of each step is compared."""
+        rows = self._model.decode(spans)
+        for span in spans:
+            self._texts[span.slot] += span.tokens
+        at = self._rng.randrange(len(spans))
+        if n_rows := len(rows[at]):
+            self._compare(spans[at], rows[at], self._rng.randrange(n_rows))
+        return rows
+
+    def trim(self, slot: int, n_keep: int) -> None:
+        """As `Model.trim`."""
+        self._model.trim(slot, n_keep)
+        del self._texts[slot][n_keep:]
+
+    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
+        """As `Model.copy`."""
+        self._model.copy(source_slot, slot, n_keep)
+        self._texts[slot] = self._texts[source_slot][:n_keep]
+
+    def _compare(self, span: Span, rows: NDArray[np.float32], row: int) -> None:
+        n_after = len(rows) - 1 - row
+        text = self._texts[span.slot]
+        expected = self._evaluate(text[: len(text) - n_after])
+        self.comparison.differences.append(float(np.abs(rows[row] - expected).max()))
+        self.comparison.spread = float(expected.std())
+
+    def _evaluate(self, text: Sequence[int]) -> NDArray[np.float32]:
+        """The logits after `text`, read into an empty cache."""
+        self._fresh.trim(0, 0)
+        for start in range(0, len(text), self._fresh.n_batch):
+            part = text[start : start + self._fresh.n_batch]
+            (rows,) = self._fresh.decode([Span(0, start, part, 1)])
+        logits: NDArray[np.float32] = rows[0]
+        return logits

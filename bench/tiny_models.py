@@ -1,0 +1,318 @@
+"""Tiny random models of nearly any architecture that llama.cpp knows, written in under a second.
+
+    python -m bench.tiny_models gemma3 gemma3.gguf --seed 1
+
+Random weights say nothing about acceptance; they show whether caches, states and batches are handled right,
+for each kind of memory. Two models with the same seed are equal; with different seeds they agree on nothing.
+
+`llama_model_init_from_user` creates the tensors that an architecture needs from its metadata, a callback
+fills them, `llama_model_save_to_file` writes the file. The metadata follow llama.cpp's own
+tests/test-llama-archs.cpp; keys that an architecture does not read are ignored, so one set serves most.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import llama_cpp
+import numpy as np
+
+from shared.models.builtin import builtin_target
+
+N_CTX = 512
+WINDOW = 32
+"""Tokens in a sliding window, for architectures whose window is not a constant of llama.cpp's."""
+
+Value = bool | int | float | str | list[int]
+
+_MIXTURES = (
+    *("moe", "gpt-oss", "next", "deepseek", "jamba", "mixtral", "llama4", "smallthinker", "mimo2"),
+    *("laguna", "grok", "dbrx", "minimax", "glm-dsa", "dots1"),
+)
+"""Parts of the names of architectures that have experts."""
+
+_LAYERWISE = (
+    *("plamo2", "jamba", "nemotron_h", "nemotron_h_moe", "granitehybrid", "lfm2", "lfm2moe", "kimi-linear"),
+)
+"""Architectures in which layers without heads are recurrent."""
+
+_LATENT = ("deepseek2", "deepseek32", "glm-dsa", "kimi-linear", "mistral4")
+"""Multi-head latent attention."""
+
+_DELTA_NETS = ("qwen35", "qwen35moe", "qwen3next")
+
+
+class ArchitectureError(Exception):
+    """llama.cpp does not make a model of this architecture from this metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class TinyModel:
+    """What to write. `sd` is the standard deviation of the weights; `settings` go over the usual metadata."""
+
+    architecture: str
+    seed: int = 1
+    width: int = 64
+    n_layers: int = 4
+    sd: float = 0.3
+    settings: Mapping[str, Value] | None = None
+
+
+def write_tiny_model(model: TinyModel, path: Path, vocabulary: Path | None = None) -> Path:
+    """Write `model` with the vocabulary of another GGUF (default: the shipped pair's) to `path`, in f32.
+
+    Raises ArchitectureError. Some combinations abort the process: try a new one in a process of its own.
+    """
+    functions = _Functions()
+    metadata = _build(functions, model, vocabulary)
+    parameters = llama_cpp.llama_model_default_params()
+    parameters.n_gpu_layers = 0
+    fill = _filler(functions, model)
+    with _quiet():
+        native = functions.llama_model_init_from_user(
+            metadata, ctypes.cast(fill, ctypes.c_void_p), None, parameters
+        )
+        if not native:
+            raise ArchitectureError(f"llama.cpp does not make a {model.architecture} of this metadata")
+        functions.llama_model_save_to_file(native, os.fsencode(path))
+    llama_cpp.llama_model_free(native)
+    functions.gguf_free(metadata)
+    return path
+
+
+def write_metadata(model: TinyModel, path: Path, vocabulary: Path | None = None) -> Path:
+    """Write a GGUF of any architecture without tensors: enough to load its vocabulary."""
+    functions = _Functions()
+    metadata = _build(functions, model, vocabulary)
+    functions.gguf_write_to_file(metadata, os.fsencode(path), True)
+    functions.gguf_free(metadata)
+    return path
+
+
+def _build(functions: "_Functions", model: TinyModel, vocabulary: Path | None) -> int:
+    """A gguf_context with the metadata of `model`."""
+    source = functions.gguf_init_from_file(os.fsencode(vocabulary or builtin_target()), _Init(True, None))
+    metadata: int = functions.gguf_init_empty()
+    functions.gguf_set_kv(metadata, source)
+    at = functions.gguf_find_key(source, b"tokenizer.ggml.tokens")
+    n_vocab = functions.gguf_get_arr_n(source, at)
+    functions.gguf_free(source)
+    functions.put(metadata, "general.architecture", model.architecture)
+    functions.put(metadata, "general.name", f"tiny {model.architecture}")
+    for key, value in (_metadata(model, n_vocab) | dict(model.settings or {})).items():
+        functions.put(metadata, f"{model.architecture}.{key}", value)
+    return metadata
+
+
+def _metadata(model: TinyModel, n_vocab: int) -> dict[str, Value]:
+    name, width, n_layers = model.architecture, model.width, model.n_layers
+    n_heads = max(2, width // 64)
+    state = 128 if width >= 1024 else 32  # noqa: PLR2004 - a state of 32 is enough for the tiny ones
+    values: dict[str, Value] = {
+        "vocab_size": n_vocab,
+        "context_length": N_CTX,
+        "embedding_length": width,
+        "block_count": n_layers,
+        "feed_forward_length": width * 3 // 2,
+        "attention.head_count": n_heads,
+        "attention.head_count_kv": n_heads,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "attention.layer_norm_epsilon": 1e-5,
+        "attention.sliding_window": WINDOW,
+        "attention.sliding_window_pattern": 2,
+        "attention.scale": 0.1,
+        "attention.clamp_kqv": 1.0,
+        "attention.max_alibi_bias": 8.0,
+        "attention.relative_buckets_count": 8,
+        "full_attention_interval": 2,
+        "rope.dimension_count": width // n_heads,
+        "rope.dimension_sections": [width // n_heads // 4] * 4,
+        "ssm.inner_size": 2 * width,
+        "ssm.conv_kernel": 4,
+        "ssm.state_size": state,
+        "ssm.time_step_rank": 2 * width // 32,
+        "ssm.group_count": 2,
+        "shortconv.l_cache": 3,
+        "logit_scale": 1.0,
+        "use_parallel_residual": False,
+        "residual_scale": 1.0,
+        "embedding_scale": 1.0,
+    }
+    if any(part in name for part in _MIXTURES):
+        values |= _experts(width)
+    if name in _DELTA_NETS:
+        values |= {
+            "ssm.inner_size": width,
+            "ssm.time_step_rank": width // state,
+            "ssm.group_count": width // state,
+        }
+    if name in _LAYERWISE:
+        heads = [0 if layer % 2 else n_heads for layer in range(n_layers)]
+        values |= {"attention.head_count": heads, "attention.head_count_kv": heads}
+    if name.startswith("nemotron_h"):
+        values["feed_forward_length"] = [0] * (n_layers - 1) + [width * 3 // 2]
+    if name in _LATENT:
+        values |= _latent_attention()
+    return values
+
+
+def _experts(width: int) -> dict[str, Value]:
+    return {
+        "expert_count": 4,
+        "expert_used_count": 2,
+        "expert_feed_forward_length": width,
+        "expert_shared_feed_forward_length": width,
+        "expert_shared_count": 1,
+        "expert_gating_func": 2,
+        "expert_weights_scale": 1.0,
+        "interleave_moe_layer_step": 2,
+        "leading_dense_block_count": 1,
+    }
+
+
+def _latent_attention() -> dict[str, Value]:
+    return {
+        "attention.head_count": 1,
+        "attention.head_count_kv": 1,
+        "attention.key_length": 576,
+        "attention.value_length": 512,
+        "attention.key_length_mla": 192,
+        "attention.value_length_mla": 128,
+        "attention.q_lora_rank": 64,
+        "attention.kv_lora_rank": 512,
+        "rope.dimension_count": 64,
+    }
+
+
+class _Init(ctypes.Structure):
+    """`gguf_init_params` of gguf.h."""
+
+    _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
+
+
+_POINTER, _TEXT, _NOTHING = ctypes.c_void_p, ctypes.c_char_p, None
+
+_SIGNATURES: dict[str, tuple[list[Any], Any]] = {
+    "gguf_init_from_file": ([_TEXT, _Init], _POINTER),
+    "gguf_init_empty": ([], _POINTER),
+    "gguf_free": ([_POINTER], _NOTHING),
+    "gguf_set_kv": ([_POINTER, _POINTER], _NOTHING),
+    "gguf_find_key": ([_POINTER, _TEXT], ctypes.c_int64),
+    "gguf_get_arr_n": ([_POINTER, ctypes.c_int64], ctypes.c_size_t),
+    "gguf_set_val_u32": ([_POINTER, _TEXT, ctypes.c_uint32], _NOTHING),
+    "gguf_set_val_f32": ([_POINTER, _TEXT, ctypes.c_float], _NOTHING),
+    "gguf_set_val_bool": ([_POINTER, _TEXT, ctypes.c_bool], _NOTHING),
+    "gguf_set_val_str": ([_POINTER, _TEXT, _TEXT], _NOTHING),
+    "gguf_set_arr_data": ([_POINTER, _TEXT, ctypes.c_int, _POINTER, ctypes.c_size_t], _NOTHING),
+    "gguf_write_to_file": ([_POINTER, _TEXT, ctypes.c_bool], ctypes.c_bool),
+    "ggml_get_name": ([_POINTER], _TEXT),
+    "ggml_nelements": ([_POINTER], ctypes.c_int64),
+    "ggml_nbytes": ([_POINTER], ctypes.c_size_t),
+    "ggml_backend_tensor_set": ([_POINTER, _POINTER, ctypes.c_size_t, ctypes.c_size_t], _NOTHING),
+    "llama_model_init_from_user": (
+        [_POINTER, _POINTER, _POINTER, llama_cpp.llama_cpp.llama_model_params],
+        _POINTER,
+    ),
+    "llama_model_save_to_file": ([_POINTER, _TEXT], _NOTHING),
+}
+"""Exported by the library, but not bound by llama_cpp: argument types and result of each."""
+
+
+class _Functions:
+    """The functions of `_SIGNATURES` as attributes."""
+
+    def __init__(self) -> None:
+        library = llama_cpp.llama_cpp._lib  # noqa: SLF001 - there is no public way to these symbols
+        for name, (arguments, result) in _SIGNATURES.items():
+            function = library[name]  # a new object: llama_cpp's own is not changed
+            function.argtypes, function.restype = arguments, result
+            setattr(self, name, function)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+    def put(self, metadata: int, key: str, value: Value) -> None:
+        """Set `key`, in the GGUF type that llama.cpp expects of such values."""
+        name = key.encode()
+        match value:
+            case bool():
+                self.gguf_set_val_bool(metadata, name, value)
+            case int():
+                self.gguf_set_val_u32(metadata, name, value)
+            case float():
+                self.gguf_set_val_f32(metadata, name, value)
+            case str():
+                self.gguf_set_val_str(metadata, name, value.encode())
+            case _:
+                array = np.array(value, np.uint32)
+                kind = int(gguf.GGUFValueType.UINT32)
+                self.gguf_set_arr_data(metadata, name, kind, array.ctypes.data, len(array))
+
+
+def _filler(functions: _Functions, model: TinyModel) -> Any:
+    """The callback that fills a tensor, from its name and the seed alone."""
+
+    def fill(tensor: int, _: int) -> None:
+        name, n = functions.ggml_get_name(tensor).decode(), functions.ggml_nelements(tensor)
+        rng = np.random.default_rng([model.seed, *name.encode()])
+        values = (rng.standard_normal(n) * model.sd).astype(np.float32)
+        if "norm" in name and name.endswith("weight"):
+            values = np.ones(n, np.float32)
+        if "ssm_a" in name:  # the decay of a state
+            values = -np.abs(values)
+        assert functions.ggml_nbytes(tensor) == values.nbytes, f"{name} is not f32"
+        functions.ggml_backend_tensor_set(tensor, values.ctypes.data, 0, values.nbytes)
+
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(fill)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without llama.cpp's log, which goes past sys.stderr."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _setting(text: str) -> tuple[str, Value]:
+    key, _, value = text.partition("=")
+    return key, float(value) if "." in value else int(value)
+
+
+def main() -> None:
+    """Write one model."""
+    parser = argparse.ArgumentParser(prog="python -m bench.tiny_models", description=__doc__.split("\n")[0])
+    parser.add_argument("architecture", help="as in general.architecture: llama, gemma3, qwen35, …")
+    parser.add_argument("path", type=Path, help="the GGUF to write")
+    parser.add_argument(
+        "--vocabulary", type=Path, help="a GGUF whose vocabulary is taken (the shipped pair's)"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--width", type=int, default=64, help="embedding length")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--sd", type=float, default=0.3, help="standard deviation of the weights")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=NUMBER", help="metadata")
+    options = parser.parse_args()
+    settings = dict(_setting(text) for text in options.set)
+    model = TinyModel(options.architecture, options.seed, options.width, options.layers, options.sd, settings)
+    try:
+        write_tiny_model(model, options.path, options.vocabulary)
+    except ArchitectureError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

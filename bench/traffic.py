@@ -1,0 +1,236 @@
+"""Random traffic through the real Scheduler and Model, whose logits are compared with a fresh evaluation.
+
+Requests with common beginnings, second turns, repeated requests, drafts that are half right, cancellations,
+more requests than slots: whatever makes the engine reuse, copy and cut back caches. A sample of the logits is
+compared with those of a second context that reads the same tokens into an empty cache. A key or value that
+is not what the engine believes it to be shows as a difference.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.checked_model import CheckedModel, Comparison
+from lead.engine.commands import PostDraft, RequestOptions, Submit
+from lead.engine.edit import carry_out
+from lead.engine.events import Committed, Finished
+from lead.engine.scheduler import Limits, Plan, Scheduler, SchedulerEvent
+from lead.engine.speculation.batching import Equal, Free
+from lead.engine.speculation.planner import Planner
+from lead.engine.speculation.speculation import Speculation
+from shared.errors import KvCacheFullError
+from shared.llama.model import Model
+from shared.sampling.sampler import Sampler, SamplingParameters
+from shared.settings.model_options import CacheType, ModelOptions
+
+_SECONDS_PER_STEP = 0.01
+"""What each step is said to take: the policy must not depend on the machine."""
+_DEPTH = 6
+_SOURCE = "half-right"
+_PARAMETERS = SamplingParameters(temperature=0.0, seed=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What to run. `n_ctx` counts the cells of all slots together.
+
+    `endless`: the share of requests that go on until the context is full.
+    """
+
+    model: Path
+    seed: int = 1
+    n_slots: int = 4
+    n_ctx: int = 2048
+    n_batch: int = 256
+    ubatch_size: int = 64
+    kv_unified: bool = True
+    n_requests_at_once: int = 7
+    endless: float = 0.05
+    cache_type: CacheType = "f32"  # rounding to f16 alone makes up to 0.012 with latent attention
+    flash_attn: Literal["on", "off", "auto"] = "auto"
+
+
+class _Script(Sampler):
+    """Chooses predetermined tokens, whatever the logits are: so drafts can be half right."""
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        super().__init__(_PARAMETERS, None, [])
+        self._tokens = tokens
+
+    def choose(self, logits: NDArray[np.float32], position: int) -> int:  # noqa: ARG002 - a script needs none
+        return self._tokens[position]
+
+    def accept(self, token: int) -> None:
+        """Nothing to remember."""
+
+
+class TrafficRun:
+    """One engine under random requests. Raises ModelLoadError."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._random = random.Random(traffic.seed)  # noqa: S311 - seeded on purpose
+        self._traffic = traffic
+        self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, kv_unified=traffic.kv_unified)
+        self._n_most = min(self._model.n_ctx_slot, self._model.vocabulary.info.n_ctx_train)
+        self._fresh = _load(traffic, 1, self._n_most, kv_unified=True)
+        self._scheduler = self._make_scheduler()
+        self._scripts: dict[str, list[int]] = {}
+        self._running: dict[str, list[int]] = {}  # committed tokens
+        self._past: list[list[int]] = [self._tokens(self._random.randint(20, 150)) for _ in range(3)]
+        self._now = 0.0
+        self._n_submitted = 0
+        self._target = CheckedModel(self._model, self._fresh, self._random)
+        self.n_full = 0  # steps that found no room in the cache
+
+    @property
+    def n_cells(self) -> int:
+        """How many tokens all slots hold."""
+        return self._target.n_cells
+
+    @property
+    def comparison(self) -> Comparison:
+        """What has been compared so far."""
+        return self._target.comparison
+
+    def run(self, n_comparisons: int) -> Comparison:
+        """Serve until `n_comparisons` rows have been compared."""
+        while len(self.comparison.differences) < n_comparisons:
+            self.step()
+        return self.comparison
+
+    def step(self) -> None:
+        """One step of the engine, with what clients and drafters do before it."""
+        while len(self._running) < self._traffic.n_requests_at_once:
+            self._submit()
+        for sequence in list(self._running):
+            if self._random.random() < 0.01:  # noqa: PLR2004 - the client leaves
+                self._scheduler.cancel(sequence)
+                self._end(sequence)
+            elif self._random.random() < 0.7:  # noqa: PLR2004
+                self._draft(sequence)
+        plan = self._scheduler.plan(self._now)
+        if plan is None:
+            return
+        self._now += _SECONDS_PER_STEP
+        self._take(self._decode(plan))
+        self._scheduler.check_integrity()
+
+    def close(self) -> None:
+        """Free both contexts."""
+        self._model.close()
+        self._fresh.close()
+
+    def _make_scheduler(self) -> Scheduler:
+        model = self._model
+        limits = Limits(
+            n_slots=model.n_slots,
+            n_ctx=model.n_ctx,
+            n_ctx_sequence=self._n_most,
+            n_batch=model.n_batch,
+            can_trim=model.can_trim,
+            n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
+        )
+        planner = Planner("fixed", _DEPTH, Free() if model.kv_unified else Equal())
+        speculation = Speculation(planner, frozenset())
+        speculation.connect([_SOURCE])
+        return Scheduler(limits, speculation, self._sampler, frozenset())
+
+    def _sampler(self, request: Submit) -> Sampler:
+        return _Script(self._scripts[request.sequence])
+
+    def _decode(self, plan: Plan) -> list[SchedulerEvent]:
+        try:
+            carry_out(plan.edits, self._target)
+            rows = self._target.decode(plan.spans)
+        except KvCacheFullError:
+            self.n_full += 1
+            return self._scheduler.shed()
+        return self._scheduler.commit(plan, rows, self._now, _SECONDS_PER_STEP)
+
+    def _take(self, events: Sequence[SchedulerEvent]) -> None:
+        for event in events:
+            if isinstance(event, Committed) and event.sequence in self._running:
+                self._running[event.sequence] += event.tokens
+            elif isinstance(event, Finished):
+                self._end(event.sequence)
+
+    def _end(self, sequence: str) -> None:
+        self._past.append(self._running.pop(sequence))
+        del self._scripts[sequence], self._past[3:-20]  # the common beginnings stay
+
+    def _submit(self) -> None:
+        prompt = self._prompt()[: self._n_most - 2]
+        sequence = f"s{self._n_submitted}"
+        self._n_submitted += 1
+        self._scripts[sequence] = [*prompt, *self._tokens(self._n_most + 1 - len(prompt))]
+        self._running[sequence] = list(prompt)
+        endless = self._random.random() < self._traffic.endless
+        self._scheduler.submit(
+            Submit(
+                sequence=sequence,
+                tokens=prompt,
+                sampling=_PARAMETERS,
+                max_tokens=None if endless else self._random.randint(1, 60),
+                options=RequestOptions(cache_prompt=self._random.random() > 0.05),  # noqa: PLR2004
+            ),
+            self._now,
+        )
+
+    def _prompt(self) -> list[int]:
+        """New, or a second turn, a repetition, a branch of a text that was served before."""
+        before = self._random.choice(self._past)
+        match self._random.randrange(4):
+            case 0:
+                return self._tokens(self._random.randint(2, 200))
+            case 1:
+                return [*before, *self._tokens(self._random.randint(1, 60))]
+            case 2:
+                return list(before)
+            case _:
+                kept = before[: self._random.randint(1, len(before))]
+                return [*kept, *self._tokens(self._random.randint(1, 60))]
+
+    def _draft(self, sequence: str) -> None:
+        """The true next tokens, until one that is not."""
+        base = len(self._running[sequence])
+        n = self._random.randint(1, _DEPTH)
+        tokens = self._scripts[sequence][base : base + n]
+        if tokens and self._random.random() < 0.6:  # noqa: PLR2004
+            tokens[self._random.randrange(len(tokens))] = self._tokens(1)[0]
+        if tokens:
+            self._scheduler.post_draft(
+                PostDraft(sequence=sequence, source=_SOURCE, base=base, tokens=tokens, received_at=self._now)
+            )
+
+    def _tokens(self, n: int) -> list[int]:
+        return [self._random.randrange(self._model.n_vocab) for _ in range(n)]
+
+
+def compare(traffic: Traffic, n_comparisons: int) -> Comparison:
+    """Run `traffic` until `n_comparisons` rows have been compared. Raises ModelLoadError."""
+    run = TrafficRun(traffic)
+    try:
+        return run.run(n_comparisons)
+    finally:
+        run.close()
+
+
+def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, kv_unified: bool) -> Model:
+    options = ModelOptions(
+        ctx_size=n_ctx,
+        parallel=n_slots,
+        batch_size=traffic.n_batch,
+        ubatch_size=traffic.ubatch_size,
+        threads=1,
+        n_gpu_layers=0,
+        kv_unified=kv_unified,
+        flash_attn=traffic.flash_attn,
+        cache_type_k=traffic.cache_type,
+        cache_type_v=traffic.cache_type,
+    )
+    return Model(traffic.model, options)

@@ -1,0 +1,93 @@
+"""Whatever a back has followed, drafted and dropped, its logits equal a fresh evaluation's."""
+
+import random
+
+import pytest
+
+from back.drafter import Drafter
+from back.options import DrafterOptions
+from bench.checked_model import CheckedModel
+from shared.llama.model import Model
+from shared.protocol import Close, Extend, Open
+from shared.sampling.sampler import Sampler, SamplingParameters
+from shared.settings.model_options import ModelOptions
+
+GREEDY = SamplingParameters(temperature=0.0, seed=0)
+N_STEPS = 300
+
+
+class Followed:
+    """Two sequences that a drafter follows; what the lead commits is half of what was drafted, and more."""
+
+    def __init__(self, path, seed=1):
+        self.rng = random.Random(seed)
+        options = DrafterOptions(n_slots=2, n_window=400, n_ahead=8, n_branches=2)
+        self.model = load(path, options.n_model_slots, 3 * 512)
+        self.fresh = load(path, 1, 512)
+        self.checked = CheckedModel(self.model, self.fresh, self.rng)
+        self.drafter = Drafter(self.checked, options, greedy_sampler, frozenset())
+        self.texts = {}
+        self.n_opened = 0
+
+    def run(self):
+        for _ in range(N_STEPS):
+            while len(self.texts) < 2:
+                self.open()
+            self.drafter.step()
+            self.drafter.check_integrity()
+            if self.rng.random() < 0.4:
+                self.commit(self.rng.choice(list(self.texts)))
+        return self.checked.comparison
+
+    def open(self):
+        text = [self.rng.randrange(self.model.n_vocab) for _ in range(self.rng.randint(2, 200))]
+        sequence = f"s{self.n_opened}"
+        self.n_opened += 1
+        self.texts[sequence] = text
+        self.drafter.follow(Open(sequence=sequence, sampling=GREEDY, tokens=list(text)))
+
+    def commit(self, sequence):
+        """Part of the main line or of a branch, then perhaps a token that nobody drafted."""
+        text, draft = self.texts[sequence], self.drafter.draft(sequence)
+        path = self.path_through(draft) if draft else []
+        tokens = path[: self.rng.randint(0, len(path))]
+        if not tokens or self.rng.random() < 0.5:
+            tokens = [*tokens, self.rng.randrange(self.model.n_vocab)]
+        self.drafter.follow(Extend(sequence=sequence, start=len(text), tokens=tokens))
+        text += tokens
+        if len(text) > 350:
+            self.drafter.follow(Close(sequence=sequence, reason="ended"))
+            del self.texts[sequence]
+
+    def path_through(self, draft):
+        """From the root of the draft's tree to a random token."""
+        parents = draft.parents or list(range(-1, len(draft.tokens) - 1))
+        at, path = self.rng.randrange(len(draft.tokens)), []
+        while at >= 0:
+            path.append(draft.tokens[at])
+            at = parents[at]
+        return path[::-1]
+
+    def close(self):
+        self.model.close()
+        self.fresh.close()
+
+
+def load(path, n_slots, n_ctx):
+    options = ModelOptions(
+        ctx_size=n_ctx, parallel=n_slots, batch_size=64, threads=1, cache_type_k="f32", cache_type_v="f32"
+    )
+    return Model(path, options)
+
+
+def greedy_sampler(parameters, history, _like=None):
+    return Sampler(parameters, None, history)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss"])
+def test_of_a_draft_model(tiny_model, architecture):
+    followed = Followed(tiny_model(architecture))
+    comparison = followed.run()
+    followed.close()
+    assert len(comparison.differences) > N_STEPS / 2
+    assert comparison.n_wrong(0.01) == 0

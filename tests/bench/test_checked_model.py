@@ -1,0 +1,37 @@
+import random
+
+import pytest
+
+from bench.checked_model import CheckedModel, Comparison
+from shared.llama.model import Model
+from shared.llama.span import Span
+from shared.settings.model_options import ModelOptions
+
+
+@pytest.fixture
+def checked(tiny_model):
+    path = tiny_model("llama")
+    model, fresh = (
+        Model(path, ModelOptions(ctx_size=64, parallel=n, batch_size=32, threads=1)) for n in (2, 1)
+    )
+    yield CheckedModel(model, fresh, random.Random(1))
+    model.close()
+    fresh.close()
+
+
+def test_rows_are_compared_with_a_fresh_evaluation(checked):
+    checked.decode([Span(0, 0, [1, 2, 3], 2)])
+    checked.trim(0, 2)
+    checked.copy(0, 1, 2)
+    checked.decode([Span(1, 2, [4], 1)])
+    assert len(checked.comparison.differences) == 2
+    assert checked.comparison.worst < 0.01
+
+
+def test_prompts_without_logits_are_not_compared(checked):
+    checked.decode([Span(0, 0, [1, 2, 3], 0)])
+    assert checked.comparison.differences == []
+
+
+def test_nothing_compared_is_nothing_wrong():
+    assert (Comparison().worst, Comparison().n_wrong(0.0)) == (0.0, 0)

@@ -1,0 +1,30 @@
+import pytest
+
+from bench.traffic import Traffic, TrafficRun, compare
+from shared.llama.window_guard import WindowGuard
+
+
+def test_a_cell_that_was_overwritten_is_noticed(tiny_model, monkeypatch):
+    monkeypatch.setattr(WindowGuard, "grown", lambda *_: None)
+    assert compare(Traffic(tiny_model("gemma3")), 60).worst > 0.1
+
+
+def test_traffic_is_the_same_for_the_same_seed(tiny_model):
+    first, second = (compare(Traffic(tiny_model("llama"), seed=5), 20) for _ in range(2))
+    assert first.differences == second.differences
+
+
+def test_a_cache_that_is_too_small_for_all_is_filled_to_the_end(tiny_model):
+    run = TrafficRun(Traffic(tiny_model("llama"), n_ctx=256, n_slots=2, endless=1.0))
+    lengths = []
+    for _ in range(150):
+        run.step()
+        lengths.append(run.n_cells)
+    run.close()
+    assert max(lengths) == 256
+
+
+@pytest.mark.parametrize("bound", [0.0, 1.0])
+def test_rows_over_the_bound_are_wrong(tiny_model, bound):
+    comparison = compare(Traffic(tiny_model("gemma3")), 20)
+    assert comparison.n_wrong(bound) == sum(each > bound for each in comparison.differences)

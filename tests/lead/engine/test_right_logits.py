@@ -1,0 +1,48 @@
+"""Whatever traffic has left in the cache, logits equal those of the same tokens read into an empty one.
+
+One architecture for each kind of memory; `python -m bench caches` runs more of them, and longer.
+"""
+
+import pytest
+
+from bench.traffic import Traffic, compare
+
+BOUND = 0.01
+"""Of logits whose standard deviation is 2.4: far above the last bits of f32, far below a missing key."""
+
+ARCHITECTURES = [
+    "llama",  # every layer sees everything
+    "deepseek2",  # multi-head latent attention
+    "gemma3",  # a sliding window in every second layer
+    "gpt-oss",  # sliding windows, attention sinks and experts
+    "qwen35",  # gated delta nets beside attention
+    "lfm2",  # short convolutions beside attention
+    "mamba2",  # a recurrent state alone
+]
+
+
+def n_wrong(traffic, n_comparisons=60):
+    return compare(traffic, n_comparisons).n_wrong(BOUND)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_in_one_pool_of_cells(tiny_model, architecture):
+    assert n_wrong(Traffic(tiny_model(architecture))) == 0
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss", "qwen35"])
+def test_with_cells_of_its_own_for_each_slot(tiny_model, architecture):
+    assert n_wrong(Traffic(tiny_model(architecture), kv_unified=False)) == 0
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35"])
+@pytest.mark.parametrize("kv_unified", [True, False])
+def test_when_the_cells_run_out(tiny_model, architecture, kv_unified):
+    traffic = Traffic(tiny_model(architecture), n_ctx=512, n_slots=2, kv_unified=kv_unified, endless=0.5)
+    assert n_wrong(traffic) == 0
+
+
+@pytest.mark.parametrize("cache_type", ["f16", "q8_0"])
+@pytest.mark.parametrize("architecture", ["llama", "gpt-oss"])
+def test_with_a_cache_of_fewer_bits(tiny_model, architecture, cache_type):
+    assert n_wrong(Traffic(tiny_model(architecture), cache_type=cache_type)) == 0
