@@ -20,10 +20,10 @@ from bench.plot import plot_lines
 from bench.stand_in import SEQUENCE, Rows, Shares, StandInFront, StandInTarget, TimedSampler
 from lead.engine.commands import Submit
 from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.limits import EngineLimits
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Limits, Scheduler
-from lead.engine.speculation.planner import Planner
-from lead.engine.speculation.speculation import Speculation
+from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.step_cost import StepCost
 from shared.llama.chain import Chain
 from shared.sampling.sampler import Sampler, SamplingParameters, needs_filters
@@ -103,11 +103,9 @@ def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
     truth = _truth(rows, parameters, n_vocab, n_tokens)
     shares = Shares()
     front = StandInFront(truth, accuracy, shares)
-    loop = Loop(
-        StandInTarget(rows, n_vocab, _N_BATCH, shares),
-        _scheduler(0 if accuracy is None else DEPTH, parameters, n_vocab, len(truth), shares),
-        front,
-    )
+    speculation = _speculation(0 if accuracy is None else DEPTH)
+    scheduler = _scheduler(speculation, parameters, n_vocab, len(truth), shares)
+    loop = Loop(StandInTarget(rows, n_vocab, _N_BATCH, shares), scheduler, speculation, front)
     request = Submit(sequence=SEQUENCE, tokens=truth[:_N_PROMPT], sampling=parameters, max_tokens=n_tokens)
     with contextlib.closing(front):
         front.command(request)
@@ -117,24 +115,31 @@ def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
 
 
 class _Cost(StepCost):
-    """A T(n) with which an adaptive planner takes `DEPTH`: next to nothing up to there, then steep."""
+    """A T(n) with which the adaptive policy takes `DEPTH`: almost free up to there, then steep."""
 
     def seconds(self, n_tokens: int) -> float:
         return 0.05 * (1 + 0.01 * n_tokens + max(0, n_tokens - DEPTH - 1))
 
 
+def _speculation(depth: int) -> SpeculationManager:
+    return SpeculationManager(
+        "adaptive" if depth else "off",
+        depth,
+        frozenset(),
+        lambda _: {"ngram": NgramDrafter()},
+        cost=_Cost(),
+    )
+
+
 def _scheduler(
-    depth: int, parameters: SamplingParameters, n_vocab: int, n_ctx: int, shares: Shares
+    speculation: SpeculationManager, parameters: SamplingParameters, n_vocab: int, n_ctx: int, shares: Shares
 ) -> Scheduler:
-    """The engine's scheduler with everything that it uses, as `lead.engine.worker` puts it together."""
-    limits = Limits(n_slots=1, n_ctx=n_ctx, n_ctx_sequence=n_ctx, n_batch=_N_BATCH)
+    """As `lead.engine.worker` makes it."""
+    limits = EngineLimits(n_slots=1, n_ctx=n_ctx, n_ctx_sequence=n_ctx, n_batch=_N_BATCH)
 
     def sampler_for(request: Submit) -> Sampler:
         return TimedSampler(parameters, _filters(parameters, n_vocab), request.tokens, shares)
 
-    planner = Planner("adaptive" if depth else "off", depth)
-    planner.cost = _Cost()
-    speculation = Speculation(planner, frozenset(), lambda _: {"ngram": NgramDrafter()})
     return Scheduler(limits, speculation, sampler_for, frozenset())
 
 

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.checked_model import CheckedModel, Comparison
+from lead.engine.cache_edits import apply_edits
 from lead.engine.commands import PostDraft, RequestOptions, Submit
-from lead.engine.edit import carry_out
-from lead.engine.events import Committed, Finished
-from lead.engine.scheduler import Limits, Plan, Scheduler, SchedulerEvent
-from lead.engine.speculation.batching import Equal, Free
-from lead.engine.speculation.planner import Planner
-from lead.engine.speculation.speculation import Speculation
+from lead.engine.events import Committed, Finished, SequenceEvent
+from lead.engine.limits import EngineLimits
+from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.step_plan import StepPlan
 from shared.errors import KvCacheFullError
 from shared.llama.model import Model
 from shared.sampling.sampler import Sampler, SamplingParameters
@@ -78,6 +79,7 @@ class TrafficRun:
         self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, kv_unified=traffic.kv_unified)
         self._n_most = min(self._model.n_ctx_slot, self._model.vocabulary.info.n_ctx_train)
         self._fresh = _load(traffic, 1, self._n_most, kv_unified=True)
+        self._speculation = self._make_speculation()
         self._scheduler = self._make_scheduler()
         self._scripts: dict[str, list[int]] = {}
         self._running: dict[str, list[int]] = {}  # committed tokens
@@ -125,9 +127,15 @@ class TrafficRun:
         self._model.close()
         self._fresh.close()
 
+    def _make_speculation(self) -> SpeculationManager:
+        batching = LikeliestFirst() if self._model.kv_unified else EqualDepths()
+        speculation = SpeculationManager("fixed", _DEPTH, frozenset(), batching=batching)
+        speculation.connect([_SOURCE])
+        return speculation
+
     def _make_scheduler(self) -> Scheduler:
         model = self._model
-        limits = Limits(
+        limits = EngineLimits(
             n_slots=model.n_slots,
             n_ctx=model.n_ctx,
             n_ctx_sequence=self._n_most,
@@ -135,24 +143,21 @@ class TrafficRun:
             can_trim=model.can_trim,
             n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
         )
-        planner = Planner("fixed", _DEPTH, Free() if model.kv_unified else Equal())
-        speculation = Speculation(planner, frozenset())
-        speculation.connect([_SOURCE])
-        return Scheduler(limits, speculation, self._sampler, frozenset())
+        return Scheduler(limits, self._speculation, self._sampler, frozenset())
 
     def _sampler(self, request: Submit) -> Sampler:
         return _Script(self._scripts[request.sequence])
 
-    def _decode(self, plan: Plan) -> list[SchedulerEvent]:
+    def _decode(self, plan: StepPlan) -> list[SequenceEvent]:
         try:
-            carry_out(plan.edits, self._target)
+            apply_edits(plan.edits, self._target)
             rows = self._target.decode(plan.spans)
         except KvCacheFullError:
             self.n_full += 1
-            return self._scheduler.shed()
+            return self._scheduler.on_cache_full()
         return self._scheduler.commit(plan, rows, self._now, _SECONDS_PER_STEP)
 
-    def _take(self, events: Sequence[SchedulerEvent]) -> None:
+    def _take(self, events: Sequence[SequenceEvent]) -> None:
         for event in events:
             if isinstance(event, Committed) and event.sequence in self._running:
                 self._running[event.sequence] += event.tokens
@@ -203,7 +208,7 @@ class TrafficRun:
         if tokens and self._random.random() < 0.6:  # noqa: PLR2004
             tokens[self._random.randrange(len(tokens))] = self._tokens(1)[0]
         if tokens:
-            self._scheduler.post_draft(
+            self._speculation.post_draft(
                 PostDraft(sequence=sequence, source=_SOURCE, base=base, tokens=tokens, received_at=self._now)
             )
 

@@ -16,11 +16,11 @@ from lead.engine.commands import Cancel, PostDraft, Submit
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
+from lead.engine.limits import EngineLimits
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Limits, Scheduler
-from lead.engine.speculation.batching import Equal, Free
-from lead.engine.speculation.planner import Planner
-from lead.engine.speculation.speculation import OwnSources, Speculation
+from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
+from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from shared.errors import KvCacheFullError
 from shared.llama.chain import Chain
 from shared.llama.ordered_chain import OrderedChain
@@ -494,11 +494,11 @@ class FakeFront:
             self.running.pop(command.sequence, None)
 
 
-def no_sources(_request: Submit):
+def no_drafters(_request: Submit):
     return {}
 
 
-def own_sources(request: Submit):
+def local_drafters(request: Submit):
     """Those that the engine's process makes."""
     return {
         "ngram": NgramDrafter(8),
@@ -506,33 +506,33 @@ def own_sources(request: Submit):
     }
 
 
-def make_scheduler(
-    limits: Limits, depth=4, policy="fixed", own: OwnSources = no_sources, planner: Planner | None = None
-) -> Scheduler:
+def make_engine(
+    limits: EngineLimits, depth=4, policy="fixed", make_drafters: MakeLocalDrafters = no_drafters
+) -> tuple[Scheduler, SpeculationManager]:
     def sampler_for(request: Submit) -> Sampler:
         return toy_sampler(request.sampling, request.tokens)
 
-    speculation = Speculation(planner or Planner(policy, depth), END_TOKENS, own)
-    return Scheduler(limits, speculation, sampler_for, END_TOKENS)
+    batching = LikeliestFirst() if limits.n_ctx_slot is None else EqualDepths()
+    speculation = SpeculationManager(policy, depth, END_TOKENS, make_drafters, batching=batching)
+    return Scheduler(limits, speculation, sampler_for, END_TOKENS), speculation
 
 
-def make_limits(n_slots=2, n_ctx=200, n_ctx_sequence=100, n_batch=16, **more) -> Limits:
-    return Limits(n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=n_ctx_sequence, n_batch=n_batch, **more)
+def make_limits(n_slots=2, n_ctx=200, n_ctx_sequence=100, n_batch=16, **more) -> EngineLimits:
+    return EngineLimits(n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=n_ctx_sequence, n_batch=n_batch, **more)
 
 
 def run_engine(  # noqa: PLR0917 - what a run is made of
     front: FakeFront,
-    limits: Limits,
+    limits: EngineLimits,
     depth=4,
     make_target: Callable[..., FakeTarget] = FakeTarget,
     policy="fixed",
-    own: OwnSources = no_sources,
+    make_drafters: MakeLocalDrafters = no_drafters,
 ) -> FakeTarget:
     """The real loop and scheduler between a fake model and a fake front, to the script's end."""
-    planner = Planner(policy, depth, Free() if limits.n_ctx_slot is None else Equal())
-    scheduler = make_scheduler(limits, own=own, planner=planner)
+    scheduler, speculation = make_engine(limits, depth, policy, make_drafters)
     target = make_target(limits.n_slots, limits.n_ctx, limits.n_batch, n_window=limits.n_ctx_sequence)
-    loop = Loop(target, scheduler, front, clock=front.clock)
+    loop = Loop(target, scheduler, speculation, front, clock=front.clock)
     while front.open:
         loop.step()
         scheduler.check_integrity()

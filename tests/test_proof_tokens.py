@@ -28,9 +28,9 @@ from tests.fakes import (
     Several,
     Silent,
     Thicket,
+    local_drafters,
     make_limits,
-    no_sources,
-    own_sources,
+    no_drafters,
     plain_run,
     run_engine,
 )
@@ -183,7 +183,7 @@ def test_with_cells_of_their_own_the_tokens_are_the_plain_ones(drafter):
     requests = requests_for(SAMPLINGS["sampled with penalties"], rng, n=12)
     truth = truth_of(requests, STREAMS)
     front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
-    run_engine(front, STREAMS, policy="adaptive", own=own_sources)
+    run_engine(front, STREAMS, policy="adaptive", make_drafters=local_drafters)
     assert front.texts == texts_of(truth)
     assert front.reasons == reasons_of(truth)
 
@@ -197,7 +197,7 @@ def test_with_sources_in_the_lead_the_tokens_are_the_plain_ones(sampling, policy
     truth = truth_of(requests, ROOMY)
     requests = with_predictions(requests, texts_of(truth), rng)
     front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
-    run_engine(front, ROOMY, policy=policy, own=own_sources)
+    run_engine(front, ROOMY, policy=policy, make_drafters=local_drafters)
     assert front.texts == texts_of(truth)
     assert front.reasons == reasons_of(truth)
 
@@ -212,7 +212,7 @@ def test_sources_and_policies_may_come_and_go_at_any_step():
         policy = SetPolicy(policy=rng.choice([*POLICIES, "fixed"]), depth=rng.randint(0, 32))
         script.setdefault(step, []).extend([Sources(names=names), policy])
     front = FakeFront(script, DRAFTERS["several"](requests, texts_of(truth), rng))
-    run_engine(front, CRAMPED, own=own_sources)
+    run_engine(front, CRAMPED, make_drafters=local_drafters)
     assert front.texts == texts_of(truth)
     assert front.reasons == reasons_of(truth)
 
@@ -291,7 +291,7 @@ def test_a_model_that_cannot_trim_gives_the_same_tokens():
 # The proofs above prove something only if drafts are taken, and refused, in them.
 
 
-def run_with(drafter, *, policy="fixed", own=no_sources, step_s=0.0):
+def run_with(drafter, *, policy="fixed", make_drafters=no_drafters, step_s=0.0):
     rng = random.Random(3)
     requests = requests_for(SAMPLINGS["sampled"], rng)
     truth = truth_of(requests, ROOMY)
@@ -303,7 +303,7 @@ def run_with(drafter, *, policy="fixed", own=no_sources, step_s=0.0):
             front.now += step_s
             return super().decode(spans)
 
-    target = run_engine(front, ROOMY, make_target=Slow, policy=policy, own=own)
+    target = run_engine(front, ROOMY, make_target=Slow, policy=policy, make_drafters=make_drafters)
     return front, target
 
 
@@ -357,12 +357,12 @@ def test_wrong_drafts_are_sometimes_rejected(drafter):
 
 @pytest.mark.parametrize("source", ["ngram", "prediction"])
 def test_sources_in_the_lead_are_sometimes_verified(source):
-    front, _ = run_with("silent", own=own_sources)
+    front, _ = run_with("silent", make_drafters=local_drafters)
     assert any(source in step.sources for step in front.of(Committed))
 
 
 def test_predictions_are_sometimes_accepted():
-    front, _ = run_with("silent", own=own_sources)
+    front, _ = run_with("silent", make_drafters=local_drafters)
     assert any("prediction" in step.sources[: step.n_accepted] for step in front.of(Committed))
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from bench.simulation.back import Back, BackSpec, Closed, Extended, News, Opened
 from bench.simulation.clock import Clock
-from bench.simulation.lead import Lead
+from bench.simulation.lead import Lead, LeadEvent
 from bench.simulation.network import Link
 from bench.simulation.step_table import StepTable
 from bench.simulation.text import DraftSkill, Text
 from lead.engine.commands import PolicyName, Submit
+from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.events import Committed, Finished, Tuned
-from lead.engine.scheduler import SchedulerEvent
-from lead.engine.speculation.speculation import OwnSource
+from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
 _N_WARM_UP = 64
 """Tokens per client before the clock starts: what the planner learns in them it keeps."""
@@ -33,6 +33,7 @@ class Cell:
     n_text: int = 256
     instant: DraftSkill | None = None
     seed: int = 0
+    constants: SpeculationConstants = DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,8 @@ class _InstantDrafter:
         self._text = text
         self._skill = skill
 
-    def draft(self, tokens: Sequence[int], n_most: int) -> tuple[list[int], list[float]]:
-        positions = range(len(tokens), min(len(tokens) + n_most, self._text.n_tokens))
+    def draft(self, tokens: Sequence[int], max_tokens: int) -> tuple[list[int], list[float]]:
+        positions = range(len(tokens), min(len(tokens) + max_tokens, self._text.n_tokens))
         guesses = []
         right = True
         for position in positions:
@@ -124,7 +125,8 @@ class _Simulation:
             self._on_event,
             policy=self.policy,
             depth=self.depth,
-            own_sources=self._own_sources,
+            make_drafters=self._make_drafters,
+            constants=self.cell.constants,
             n_slots=self.cell.n_clients,
             seed=self.cell.seed,
         )
@@ -137,18 +139,18 @@ class _Simulation:
 
     def run(self, n_tokens: int) -> None:
         """Until so many tokens are committed."""
-        self.clock.run(lambda: self._lead.planner.tally.n_committed >= n_tokens)
+        self.clock.run(lambda: self._lead.stats.n_committed >= n_tokens)
 
     def totals(self) -> _Totals:
         """Up to now."""
-        tally = self._lead.planner.tally
+        stats = self._lead.stats
         return _Totals(
             self.clock.now,
-            tally.n_committed,
-            tally.n_steps,
-            tally.n_draft_tokens,
-            tally.n_accepted_tokens,
-            tally.wait_seconds,
+            stats.n_committed,
+            stats.n_steps,
+            stats.n_draft_tokens,
+            stats.n_accepted_tokens,
+            stats.wait_seconds,
         )
 
     def _connect(self, name: str, spec: BackSpec) -> Link[News]:
@@ -163,7 +165,7 @@ class _Simulation:
         self._lead.submit(sequence, text)
         self._tell(Opened(sequence, text, 1))
 
-    def _on_event(self, event: SchedulerEvent) -> None:
+    def _on_event(self, event: LeadEvent) -> None:
         match event:
             case Committed():
                 self._tell(Extended(event.sequence, event.start + len(event.tokens)))
@@ -178,7 +180,7 @@ class _Simulation:
         for link in self._news:
             link.send(news)
 
-    def _own_sources(self, request: Submit) -> dict[str, OwnSource]:
+    def _make_drafters(self, request: Submit) -> dict[str, LocalDrafter]:
         if self.cell.instant is None:
             return {}
         return {"instant": _InstantDrafter(self.texts[request.sequence], self.cell.instant)}

@@ -12,9 +12,12 @@ from bench.simulation.text import Text
 from lead.engine.calibration import calibrate
 from lead.engine.commands import PolicyName, PostDraft, Submit
 from lead.engine.events import Committed, Finished, Tuned
-from lead.engine.scheduler import Limits, Plan, Scheduler, SchedulerEvent
-from lead.engine.speculation.planner import Planner
-from lead.engine.speculation.speculation import OwnSources, Speculation
+from lead.engine.limits import EngineLimits
+from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
+from lead.engine.speculation.stats import SpeculationStats
+from lead.engine.step_plan import StepPlan
 from shared.llama.span import Span
 from shared.sampling.sampler import Sampler, SamplingParameters
 
@@ -24,7 +27,8 @@ _JITTER = 0.02
 _NO_TOKEN_ENDS = frozenset[int]()
 _N_CTX = 1 << 40
 
-Observer = Callable[[SchedulerEvent], None]
+LeadEvent = Committed | Finished | Tuned
+Observer = Callable[[LeadEvent], None]
 
 
 class TextSampler(Sampler):
@@ -52,6 +56,9 @@ class _Stopwatch:
     def trim(self, slot: int, n_keep: int) -> None:
         pass
 
+    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
+        pass
+
 
 class Lead:
     """Serves sequences of known texts. `observer` hears every event at the time when it happens."""
@@ -64,9 +71,10 @@ class Lead:
         *,
         policy: PolicyName,
         depth: int = 0,
-        own_sources: OwnSources = lambda _: {},
+        make_drafters: MakeLocalDrafters = lambda _: {},
         n_slots: int = 16,
         seed: int = 0,
+        constants: SpeculationConstants = DEFAULTS,
     ) -> None:
         self._clock = clock
         self._steps = steps
@@ -77,16 +85,22 @@ class Lead:
         self._busy = False
         self._waiting_since: float | None = None
         self._n_waits = 0
-        self.planner = Planner(policy, depth)
+        self._speculation = SpeculationManager(
+            policy, depth, _NO_TOKEN_ENDS, make_drafters, constants=constants
+        )
         stopwatch = _Stopwatch(steps)
-        calibrate(stopwatch, self.planner.cost, lambda: False, lambda: stopwatch.now)
-        speculation = Speculation(self.planner, _NO_TOKEN_ENDS, own_sources)
-        limits = Limits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
-        self._scheduler = Scheduler(limits, speculation, self._sampler_for, _NO_TOKEN_ENDS)
+        calibrate(stopwatch, self._speculation.cost, lambda: False, lambda: stopwatch.now)
+        limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
+        self._scheduler = Scheduler(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
+
+    @property
+    def stats(self) -> SpeculationStats:
+        """Of all steps so far."""
+        return self._speculation.stats
 
     def connect(self, backs: Sequence[str]) -> None:
-        """These backs are there."""
-        self._scheduler.connect(backs)
+        """These backs are connected."""
+        self._speculation.connect(backs)
 
     def submit(self, sequence: str, text: Text) -> None:
         """Write a text, of which the first token is the prompt."""
@@ -113,10 +127,10 @@ class Lead:
     def _turn(self) -> None:
         """As `lead.engine.loop.Loop.step`, but for decoding."""
         for draft in self._inbox:
-            self._scheduler.post_draft(draft)
+            self._speculation.post_draft(draft)
         self._inbox.clear()
         if self._waiting_since is not None:
-            self._scheduler.waited(self._clock.now - self._waiting_since)
+            self._speculation.on_wait(self._clock.now - self._waiting_since)
             self._waiting_since = None
         plan = self._scheduler.plan(self._clock.now)
         if plan is None:
@@ -139,10 +153,10 @@ class Lead:
 
         self._clock.after(seconds, end)
 
-    def _commit(self, plan: Plan, seconds: float) -> None:
+    def _commit(self, plan: StepPlan, seconds: float) -> None:
         logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.spans]
         events = self._scheduler.commit(plan, logits, self._clock.now, seconds)
-        for event in events:
+        for event in (*events, *self._speculation.pop_events()):
             if isinstance(event, Committed | Finished | Tuned):
                 self._observer(event)
         self._turn_later()

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from docs.generate.blocks import table
-from lead.engine.speculation.board import Proposal
-from lead.engine.speculation.policy import Adaptive, Fixed, Offer
+from lead.engine.speculation.adaptive import Adaptive
+from lead.engine.speculation.draft_chain import DraftChain
+from lead.engine.speculation.policy import Candidate
 from lead.engine.speculation.step_cost import StepCost
 
 CHANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -32,7 +33,7 @@ MACHINES = (
 
 def expected_tokens(chance: float, depth: int) -> float:
     """1 + chance + chance² + … + chance^depth: what the planner expects of a step of depth + 1 tokens."""
-    return Fixed(depth).choose([_offer(chance, depth)], 0, StepCost()).expected
+    return _candidate(chance, depth).expected_tokens(depth)
 
 
 def tokens_per_step() -> str:
@@ -54,7 +55,7 @@ def speed_ups() -> str:
 
 def best_depth(machine: Machine, chance: float) -> int:
     """How many draft tokens the adaptive policy has verified."""
-    return Adaptive().choose([_offer(chance, len(machine.ratios) - 1)], 0, _cost(machine)).depths[0]
+    return Adaptive().choose([_candidate(chance, len(machine.ratios) - 1)], 0, _cost(machine)).depths[0]
 
 
 def _best(machine: Machine, chance: float) -> str:
@@ -63,8 +64,8 @@ def _best(machine: Machine, chance: float) -> str:
     return f"{gain:.2f} ({depth})" if depth else "does not pay"
 
 
-def _offer(chance: float, n: int) -> Offer:
-    return Offer(Proposal((0,) * n, ("back",) * n, (chance,) * n), n)
+def _candidate(chance: float, n: int) -> Candidate:
+    return Candidate(DraftChain((0,) * n, ("back",) * n, (chance,) * n), n)
 
 
 def _cost(machine: Machine) -> StepCost:

@@ -1,26 +1,16 @@
-"""A first table of T(n), while there is nothing else to do."""
+"""A first table of T(n), measured before the first request."""
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
 
 from lead.engine.speculation.step_cost import StepCost
+from lead.engine.target import Target
 from shared.llama.span import Span
 
 _WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 _REPEATS = 5
-_MOST_SECONDS = 10.0
-"""A model so slow that this is not enough learns the rest from its requests."""
-
-
-class Target(Protocol):
-    """What is timed (`shared.llama.model.Model`)."""
-
-    def decode(self, spans: Sequence[Span]) -> Any:
-        """One forward pass."""
-
-    def trim(self, slot: int, n_keep: int) -> None:
-        """Keep the first `n_keep` tokens of a slot."""
+_MAX_SECONDS = 10.0
+"""For a model that is too slow for this, the rest is learned from requests."""
 
 
 def calibrate(
@@ -29,14 +19,14 @@ def calibrate(
     interrupted: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Time steps of several widths in slot 0, which must be empty and is so again afterwards.
+    """Time steps of several widths in slot 0, which must be empty and is left empty.
 
-    The widths take turns, so that a busy moment of the machine does not fall on one of them alone. Ends early
-    when `interrupted` says so.
+    The widths take turns, so that a busy moment of the machine does not affect one of them alone. Ends early
+    when `interrupted` returns True.
     """
     began = clock()
     for width in _WIDTHS * _REPEATS:
-        if interrupted() or clock() - began > _MOST_SECONDS:
+        if interrupted() or clock() - began > _MAX_SECONDS:
             return
         start = clock()
         target.decode([Span(0, 0, [1] * width, width)])

@@ -1,4 +1,4 @@
-"""The engine's loop: drain the inbox, plan, decode, commit."""
+"""The engine's loop: take commands, plan, decode, commit."""
 
 import logging
 import time
@@ -8,21 +8,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lead.engine.cache_edits import apply_edits
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetPolicy, Sources, Submit
-from lead.engine.edit import Cache, carry_out
 from lead.engine.events import Event, Explained
-from lead.engine.scheduler import Plan, Scheduler
+from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.step_plan import StepPlan
+from lead.engine.target import Target
 from shared.errors import KvCacheFullError
-from shared.llama.span import Span
 
 log = logging.getLogger("engine")
-
-
-class Target(Cache, Protocol):
-    """The seam to the model (`shared.llama.model.Model`)."""
-
-    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """One forward pass; logits for each span, shape (n_logits, n_vocab)."""
 
 
 class Pipe(Protocol):
@@ -34,24 +29,30 @@ class Pipe(Protocol):
         """Hand an event to the front."""
 
     def drain(self, wait: float | None) -> list[Command]:
-        """All commands that have arrived; if none has, wait for one so many seconds (None: for ever)."""
+        """All commands that have arrived; if none have, wait `wait` seconds for one (None: for ever)."""
 
 
 class Loop:
     """Runs until the front closes the pipe."""
 
     def __init__(
-        self, target: Target, scheduler: Scheduler, pipe: Pipe, clock: Callable[[], float] = time.monotonic
+        self,
+        target: Target,
+        scheduler: Scheduler,
+        speculation: SpeculationManager,
+        pipe: Pipe,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`clock` gives seconds; it must be the one that drafts were stamped with."""
         self._target = target
         self._scheduler = scheduler
+        self._speculation = speculation
         self._pipe = pipe
         self._clock = clock
         self._wait = 0.0
 
     def run(self) -> None:
-        """Raises DecodeFatalError: the context cannot be trusted any more and the process has to go."""
+        """Raises DecodeFatalError: the context cannot be trusted any more and the process has to end."""
         while self._pipe.open:
             self.step()
 
@@ -62,12 +63,12 @@ class Loop:
             self._apply(command)
         now = self._clock()
         if self._wait:
-            self._scheduler.waited(now - began)
+            self._speculation.on_wait(now - began)
             self._wait = 0.0
         plan = self._scheduler.plan(now)
         if plan is None:
             return
-        self._send(plan.news)
+        self._send(plan.events)
         if plan.wait > 0:
             self._wait = plan.wait
             return
@@ -77,17 +78,17 @@ class Loop:
             now = self._clock()
         except KvCacheFullError as error:
             log.warning("%s: making room", error)
-            events = self._scheduler.shed()
+            self._send(self._scheduler.on_cache_full())
         else:
-            events = self._scheduler.commit(plan, logits, now, now - began)
-        self._send(events)
+            self._send(self._scheduler.commit(plan, logits, now, now - began))
+            self._send(self._speculation.pop_events())
 
     def _send(self, events: Sequence[Event]) -> None:
         for event in events:
             self._pipe.send(event)
 
-    def _decode(self, plan: Plan) -> list[NDArray[np.float32]]:
-        carry_out(plan.edits, self._target)
+    def _decode(self, plan: StepPlan) -> list[NDArray[np.float32]]:
+        apply_edits(plan.edits, self._target)
         return self._target.decode(plan.spans)
 
     def _apply(self, command: Command) -> None:
@@ -97,12 +98,12 @@ class Loop:
             case Cancel():
                 self._scheduler.cancel(command.sequence)
             case PostDraft():
-                self._scheduler.post_draft(command)
+                self._speculation.post_draft(command)
             case Sources():
-                self._scheduler.connect(command.names)
+                self._speculation.connect(command.names)
             case SetPolicy():
-                self._scheduler.set_policy(command.policy, command.depth)
+                self._speculation.set_policy(command.policy, command.depth)
             case Explain():
-                self._pipe.send(Explained(report=self._scheduler.describe()))
+                self._pipe.send(Explained(report=self._speculation.describe()))
             case _:
                 raise AssertionError(f"not a command for a running engine: {command}")

@@ -7,103 +7,49 @@ Knows no model and no clock: logits and times are passed in; it is tested with a
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.commands import PolicyName, PostDraft, Submit
-from lead.engine.edit import Edit
+from lead.engine.commands import Submit
 from lead.engine.events import (
     Committed,
-    DraftsDropped,
     Failed,
     Finished,
     FinishReason,
     PromptProgress,
+    SequenceEvent,
     Started,
     TokenProbabilities,
-    Tuned,
 )
+from lead.engine.limits import EngineLimits
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
-from lead.engine.slot import EngineSequence, Slot
+from lead.engine.sequence import EngineSequence
+from lead.engine.slot import Slot
 from lead.engine.slots import Slots
-from lead.engine.speculation.board import NOTHING, Proposal
-from lead.engine.speculation.planner import Step
-from lead.engine.speculation.speculation import Decision, Speculation
-from lead.engine.verify import Verdict, verify
+from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.manager import SpeculationManager, SpeculationPlan
+from lead.engine.speculation.stats import StepReport
+from lead.engine.step_plan import PlanEntry, StepPlan
+from lead.engine.verify import VerifiedTokens, verify
 from shared.errors import GrammarTooSlowError
 from shared.llama.span import Span, fillers
 from shared.sampling.sampler import Sampler
 
-SchedulerEvent = Started | PromptProgress | Committed | Finished | Failed | DraftsDropped | Tuned
-
 log = logging.getLogger("engine")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the model can hold. `n_ctx` counts all slots together, `n_ctx_sequence` one sequence.
-
-    While some sequence is generating, the prompts of others are processed in chunks of at most
-    `n_prompt_chunk` tokens a step, so that it does not stall.
-    """
-
-    n_slots: int
-    n_ctx: int
-    n_ctx_sequence: int
-    n_batch: int
-    n_prompt_chunk: int = 128
-    can_trim: bool = True
-    n_ctx_slot: int | None = None  # where slots have cells of their own
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A slot's part of a step: `n_fed` committed tokens not yet in the cache, then the draft.
-
-    Logits exist only where the committed tokens are fed to their end.
-    """
-
-    slot: Slot
-    n_fed: int
-    draft: Proposal = NOTHING
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A step: carry out `edits` of the cache, then decode `spans` (one per entry).
-
-    `news`: what planning it has already settled. `expected`: how many tokens it should commit; None with
-    prompts in the batch. With `wait` > 0 there is nothing to decode yet: plan again when a command has
-    arrived, or after so many seconds. `n_fillers`: tokens that the model adds (`shared.llama.span.fillers`).
-    """
-
-    news: list[Started | PromptProgress]
-    edits: list[Edit]
-    entries: list[Entry]
-    spans: list[Span]
-    wait: float = 0.0
-    expected: float | None = None
-    n_fillers: int = 0
-
-    @property
-    def n_tokens(self) -> int:
-        """In its batch."""
-        return sum(len(span.tokens) for span in self.spans) + self.n_fillers
-
-
 class Scheduler:
-    """`plan` and `commit` alternate; `submit`, `cancel` and drafts come in between.
+    """`plan` and `commit` alternate; `submit` and `cancel` come in between.
 
     `now` is always seconds of one monotonic clock.
     """
 
     def __init__(
         self,
-        limits: Limits,
-        speculation: Speculation,
+        limits: EngineLimits,
+        speculation: SpeculationManager,
         make_sampler: Callable[[Submit], Sampler],
         end_tokens: frozenset[int],
     ) -> None:
@@ -117,7 +63,7 @@ class Scheduler:
         self._end_tokens = end_tokens
         can_copy = limits.can_trim and limits.n_ctx_slot is None  # llama.cpp copies between pools only whole
         self._slots = Slots(limits.n_slots, limits.n_ctx, can_trim=limits.can_trim, can_copy=can_copy)
-        self._frugal = False  # the last plan found no room: the next takes as little as it can
+        self._minimal_step = False  # the cache was full: the next step takes as few tokens as it can
 
     @property
     def idle(self) -> bool:
@@ -134,82 +80,63 @@ class Scheduler:
             request.max_tokens,
             options=request.options,
         )
-        self._speculation.open(request, now)
+        self._speculation.open(sequence, request, now)
         self._slots.enqueue(sequence)
 
     def cancel(self, sequence_id: str) -> None:
-        """Stop a sequence, wherever it is; one that is unknown has ended already."""
+        """Stop a sequence, running or waiting; one that is unknown has ended already."""
         self._speculation.close(sequence_id)
         self._slots.remove(sequence_id)
 
-    def post_draft(self, draft: PostDraft) -> None:
-        """Put a draft on the board."""
-        self._speculation.post(draft, self._slots.tokens_of(draft.sequence))
-
-    def connect(self, sources: Sequence[str]) -> None:
-        """These backs are connected now."""
-        self._speculation.connect(sources)
-
-    def set_policy(self, policy: PolicyName, depth: int) -> None:
-        """Choose depths in another way from now on."""
-        self._speculation.set_policy(policy, depth)
-
-    def waited(self, seconds: float) -> None:
-        """The engine waited for drafts, because a plan said so."""
-        self._speculation.learn_wait(seconds)
-
-    def describe(self) -> dict[str, Any]:
-        """What speculation has learned and done."""
-        return self._speculation.describe()
-
-    def plan(self, now: float) -> Plan | None:
+    def plan(self, now: float) -> StepPlan | None:
         """The next step, or None if there is nothing to do."""
-        news = self._tell_progress(self._slots.admit(nobody_new=self._frugal))
+        events = self._with_progress(self._slots.admit(only_if_idle=self._minimal_step))
         self._slots.make_room_for_one_token_each()
         running = self._slots.running()
         if not running:
             return None
-        generating = [slot for slot in running if slot.n_todo == 1]
-        prompts = [slot for slot in running if slot.n_todo > 1]
-        n_prompt = self._n_prompt(generating, prompts)
-        decision = self._decide(generating, n_prompt, now)
-        if decision.wait > 0:
-            return Plan(news, [], [], [], decision.wait)
-        entries = self._entries(generating, decision.proposals, prompts)
-        expected = None if prompts else decision.expected
-        spans = [_span(entry) for entry in entries]
-        return Plan(news, self._slots.take_edits(), entries, spans, 0.0, expected, self._n_fillers(spans))
+        generating = [slot for slot in running if slot.n_to_decode == 1]
+        prompts = [slot for slot in running if slot.n_to_decode > 1]
+        drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
+        if drafts.wait > 0:
+            return StepPlan(events, wait=drafts.wait)
+        entries = self._entries(generating, drafts.chains, prompts)
+        spans = [entry.span for entry in entries]
+        return StepPlan(
+            events,
+            self._slots.pop_edits(),
+            entries,
+            spans,
+            n_expected=None if prompts else drafts.n_expected,
+            n_padding=self._n_padding(spans),
+        )
 
     def commit(
-        self, plan: Plan, logits: Sequence[NDArray[np.float32]], now: float, seconds: float
-    ) -> list[SchedulerEvent]:
+        self, plan: StepPlan, logits: Sequence[NDArray[np.float32]], now: float, seconds: float
+    ) -> list[SequenceEvent]:
         """Take in a decoded plan's logits, one array of shape (n_logits, n_vocab) per span.
 
         Decoding took `seconds`.
         """
-        self._frugal = False
-        events: list[SchedulerEvent] = []
+        self._minimal_step = False
+        events: list[SequenceEvent] = []
         for entry, rows in zip(plan.entries, logits, strict=True):
             events += self._commit_entry(entry, rows, now)
         depths = [
             len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
         ]
         n_committed = sum(len(event.tokens) for event in events if isinstance(event, Committed))
-        self._speculation.learn_step(Step(plan.n_tokens, seconds, depths, n_committed, plan.expected))
-        events += [
-            DraftsDropped(source=source, n_stale=n) for source, n in self._speculation.take_stale().items()
-        ]
-        tuned = self._speculation.take_tuned()
-        return events if tuned is None else [*events, tuned]
+        self._speculation.on_step(StepReport(plan.n_tokens, seconds, depths, n_committed, plan.n_expected))
+        return events
 
-    def shed(self) -> list[SchedulerEvent]:
-        """The cache had no room for a plan although the count said so: give something up.
+    def on_cache_full(self) -> list[SequenceEvent]:
+        """The cache had no room for a plan although the count said so: free some.
 
-        The next step takes one token of each sequence and nobody new. Beside that go the caches of idle
-        slots, then the youngest sequence's place; the last one left ends.
+        The next step decodes one token of each running sequence. If that is not enough either, idle slots are
+        emptied, then the youngest sequence is preempted; the last one left ends.
         """
-        was_frugal, self._frugal = self._frugal, True
-        if self._slots.evict_idle() or not was_frugal:
+        was_minimal, self._minimal_step = self._minimal_step, True
+        if self._slots.evict_idle() or not was_minimal:
             return []
         running = self._slots.running()
         if len(running) > 1:
@@ -217,111 +144,104 @@ class Scheduler:
             return []
         return [self._finish(slot, "length") for slot in running]
 
+    def describe(self) -> dict[str, Any]:
+        """Its records, without any text: for the log of a failed check."""
+        return {**self._slots.describe(), "speculation": self._speculation.describe_records()}
+
     def check_integrity(self) -> None:
-        """Raise AssertionError unless the books are right."""
+        """Raise AssertionError unless the records of slots and speculation agree with each other."""
         self._slots.check_integrity()
-        self._speculation.check_integrity(set(self._slots.ids))
+        self._speculation.check_integrity(set(self._slots.sequence_ids))
 
     # Plan: what each slot decodes
 
-    def _tell_progress(self, started: list[Started]) -> list[Started | PromptProgress]:
-        """Who wants to know hears of what was cached before anything is decoded."""
-        news: list[Started | PromptProgress] = []
+    def _with_progress(self, started: list[Started]) -> list[Started | PromptProgress]:
+        """Where progress was asked for, say what was cached before anything is decoded."""
+        events: list[Started | PromptProgress] = []
         slots = {slot.index: slot for slot in self._slots.running()} if started else {}
         for event in started:
-            news.append(event)
+            events.append(event)
             slot = slots[event.slot]
             if not event.again and slot.sequence and slot.sequence.options.progress:
-                news.append(_progress(slot, slot.sequence))
-        return news
+                events.append(_progress(slot, slot.sequence))
+        return events
 
     def _n_prompt(self, generating: list[Slot], prompts: list[Slot]) -> int:
         """About how many tokens of prompts will be in the batch."""
-        n_most = (
-            min(self._limits.n_batch, self._limits.n_prompt_chunk) if generating else self._limits.n_batch
-        )
-        return min(sum(slot.n_todo for slot in prompts), len(prompts) + n_most)
+        limits = self._limits
+        max_tokens = min(limits.n_batch, limits.n_prompt_chunk) if generating else limits.n_batch
+        return min(sum(slot.n_to_decode for slot in prompts), len(prompts) + max_tokens)
 
-    def _n_fillers(self, spans: Sequence[Span]) -> int:
+    def _n_padding(self, spans: Sequence[Span]) -> int:
         limits = self._limits
         if limits.n_ctx_slot is None or not limits.can_trim:
             return 0
         return sum(fillers(spans, limits.n_batch, limits.n_ctx_slot))
 
-    def _decide(self, generating: list[Slot], n_prompt: int, now: float) -> Decision:
-        if not self._limits.can_trim or self._frugal:
-            return Decision([NOTHING] * len(generating), 0.0, len(generating))
-        running = [
-            (slot.sequence, slot.sequence.n_useful(self._limits.n_ctx_sequence))
+    def _plan_drafts(self, generating: list[Slot], n_prompt: int, now: float) -> SpeculationPlan:
+        if not self._limits.can_trim or self._minimal_step:
+            return SpeculationPlan([EMPTY_CHAIN] * len(generating), 0.0, len(generating))
+        sequences = [
+            (slot.sequence.id, slot.sequence.n_useful(self._limits.n_ctx_sequence))
             for slot in generating
             if slot.sequence
         ]
-        return self._speculation.decide(running, n_prompt, now)
+        return self._speculation.plan(sequences, n_prompt, now)
 
-    def _entries(self, generating: list[Slot], proposals: list[Proposal], prompts: list[Slot]) -> list[Entry]:
+    def _entries(
+        self, generating: list[Slot], chains: list[DraftChain], prompts: list[Slot]
+    ) -> list[PlanEntry]:
         # Every running slot has one place in the batch for certain; the rest goes to drafts, then to prompts.
         n_running = len(generating) + len(prompts)
         n_wanted = n_running
-        if not self._frugal:
-            n_wanted += sum(len(p.tokens) for p in proposals) + sum(slot.n_todo - 1 for slot in prompts)
+        if not self._minimal_step:
+            n_wanted += sum(len(chain.tokens) for chain in chains)
+            n_wanted += sum(slot.n_to_decode - 1 for slot in prompts)
         n_spare = min(self._limits.n_batch, self._slots.free_up_to(n_wanted), n_wanted) - n_running
         entries = []
-        for slot, proposal in zip(generating, proposals, strict=True):
-            draft = proposal.cut(n_spare)
+        for slot, chain in zip(generating, chains, strict=True):
+            draft = chain.cut(n_spare)
             n_spare -= len(draft.tokens)
-            entries.append(Entry(slot, 1, draft))
+            entries.append(PlanEntry(slot, 1, draft))
         if generating:
             n_spare = min(n_spare, self._limits.n_prompt_chunk)
         for slot in prompts:
-            n_more = min(slot.n_todo - 1, n_spare)
+            n_more = min(slot.n_to_decode - 1, n_spare)
             n_spare -= n_more
-            entries.append(Entry(slot, 1 + n_more))
+            entries.append(PlanEntry(slot, 1 + n_more))
         return entries
 
     # Commit: what the logits mean
 
-    def _commit_entry(self, entry: Entry, rows: NDArray[np.float32], now: float) -> list[SchedulerEvent]:
+    def _commit_entry(self, entry: PlanEntry, rows: NDArray[np.float32], now: float) -> list[SequenceEvent]:
         slot, sequence = entry.slot, entry.slot.sequence
         assert sequence
-        n_before = len(slot.cache)
-        draft = entry.draft.tokens
-        slot.cache.add([*sequence.tokens[n_before : n_before + entry.n_fed], *draft])
-        news: list[SchedulerEvent] = []
+        self._slots.add_decoded(slot, entry.n_fed, entry.draft.tokens)
+        events: list[SequenceEvent] = []
         if sequence.options.progress and sequence.n_generated == 0:
-            news.append(_progress(slot, sequence))
+            events.append(_progress(slot, sequence))
         if len(rows) == 0:  # a prompt chunk that does not reach the end
-            return news
+            return events
         if sequence.max_tokens == 0:
-            return [*news, self._finish(slot, "length")]
-        start = len(sequence.tokens)
+            return [*events, self._finish(slot, "length")]
         try:
-            verdict, probabilities = self._verify(sequence, draft, rows)
+            verified, probabilities = self._verify(sequence, entry.draft.tokens, rows)
         except GrammarTooSlowError as error:
-            return [*news, self._fail(slot, str(error), "grammar")]
+            return [*events, self._fail(slot, str(error), "grammar")]
         except Exception:
             log.exception("sequence %s cannot go on", sequence.id)
-            return [*news, self._fail(slot, "a token could not be chosen; the log says why", None)]
-        sequence.tokens += verdict.tokens
-        # The last committed token is never in the cache: it is fed in the next step.
-        slot.cache.keep(len(sequence.tokens) - 1)
-        committed = Committed(
-            sequence=sequence.id,
-            start=start,
-            tokens=verdict.tokens,
-            n_accepted=verdict.n_accepted,
-            rejected=list(draft[verdict.n_accepted :]),
-            sources=list(entry.draft.sources),
-            probabilities=probabilities,
-        )
-        self._speculation.extend(sequence.id, committed, now)
+            return [*events, self._fail(slot, "a token could not be chosen; the log says why", None)]
+        committed = _committed(sequence, entry.draft, verified, probabilities)
+        self._slots.commit(slot, verified.tokens)
+        self._speculation.on_commit(committed, now)
+        events.append(committed)
         reason = self._finish_reason(sequence)
-        news.append(committed)
-        return news if reason is None else [*news, self._finish(slot, reason)]
+        return events if reason is None else [*events, self._finish(slot, reason)]
 
     def _verify(
         self, sequence: EngineSequence, draft: Sequence[int], rows: NDArray[np.float32]
-    ) -> tuple[Verdict, list[TokenProbabilities]]:
-        """What the sequence's own choices make of a draft, and their probabilities where asked for."""
+    ) -> tuple[VerifiedTokens, list[TokenProbabilities]]:
+        """The tokens that the sequence commits, and their probabilities where asked for."""
         start = len(sequence.tokens)
         probabilities: list[TokenProbabilities] = []
 
@@ -343,9 +263,8 @@ class Scheduler:
         return Finished(sequence=self._end(slot), reason=reason)
 
     def _fail(self, slot: Slot, reason: str, param: str | None) -> Failed:
-        """One sequence's trouble is nobody else's."""
-        assert slot.sequence
-        slot.cache.keep(len(slot.sequence.tokens))  # not the draft
+        """One sequence's failure does not affect the others."""
+        self._slots.discard_draft(slot)
         return Failed(sequence=self._end(slot), reason=reason, param=param)
 
     def _end(self, slot: Slot) -> str:
@@ -365,6 +284,23 @@ def _progress(slot: Slot, sequence: EngineSequence) -> PromptProgress:
     )
 
 
+def _committed(
+    sequence: EngineSequence,
+    draft: DraftChain,
+    verified: VerifiedTokens,
+    probabilities: list[TokenProbabilities],
+) -> Committed:
+    return Committed(
+        sequence=sequence.id,
+        start=len(sequence.tokens),
+        tokens=verified.tokens,
+        n_accepted=verified.n_accepted,
+        rejected=list(draft.tokens[verified.n_accepted :]),
+        sources=list(draft.sources),
+        probabilities=probabilities,
+    )
+
+
 def _probabilities(
     sequence: EngineSequence, row: NDArray[np.float32], position: int, token: int
 ) -> TokenProbabilities:
@@ -372,12 +308,3 @@ def _probabilities(
     if sequence.options.filtered:
         return filtered_probabilities(sequence.sampler, row, position, token, n)
     return model_probabilities(row, token, n)
-
-
-def _span(entry: Entry) -> Span:
-    slot, n_cached = entry.slot, len(entry.slot.cache)
-    tokens = slot.sequence.tokens if slot.sequence else []
-    fed = tokens[n_cached : n_cached + entry.n_fed]
-    reaches_end = n_cached + entry.n_fed == len(tokens)
-    draft = entry.draft.tokens
-    return Span(slot.index, n_cached, [*fed, *draft], 1 + len(draft) if reaches_end else 0)

@@ -1,29 +1,31 @@
-"""The slots of the KV cache: which sequence runs where, and who gives way when the cells run out."""
+"""The slots of the KV cache: which sequence runs where, and which gives way when the cells run out."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from lead.engine.edit import Copy, Edit, Trim
+from lead.engine.cache_edits import CacheEdit, Copy, Trim
 from lead.engine.events import Started
-from lead.engine.slot import EngineSequence, Slot
+from lead.engine.sequence import EngineSequence
+from lead.engine.slot import Slot
 from shared.slot_cache import SlotCache, n_alike
 
-_WORTH_WAITING = 32
-"""A sequence stays in the queue while another's prompt is read if that spares it so many tokens."""
+_MIN_TOKENS_SAVED = 32
+"""A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
 
 
 class Slots:
     """All slots share one pool of `n_ctx` cells. Sequences wait in a queue until a slot is free.
 
-    With `can_copy` a beginning that stands in one slot serves others, too. Its cells are then counted once
-    for each: there is never less room than the books say.
+    The only writer of slots, their caches and sequences. With `can_copy` a prefix in one slot serves others,
+    too. Its cells are then counted once for each: there is never less room than the count says.
     """
 
     def __init__(self, n_slots: int, n_ctx: int, *, can_trim: bool, can_copy: bool) -> None:
         self._n_ctx = n_ctx
         self._can_trim = can_trim
         self._can_copy = can_copy
-        self._edits: list[Edit] = []  # besides the trims that caches ask for
+        self._edits: list[CacheEdit] = []  # besides the trims that caches ask for
         self._slots = [Slot(SlotCache(index)) for index in range(n_slots)]
         self._waiting: deque[EngineSequence] = deque()
         self._n_started = 0
@@ -35,7 +37,7 @@ class Slots:
         return not self._waiting and not any(slot.sequence for slot in self._slots)
 
     @property
-    def ids(self) -> list[str]:
+    def sequence_ids(self) -> list[str]:
         """Of all sequences, running and waiting."""
         return [sequence.id for sequence in self._sequences()]
 
@@ -45,12 +47,8 @@ class Slots:
         return self._n_ctx - sum(len(slot.cache) for slot in self._slots)
 
     def running(self) -> list[Slot]:
-        """Slots with a sequence, the one that started first in front."""
+        """Slots with a sequence, in the order in which those started."""
         return sorted((slot for slot in self._slots if slot.sequence), key=_number)
-
-    def tokens_of(self, sequence_id: str) -> list[int]:
-        """The tokens of a sequence; empty if there is none of this id."""
-        return next((s.tokens for s in self._sequences() if s.id == sequence_id), [])
 
     def enqueue(self, sequence: EngineSequence) -> None:
         """It starts when a slot is free."""
@@ -63,11 +61,11 @@ class Slots:
             if slot.sequence and slot.sequence.id == sequence_id:
                 self.release(slot)
 
-    def admit(self, *, nobody_new: bool) -> list[Started]:
-        """Give free slots to the sequences that wait; with `nobody_new` only if none runs."""
+    def admit(self, *, only_if_idle: bool) -> list[Started]:
+        """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
         started = []
-        while (idle := self._idle()) and (sequence := self._next(idle)) and self._fits(sequence, nobody_new):
-            if self._is_being_read(sequence):
+        while (idle := self._idle()) and (sequence := self._next(idle)):
+            if not self._fits(sequence, only_if_idle) or self._is_prefix_being_decoded(sequence):
                 break
             self._waiting.remove(sequence)
             slot = _best_slot(idle, sequence)
@@ -81,6 +79,26 @@ class Slots:
             started.append(Started(sequence=sequence.id, n_cached=n_reused, slot=slot.index, again=again))
         return started
 
+    def add_decoded(self, slot: Slot, n_fed: int, draft: Sequence[int]) -> None:
+        """The next `n_fed` committed tokens and a draft were decoded."""
+        assert slot.sequence
+        n_cached = len(slot.cache)
+        slot.cache.add([*slot.sequence.tokens[n_cached : n_cached + n_fed], *draft])
+
+    def commit(self, slot: Slot, tokens: Sequence[int]) -> None:
+        """The sequence goes on with `tokens`; the part of the draft that conflicts with them is discarded.
+
+        The last committed token is never in the cache: it is fed in the next step.
+        """
+        assert slot.sequence
+        slot.sequence.tokens += tokens
+        slot.cache.keep(len(slot.sequence.tokens) - 1)
+
+    def discard_draft(self, slot: Slot) -> None:
+        """Only committed tokens stay valid."""
+        assert slot.sequence
+        slot.cache.keep(len(slot.sequence.tokens))
+
     def release(self, slot: Slot) -> None:
         """Its sequence has ended; what is in its cache may serve another."""
         slot.sequence = None
@@ -88,8 +106,9 @@ class Slots:
         slot.last_used = self._n_released
 
     def preempt(self, slot: Slot) -> None:
-        """Back into the queue, in front: it will go on with the same tokens, since its text is a function
-        of (seed, position) and its committed tokens. Its cache is now one that can be evicted.
+        """Move its sequence to the front of the queue; its cache can now be evicted.
+
+        It will go on with the same tokens: they are a function of seed, position and the tokens before.
         """
         sequence = slot.sequence
         assert sequence
@@ -97,7 +116,7 @@ class Slots:
         self._waiting.appendleft(sequence)
 
     def evict_idle(self) -> bool:
-        """Give up the least recently used idle cache; False if there is none."""
+        """Empty the least recently used cache of an idle slot; False if all are empty."""
         for slot in self._idle():
             if len(slot.cache):
                 slot.cache.keep(0)
@@ -105,7 +124,7 @@ class Slots:
         return False
 
     def make_room_for_one_token_each(self) -> None:
-        """Idle caches give way first, then the youngest sequences."""
+        """Evict idle caches first, then preempt the youngest sequences."""
         while (running := self.running()) and self.n_free < len(running):
             if not self.evict_idle():
                 self.preempt(running[-1])
@@ -116,57 +135,76 @@ class Slots:
             pass
         return self.n_free
 
-    def take_edits(self) -> list[Edit]:
-        """What makes every native cache hold what is valid in it; told once."""
+    def pop_edits(self) -> list[CacheEdit]:
+        """What makes every native cache hold what is valid in it; to be applied before the next decode."""
         edits, self._edits = self._edits, []
         return edits + [Trim(*trim) for slot in self._slots if (trim := slot.cache.take_trim())]
 
+    def describe(self) -> dict[str, Any]:
+        """Numbers of tokens and ids, without any text: for the log of a failed check."""
+        return {
+            "slots": [
+                {
+                    "sequence": slot.sequence.id if slot.sequence else None,
+                    "n_tokens": len(slot.sequence.tokens) if slot.sequence else 0,
+                    "n_cached": len(slot.cache),
+                    "n_physical": slot.cache.n_physical,
+                }
+                for slot in self._slots
+            ],
+            "waiting": [sequence.id for sequence in self._waiting],
+            "n_free": self.n_free,
+        }
+
     def check_integrity(self) -> None:
-        """Raise AssertionError unless the books are right."""
-        assert len(self.ids) == len(set(self.ids)), f"a sequence is in two places: {self.ids}"
+        """Raise AssertionError unless the records agree with each other."""
+        ids = self.sequence_ids
+        assert len(ids) == len(set(ids)), f"a sequence is in two places: {ids}"
         for slot in self.running():
             assert slot.sequence
             tokens = slot.sequence.tokens
             assert len(slot.cache) < len(tokens), "nothing left to decode"
             assert slot.cache.tokens == tokens[: len(slot.cache)], "the cache holds another text"
-        assert self.n_free >= 0, "more cells than there are"
+        for slot in self._slots:
+            assert len(slot.cache) <= slot.cache.n_physical, "a token is valid but not in the cache"
+        assert self.n_free >= 0, "more cells are used than exist"
 
     def _sequences(self) -> Iterator[EngineSequence]:
         yield from (slot.sequence for slot in self._slots if slot.sequence)
         yield from self._waiting
 
     def _idle(self) -> list[Slot]:
-        """Slots without a sequence, the one used longest ago in front."""
+        """Slots without a sequence, the least recently used first."""
         return sorted((slot for slot in self._slots if not slot.sequence), key=lambda slot: slot.last_used)
 
     def _next(self, idle: list[Slot]) -> EngineSequence | None:
-        """The first in the queue that does not wait for a slot that is taken."""
+        """The first in the queue that may run in one of the `idle` slots."""
         free = {slot.index for slot in idle}
         return next((s for s in self._waiting if s.options.slot is None or s.options.slot in free), None)
 
-    def _fits(self, sequence: EngineSequence, nobody_new: bool) -> bool:
-        """Whether its prompt finds room beside what the others have: one that does not waits its turn."""
+    def _fits(self, sequence: EngineSequence, only_if_idle: bool) -> bool:
+        """Whether there is room for its prompt beside the other sequences."""
         held = [len(slot.sequence.tokens) + 1 for slot in self._slots if slot.sequence]
         if not held:
             return True
-        return not nobody_new and sum(held) + len(sequence.tokens) + 1 <= self._n_ctx
+        return not only_if_idle and sum(held) + len(sequence.tokens) + 1 <= self._n_ctx
 
-    def _is_being_read(self, sequence: EngineSequence) -> bool:
-        """Whether a prompt that begins like its own is being processed: then it is better to wait for that.
+    def _is_prefix_being_decoded(self, sequence: EngineSequence) -> bool:
+        """Whether a prompt with the same prefix is being decoded: then its cache is worth waiting for.
 
-        Prompts are processed one after the other anyway, so nobody loses a moment by it.
+        Prompts are decoded one after the other anyway, so waiting costs no time.
         """
-        reading = [slot for slot in self._slots if slot.sequence and slot.n_todo > 1]
-        if not reading or not self._may_share(sequence):
+        decoding = [slot for slot in self._slots if slot.sequence and slot.n_to_decode > 1]
+        if not decoding or not self._may_share(sequence):
             return False
-        n_there = {slot.index: slot.cache.shared_with(sequence.tokens) for slot in self._slots}
-        n_elsewhere = max((n_there[slot.index] for slot in self._slots if slot not in reading), default=0)
-        n_coming = max(n_alike(slot.sequence.tokens, sequence.tokens) for slot in reading if slot.sequence)
+        n_shared = {slot.index: slot.cache.shared_with(sequence.tokens) for slot in self._slots}
+        n_elsewhere = max((n_shared[slot.index] for slot in self._slots if slot not in decoding), default=0)
+        n_coming = max(n_alike(slot.sequence.tokens, sequence.tokens) for slot in decoding if slot.sequence)
         n_coming = min(n_coming, len(sequence.tokens) - 1)
-        return n_coming > max(n_there.values()) and n_coming - n_elsewhere >= _WORTH_WAITING
+        return n_coming > max(n_shared.values()) and n_coming - n_elsewhere >= _MIN_TOKENS_SAVED
 
     def _reuse(self, slot: Slot, sequence: EngineSequence) -> int:
-        """Leave in `slot` what serves `sequence`, or bring what serves it better; returns how much it is."""
+        """Keep in `slot` the prefix that serves `sequence`, or copy a longer one; returns its length."""
         n_own = self._reusable(slot, sequence)
         source = max(self._slots, key=lambda each: each.cache.shared_with(sequence.tokens))
         n_copied = self._reusable(source, sequence) if self._may_share(sequence) else 0
@@ -192,12 +230,12 @@ class Slots:
 
 
 def _may_reuse(sequence: EngineSequence) -> bool:
-    """What it has decoded itself before it had to give way it may always find again."""
+    """A sequence that was preempted may always reuse what it decoded itself."""
     return sequence.options.cache_prompt or sequence.number is not None
 
 
 def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:
-    """The one that it wants; otherwise the one whose cache serves it best."""
+    """The requested one; otherwise the one whose cache serves it best."""
     if sequence.options.slot is not None:
         return next(slot for slot in idle if slot.index == sequence.options.slot)
     if not sequence.options.cache_prompt:

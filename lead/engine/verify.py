@@ -5,19 +5,18 @@ tokens are those of a run without drafts.
 """
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class VerifiedTokens(NamedTuple):
     """tokens[:n_accepted] equal the draft; one more follows unless the sequence ended inside the draft."""
 
     tokens: list[int]
     n_accepted: int
 
 
-def verify(draft: Sequence[int], choose: Callable[[int], int], end_tokens: Container[int]) -> Verdict:
-    """Walk along `draft` as long as the target agrees.
+def verify(draft: Sequence[int], choose: Callable[[int], int], end_tokens: Container[int]) -> VerifiedTokens:
+    """Follow `draft` as long as the target agrees.
 
     `choose(i)` is the target's token after the committed ones and draft[:i]; it is called for i = 0, 1, … in
     order, and only while draft[:i] has been accepted. The last token is the recovered one (the target's own
@@ -29,7 +28,7 @@ def verify(draft: Sequence[int], choose: Callable[[int], int], end_tokens: Conta
         tokens.append(token)
         accepted = i < len(draft) and token == draft[i]
         if not accepted:
-            return Verdict(tokens, i)
+            return VerifiedTokens(tokens, i)
         if token in end_tokens:
             break
-    return Verdict(tokens, len(tokens))
+    return VerifiedTokens(tokens, len(tokens))

@@ -6,15 +6,16 @@ import sys
 
 from lead.engine.calibration import calibrate
 from lead.engine.commands import NGRAM, PREDICTION, Load, Submit
+from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.events import LoadFailed, Ready
+from lead.engine.limits import EngineLimits
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe
-from lead.engine.scheduler import Limits, Scheduler
-from lead.engine.speculation.batching import Equal, Free
-from lead.engine.speculation.planner import Planner
-from lead.engine.speculation.speculation import OwnSource, Speculation
+from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
+from lead.engine.speculation.manager import SpeculationManager
 from shared.errors import ModelLoadError
 from shared.llama.chain import make_sampler
 from shared.llama.exactness import warm_up_and_measure
@@ -25,7 +26,7 @@ from shared.sampling.sampler import Sampler
 log = logging.getLogger("engine")
 
 _NGRAM_BITS = 14
-"""A quarter of a megabyte per request, those that wait included; repetitions further back are forgotten."""
+"""A quarter of a megabyte per request, running or waiting; repetitions further back are forgotten."""
 
 
 def main() -> None:
@@ -49,7 +50,7 @@ def main() -> None:
 def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     vocabulary = model.vocabulary
     exactness = warm_up_and_measure(model)
-    limits = Limits(
+    limits = EngineLimits(
         n_slots=load.options.parallel,
         n_ctx=model.n_ctx - exactness.pads,  # the padding token takes a cell for the time of its step
         n_ctx_sequence=min(model.n_ctx_slot, vocabulary.info.n_ctx_train),
@@ -61,8 +62,13 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens)
 
-    planner = Planner(load.policy, load.depth, Free() if model.kv_unified else Equal())
-    speculation = Speculation(planner, vocabulary.end_tokens, lambda request: _own_sources(request, load))
+    speculation = SpeculationManager(
+        load.policy,
+        load.depth,
+        vocabulary.end_tokens,
+        lambda request: _local_drafters(request, load),
+        batching=LikeliestFirst() if model.kv_unified else EqualDepths(),
+    )
     scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens)
     if not model.can_trim:
         log.warning("this model cannot take tokens back (recurrent or hybrid): served without speculation")
@@ -76,14 +82,14 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
         )
     )
     if limits.can_trim and load.calibrate:
-        calibrate(model, planner.cost, interrupted=lambda: pipe.readable)
-    Loop(model, scheduler, pipe).run()
+        calibrate(model, speculation.cost, interrupted=lambda: pipe.readable)
+    Loop(model, scheduler, speculation, pipe).run()
 
 
-def _own_sources(request: Submit, load: Load) -> dict[str, OwnSource]:
-    sources: dict[str, OwnSource] = {}
+def _local_drafters(request: Submit, load: Load) -> dict[str, LocalDrafter]:
+    drafters: dict[str, LocalDrafter] = {}
     if load.ngram:
-        sources[NGRAM] = NgramDrafter(_NGRAM_BITS)
+        drafters[NGRAM] = NgramDrafter(_NGRAM_BITS)
     if request.prediction:
-        sources[PREDICTION] = PredictionDrafter(request.prediction, len(request.tokens))
-    return sources
+        drafters[PREDICTION] = PredictionDrafter(request.prediction, len(request.tokens))
+    return drafters

@@ -35,7 +35,7 @@ class Metrics(Collector):
         sequences.observe(self._figures)
 
     def show(self, report: Mapping[str, Any] | None) -> bytes:
-        """Prometheus' text format. `report` is the planner's (`Planner.describe`), if it could be had."""
+        """Prometheus' text format. `report` is `SpeculationManager.describe`'s, if it could be had."""
         if report is not None:
             self._learn(report)
         text = generate_latest(self._registry)

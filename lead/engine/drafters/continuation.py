@@ -22,15 +22,15 @@ class Match(NamedTuple):
     at: int
 
 
-Draft = tuple[list[int], list[float]]
+Continuation = tuple[list[int], list[float]]
 """Tokens, and for each the confidence that it is right if those before it are, 0 < confidence < 1."""
 
 
 def match_length(text: Sequence[int], at: int, other: Sequence[int], other_at: int) -> int:
     """How many tokens before text[at] equal those before other[other_at], at most LONGEST_MATCH."""
-    n_most = min(at, other_at, LONGEST_MATCH)
-    if text[at - n_most : at] == other[other_at - n_most : other_at]:
-        return n_most
+    longest = min(at, other_at, LONGEST_MATCH)
+    if text[at - longest : at] == other[other_at - longest : other_at]:
+        return longest
     n = 0
     while text[at - 1 - n] == other[other_at - 1 - n]:
         n += 1
@@ -49,14 +49,14 @@ def confidence(length: int, n_agreeing: int, n_matches: int) -> float:
     return float(x / (x + _HALF))
 
 
-def follow(text: Sequence[int], matches: Sequence[Match], n_most: int, *, wraps: bool) -> Draft:
-    """What follows the first of `matches` in `text`, at most `n_most` tokens; the others only testify.
+def follow(text: Sequence[int], matches: Sequence[Match], max_tokens: int, *, wraps: bool) -> Continuation:
+    """What follows the first of `matches` in `text`, at most `max_tokens` tokens; the others only testify.
 
     As long as the draft is right, the match grows with it. `wraps`: the text to continue is `text` itself,
     so what comes after its end is the draft: a period goes on.
     """
     chosen, *others = matches
-    tokens = _continuation(text, chosen.at, n_most, wraps=wraps)
+    tokens = _continuation(text, chosen.at, max_tokens, wraps=wraps)
     confidences: list[float] = []
     while others and len(confidences) < len(tokens):
         i = len(confidences)
@@ -68,12 +68,12 @@ def follow(text: Sequence[int], matches: Sequence[Match], n_most: int, *, wraps:
     return tokens, confidences
 
 
-def _continuation(text: Sequence[int], at: int, n_most: int, *, wraps: bool) -> list[int]:
-    tokens = list(text[at : at + n_most])
+def _continuation(text: Sequence[int], at: int, max_tokens: int, *, wraps: bool) -> list[int]:
+    tokens = list(text[at : at + max_tokens])
     if wraps and tokens:
         period = len(text) - at
-        while len(tokens) < n_most:
-            tokens += tokens[:period][: n_most - len(tokens)]
+        while len(tokens) < max_tokens:
+            tokens += tokens[:period][: max_tokens - len(tokens)]
     return tokens
 
 

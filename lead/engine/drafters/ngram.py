@@ -5,7 +5,7 @@ Needs no model: where text repeats itself (an edited file, a quoted passage) it 
 
 from collections.abc import Sequence
 
-from lead.engine.drafters.continuation import SHORTEST_MATCH, Draft, Match, follow, match_length
+from lead.engine.drafters.continuation import SHORTEST_MATCH, Continuation, Match, follow, match_length
 from lead.engine.drafters.suffix_index import SuffixIndex
 
 
@@ -22,8 +22,8 @@ class NgramDrafter:
         """Index what is new in `tokens`, in linear time; `draft` does it, too."""
         self._index.extend(tokens)
 
-    def draft(self, tokens: Sequence[int], n_most: int) -> Draft:
-        """At most `n_most` tokens to follow `tokens`; nothing if their last ones have not stood there before.
+    def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
+        """At most `max_tokens` tokens to follow `tokens`; nothing if their end has not occurred before.
 
         They follow the longest of the matches that were found, the newest of equally long ones.
         """
@@ -33,7 +33,7 @@ class NgramDrafter:
             self._followed = 0
             return [], []
         self._n_tokens, self._followed = len(tokens), matches[0].at
-        return follow(tokens, matches, n_most, wraps=True)
+        return follow(tokens, matches, max_tokens, wraps=True)
 
     def _matches(self, tokens: Sequence[int]) -> list[Match]:
         """The best in front."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.drafters.continuation import SHORTEST_MATCH, Draft, Match, follow, match_length
+from lead.engine.drafters.continuation import SHORTEST_MATCH, Continuation, Match, follow, match_length
 
 _TRUST = 6
 """The client's word counts like so many equal tokens, until the answer departs from its text."""
@@ -27,10 +27,10 @@ class PredictionDrafter:
         self._here: Match | None = Match(_TRUST, 0)
         self._left = 0  # where the answer was last seen to follow the prediction
 
-    def draft(self, tokens: Sequence[int], n_most: int) -> Draft:
-        """At most `n_most` tokens to follow `tokens`; nothing where the prediction has ended."""
+    def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
+        """At most `max_tokens` tokens to follow `tokens`; nothing where the prediction has ended."""
         matches = self._matches(tokens)
-        return follow(self._text, matches, n_most, wraps=False) if matches else ([], [])
+        return follow(self._text, matches, max_tokens, wraps=False) if matches else ([], [])
 
     def _matches(self, tokens: Sequence[int]) -> list[Match]:
         """Where the answer may be in the prediction, the best in front."""

@@ -1,1 +1,1 @@
-"""The planner: how many draft tokens to verify in the next step, and whether to wait for more of them."""
+"""Speculation: how many draft tokens the next step verifies, and whether to wait for more of them."""

@@ -1,23 +1,14 @@
-"""When the next draft tokens of a source will be there: how far away it is, how fast it drafts."""
+"""When further draft tokens of a source will arrive: how far away it is, and how fast it drafts."""
 
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-_GAIN = 0.2
-"""Weight of a new sample in a running mean (of the mean deviation, too, as in RFC 6298)."""
-_PATIENCE = 4.0
-"""A source that is late by more than so many mean deviations has gone quiet."""
-_LEAST_PATIENCE_S = 0.002
-_LEAST_LEFT_S = 0.0005
-"""What is overdue is not there yet."""
-_OUTLIER = 4.0
-"""A gap so many times longer than usual is a pause, not the time of a token …"""
-_MOST_PAUSES = 3
-"""… unless there are so many in a row: then the usual was wrong (two drafts that were read together)."""
-_MOST_COMMITS = 64
-"""A source that answers news so many commits old is not worth waiting for."""
+from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+
+_MAX_COMMITS = 64
+"""A source that answers commits older than this is not worth waiting for."""
 
 
 class Arrival(NamedTuple):
@@ -28,48 +19,38 @@ class Arrival(NamedTuple):
     per_token: float
 
     def when(self, n_more: int) -> float:
-        """Seconds from now until `n_more` tokens are there."""
+        """Seconds from now until `n_more` tokens have arrived."""
         return self.first_in + max(0, n_more - self.n_first) * self.per_token
 
 
 @dataclass(slots=True)
-class _Mean:
-    """A running mean with its mean deviation; None until the first sample."""
+class _RunningMean:
+    """With the mean deviation, as RFC 6298 computes it; None until the first sample."""
 
     value: float | None = None
     deviation: float = 0.0
 
-    def learn(self, sample: float) -> None:
+    def learn(self, sample: float, gain: float) -> None:
         if self.value is None:
             self.value, self.deviation = sample, sample / 2
             return
-        self.deviation += _GAIN * (abs(sample - self.value) - self.deviation)
-        self.value += _GAIN * (sample - self.value)
-
-    @property
-    def latest(self) -> float:
-        """Later than this it should not be."""
-        return (self.value or 0.0) + _PATIENCE * self.deviation + _LEAST_PATIENCE_S
-
-    def left(self, elapsed: float) -> float:
-        """How long it will still take; what is overdue is late by about as much as others were."""
-        left = (self.value or 0.0) - elapsed
-        return left if left > 0 else max(self.deviation, _LEAST_LEFT_S)
+        self.deviation += gain * (abs(sample - self.value) - self.deviation)
+        self.value += gain * (sample - self.value)
 
 
 @dataclass(slots=True)
-class _Text:
+class _CommitHistory:
     """When a sequence had how many committed tokens: (n_committed, time), the last few commits."""
 
     opened_at: float
-    commits: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_MOST_COMMITS))
+    commits: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_MAX_COMMITS))
 
     @property
     def last_commit(self) -> float:
         return self.commits[-1][1]
 
     def reached(self, n_committed: int) -> float | None:
-        """When it had exactly `n_committed` tokens; None if that was never so, or too long ago."""
+        """When it had exactly `n_committed` tokens; None if it never had, or too long ago."""
         return next((time for n, time in reversed(self.commits) if n == n_committed), None)
 
     def passed(self, n_committed: int) -> float | None:
@@ -78,172 +59,189 @@ class _Text:
 
 
 @dataclass(slots=True)
-class _Watch:
-    """A source and a sequence: its last draft followed `base` tokens and reached to position `end`.
+class _Progress:
+    """Of a source with a sequence: its last draft followed `base` tokens and reached to position `end`.
 
-    `died_with`: how many tokens were committed when nothing of it lived any more; None: something lives.
-    `unseen_since`: when the text went on beyond what it had seen; None: it has seen everything.
+    `dead_since`: how many tokens were committed when its draft was dead; None: its draft is alive.
+    `unseen_since`: when tokens were committed beyond those it had seen; None: it has seen all.
     """
 
-    base: int = -1  # it has not been heard yet
+    base: int = -1  # it has sent nothing yet
     end: int = 0
     grown_at: float = 0.0
-    died_with: int | None = 0
+    dead_since: int | None = 0
     unseen_since: float | None = None
 
 
 @dataclass(slots=True)
-class _Source:
-    first: _Mean = field(default_factory=_Mean)
-    n_first: _Mean = field(default_factory=_Mean)
-    token: _Mean = field(default_factory=_Mean)
+class _SourceTiming:
+    """`first`: seconds from a commit to a new draft, of `n_first` tokens; `token`: per further token."""
+
+    first: _RunningMean = field(default_factory=_RunningMean)
+    n_first: _RunningMean = field(default_factory=_RunningMean)
+    token: _RunningMean = field(default_factory=_RunningMean)
     n_pauses: int = 0  # in a row
-    watches: dict[str, _Watch] = field(default_factory=dict)
+    progress: dict[str, _Progress] = field(default_factory=dict)
 
 
 class Arrivals:
     """Times are seconds of one clock."""
 
-    def __init__(self) -> None:
-        self._sources: dict[str, _Source] = {}
-        self._texts: dict[str, _Text] = {}
+    def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
+        self._constants = constants
+        self._sources: dict[str, _SourceTiming] = {}
+        self._histories: dict[str, _CommitHistory] = {}
 
     @property
     def known(self) -> list[str]:
         """All sources that are connected or have posted."""
         return list(self._sources)
 
-    def connected(self, sources: Iterable[str]) -> set[str]:
-        """These sources are connected now; returns those that are not any more."""
-        names = set(sources)
-        gone = self._sources.keys() - names
-        for source in gone:
-            del self._sources[source]
-        for source in names:
-            self._sources.setdefault(source, _Source())
-        return gone
-
     @property
     def slowest_first(self) -> float:
-        """Seconds from news to an answer, of the source that takes longest; 0 as long as nothing is known."""
-        return max((record.first.value or 0.0 for record in self._sources.values()), default=0.0)
+        """Seconds from a commit to a new draft, of the slowest source; 0 before anything is known."""
+        return max((timing.first.value or 0.0 for timing in self._sources.values()), default=0.0)
 
-    def opened(self, sequence: str, n_committed: int, now: float) -> None:
+    def connect(self, sources: Iterable[str]) -> None:
+        """These sources are connected now; all others are forgotten."""
+        names = set(sources)
+        for source in self._sources.keys() - names:
+            del self._sources[source]
+        for source in names:
+            self._sources.setdefault(source, _SourceTiming())
+
+    def on_open(self, sequence: str, n_committed: int, now: float) -> None:
         """A sequence begins; the sources are being told."""
-        self._texts[sequence] = _Text(now)
-        self._texts[sequence].commits.append((n_committed, now))
+        self._histories[sequence] = _CommitHistory(now)
+        self._histories[sequence].commits.append((n_committed, now))
 
-    def committed(self, sequence: str, n_committed: int, now: float) -> None:
+    def on_commit(self, sequence: str, n_committed: int, now: float) -> None:
         """A sequence has `n_committed` tokens now; the sources are being told."""
-        self._texts[sequence].commits.append((n_committed, now))
-        for record in self._sources.values():
-            if (watch := record.watches.get(sequence)) and watch.unseen_since is None:
-                watch.unseen_since = now
+        self._histories[sequence].commits.append((n_committed, now))
+        for timing in self._sources.values():
+            if (progress := timing.progress.get(sequence)) and progress.unseen_since is None:
+                progress.unseen_since = now
 
-    def closed(self, sequence: str) -> None:
+    def on_close(self, sequence: str) -> None:
         """A sequence has ended."""
-        self._texts.pop(sequence, None)
-        for record in self._sources.values():
-            record.watches.pop(sequence, None)
+        self._histories.pop(sequence, None)
+        for timing in self._sources.values():
+            timing.progress.pop(sequence, None)
 
-    def posted(self, sequence: str, source: str, base: int, end: int, now: float) -> None:
-        """A draft of `source` arrived, dead or alive: positions base … end - 1.
+    def on_draft(self, sequence: str, source: str, base: int, end: int, now: float) -> None:
+        """A draft of `source` for positions base … end - 1 arrived, dead or alive.
 
-        One that was overtaken, or brings nothing new, is no sign of life: nobody keeps the lead waiting by
-        repeating himself.
+        Stale or repeated drafts do not count as activity, so a back cannot stall the lead by resending.
         """
-        text = self._texts.get(sequence)
-        if text is None:
+        history = self._histories.get(sequence)
+        if history is None:
             return
-        record = self._sources.setdefault(source, _Source())
-        watch = record.watches.setdefault(sequence, _Watch())
-        if base < watch.base:
+        timing = self._sources.setdefault(source, _SourceTiming())
+        progress = timing.progress.setdefault(sequence, _Progress())
+        if base < progress.base:
             return
-        if watch.died_with is None or base == watch.base:
-            self._learn_growth(record, watch, end, now)
-        elif watch.base >= 0 and base >= watch.died_with and (told_at := text.reached(base)) is not None:
-            record.first.learn(max(0.0, now - told_at))
-            record.n_first.learn(end - base)
-        if base > watch.base:
-            watch.base, watch.end, watch.grown_at = base, end, now
-            watch.unseen_since = text.passed(base)
-        elif end > watch.end:
-            watch.end, watch.grown_at = end, now
+        gain = self._constants.arrival_gain
+        if progress.dead_since is None or base == progress.base:
+            self._learn_growth(timing, progress, end, now)
+        elif progress.base >= 0 and base >= progress.dead_since and (at := history.reached(base)) is not None:
+            timing.first.learn(max(0.0, now - at), gain)
+            timing.n_first.learn(end - base, gain)
+        if base > progress.base:
+            progress.base, progress.end, progress.grown_at = base, end, now
+            progress.unseen_since = history.passed(base)
+        elif end > progress.end:
+            progress.end, progress.grown_at = end, now
 
-    def lives(self, sequence: str, source: str) -> None:
-        """What it posted is on the board."""
-        self._sources[source].watches[sequence].died_with = None
+    def on_draft_alive(self, sequence: str, source: str) -> None:
+        """The draft that has just arrived is on the board."""
+        self._sources[source].progress[sequence].dead_since = None
 
-    def died(self, sequence: str, source: str, n_committed: int) -> None:
-        """Nothing of its draft lives any more, now that `n_committed` tokens are committed."""
-        if (record := self._sources.get(source)) and (watch := record.watches.get(sequence)):
-            watch.died_with = n_committed
+    def on_draft_dead(self, sequence: str, source: str, n_committed: int) -> None:
+        """Its draft was removed from the board when `n_committed` tokens were committed."""
+        if (timing := self._sources.get(source)) and (progress := timing.progress.get(sequence)):
+            progress.dead_since = n_committed
 
     def sources(self, sequence: str) -> list[str]:
-        """Those who have drafted for `sequence`."""
-        return [name for name, record in self._sources.items() if sequence in record.watches]
+        """Those that have drafted for `sequence`."""
+        return [name for name, timing in self._sources.items() if sequence in timing.progress]
 
     def expected(self, sequence: str, source: str, now: float) -> Arrival | None:
-        """When more will come; None if nothing is to be expected: quiet, finished, or not known."""
-        record, text = self._sources.get(source), self._texts.get(sequence)
-        watch = record.watches.get(sequence) if record else None
-        if record is None or text is None or watch is None:
+        """When more tokens arrive; None if none are expected: the source is silent, finished, or unknown."""
+        timing, history = self._sources.get(source), self._histories.get(sequence)
+        progress = timing.progress.get(sequence) if timing else None
+        if timing is None or history is None or progress is None:
             return None
-        per_token = record.token.value or 0.0
-        if watch.died_with is None:
-            waited = now - watch.grown_at
-            if record.token.value is None:
-                return None
-            if waited <= record.token.latest:
-                return Arrival(record.token.left(waited), 1, per_token)
-            return self._resumption(record, watch, now)
-        if record.first.value is None or now - _silent_since(watch, text) > record.first.latest:
+        if progress.dead_since is None:
+            return self._growth(timing, progress, now)
+        if self._is_late(timing.first, now - _silent_since(progress, history)):
             return None
-        n_first = max(1, round(record.n_first.value or 1.0))
-        return Arrival(record.first.left(now - text.last_commit), n_first, per_token)
+        n_first = max(1, round(timing.n_first.value or 1.0))
+        first_in = self._remaining(timing.first, now - history.last_commit)
+        return Arrival(first_in, n_first, timing.token.value or 0.0)
 
-    def at_work(self, sequence: str, now: float, patience: float) -> bool:
-        """Whether some source owes a word on `sequence`, and not for longer than `patience` seconds."""
-        text = self._texts.get(sequence)
-        return text is not None and any(
-            now - _silent_since(record.watches.get(sequence), text) <= patience
-            for record in self._sources.values()
+    def is_drafting(self, sequence: str, now: float, patience: float) -> bool:
+        """Whether a source is to answer for `sequence` and was silent for at most `patience` seconds."""
+        history = self._histories.get(sequence)
+        return history is not None and any(
+            now - _silent_since(timing.progress.get(sequence), history) <= patience
+            for timing in self._sources.values()
         )
 
     def describe(self, source: str) -> dict[str, float | None]:
-        """For people and dashboards, in milliseconds."""
-        record = self._sources.get(source, _Source())
-        return {"first_draft_ms": _ms(record.first.value), "token_ms": _ms(record.token.value)}
+        """For `GET /v1/speculation`, in milliseconds."""
+        timing = self._sources.get(source, _SourceTiming())
+        return {"first_draft_ms": _ms(timing.first.value), "token_ms": _ms(timing.token.value)}
 
-    @staticmethod
-    def _resumption(record: _Source, watch: _Watch, now: float) -> Arrival | None:
-        """Of one that had drafted as far as it should, and has just been told that the text went on."""
-        if record.first.value is None or record.token.value is None or watch.unseen_since is None:
+    def _growth(self, timing: _SourceTiming, progress: _Progress, now: float) -> Arrival | None:
+        """Of a draft that is alive."""
+        if timing.token.value is None:
             return None
-        waited = now - watch.unseen_since
-        if waited > record.first.latest:
-            return None
-        return Arrival(record.first.left(waited), 1, record.token.value)
+        waited = now - progress.grown_at
+        if self._is_late(timing.token, waited):
+            return self._resumption(timing, progress, now)
+        return Arrival(self._remaining(timing.token, waited), 1, timing.token.value)
 
-    def _learn_growth(self, record: _Source, watch: _Watch, end: int, now: float) -> None:
-        if end <= watch.end:
+    def _resumption(self, timing: _SourceTiming, progress: _Progress, now: float) -> Arrival | None:
+        """Of a source that had drafted as far as it should, and was then told of further committed tokens."""
+        if timing.token.value is None or progress.unseen_since is None:
+            return None
+        waited = now - progress.unseen_since
+        if self._is_late(timing.first, waited):
+            return None
+        return Arrival(self._remaining(timing.first, waited), 1, timing.token.value)
+
+    def _is_late(self, mean: _RunningMean, waited: float) -> bool:
+        """Later than usual by so much that it is not worth waiting; also if nothing is known."""
+        if mean.value is None:
+            return True
+        constants = self._constants
+        latest = mean.value + constants.patience_deviations * mean.deviation + constants.min_patience_s
+        return waited > latest
+
+    def _remaining(self, mean: _RunningMean, waited: float) -> float:
+        """How much longer it will take; what is overdue is late by about as much as others were."""
+        remaining = (mean.value or 0.0) - waited
+        return remaining if remaining > 0 else max(mean.deviation, self._constants.min_remaining_s)
+
+    def _learn_growth(self, timing: _SourceTiming, progress: _Progress, end: int, now: float) -> None:
+        if end <= progress.end:
             return
-        per_token = (now - watch.grown_at) / (end - watch.end)
-        if record.token.value is not None and per_token > _OUTLIER * record.token.value:
-            record.n_pauses += 1
-            if record.n_pauses < _MOST_PAUSES:
+        per_token = (now - progress.grown_at) / (end - progress.end)
+        if timing.token.value is not None and per_token > self._constants.pause_factor * timing.token.value:
+            timing.n_pauses += 1
+            if timing.n_pauses < self._constants.max_pauses:
                 return
-            record.token = _Mean()
-        record.n_pauses = 0
-        record.token.learn(per_token)
+            timing.token = _RunningMean()
+        timing.n_pauses = 0
+        timing.token.learn(per_token, self._constants.arrival_gain)
 
 
-def _silent_since(watch: _Watch | None, text: _Text) -> float:
-    if watch is None:
-        return text.opened_at
-    if watch.died_with is None or watch.unseen_since is None:
-        return watch.grown_at
-    return watch.unseen_since
+def _silent_since(progress: _Progress | None, history: _CommitHistory) -> float:
+    if progress is None:
+        return history.opened_at
+    if progress.dead_since is None or progress.unseen_since is None:
+        return progress.grown_at
+    return progress.unseen_since
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""A posted draft: a tree of tokens, and a cursor in it that follows the committed tokens."""
+"""A posted draft: a tree of tokens with a cursor that follows the committed tokens."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,11 +14,11 @@ class DraftToken(NamedTuple):
 class DraftTree:
     """The tokens follow the first `base` committed ones, as `shared.protocol.Draft` says.
 
-    The cursor stands behind the committed tokens as long as they lie in the tree: what may still come true
-    hangs below it. It starts at the root; `step` moves it.
+    The cursor is at the last committed token as long as the committed tokens are a path in the tree; what may
+    still be accepted is below it. It starts at the root; `step` moves it.
     """
 
-    __slots__ = ("_children", "_confidences", "_line", "_next", "_tokens", "base")
+    __slots__ = ("_children", "_confidences", "_main_branch", "_next", "_tokens", "base")
 
     def __init__(
         self,
@@ -36,45 +36,45 @@ class DraftTree:
             for node, parent in enumerate(parents):
                 self._children[parent + 1].append(node)
         self._next = self._following(-1)  # the nodes directly below the cursor
-        self._line: list[DraftToken] | None = None  # asked for several times in each step
+        self._main_branch: list[DraftToken] | None = None  # asked for several times in each step
 
     def __len__(self) -> int:
-        """All its tokens, those in the past, too."""
+        """All its tokens, including those above the cursor."""
         return len(self._tokens)
 
     @property
     def alive(self) -> bool:
-        """Whether any of its tokens may still come true."""
+        """Whether any of its tokens may still be accepted."""
         return bool(self._next)
 
-    def proposed(self) -> DraftToken | None:
-        """The likeliest next token."""
+    def next(self) -> DraftToken | None:
+        """The token directly below the cursor, on the first branch."""
         return self._at(self._next[0]) if self._next else None
 
     def step(self, token: int) -> None:
-        """`token` was committed behind the cursor."""
-        self._line = None
+        """`token` was committed."""
+        self._main_branch = None
         for node in self._next:
             if self._tokens[node] == token:
                 self._next = self._following(node)
                 return
         self._next = ()
 
-    def line(self) -> Sequence[DraftToken]:
+    def main_branch(self) -> Sequence[DraftToken]:
         """What it proposes from the cursor on: the first branch at every fork."""
-        if self._line is None:
-            self._line = self._first_branches()
-        return self._line
+        if self._main_branch is None:
+            self._main_branch = self._first_branches()
+        return self._main_branch
 
     def _first_branches(self) -> list[DraftToken]:
         if self._children is None:
             start = self._next[0] if self._next else len(self._tokens)
             return [self._at(node) for node in range(start, len(self._tokens))]
-        line, following = [], self._next
+        branch, following = [], self._next
         while following:
-            line.append(self._at(following[0]))
+            branch.append(self._at(following[0]))
             following = self._children[following[0] + 1]
-        return line
+        return branch
 
     def _following(self, node: int) -> Sequence[int]:
         if self._children is not None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from lead.backs.registry import Back, Backs, Figures
 from lead.engine.commands import PolicyName
-from lead.engine.speculation.policy import MOST_DEPTH
+from lead.engine.speculation.draft_chain import MAX_DEPTH
 from lead.generation.sequences import Sequences
 from lead.http.sse import unless_gone
 from lead.server.services import Services, provide, provide_ready
@@ -75,7 +75,7 @@ class PolicyRequest(BaseModel):
     """How to choose depths; `depth` is for `fixed` and `sync`."""
 
     policy: PolicyName
-    depth: Annotated[int, Field(ge=0, le=MOST_DEPTH)] = 4
+    depth: Annotated[int, Field(ge=0, le=MAX_DEPTH)] = 4
 
 
 @router.put("/v1/speculation")

@@ -8,7 +8,7 @@ from lead.engine.loop import Loop
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.errors import DecodeFatalError, KvCacheFullError
 from shared.settings.model_options import ModelOptions
-from tests.fakes import FakeFront, FakeTarget, make_limits, make_scheduler, plain_run, run_engine, submit
+from tests.fakes import FakeFront, FakeTarget, make_engine, make_limits, plain_run, run_engine, submit
 
 LIMITS = make_limits()
 
@@ -40,7 +40,7 @@ class ScriptedPipe:
 
 def run(*batches, target=None, policy="fixed"):
     pipe, target = ScriptedPipe(*batches), target or FakeTarget(LIMITS.n_slots)
-    Loop(target, make_scheduler(LIMITS, policy=policy), pipe, clock=pipe.clock).run()
+    Loop(target, *make_engine(LIMITS, policy=policy), pipe, clock=pipe.clock).run()
     return pipe, target
 
 
@@ -68,7 +68,7 @@ def test_a_sequence_is_started_before_its_first_decode():
 
     pipe = ScriptedPipe([submit()])
     with pytest.raises(DecodeFatalError):
-        Loop(Dying(2), make_scheduler(LIMITS), pipe).run()
+        Loop(Dying(2), *make_engine(LIMITS), pipe).run()
     assert pipe.sent == [Started(sequence="s", n_cached=0)]
 
 

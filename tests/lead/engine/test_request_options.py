@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from lead.engine.cache_edits import apply_edits
 from lead.engine.commands import PostDraft, RequestOptions, Submit
-from lead.engine.edit import carry_out
 from lead.engine.events import Committed, Finished, PromptProgress, Started
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
 from shared.sampling.sampler import SamplingParameters
-from tests.fakes import N_VOCAB, FakeTarget, make_limits, make_scheduler, plain_run, toy_logits, toy_sampler
+from tests.fakes import N_VOCAB, FakeTarget, make_engine, make_limits, plain_run, toy_logits, toy_sampler
 
 GREEDY = SamplingParameters(seed=0, temperature=0)
 PROMPT = [0, 2]
@@ -17,7 +17,7 @@ PROMPT = [0, 2]
 class Run:
     def __init__(self, **limits):
         self.limits = make_limits(**limits)
-        self.scheduler = make_scheduler(self.limits)
+        self.scheduler, self.speculation = make_engine(self.limits)
         self.target = FakeTarget(self.limits.n_slots, self.limits.n_ctx, self.limits.n_batch)
         self.widths = []
 
@@ -36,8 +36,8 @@ class Run:
         events = []
         while not self.scheduler.idle:
             plan = self.scheduler.plan(0.0)
-            carry_out(plan.edits, self.target)
-            events += plan.news
+            apply_edits(plan.edits, self.target)
+            events += plan.events
             self.widths += [len(span.tokens) for span in plan.spans]
             events += self.scheduler.commit(plan, self.target.decode(plan.spans), 0.0, 0.01)
             self.scheduler.check_integrity()
@@ -92,7 +92,7 @@ def test_who_waits_for_a_taken_slot_does_not_hold_up_others():
     run.submit("b", slot=1)
     run.submit("c")
     plan = run.scheduler.plan(0.0)
-    assert [(event.sequence, event.slot) for event in plan.news] == [("a", 1), ("c", 0)]
+    assert [(event.sequence, event.slot) for event in plan.events] == [("a", 1), ("c", 0)]
 
 
 @pytest.mark.parametrize(("n_draft", "widest"), [(0, 1), (2, 3), (None, 5)])
@@ -100,7 +100,7 @@ def test_at_most_so_many_draft_tokens_are_verified_at_once(n_draft, widest):
     run = Run()
     request = run.submit(max_tokens=20, n_draft=n_draft)
     truth, _ = plain_run(request, 100)
-    run.scheduler.post_draft(PostDraft(sequence="s", source="a", base=2, tokens=truth[2:20]))
+    run.speculation.post_draft(PostDraft(sequence="s", source="a", base=2, tokens=truth[2:20]))
     events = run.drain()
     assert max(run.widths[1:]) == widest
     assert [token for event in of(Committed, events) for token in event.tokens] == truth[2:]

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from lead.engine.cache_edits import apply_edits
 from lead.engine.commands import PostDraft
-from lead.engine.edit import carry_out
 from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.errors import GrammarTooSlowError
 from shared.llama.span import Span
 from shared.sampling.sampler import SamplingParameters
-from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_limits, make_scheduler, plain_run, submit
+from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_engine, make_limits, plain_run, submit
 
 LONG = (0, 2)
 """A prompt whose greedy continuation fills a context of 100 tokens."""
@@ -30,7 +30,7 @@ class SchedulerHarness:
 
     def __init__(self, depth=4, policy="fixed", **limits):
         self.limits = make_limits(**limits)
-        self.scheduler = make_scheduler(self.limits, depth, policy)
+        self.scheduler, self.speculation = make_engine(self.limits, depth, policy)
         self.target = FakeTarget(self.limits.n_slots, self.limits.n_ctx, self.limits.n_batch)
         self.spans = []
         self.now = NOW
@@ -38,14 +38,15 @@ class SchedulerHarness:
     def step(self):
         """The events of one step, after any waits in vain; its spans are in `spans`."""
         plan = self.scheduler.plan(self.now)
-        news = plan.news
+        events = plan.events
         while plan.wait > 0:
             self.now += plan.wait
             assert self.now < 1000 * NOW, "it waits for ever"
             plan = self.scheduler.plan(self.now)
-            news += plan.news
-        carry_out(plan.edits, self.target)
-        events = [*news, *self.scheduler.commit(plan, self.target.decode(plan.spans), self.now, 0.01)]
+            events += plan.events
+        apply_edits(plan.edits, self.target)
+        events += self.scheduler.commit(plan, self.target.decode(plan.spans), self.now, 0.01)
+        events += self.speculation.pop_events()
         self.spans = plan.spans
         self.scheduler.check_integrity()
         return events
@@ -84,13 +85,13 @@ def names(events, kind=Started):
 
 def test_a_batch_has_room_for_every_slot():
     with pytest.raises(ValueError, match="one token of every slot"):
-        make_scheduler(make_limits(n_slots=3, n_batch=2))
+        make_engine(make_limits(n_slots=3, n_batch=2))
 
 
 def test_the_cache_has_room_for_one_whole_sequence():
-    make_scheduler(make_limits(n_ctx=99, n_ctx_sequence=100))
+    make_engine(make_limits(n_ctx=99, n_ctx_sequence=100))
     with pytest.raises(ValueError, match="one whole sequence"):
-        make_scheduler(make_limits(n_ctx=98, n_ctx_sequence=100))
+        make_engine(make_limits(n_ctx=98, n_ctx_sequence=100))
 
 
 @pytest.mark.parametrize("n_prompt", [0, 100])
@@ -166,7 +167,7 @@ def test_a_prompt_longer_than_a_batch_is_read_in_several_steps():
 def drafting(*, depth=4, max_tokens=None, prompt=LONG, policy="fixed", sources=(), **limits):
     """A harness whose only sequence has its first token."""
     harness = SchedulerHarness(depth, policy, **limits)
-    harness.scheduler.connect(sources)
+    harness.speculation.connect(sources)
     harness.submit(tokens=prompt, max_tokens=max_tokens)
     harness.step()
     return harness
@@ -176,7 +177,7 @@ def post(harness, tokens, base=3, sequence="s", source="a", *, parents=None):
     draft = PostDraft(
         sequence=sequence, source=source, base=base, tokens=tokens, parents=parents, received_at=NOW
     )
-    harness.scheduler.post_draft(draft)
+    harness.speculation.post_draft(draft)
 
 
 def test_a_draft_is_decoded_behind_the_last_committed_token():
@@ -324,7 +325,7 @@ def test_a_plan_that_waits_tells_who_was_started():
     harness = drafting(policy="sync", sources=["a"])
     harness.submit("t", OTHER, max_tokens=3)
     plan = harness.scheduler.plan(NOW)
-    assert names(plan.news) == ["t"]
+    assert names(plan.events) == ["t"]
     assert plan.wait == 0, "its prompt is read instead"
 
 
@@ -352,14 +353,14 @@ def test_after_a_full_cache_no_drafts_are_waited_for():
     harness = drafting(policy="sync", sources=["a"])
     post(harness, TEXT[3:7])
     planned(harness)
-    harness.scheduler.shed()
+    harness.scheduler.on_cache_full()
     harness.step()
     assert [len(span.tokens) for span in harness.spans] == [1]
 
 
 def test_after_a_full_cache_the_next_step_does_not_wait():
     harness = drafting(policy="sync", sources=["a"])
-    harness.scheduler.shed()
+    harness.scheduler.on_cache_full()
     assert harness.scheduler.plan(NOW).wait == 0
 
 
@@ -370,14 +371,14 @@ def test_a_model_that_cannot_trim_waits_for_no_drafts():
 
 def test_steps_with_prompts_are_not_predicted():
     harness = drafting()
-    assert harness.scheduler.plan(NOW).expected == 1
+    assert harness.scheduler.plan(NOW).n_expected == 1
     harness.submit("t", OTHER)
-    assert harness.scheduler.plan(NOW).expected is None
+    assert harness.scheduler.plan(NOW).n_expected is None
 
 
 def test_backs_are_told_to_rest_when_speculation_is_turned_off():
     harness = drafting()
-    harness.scheduler.set_policy("off", 0)
+    harness.speculation.set_policy("off", 0)
     post(harness, TEXT[3:6])
     events = harness.step()
     assert text_of(events) == TEXT[3:4]
@@ -387,7 +388,7 @@ def test_backs_are_told_to_rest_when_speculation_is_turned_off():
 
 def test_a_new_policy_is_followed_in_the_next_step():
     harness = drafting(policy="off")
-    harness.scheduler.set_policy("fixed", 2)
+    harness.speculation.set_policy("fixed", 2)
     post(harness, TEXT[3:9])
     harness.step()
     assert [len(span.tokens) for span in harness.spans] == [3]
@@ -396,9 +397,9 @@ def test_a_new_policy_is_followed_in_the_next_step():
 def test_what_was_done_is_reported():
     harness = drafting()
     post(harness, [TEXT[3], (TEXT[4] + 1) % N_VOCAB])
-    harness.scheduler.waited(0.25)
+    harness.speculation.on_wait(0.25)
     harness.step()
-    report = harness.scheduler.describe()
+    report = harness.speculation.describe()
     assert (report["n_steps"], report["n_committed"], report["depths"]) == (2, 3, {"0": 1, "2": 1})
     assert (report["n_draft_tokens"], report["n_accepted_tokens"], report["n_recovered"]) == (2, 1, 1)
     assert (report["step_seconds"], report["wait_seconds"]) == (0.02, 0.25)
@@ -588,7 +589,7 @@ def test_what_a_cancelled_sequence_has_cached_is_reused():
 def planned(harness):
     """The next plan, of which only the edits were carried out."""
     plan = harness.scheduler.plan(NOW)
-    carry_out(plan.edits, harness.target)
+    apply_edits(plan.edits, harness.target)
     return plan
 
 
@@ -597,7 +598,7 @@ def test_after_a_full_cache_the_next_step_takes_one_token_of_each():
     harness.submit("t", [4] * 9)
     post(harness, TEXT[3:6])
     assert len(planned(harness).spans) == 2
-    assert harness.scheduler.shed() == []
+    assert harness.scheduler.on_cache_full() == []
     harness.step()
     assert [len(span.tokens) for span in harness.spans] == [1, 1]
     harness.step()
@@ -607,7 +608,7 @@ def test_after_a_full_cache_the_next_step_takes_one_token_of_each():
 def test_after_a_full_cache_nobody_new_starts():
     harness = drafting()
     planned(harness)
-    harness.scheduler.shed()
+    harness.scheduler.on_cache_full()
     harness.submit("t", LONG)
     assert names(harness.step()) == []
     assert names(harness.step()) == ["t"]
@@ -618,7 +619,7 @@ def test_idle_caches_are_given_up_before_a_place():
     harness.complete("s", [4] * 9, max_tokens=1)
     harness.submit("t", LONG)
     planned(harness)
-    harness.scheduler.shed()
+    harness.scheduler.on_cache_full()
     harness.step()
     assert harness.target.slots[0] == []
     assert [span.slot for span in harness.spans] == [1]
@@ -631,7 +632,7 @@ def test_the_youngest_gives_up_its_place_before_the_oldest_ends():
     harness.step()
     for _ in range(3):  # take less, then the place, then what is cached there
         planned(harness)
-        assert harness.scheduler.shed() == []
+        assert harness.scheduler.on_cache_full() == []
     harness.step()
     assert harness.target.slots[1] == []
     assert [span.slot for span in harness.spans] == [0]
@@ -642,7 +643,7 @@ def test_a_single_token_that_finds_no_room_ends_the_text():
     harness = drafting()
     for _ in range(2):
         planned(harness)
-        events = harness.scheduler.shed()
+        events = harness.scheduler.on_cache_full()
     assert events == [Finished(sequence="s", reason="length")]
     assert harness.scheduler.idle
 
@@ -651,7 +652,7 @@ def test_a_frugal_scheduler_whose_sequences_are_cancelled_goes_on():
     harness = drafting()
     harness.submit("t", LONG, max_tokens=3)
     planned(harness)
-    harness.scheduler.shed()
+    harness.scheduler.on_cache_full()
     harness.scheduler.cancel("s")
     assert text_of(harness.drain(), "t") == TEXT[2:5]
 
@@ -738,7 +739,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.harness = SchedulerHarness(
             depth=5, n_slots=3, n_ctx=45, n_ctx_sequence=40, n_batch=9, n_prompt_chunk=3
         )
-        self.scheduler = self.harness.scheduler
+        self.scheduler, self.speculation = self.harness.scheduler, self.harness.speculation
         self.truth = {}
         self.reasons = {}
         self.texts = {}
@@ -777,7 +778,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         name = rng.choice(self.running)
         base = max(0, len(self.texts[name]) - n_back)
         tokens = [*self.truth[name], *END_TOKENS, 1][base : base + n]
-        self.scheduler.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
+        self.speculation.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
 
     @precondition(lambda self: self.running)
     @rule(rng=rngs, n_right=st.integers(0, 3), source=st.sampled_from("ab"))
@@ -785,7 +786,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         name = rng.choice(self.running)
         base = len(self.texts[name])
         tokens = [*self.truth[name][base : base + n_right], rng.randrange(N_VOCAB), rng.randrange(N_VOCAB)]
-        self.scheduler.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
+        self.speculation.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
 
     @precondition(lambda self: self.running)
     @rule(rng=rngs, n=st.integers(1, 12), source=st.sampled_from("abc"))
@@ -803,15 +804,15 @@ class SchedulerMachine(RuleBasedStateMachine):
             confidences=[rng.random() for _ in range(n)],
             received_at=self.harness.now,
         )
-        self.scheduler.post_draft(draft)
+        self.speculation.post_draft(draft)
 
     @rule(policy=st.sampled_from(["adaptive", "fixed", "sync", "off"]), depth=st.integers(0, 32))
     def set_policy(self, policy, depth):
-        self.scheduler.set_policy(policy, depth)
+        self.speculation.set_policy(policy, depth)
 
     @rule(sources=st.sets(st.sampled_from("abc")))
     def connect(self, sources):
-        self.scheduler.connect(sorted(sources))
+        self.speculation.connect(sorted(sources))
 
     @rule(n=st.integers(1, 4))
     def step(self, n):
@@ -821,13 +822,13 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule()
-    def shed(self):
+    def fill_the_cache(self):
         plan = planned(self.harness)
-        self.take(plan.news)
+        self.take(plan.events)
         if plan.wait > 0:
             return
         if sum(len(span.tokens) for span in plan.spans) > 1:
-            self.take(self.scheduler.shed())
+            self.take(self.scheduler.on_cache_full())
         else:  # a single token always finds room
             self.take(self.scheduler.commit(plan, self.harness.target.decode(plan.spans), NOW, 0.01))
 
@@ -866,7 +867,7 @@ def test_a_step_counts_what_the_model_adds_to_shorter_spans():
     harness.submit("a", tokens=LONG)
     harness.submit("b", tokens=LONG)
     harness.step()
-    harness.scheduler.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
+    harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
     plan = harness.scheduler.plan(NOW)
     assert [len(span.tokens) for span in plan.spans] == [4, 1]
     assert plan.n_tokens == 8

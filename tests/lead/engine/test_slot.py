@@ -2,7 +2,8 @@
 
 import pytest
 
-from lead.engine.slot import EngineSequence, Slot
+from lead.engine.sequence import EngineSequence
+from lead.engine.slot import Slot
 from shared.slot_cache import SlotCache
 from tests.fakes import GREEDY, toy_sampler
 
@@ -37,9 +38,9 @@ def test_what_was_generated_counts_towards_both_limits():
 
 
 def test_an_empty_slot_has_nothing_to_decode():
-    assert Slot(SlotCache(0)).n_todo == 0
+    assert Slot(SlotCache(0)).n_to_decode == 0
 
 
 def test_committed_tokens_that_are_not_cached_are_to_be_decoded():
     slot = Slot(SlotCache(4, [0, 1], 2), sequence(n_prompt=5))
-    assert (slot.index, slot.n_todo) == (4, 3)
+    assert (slot.index, slot.n_to_decode) == (4, 3)

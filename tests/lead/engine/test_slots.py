@@ -2,10 +2,10 @@
 
 import pytest
 
+from lead.engine.cache_edits import Copy, Trim
 from lead.engine.commands import RequestOptions
-from lead.engine.edit import Copy, Trim
 from lead.engine.events import Started
-from lead.engine.slot import EngineSequence
+from lead.engine.sequence import EngineSequence
 from lead.engine.slots import Slots
 from tests.fakes import GREEDY, toy_sampler
 
@@ -23,14 +23,14 @@ class Room:
     def __init__(self, n_slots=2, n_ctx=20, *, can_trim=True, can_copy=True):
         self.slots = Slots(n_slots, n_ctx, can_trim=can_trim, can_copy=can_copy and can_trim)
 
-    def enter(self, name="s", tokens=(1, 2, 3), *, nobody_new=False, **options):
+    def enter(self, name="s", tokens=(1, 2, 3), *, only_if_idle=False, **options):
         """What is said about those that start now."""
         self.slots.enqueue(sequence(name, tokens, **options))
-        return self.slots.admit(nobody_new=nobody_new)
+        return self.slots.admit(only_if_idle=only_if_idle)
 
     def decode(self):
         """Everything that is to be decoded, and one more token each."""
-        self.slots.take_edits()
+        self.slots.pop_edits()
         for slot in self.slots.running():
             slot.cache.add(slot.sequence.tokens[len(slot.cache) :])
             slot.sequence.tokens.append(7)
@@ -46,7 +46,7 @@ class Room:
 
 def test_without_sequences_all_is_idle():
     room = Room()
-    assert (room.slots.idle, room.slots.ids, room.running, room.slots.n_free) == (True, [], [], 20)
+    assert (room.slots.idle, room.slots.sequence_ids, room.running, room.slots.n_free) == (True, [], [], 20)
 
 
 def test_a_sequence_that_finds_a_slot_starts():
@@ -59,22 +59,15 @@ def test_a_sequence_that_finds_none_waits():
     room = Room(n_slots=1)
     room.enter("s")
     assert room.enter("t") == []
-    assert (room.running, room.slots.ids) == (["s"], ["s", "t"])
+    assert (room.running, room.slots.sequence_ids) == (["s"], ["s", "t"])
     room.leave("s")
-    assert [started.sequence for started in room.slots.admit(nobody_new=False)] == ["t"]
+    assert [started.sequence for started in room.slots.admit(only_if_idle=False)] == ["t"]
 
 
-def test_tokens_are_found_wherever_the_sequence_is():
-    room = Room(n_slots=1)
-    room.enter("s", [1, 2])
-    room.enter("t", [3])
-    assert [room.slots.tokens_of(name) for name in "stu"] == [[1, 2], [3], []]
-
-
-def test_nobody_new_starts_beside_others_when_room_is_short():
+def test_only_if_idle_starts_beside_others_when_room_is_short():
     room = Room()
-    assert len(room.enter("s", nobody_new=True)) == 1, "one alone always starts"
-    assert room.enter("t", nobody_new=True) == []
+    assert len(room.enter("s", only_if_idle=True)) == 1, "one alone always starts"
+    assert room.enter("t", only_if_idle=True) == []
 
 
 def test_a_prompt_must_fit_beside_what_the_others_hold():
@@ -83,7 +76,7 @@ def test_a_prompt_must_fit_beside_what_the_others_hold():
     assert room.enter("t", [2] * 10) == []
     assert room.enter("u", [3]) == [], "nobody overtakes"
     room.leave("t")
-    assert [started.sequence for started in room.slots.admit(nobody_new=False)] == ["u"]
+    assert [started.sequence for started in room.slots.admit(only_if_idle=False)] == ["u"]
 
 
 def test_a_text_that_continues_a_cached_one_finds_it():
@@ -92,7 +85,7 @@ def test_a_text_that_continues_a_cached_one_finds_it():
     room.decode()
     room.leave("s")
     assert room.enter("t", [1, 2, 3, 7, 8]) == [Started(sequence="t", n_cached=3)]
-    assert room.slots.take_edits() == []
+    assert room.slots.pop_edits() == []
 
 
 def test_what_of_a_cached_text_is_not_continued_is_cut_off():
@@ -101,8 +94,8 @@ def test_what_of_a_cached_text_is_not_continued_is_cut_off():
     room.decode()
     room.leave("s")
     assert room.enter("t", [1, 2, 9])[0].n_cached == 2
-    assert room.slots.take_edits() == [(0, 2)]
-    assert room.slots.take_edits() == [], "told once"
+    assert room.slots.pop_edits() == [(0, 2)]
+    assert room.slots.pop_edits() == [], "told once"
 
 
 def test_without_trimming_a_cached_text_is_used_whole_or_not_at_all():
@@ -124,8 +117,8 @@ def test_a_beginning_that_another_slot_holds_is_copied():
     room.enter("s", [1, 2, 3, 4])
     room.decode()
     assert room.enter("t", [1, 2, 3, 9]) == [Started(sequence="t", n_cached=3, slot=1)]
-    assert room.slots.take_edits() == [Copy(0, 1, 3)]
-    assert room.slots.take_edits() == [], "told once"
+    assert room.slots.pop_edits() == [Copy(0, 1, 3)]
+    assert room.slots.pop_edits() == [], "told once"
     room.decode()
 
 
@@ -143,7 +136,7 @@ def test_a_slot_is_emptied_before_it_gets_a_copy():
     room.decode()
     room.leave("t")
     room.enter("u", [1, 2, 3, 9])
-    assert room.slots.take_edits() == [Trim(1, 0), Copy(0, 1, 3)]
+    assert room.slots.pop_edits() == [Trim(1, 0), Copy(0, 1, 3)]
 
 
 def test_a_slot_is_copied_before_it_is_given_up():
@@ -153,7 +146,7 @@ def test_a_slot_is_copied_before_it_is_given_up():
     room.leave("s")
     room.enter("t", [1] * 5 + [3] * 8)
     assert room.slots.free_up_to(8) >= 8
-    assert room.slots.take_edits() == [Copy(0, 1, 5), Trim(0, 0)]
+    assert room.slots.pop_edits() == [Copy(0, 1, 5), Trim(0, 0)]
 
 
 def test_a_text_of_its_own_is_left_in_its_slot_by_one_that_only_begins_alike():
@@ -173,7 +166,7 @@ def test_what_a_slot_holds_itself_is_not_copied():
     room.decode()
     room.leave("t")
     assert room.enter("u", [1, 2, 9, 7, 5])[0].n_cached == 3
-    assert room.slots.take_edits() == []
+    assert room.slots.pop_edits() == []
 
 
 def test_who_wants_no_cached_prompt_gets_none_of_another_slot():
@@ -198,7 +191,7 @@ def test_one_that_begins_like_a_prompt_that_is_being_read_waits_for_it():
     room.enter("s", [*PROMPT, 6])
     assert room.enter("t", [*PROMPT, 7]) == []
     room.decode()
-    assert room.slots.admit(nobody_new=False) == [Started(sequence="t", n_cached=40, slot=1)]
+    assert room.slots.admit(only_if_idle=False) == [Started(sequence="t", n_cached=40, slot=1)]
 
 
 def test_it_waits_until_all_of_the_beginning_is_there():
@@ -207,9 +200,9 @@ def test_it_waits_until_all_of_the_beginning_is_there():
     room.enter("t", [*PROMPT, 7])
     (slot,) = room.slots.running()
     slot.cache.add(PROMPT[:39])
-    assert room.slots.admit(nobody_new=False) == []
+    assert room.slots.admit(only_if_idle=False) == []
     slot.cache.add(PROMPT[39:])
-    assert room.slots.admit(nobody_new=False)[0].n_cached == 40
+    assert room.slots.admit(only_if_idle=False)[0].n_cached == 40
 
 
 def test_one_that_finds_nearly_as_much_elsewhere_does_not_wait():
@@ -233,7 +226,7 @@ def test_when_the_prompt_is_given_up_the_next_one_is_read():
     room.enter("s", [*PROMPT, 6])
     room.enter("t", [*PROMPT, 7])
     room.leave("s")
-    assert [each.sequence for each in room.slots.admit(nobody_new=False)] == ["t"]
+    assert [each.sequence for each in room.slots.admit(only_if_idle=False)] == ["t"]
 
 
 # Room
@@ -275,7 +268,7 @@ def test_the_youngest_steps_back_when_a_token_each_does_not_fit():
     for _ in range(2):
         room.decode()
     room.slots.make_room_for_one_token_each()
-    assert (room.running, room.slots.ids) == (["s"], ["s", "t"])
+    assert (room.running, room.slots.sequence_ids) == (["s"], ["s", "t"])
     assert room.slots.n_free >= 1
 
 
@@ -285,7 +278,7 @@ def test_whoever_stepped_back_is_next_and_says_so():
     room.enter("t")
     room.enter("u")
     room.slots.preempt(room.slots.running()[-1])
-    (again,) = room.slots.admit(nobody_new=False)
+    (again,) = room.slots.admit(only_if_idle=False)
     assert (again.sequence, again.again) == ("t", True)
     assert room.running == ["s", "t"]
 
@@ -296,7 +289,7 @@ def test_a_waiting_sequence_can_be_removed():
     room.enter("t")
     room.leave("t")
     room.leave("unknown")
-    assert room.slots.ids == ["s"]
+    assert room.slots.sequence_ids == ["s"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from lead.engine.speculation.board import NOTHING, Board, Proposal, Trial
+from lead.engine.speculation.board import Board, TokenOutcome
+from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.draft_tree import DraftTree
 
 COMMITTED = [10, 11, 12]
@@ -20,11 +21,11 @@ def board():
     return board
 
 
-def even(_source, _confidence, _company):
+def even(_source, _confidence, _agreement):
     return 0.5
 
 
-def stated(_source, confidence, _company):
+def stated(_source, confidence, _agreement):
     return confidence
 
 
@@ -36,29 +37,29 @@ def best(board, chance=even):
     return board.best("s", chance).tokens
 
 
-def right_of(trials):
-    return [(trial.source, trial.place, trial.right) for trial in trials]
+def right_of(outcomes):
+    return [(outcome.source, outcome.place, outcome.right) for outcome in outcomes]
 
 
 # What lives
 
 
 def test_an_empty_board_proposes_nothing(board):
-    assert board.best("s", even) == NOTHING
+    assert board.best("s", even) == EMPTY_CHAIN
 
 
 def test_a_draft_on_the_newest_tokens_lives(board):
-    assert post(board, 3, [1, 2]).lives
-    assert board.best("s", even) == Proposal((1, 2), ("a", "a"), (0.5, 0.5))
+    assert post(board, 3, [1, 2]).alive
+    assert board.best("s", even) == DraftChain((1, 2), ("a", "a"), (0.5, 0.5))
 
 
 def test_of_an_older_draft_that_was_right_the_tail_lives(board):
-    assert post(board, 1, [11, 12, 1, 2]).lives
+    assert post(board, 1, [11, 12, 1, 2]).alive
     assert best(board) == (1, 2)
 
 
 def test_a_late_tree_lives_through_a_side_branch(board):
-    assert post(board, 1, [5, 11, 6, 12, 1], [-1, -1, 1, 1, 3]).lives
+    assert post(board, 1, [5, 11, 6, 12, 1], [-1, -1, 1, 1, 3]).alive
     assert best(board) == (1,)
 
 
@@ -74,18 +75,18 @@ def test_a_late_tree_lives_through_a_side_branch(board):
     ],
 )
 def test_a_draft_without_a_future_is_refused(board, base, tokens):
-    assert not post(board, base, tokens).lives
+    assert not post(board, base, tokens).alive
     assert best(board) == ()
 
 
 def test_a_draft_for_an_unknown_sequence_is_refused(board):
     assert board.post("unknown", "a", DraftTree(3, [1]), COMMITTED) == (False, [])
-    assert board.best("unknown", even) == NOTHING
+    assert board.best("unknown", even) == EMPTY_CHAIN
 
 
 def test_a_draft_for_a_closed_sequence_is_refused(board):
     board.close("s")
-    assert not post(board, 3, [1]).lives
+    assert not post(board, 3, [1]).alive
 
 
 def test_closing_forgets_the_drafts(board):
@@ -98,15 +99,15 @@ def test_closing_forgets_the_drafts(board):
 def test_sequences_have_drafts_of_their_own(board):
     board.open("t")
     post(board, 3, [1])
-    assert board.best("t", even) == NOTHING
+    assert board.best("t", even) == EMPTY_CHAIN
 
 
 def test_refused_drafts_are_counted_by_source_and_told_once(board):
     post(board, 9, [1])
     post(board, 9, [1])
     board.post("unknown", "b", DraftTree(3, [1]), COMMITTED)
-    assert board.take_stale() == {"a": 2, "b": 1}
-    assert board.take_stale() == {}
+    assert board.pop_stale() == {"a": 2, "b": 1}
+    assert board.pop_stale() == {}
 
 
 def test_a_draft_stays_while_the_text_agrees(board):
@@ -132,11 +133,11 @@ def test_after_a_recovered_token_the_branch_that_begins_with_it_is_the_line(boar
     post(board, 3, [1, 2, 9, 8, 7], [-1, 0, -1, 2, 3])
     board.extend("s", 3, [9])
     assert best(board) == (8, 7)
-    assert [draft.token for draft in board.line_of("s", "a")] == [8, 7]
+    assert [draft.token for draft in board.main_branch("s", "a")] == [8, 7]
 
 
 def test_a_source_that_proposes_nothing_has_no_line(board):
-    assert board.line_of("s", "a") == []
+    assert board.main_branch("s", "a") == []
 
 
 # Which draft of a source is kept
@@ -157,7 +158,7 @@ def test_a_longer_draft_on_the_same_text_replaces_a_shorter_one(board):
 @pytest.mark.parametrize(("base", "tokens"), [(3, [4]), (2, [12, 1, 2, 3, 4, 5])])
 def test_a_draft_that_was_overtaken_replaces_nothing(board, base, tokens):
     post(board, 3, [1, 2, 3])
-    assert post(board, base, tokens).lives
+    assert post(board, base, tokens).alive
     assert best(board) == (1, 2, 3)
 
 
@@ -198,7 +199,7 @@ def test_a_line_that_begins_worse_but_goes_on_better_is_the_best(board):
 def test_where_lines_agree_each_token_is_from_the_surer_source(board):
     post(board, 3, [1, 2, 3], confidences=[0.9, 0.5, 0.9])
     post(board, 3, [1, 2], confidences=[0.6, 0.8], source="b")
-    assert board.best("s", stated) == Proposal((1, 2, 3), ("a", "b", "a"), (0.9, 0.8, 0.9))
+    assert board.best("s", stated) == DraftChain((1, 2, 3), ("a", "b", "a"), (0.9, 0.8, 0.9))
 
 
 def test_where_one_line_ends_the_other_goes_on(board):
@@ -210,8 +211,8 @@ def test_where_one_line_ends_the_other_goes_on(board):
 def test_the_chance_is_asked_for_with_what_the_others_propose(board):
     asked = set()
 
-    def chance(source, _confidence, company):
-        asked.add((source, company))
+    def chance(source, _confidence, agreement):
+        asked.add((source, agreement))
         return 0.5
 
     post(board, 3, [1, 2])
@@ -221,16 +222,16 @@ def test_the_chance_is_asked_for_with_what_the_others_propose(board):
     assert asked == {
         ("a", "agreed"),
         ("b", "agreed"),
-        ("c", "disputed"),
-        ("a", "disputed"),
-        ("b", "disputed"),
-        ("c", "alone"),
+        ("c", "conflicting"),
+        ("a", "conflicting"),
+        ("b", "conflicting"),
+        ("c", "single"),
     }
 
 
 def test_agreement_decides_if_it_makes_tokens_likelier(board):
-    def chance(_source, _confidence, company):
-        return {"agreed": 0.9, "disputed": 0.3, "alone": 0.5}[company]
+    def chance(_source, _confidence, agreement):
+        return {"agreed": 0.9, "conflicting": 0.3, "single": 0.5}[agreement]
 
     post(board, 3, [4, 5, 6])
     post(board, 3, [1, 2], source="b")
@@ -239,35 +240,35 @@ def test_agreement_decides_if_it_makes_tokens_likelier(board):
 
 
 @pytest.mark.parametrize("sources", ["a", "ab"])
-def test_a_line_ends_where_it_has_become_too_unlikely(board, sources):
+def test_a_chain_ends_where_it_has_become_too_unlikely(board, sources):
     for source in sources:
         post(board, 3, [1] * 40, confidences=[0.05] * 40, source=source)
-    assert len(board.best("s", stated, least_survival=0.01).tokens) == 2
+    assert len(board.best("s", stated, min_survival=0.01).tokens) == 2
 
 
 @pytest.mark.parametrize("sources", ["a", "ab"])
-def test_however_unlikely_a_line_is_there_if_that_does_not_matter(board, sources):
+def test_without_a_minimum_survival_an_unlikely_chain_is_proposed_whole(board, sources):
     for source in sources:
         post(board, 3, [1] * 40, confidences=[0.0] * 40, source=source)
     assert len(best(board, stated)) == 32
 
 
-def test_a_proposal_is_cut_with_its_sources_and_chances():
-    whole = Proposal((1, 2, 3), ("a", "b", "a"), (0.9, 0.8, 0.7))
-    assert whole.cut(2) == Proposal((1, 2), ("a", "b"), (0.9, 0.8))
-    assert whole.cut(0) == NOTHING
+def test_a_chain_is_cut_with_its_sources_and_probabilities():
+    whole = DraftChain((1, 2, 3), ("a", "b", "a"), (0.9, 0.8, 0.7))
+    assert whole.cut(2) == DraftChain((1, 2), ("a", "b"), (0.9, 0.8))
+    assert whole.cut(0) == EMPTY_CHAIN
     assert whole.cut(9) == whole
 
 
-# Trials
+# TokenOutcomes
 
 
 def test_each_committed_token_is_a_trial_up_to_the_first_wrong_one(board):
     post(board, 3, [1, 2, 3, 4], confidences=[0.9, 0.8, 0.7, 0.6])
     assert board.extend("s", 3, [1, 2, 9, 4]) == [
-        Trial("a", 0.9, "alone", 0, True),
-        Trial("a", 0.8, "alone", 1, True),
-        Trial("a", 0.7, "alone", 2, False),
+        TokenOutcome("a", 0.9, "single", 0, True),
+        TokenOutcome("a", 0.8, "single", 1, True),
+        TokenOutcome("a", 0.7, "single", 2, False),
     ]
 
 
@@ -276,11 +277,11 @@ def test_all_sources_are_tried_whichever_was_verified(board):
     post(board, 3, [1, 5], source="b")
     post(board, 3, [7], source="c")
     assert board.extend("s", 3, [1, 2]) == [
-        Trial("a", None, "agreed", 0, True),
-        Trial("b", None, "agreed", 0, True),
-        Trial("c", None, "disputed", 0, False),
-        Trial("a", None, "disputed", 1, True),
-        Trial("b", None, "disputed", 1, False),
+        TokenOutcome("a", None, "agreed", 0, True),
+        TokenOutcome("b", None, "agreed", 0, True),
+        TokenOutcome("c", None, "conflicting", 0, False),
+        TokenOutcome("a", None, "conflicting", 1, True),
+        TokenOutcome("b", None, "conflicting", 1, False),
     ]
 
 
@@ -294,25 +295,25 @@ def test_without_drafts_nothing_is_tried(board):
 
 
 def test_a_late_draft_is_tried_on_arrival(board):
-    assert right_of(post(board, 1, [11, 99, 1]).trials) == [("a", 0, True), ("a", 1, False)]
+    assert right_of(post(board, 1, [11, 99, 1]).outcomes) == [("a", 0, True), ("a", 1, False)]
 
 
 def test_what_a_source_was_tried_for_already_is_not_tried_again(board):
     post(board, 3, [1, 2])
     board.extend("s", 3, [1, 7, 8])
     committed = [*COMMITTED, 1, 7, 8]
-    assert right_of(post(board, 3, [1, 2], committed=committed).trials) == []
-    assert right_of(post(board, 3, [1, 7, 8], committed=committed).trials) == [("a", 2, True)]
-    assert right_of(post(board, 3, [1, 7, 8, 5], committed=committed).trials) == []
+    assert right_of(post(board, 3, [1, 2], committed=committed).outcomes) == []
+    assert right_of(post(board, 3, [1, 7, 8], committed=committed).outcomes) == [("a", 2, True)]
+    assert right_of(post(board, 3, [1, 7, 8, 5], committed=committed).outcomes) == []
 
 
 def test_a_draft_that_was_overtaken_is_still_tried_where_no_other_was(board):
     post(board, 3, [5])
-    assert right_of(post(board, 1, [11, 13]).trials) == [("a", 0, True), ("a", 1, False)]
+    assert right_of(post(board, 1, [11, 13]).outcomes) == [("a", 0, True), ("a", 1, False)]
 
 
 def test_a_draft_ahead_of_the_text_says_nothing_yet(board):
-    assert post(board, 5, [1, 2]).trials == []
+    assert post(board, 5, [1, 2]).outcomes == []
 
 
 # Integrity
@@ -326,17 +327,17 @@ def test_integrity_means_exactly_the_expected_sequences(board):
 
 def test_a_dead_draft_on_the_board_is_noticed(board):
     post(board, 3, [1])
-    board._pinned["s"].trees["a"].step(9)
+    board._drafts["s"].trees["a"].step(9)
     with pytest.raises(AssertionError, match="dead draft"):
         board.check_integrity({"s"})
 
 
-CHANCES = {"agreed": 0.95, "alone": 0.8, "disputed": 0.6}
+CHANCES = {"agreed": 0.95, "single": 0.8, "conflicting": 0.6}
 
 
-def machine_chance(source, confidence, company):
+def machine_chance(source, confidence, agreement):
     """Any function of all three will do, if it keeps the machine's short lines above the board's least."""
-    return CHANCES[company] - 0.01 * ord(source) % 0.07 - (confidence or 0) / 20
+    return CHANCES[agreement] - 0.01 * ord(source) % 0.07 - (confidence or 0) / 20
 
 
 class Posted:
@@ -365,10 +366,10 @@ class Posted:
         return [i for i, parent in enumerate(self.parents) if parent == node]
 
 
-def company_of(token, tokens):
+def agreement_of(token, tokens):
     if len(tokens) == 1:
-        return "alone"
-    return "agreed" if tokens.count(token) > 1 else "disputed"
+        return "single"
+    return "agreed" if tokens.count(token) > 1 else "conflicting"
 
 
 def value_of(chosen, lines):
@@ -377,9 +378,9 @@ def value_of(chosen, lines):
     agreeing = dict(lines)
     for place, (token, _) in enumerate(lines[chosen]):
         here = {source: line[place] for source, line in agreeing.items() if place < len(line)}
-        company = company_of(token, [other for other, _ in here.values()])
+        agreement = agreement_of(token, [other for other, _ in here.values()])
         agreeing = {source: agreeing[source] for source, (other, _) in here.items() if other == token}
-        chances.append(max(machine_chance(source, here[source][1], company) for source in agreeing))
+        chances.append(max(machine_chance(source, here[source][1], agreement) for source in agreeing))
     return sum(accumulate(chances, mul))
 
 
@@ -431,8 +432,8 @@ class BoardMachine(RuleBasedStateMachine):
                 if (line := posted.line(committed))
             }
             for source, (guess, confidence) in proposed.items():
-                company = company_of(guess, [other for other, _ in proposed.values()])
-                expected.append(Trial(source, confidence, company, place, guess == token))
+                agreement = agreement_of(guess, [other for other, _ in proposed.values()])
+                expected.append(TokenOutcome(source, confidence, agreement, place, guess == token))
                 self.note(sequence, source, len(committed))
             committed.append(token)
         assert sorted(self.board.extend(sequence, start, tokens), key=repr) == sorted(expected, key=repr)
@@ -466,7 +467,7 @@ class BoardMachine(RuleBasedStateMachine):
             if line := posted.line(committed[:position]):
                 token, confidence = line[0]
                 right = token == committed[position]
-                expected.append(Trial(source, confidence, "alone", position - base, right))
+                expected.append(TokenOutcome(source, confidence, "single", position - base, right))
                 self.note(sequence, source, position)
         lives = bool(posted.line(committed))
         tree = DraftTree(base, tokens, parents, posted.confidences)
@@ -495,7 +496,7 @@ class BoardMachine(RuleBasedStateMachine):
                 if (line := posted.line(committed))
             }
             best = self.board.best(sequence, machine_chance)
-            value = sum(accumulate(best.chances, mul))
+            value = sum(accumulate(best.probabilities, mul))
             most = max((value_of(source, lines) for source in lines), default=0.0)
             assert value == pytest.approx(most)
             assert not lines or any(
@@ -506,14 +507,14 @@ class BoardMachine(RuleBasedStateMachine):
     def each_source_proposes_its_line(self):
         for sequence, committed in self.committed.items():
             for source, posted in self.posted[sequence].items():
-                assert self.board.line_of(sequence, source) == posted.line(committed)
+                assert self.board.main_branch(sequence, source) == posted.line(committed)
 
     @invariant()
     def the_books_are_right(self):
         self.board.check_integrity(set(self.committed))
 
     def teardown(self):
-        assert sum(self.board.take_stale().values()) == self.n_stale
+        assert sum(self.board.pop_stale().values()) == self.n_stale
 
 
 TestBoardMachine = BoardMachine.TestCase

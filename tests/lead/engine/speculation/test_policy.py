@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.arrivals import Arrival
-from lead.engine.speculation.board import NOTHING, Proposal
+from lead.engine.speculation.draft_chain import EMPTY_CHAIN, MAX_DEPTH, DraftChain
 from lead.engine.speculation.policy import (
-    MOST_DEPTH,
     SYNC_PATIENCE_S,
-    Adaptive,
+    Candidate,
+    ExpectedDraft,
     Fixed,
     Off,
-    Offer,
-    Prospect,
     Sync,
 )
 from lead.engine.speculation.step_cost import StepCost
@@ -37,18 +36,18 @@ def cost_of(table, seconds=T1):
     return cost
 
 
-def line(*chances):
-    return Proposal(tuple(range(len(chances))), ("a",) * len(chances), chances)
+def line(*probabilities):
+    return DraftChain(tuple(range(len(probabilities))), ("a",) * len(probabilities), probabilities)
 
 
-def offer(*chances, n_useful=99, **more):
-    return Offer(line(*chances), n_useful, **more)
+def candidate(*probabilities, n_useful=99, **more):
+    return Candidate(line(*probabilities), n_useful, **more)
 
 
-def growing(*chances, first_in, per_token=None, n_first=1, mean=0.9):
-    """A source whose line has these chances, and which is about to add to it."""
+def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9):
+    """A source whose line has these probabilities, and which is about to add to it."""
     arrival = Arrival(first_in, n_first, first_in if per_token is None else per_token)
-    return Prospect(chances, mean, arrival)
+    return ExpectedDraft(probabilities, mean, arrival)
 
 
 def taught(gain, cost):
@@ -59,29 +58,29 @@ def taught(gain, cost):
     return policy
 
 
-def depths(table, *offers, n_prompt=0):
-    choice = Adaptive().choose(offers, n_prompt, cost_of(table))
+def depths(table, *candidates, n_prompt=0):
+    choice = Adaptive().choose(candidates, n_prompt, cost_of(table))
     assert choice.wait == 0
     return choice.depths
 
 
-def wait(table, *offers, n_prompt=0):
-    return Adaptive().choose(offers, n_prompt, cost_of(table)).wait
+def wait(table, *candidates, n_prompt=0):
+    return Adaptive().choose(candidates, n_prompt, cost_of(table)).wait
 
 
 # How deep
 
 
 def test_without_drafts_the_depth_is_0():
-    assert depths(F16, Offer(NOTHING, 99)) == (0,)
+    assert depths(F16, Candidate(EMPTY_CHAIN, 99)) == (0,)
 
 
 def test_where_more_tokens_cost_nothing_all_are_taken():
-    assert depths(FLAT, offer(*[0.5] * 9)) == (9,)
+    assert depths(FLAT, candidate(*[0.5] * 9)) == (9,)
 
 
 @pytest.mark.parametrize(
-    ("table", "chance", "depth"),
+    ("table", "probability", "depth"),
     [
         (F16, 0.95, 7),  # as deep as the table is known to be cheap
         (F16, 0.75, 5),
@@ -92,44 +91,44 @@ def test_where_more_tokens_cost_nothing_all_are_taken():
         (EXPERTS, 0.80, 0),
     ],
 )
-def test_the_depth_follows_from_the_table_and_the_chances(table, chance, depth):
-    assert depths(table, offer(*[chance] * 7)) == (depth,)
+def test_the_depth_follows_from_the_table_and_the_chances(table, probability, depth):
+    assert depths(table, candidate(*[probability] * 7)) == (depth,)
 
 
-@pytest.mark.parametrize("chance", [0.6, 0.75, 0.9])
-def test_depth_3_is_chosen_over_2_where_four_tokens_cost_less_than_three(chance):
-    assert depths(Q4_0, offer(*[chance] * 3)) == (3,)
+@pytest.mark.parametrize("probability", [0.6, 0.75, 0.9])
+def test_depth_3_is_chosen_over_2_where_four_tokens_cost_less_than_three(probability):
+    assert depths(Q4_0, candidate(*[probability] * 3)) == (3,)
 
 
 def test_where_four_tokens_cost_less_than_three_depth_2_is_never_chosen():
-    chosen = Counter(depths(Q4_0, offer(*[chance / 100] * 6)) for chance in range(1, 100))
+    chosen = Counter(depths(Q4_0, candidate(*[probability / 100] * 6)) for probability in range(1, 100))
     assert (2,) not in chosen
     assert set(chosen) >= {(0,), (3,)}
 
 
 def test_where_only_two_tokens_are_there_a_dip_at_four_is_out_of_reach():
-    assert depths(Q4_0, offer(0.6, 0.6)) == (0,)
+    assert depths(Q4_0, candidate(0.6, 0.6)) == (0,)
 
 
 def test_a_doubtful_token_ends_what_is_taken():
-    assert depths(F16, offer(0.95, 0.95, 0.05, 0.99, 0.99)) == (2,)
+    assert depths(F16, candidate(0.95, 0.95, 0.05, 0.99, 0.99)) == (2,)
 
 
 def test_a_doubtful_token_is_taken_for_the_sake_of_what_follows():
-    assert depths(FLAT | {2: 1.3, 3: 1.3, 4: 1.3}, offer(0.4, 0.99, 0.99)) == (3,)
+    assert depths(FLAT | {2: 1.3, 3: 1.3, 4: 1.3}, candidate(0.4, 0.99, 0.99)) == (3,)
 
 
 def test_no_token_is_taken_that_could_not_be_committed():
-    assert depths(FLAT, offer(*[0.9] * 9, n_useful=2)) == (2,)
+    assert depths(FLAT, candidate(*[0.9] * 9, n_useful=2)) == (2,)
 
 
 def test_the_depth_has_a_limit():
-    assert depths(FLAT, offer(*[1.0] * 60)) == (MOST_DEPTH,)
+    assert depths(FLAT, candidate(*[1.0] * 60)) == (MAX_DEPTH,)
 
 
 def test_the_choice_says_how_many_tokens_to_expect():
-    choice = Adaptive().choose([offer(0.5, 0.5), offer(0.8)], 0, cost_of(FLAT))
-    assert choice.expected == pytest.approx(1 + 0.5 + 0.25 + 1 + 0.8)
+    choice = Adaptive().choose([candidate(0.5, 0.5), candidate(0.8)], 0, cost_of(FLAT))
+    assert choice.n_expected == pytest.approx(1 + 0.5 + 0.25 + 1 + 0.8)
 
 
 @given(
@@ -142,17 +141,17 @@ def test_no_other_depths_would_give_a_better_rate(ratios, lines):
 
     def rate(some_depths):
         expected, n_tokens = 0.0, 0
-        for chances, depth in zip(lines, some_depths, strict=True):
+        for probabilities, depth in zip(lines, some_depths, strict=True):
             survival = 1.0
             expected += 1
-            for chance in chances[:depth]:
-                survival *= chance
+            for probability in probabilities[:depth]:
+                survival *= probability
                 expected += survival
             n_tokens += 1 + depth
         return expected / cost.seconds(n_tokens)
 
-    chosen = depths(table, *[offer(*chances) for chances in lines])
-    best = max(rate(some) for some in product(*[range(len(chances) + 1) for chances in lines]))
+    chosen = depths(table, *[candidate(*probabilities) for probabilities in lines])
+    best = max(rate(some) for some in product(*[range(len(probabilities) + 1) for probabilities in lines]))
     assert rate(chosen) == pytest.approx(best)
 
 
@@ -161,34 +160,34 @@ def test_no_other_depths_would_give_a_better_rate(ratios, lines):
 
 def test_the_next_place_goes_to_the_token_that_adds_most_whoever_s_it_is():
     table = {2: 1.0, 3: 1.1, 4: 1.2, 5: 1.3, 6: 2.9, 7: 3.5, 8: 4.0}
-    assert depths(table, offer(0.9, 0.3, 0.3), offer(0.8, 0.8, 0.8)) == (1, 2)
+    assert depths(table, candidate(0.9, 0.3, 0.3), candidate(0.8, 0.8, 0.8)) == (1, 2)
 
 
 def test_company_in_the_batch_may_make_drafts_cheap():
     alone = {1: 1, 2: 2.0, 3: 2.0, 4: 2.0}
-    assert depths(alone, offer(0.7)) == (0,)
-    assert depths(alone, offer(0.7), Offer(NOTHING, 99)) == (1, 0)
+    assert depths(alone, candidate(0.7)) == (0,)
+    assert depths(alone, candidate(0.7), Candidate(EMPTY_CHAIN, 99)) == (1, 0)
 
 
 def test_company_in_the_batch_may_make_drafts_dear():
-    assert depths(Q8_0, offer(0.9)) == (1,)
-    assert depths(Q8_0, offer(0.9), *[Offer(NOTHING, 99)] * 3) == (0, 0, 0, 0)
+    assert depths(Q8_0, candidate(0.9)) == (1,)
+    assert depths(Q8_0, candidate(0.9), *[Candidate(EMPTY_CHAIN, 99)] * 3) == (0, 0, 0, 0)
 
 
 def test_a_sequence_without_drafts_gets_depth_0_beside_one_with_some():
-    assert depths(FLAT, Offer(NOTHING, 99), offer(0.9, 0.9)) == (0, 2)
+    assert depths(FLAT, Candidate(EMPTY_CHAIN, 99), candidate(0.9, 0.9)) == (0, 2)
 
 
 def test_prompts_in_the_batch_count():
     table = {1: 1.0, 2: 1.0, 3: 1.0, 17: 5.0, 18: 12.0, 19: 15.0}
-    assert depths(table, offer(0.9, 0.9)) == (2,)
-    assert depths(table, offer(0.9, 0.9), n_prompt=16) == (0,)
+    assert depths(table, candidate(0.9, 0.9)) == (2,)
+    assert depths(table, candidate(0.9, 0.9), n_prompt=16) == (0,)
 
 
 def test_beside_a_dear_prompt_a_draft_costs_little():
     table = {1: 1.0, 2: 1.5, 100: 50.0, 132: 66.0}
-    assert depths(table, offer(0.45)) == (0,)
-    assert depths({1: 1.0, 2: 1.5, 96: 50.0, 128: 51.0}, offer(0.45), n_prompt=100) == (1,)
+    assert depths(table, candidate(0.45)) == (0,)
+    assert depths({1: 1.0, 2: 1.5, 96: 50.0, 128: 51.0}, candidate(0.45), n_prompt=100) == (1,)
 
 
 def test_prompts_alone_need_no_depths():
@@ -199,89 +198,89 @@ def test_prompts_alone_need_no_depths():
 
 
 def test_it_waits_for_a_token_that_comes_soon():
-    assert wait(F16, Offer(NOTHING, 99, (growing(first_in=0.001),))) > 0
+    assert wait(F16, Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.001),))) > 0
 
 
 def test_it_does_not_wait_for_a_token_that_comes_late():
-    assert wait(F16, Offer(NOTHING, 99, (growing(first_in=T1),))) == 0
+    assert wait(F16, Candidate(EMPTY_CHAIN, 99, (growing(first_in=T1),))) == 0
 
 
 def test_it_does_not_wait_for_a_token_that_is_likely_wrong():
-    assert wait(F16, Offer(NOTHING, 99, (growing(first_in=0.001, mean=0.1),))) == 0
+    assert wait(F16, Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.001, mean=0.1),))) == 0
 
 
 def test_it_does_not_wait_for_nobody():
-    assert wait(F16, Offer(NOTHING, 99)) == 0
+    assert wait(F16, Candidate(EMPTY_CHAIN, 99)) == 0
 
 
 def test_it_does_not_wait_where_another_token_would_not_be_taken_anyway():
     soon = growing(0.9, 0.9, 0.9, first_in=0.0005, mean=0.5)
-    assert wait(Q8_0, offer(0.9, 0.9, 0.9, prospects=(soon,))) == 0
+    assert wait(Q8_0, candidate(0.9, 0.9, 0.9, expected=(soon,))) == 0
 
 
 def test_it_does_not_wait_where_nothing_more_can_be_committed():
-    assert wait(F16, Offer(NOTHING, 0, (growing(first_in=0.001),))) == 0
-    assert wait(F16, offer(0.9, n_useful=1, prospects=(growing(0.9, first_in=0.001),))) == 0
+    assert wait(F16, Candidate(EMPTY_CHAIN, 0, (growing(first_in=0.001),))) == 0
+    assert wait(F16, candidate(0.9, n_useful=1, expected=(growing(0.9, first_in=0.001),))) == 0
 
 
 def test_it_does_not_wait_while_prompts_are_processed():
-    assert wait(F16, Offer(NOTHING, 99, (growing(first_in=0.001),)), n_prompt=1) == 0
+    assert wait(F16, Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.001),)), n_prompt=1) == 0
 
 
 def test_it_waits_until_as_many_tokens_are_there_as_pay():
     """Four tokens cost less than two: three draft tokens are worth a longer wait than one is."""
     prospect = growing(first_in=0.002, per_token=0.001, mean=0.75)
-    offers, cost = [Offer(NOTHING, 99, (prospect,))], cost_of(Q4_0)
-    assert taught(2, cost).choose(offers, 0, cost).wait == pytest.approx(0.004)
+    candidates, cost = [Candidate(EMPTY_CHAIN, 99, (prospect,))], cost_of(Q4_0)
+    assert taught(2, cost).choose(candidates, 0, cost).wait == pytest.approx(0.004)
 
 
 def test_the_faster_things_go_the_less_it_waits():
-    offers, cost = [Offer(NOTHING, 99, (growing(first_in=0.03, per_token=1.0),))], cost_of(FLAT)
-    assert taught(1, cost).choose(offers, 0, cost).wait == pytest.approx(0.03)
-    assert taught(4, cost).choose(offers, 0, cost).wait == 0
+    candidates, cost = [Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.03, per_token=1.0),))], cost_of(FLAT)
+    assert taught(1, cost).choose(candidates, 0, cost).wait == pytest.approx(0.03)
+    assert taught(4, cost).choose(candidates, 0, cost).wait == 0
 
 
 def test_a_guess_at_t_that_was_far_too_high_does_not_make_it_hasty():
-    offers, cost, policy = [offer(0.9, 0.9, 0.9)], StepCost(), Adaptive()
+    candidates, cost, policy = [candidate(0.9, 0.9, 0.9)], StepCost(), Adaptive()
     for _ in range(50):
         policy.learn(1, 4, T1 / 1000, cost)
     for n in (1, 4):
         cost.learn(n, T1 / 1000)
-    assert policy.choose(offers, 0, cost).depths == (3,)
+    assert policy.choose(candidates, 0, cost).depths == (3,)
 
 
 def test_the_faster_things_go_the_fewer_doubtful_tokens_it_takes():
-    offers, cost = [offer(0.9, 0.5, 0.5)], cost_of({1: 1, 2: 1.1, 3: 1.3, 4: 1.5})
-    assert taught(1, cost).choose(offers, 0, cost).depths == (2,)
-    assert taught(4, cost).choose(offers, 0, cost).depths == (1,)
+    candidates, cost = [candidate(0.9, 0.5, 0.5)], cost_of({1: 1, 2: 1.1, 3: 1.3, 4: 1.5})
+    assert taught(1, cost).choose(candidates, 0, cost).depths == (2,)
+    assert taught(4, cost).choose(candidates, 0, cost).depths == (1,)
 
 
 def test_a_line_that_is_there_makes_waiting_for_another_source_less_worth():
     soon = growing(first_in=0.01)
-    assert wait(F16, Offer(NOTHING, 99, (soon,))) > 0
-    assert wait(F16, offer(0.9, 0.9, 0.9, prospects=(soon,))) == 0
+    assert wait(F16, Candidate(EMPTY_CHAIN, 99, (soon,))) > 0
+    assert wait(F16, candidate(0.9, 0.9, 0.9, expected=(soon,))) == 0
 
 
 def test_one_sequence_s_wait_holds_up_all_so_it_must_pay_for_all():
     soon = growing(first_in=0.009, mean=0.85, per_token=1.0)
-    assert wait(FLAT, Offer(NOTHING, 99, (soon,))) > 0
-    assert wait(FLAT, Offer(NOTHING, 99, (soon,)), *[offer(0.9, 0.9, 0.9)] * 5) == 0
+    assert wait(FLAT, Candidate(EMPTY_CHAIN, 99, (soon,))) > 0
+    assert wait(FLAT, Candidate(EMPTY_CHAIN, 99, (soon,)), *[candidate(0.9, 0.9, 0.9)] * 5) == 0
 
 
 def test_several_sequences_may_wait_together():
     soon = growing(first_in=0.004, per_token=1.0)
-    assert wait(FLAT, *[Offer(NOTHING, 99, (soon,))] * 3) == pytest.approx(0.004)
+    assert wait(FLAT, *[Candidate(EMPTY_CHAIN, 99, (soon,))] * 3) == pytest.approx(0.004)
 
 
 def test_the_soonest_of_several_sources_is_waited_for():
     late, soon = growing(first_in=0.5), growing(first_in=0.002, per_token=1.0)
-    assert wait(FLAT, Offer(NOTHING, 99, (late, soon))) == pytest.approx(0.002)
+    assert wait(FLAT, Candidate(EMPTY_CHAIN, 99, (late, soon))) == pytest.approx(0.002)
 
 
 def test_a_dear_model_is_worth_a_wait_that_a_cheap_one_is_not():
-    offers = [Offer(NOTHING, 99, (growing(first_in=0.005, per_token=1.0),))]
-    assert Adaptive().choose(offers, 0, cost_of(F16, 0.070)).wait > 0
-    assert Adaptive().choose(offers, 0, cost_of(F16, 0.002)).wait == 0
+    candidates = [Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.005, per_token=1.0),))]
+    assert Adaptive().choose(candidates, 0, cost_of(F16, 0.070)).wait > 0
+    assert Adaptive().choose(candidates, 0, cost_of(F16, 0.002)).wait == 0
 
 
 @given(
@@ -295,22 +294,22 @@ def test_it_waits_only_if_that_is_worth_more_and_then_for_the_best(ratios, there
     """As long as nothing is learned, a second is worth what the best step without waiting makes of it."""
     cost = cost_of(dict(enumerate([1.0, *ratios], start=1)))
 
-    def steps(chances):
+    def steps(probabilities):
         expected, survival = 1.0, 1.0
         yield expected, cost.seconds(1)
-        for n, chance in enumerate(chances, start=1):
-            survival *= chance
+        for n, probability in enumerate(probabilities, start=1):
+            survival *= probability
             expected += survival
             yield expected, cost.seconds(1 + n)
 
     rate = max(expected / seconds for expected, seconds in steps(there))
 
-    def worth(chances, waited):
-        return max(expected - rate * (seconds + waited) for expected, seconds in steps(chances))
+    def worth(probabilities, waited):
+        return max(expected - rate * (seconds + waited) for expected, seconds in steps(probabilities))
 
     arrival = Arrival(first_in, 1, per_token)
-    prospect = Prospect(tuple(there), mean, arrival)
-    chosen = Adaptive().choose([offer(*there, prospects=(prospect,))], 0, cost).wait
+    prospect = ExpectedDraft(tuple(there), mean, arrival)
+    chosen = Adaptive().choose([candidate(*there, expected=(prospect,))], 0, cost).wait
     by_waiting = {
         arrival.when(n): worth([*there, *[mean] * n], arrival.when(n)) for n in range(1, 11 - len(there))
     }
@@ -324,35 +323,35 @@ def test_it_waits_only_if_that_is_worth_more_and_then_for_the_best(ratios, there
 # Exploration
 
 
-def explored(table, n_choices, *offers, cost=None):
+def explored(table, n_choices, *candidates, cost=None):
     """How often each depth was chosen, with each step learned."""
     policy, cost = Adaptive(), cost or cost_of(table)
     chosen = Counter()
     for _ in range(n_choices):
-        (depth,) = policy.choose(offers, 0, cost).depths
+        (depth,) = policy.choose(candidates, 0, cost).depths
         chosen[depth] += 1
         cost.learn(1 + depth, T1 * table[1 + depth])
     return chosen
 
 
 def test_exploration_is_seldom_and_beside_the_best_choice():
-    chosen = explored(F16 | {7: 2.0}, 4000, offer(*[0.75] * 6))
+    chosen = explored(F16 | {7: 2.0}, 4000, candidate(*[0.75] * 6))
     assert set(chosen) == {4, 5, 6}
     assert 0 < chosen[4] + chosen[6] <= 4000 / 32
 
 
 def test_what_was_measured_lately_is_not_explored():
-    assert explored(F16 | {7: 2.0}, 200, offer(*[0.75] * 6)) == {5: 200}
+    assert explored(F16 | {7: 2.0}, 200, candidate(*[0.75] * 6)) == {5: 200}
 
 
 def test_nothing_is_explored_that_is_not_there():
-    assert explored(F16, 2000, Offer(NOTHING, 99)) == {0: 2000}
+    assert explored(F16, 2000, Candidate(EMPTY_CHAIN, 99)) == {0: 2000}
 
 
 def test_a_cost_that_fell_is_noticed():
     """Two tokens were dear while a neighbour was busy."""
     cost = cost_of({1: 1, 2: 3.0}, T1)
-    chosen = explored(FLAT, 4000, offer(0.8), cost=cost)
+    chosen = explored(FLAT, 4000, candidate(0.8), cost=cost)
     assert chosen[1] > 1000
 
 
@@ -361,14 +360,14 @@ def test_a_depth_that_looks_dearer_than_a_deeper_one_is_asked_again_soon():
     cost = StepCost()
     for ratio_of_5, n in product((2.3, F16[5], 2.3, F16[5], 2.3), range(1, 8)):
         cost.learn(n, T1 * (F16 | {5: ratio_of_5, 7: 2.0})[n])
-    chosen = explored(F16 | {7: 2.0}, 500, offer(*[0.85] * 4, 0.1, 0.1), cost=cost)
+    chosen = explored(F16 | {7: 2.0}, 500, candidate(*[0.85] * 4, 0.1, 0.1), cost=cost)
     assert chosen[4] > 250
 
 
 def test_a_true_step_in_t_is_asked_again_seldom():
     """Three draft tokens are dearer than four, for good."""
     step = {1: 1, 2: 1.28, 3: 1.4, 4: 2.5, 5: 1.7, 6: 2.2}
-    chosen = explored(step, 8000, offer(*[0.8] * 3, 0.05))
+    chosen = explored(step, 8000, candidate(*[0.8] * 3, 0.05))
     assert 0 < chosen[3] < 8000 / 64
     assert chosen[4] > 8000 * 0.98
 
@@ -377,40 +376,40 @@ def test_a_true_step_in_t_is_asked_again_seldom():
 
 
 def test_off_takes_nothing():
-    choice = Off().choose([offer(0.9), offer(0.9)], 0, cost_of(FLAT))
+    choice = Off().choose([candidate(0.9), candidate(0.9)], 0, cost_of(FLAT))
     assert choice == ((0, 0), 0.0, 2)
 
 
 def test_fixed_takes_what_is_there_up_to_its_depth_and_never_waits():
-    offers = [
-        offer(*[0.1] * 9),
-        offer(0.9, prospects=(growing(0.9, first_in=0.0001),), at_work=True),
-        Offer(NOTHING, 9),
+    candidates = [
+        candidate(*[0.1] * 9),
+        candidate(0.9, expected=(growing(0.9, first_in=0.0001),), is_drafting=True),
+        Candidate(EMPTY_CHAIN, 9),
     ]
-    choice = Fixed(4).choose(offers, 0, cost_of(EXPERTS))
+    choice = Fixed(4).choose(candidates, 0, cost_of(EXPERTS))
     assert (choice.depths, choice.wait) == ((4, 1, 0), 0)
 
 
-def test_sync_waits_as_long_as_a_source_is_at_work_and_tokens_are_missing():
+def test_sync_waits_as_long_as_a_source_is_is_drafting_and_tokens_are_missing():
     sync, cost = Sync(3), cost_of(F16)
-    assert sync.choose([offer(0.9, 0.9, at_work=True)], 0, cost).wait == SYNC_PATIENCE_S
-    assert sync.choose([offer(0.9, 0.9, at_work=False)], 0, cost)[:2] == ((2,), 0)
-    assert sync.choose([offer(*[0.9] * 5, at_work=True)], 0, cost)[:2] == ((3,), 0)
+    assert sync.choose([candidate(0.9, 0.9, is_drafting=True)], 0, cost).wait == SYNC_PATIENCE_S
+    assert sync.choose([candidate(0.9, 0.9, is_drafting=False)], 0, cost)[:2] == ((2,), 0)
+    assert sync.choose([candidate(*[0.9] * 5, is_drafting=True)], 0, cost)[:2] == ((3,), 0)
 
 
 def test_sync_waits_for_no_more_than_can_be_committed():
-    assert Sync(3).choose([offer(0.9, n_useful=1, at_work=True)], 0, cost_of(F16))[:2] == ((1,), 0)
+    assert Sync(3).choose([candidate(0.9, n_useful=1, is_drafting=True)], 0, cost_of(F16))[:2] == ((1,), 0)
 
 
 def test_sync_does_not_wait_while_prompts_are_processed():
-    assert Sync(3).choose([Offer(NOTHING, 9, at_work=True)], 5, cost_of(F16))[:2] == ((0,), 0)
+    assert Sync(3).choose([Candidate(EMPTY_CHAIN, 9, is_drafting=True)], 5, cost_of(F16))[:2] == ((0,), 0)
 
 
 def test_sync_waits_for_the_slowest_sequence():
-    offers = [offer(*[0.9] * 3, at_work=True), offer(0.9, at_work=True)]
-    assert Sync(3).choose(offers, 0, cost_of(F16)).wait > 0
+    candidates = [candidate(*[0.9] * 3, is_drafting=True), candidate(0.9, is_drafting=True)]
+    assert Sync(3).choose(candidates, 0, cost_of(F16)).wait > 0
 
 
 @pytest.mark.parametrize("policy", [Fixed(0), Sync(0), Off()])
 def test_depth_0_is_no_speculation(policy):
-    assert policy.choose([offer(0.9, at_work=True)], 0, cost_of(FLAT))[:2] == ((0,), 0)
+    assert policy.choose([candidate(0.9, is_drafting=True)], 0, cost_of(FLAT))[:2] == ((0,), 0)

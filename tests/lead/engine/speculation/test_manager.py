@@ -5,11 +5,11 @@ import json
 import pytest
 
 from lead.engine.commands import PostDraft
-from lead.engine.events import Committed
-from lead.engine.slot import EngineSequence
-from lead.engine.speculation.planner import Planner, Step
-from lead.engine.speculation.policy import MOST_DEPTH
-from lead.engine.speculation.speculation import Speculation
+from lead.engine.events import Committed, DraftsDropped
+from lead.engine.sequence import EngineSequence
+from lead.engine.speculation.draft_chain import MAX_DEPTH
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.stats import StepReport
 from tests.fakes import GREEDY, submit, toy_sampler
 
 END = 99
@@ -23,23 +23,22 @@ class Scripted:
         self.tokens, self.confidence = tokens, confidence
         self.asked = []
 
-    def draft(self, tokens, n_most):
-        self.asked.append((list(tokens), n_most))
+    def draft(self, tokens, max_tokens):
+        self.asked.append((list(tokens), max_tokens))
         return list(self.tokens), [self.confidence] * len(self.tokens)
 
 
 class Table:
     """One sequence, what is said about it, and a table of T(n)."""
 
-    def __init__(self, policy="adaptive", depth=4, own=None, table=None):
-        self.planner = Planner(policy, depth)
+    def __init__(self, policy="adaptive", depth=4, local=None, table=None):
+        self.speculation = SpeculationManager(policy, depth, frozenset({END}), lambda _: local or {})
         for n in range(1, 12):
-            self.planner.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
-        self.speculation = Speculation(self.planner, frozenset({END}), lambda _: own or {})
+            self.speculation.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
         self.tokens = list(PROMPT)
         self.sequence = EngineSequence("s", self.tokens, lambda: toy_sampler(GREEDY, self.tokens), None)
         self.speculation.connect(["a", "b"])
-        self.speculation.open(submit("s", PROMPT), 0.0)
+        self.speculation.open(self.sequence, submit("s", PROMPT), 0.0)
 
     def post(self, tokens, base=None, *, now=0.0, source="a", parents=None, confidences=None):
         base = len(self.tokens) if base is None else base
@@ -52,13 +51,13 @@ class Table:
             confidences=confidences,
             received_at=now,
         )
-        self.speculation.post(draft, self.tokens)
+        self.speculation.post_draft(draft)
 
     def decide(self, now=0.0, n_useful=50, n_prompt=0):
-        return self.speculation.decide([(self.sequence, n_useful)], n_prompt, now)
+        return self.speculation.plan([("s", n_useful)], n_prompt, now)
 
     def tokens_at(self, now=0.0, **more):
-        return self.decide(now, **more).proposals[0].tokens
+        return self.decide(now, **more).chains[0].tokens
 
     def commit(self, *tokens, now=0.0, n_accepted=0, rejected=()):
         start = len(self.tokens)
@@ -66,10 +65,10 @@ class Table:
         step = Committed(
             sequence="s", start=start, tokens=list(tokens), n_accepted=n_accepted, rejected=list(rejected)
         )
-        self.speculation.extend("s", step, now)
+        self.speculation.on_commit(step, now)
 
     def scored(self, source="a"):
-        report = self.planner.acceptance.describe(source)
+        report = self.speculation.acceptance.describe(source)
         return report["n_right"], report["n_scored"]
 
 
@@ -87,7 +86,7 @@ def answering(table, source="a", n=8, after=0.004):
 def test_a_draft_is_proposed_with_its_source():
     table = Table()
     table.post([1, 2], confidences=[0.9, 0.8])
-    (proposal,) = table.decide().proposals
+    (proposal,) = table.decide().chains
     assert proposal == ((1, 2), ("a", "a"), (0.9, 0.8))
 
 
@@ -101,12 +100,12 @@ def test_no_more_is_proposed_than_can_be_committed():
 def test_the_deepest_proposal_has_a_limit():
     table = Table("fixed", 60)
     table.post([1] * 64)
-    assert len(table.tokens_at()) == MOST_DEPTH
+    assert len(table.tokens_at()) == MAX_DEPTH
 
 
 def test_off_proposes_nothing_and_asks_nobody():
     own = Scripted([1, 2])
-    table = Table("off", own={"ngram": own})
+    table = Table("off", local={"ngram": own})
     table.post([1, 2])
     assert table.decide() == ([((), (), ())], 0.0, 1)
     assert own.asked == []
@@ -130,7 +129,7 @@ def test_a_source_that_gets_better_is_noticed_though_it_was_not_taken():
     assert table.tokens_at() == ()
     for _ in range(40):
         table.post([7])
-        assert table.planner.acceptance.mean("a") < 1
+        assert table.speculation.acceptance.mean("a") < 1
         table.commit(7)
     table.post([7])
     assert table.tokens_at() == (7,)
@@ -178,16 +177,16 @@ def test_what_was_accepted_recovered_and_wasted_is_counted():
     table.post([1, 2, 3])
     table.commit(1, 9, n_accepted=1, rejected=[2, 3])
     table.commit(1)
-    tally = table.planner.tally
-    assert (tally.n_committed, tally.n_draft_tokens, tally.n_accepted_tokens) == (3, 3, 1)
-    assert (tally.n_recovered, tally.n_covered) == (1, 0)
+    stats = table.speculation.stats
+    assert (stats.n_committed, stats.n_draft_tokens, stats.n_accepted_tokens) == (3, 3, 1)
+    assert (stats.n_recovered, stats.n_covered) == (1, 0)
 
 
 def test_a_recovered_token_is_covered_if_a_side_branch_goes_on_from_it():
     table = Table()
     table.post([1, 2, 9, 8], parents=[-1, 0, -1, 2])
     table.commit(9, rejected=[1, 2])
-    assert (table.planner.tally.n_recovered, table.planner.tally.n_covered) == (1, 1)
+    assert (table.speculation.stats.n_recovered, table.speculation.stats.n_covered) == (1, 1)
     assert table.tokens_at() == (8,)
 
 
@@ -196,14 +195,14 @@ def test_a_recovered_token_is_covered_if_another_source_s_line_goes_on_from_it()
     table.post([1, 2])
     table.post([9, 8], source="b")
     table.commit(9, rejected=[1, 2])
-    assert table.planner.tally.n_covered == 1
+    assert table.speculation.stats.n_covered == 1
 
 
 def test_sources_in_the_lead_cover_nothing_that_backs_should_have_prepared():
-    table = Table(own={"ngram": Scripted([9, 8])})
+    table = Table(local={"ngram": Scripted([9, 8])})
     table.tokens_at()
     table.commit(9, rejected=[1])
-    assert (table.planner.tally.n_recovered, table.planner.tally.n_covered) == (1, 0)
+    assert (table.speculation.stats.n_recovered, table.speculation.stats.n_covered) == (1, 0)
 
 
 # Sources in the lead
@@ -211,7 +210,7 @@ def test_sources_in_the_lead_cover_nothing_that_backs_should_have_prepared():
 
 def test_a_source_in_the_lead_is_asked_with_the_whole_text_at_each_decision():
     own = Scripted()
-    table = Table(own={"ngram": own})
+    table = Table(local={"ngram": own})
     table.tokens_at()
     table.commit(7)
     table.tokens_at()
@@ -220,14 +219,14 @@ def test_a_source_in_the_lead_is_asked_with_the_whole_text_at_each_decision():
 
 def test_a_source_in_the_lead_is_a_source_like_any_other():
     own = Scripted([1, 2])
-    table = Table(own={"ngram": own})
-    assert table.decide().proposals[0].sources == ("ngram", "ngram")
+    table = Table(local={"ngram": own})
+    assert table.decide().chains[0].sources == ("ngram", "ngram")
     table.commit(1, 9)
     assert table.scored("ngram") == (1, 2)
 
 
 def test_a_source_in_the_lead_that_is_never_right_costs_no_batch_place():
-    table = Table(table={1: 1.0, **{n: 1.2 + n / 10 for n in range(2, 12)}}, own={"ngram": Scripted([1])})
+    table = Table(table={1: 1.0, **{n: 1.2 + n / 10 for n in range(2, 12)}}, local={"ngram": Scripted([1])})
     for _ in range(40):
         table.tokens_at()
         table.commit(8)
@@ -236,7 +235,7 @@ def test_a_source_in_the_lead_that_is_never_right_costs_no_batch_place():
 
 def test_where_it_has_nothing_to_say_its_older_draft_stands():
     own = Scripted([1, 2, 3])
-    table = Table(own={"ngram": own})
+    table = Table(local={"ngram": own})
     table.tokens_at()
     table.commit(1)
     own.tokens = ()
@@ -245,7 +244,7 @@ def test_where_it_has_nothing_to_say_its_older_draft_stands():
 
 def test_sync_stands_for_others_and_asks_no_source_in_the_lead():
     own = Scripted([1, 2])
-    assert Table("sync", own={"ngram": own}).tokens_at() == ()
+    assert Table("sync", local={"ngram": own}).tokens_at() == ()
     assert own.asked == []
 
 
@@ -256,9 +255,9 @@ def test_each_sequence_has_sources_of_its_own():
         made.append(request.sequence)
         return {"ngram": Scripted()}
 
-    speculation = Speculation(Planner("adaptive", 4), frozenset(), make)
-    speculation.open(submit("s"), 0.0)
-    speculation.open(submit("t"), 0.0)
+    speculation = SpeculationManager("adaptive", 4, frozenset(), make)
+    for name in ("s", "t"):
+        speculation.open(EngineSequence(name, [1, 2], lambda: None, None), submit(name), 0.0)
     speculation.close("s")
     speculation.check_integrity({"t"})
     assert made == ["s", "t"]
@@ -276,7 +275,7 @@ def test_a_source_that_answers_quickly_is_waited_for_after_a_mismatch():
         table.commit(8, 5, now=now)
     decision = table.decide(now)
     assert decision.wait == pytest.approx(0.004, rel=0.1)
-    assert decision.proposals[0].tokens == ()
+    assert decision.chains[0].tokens == ()
 
 
 def test_a_wait_in_vain_ends():
@@ -318,13 +317,13 @@ def test_a_draft_that_grows_quickly_is_waited_for():
 
 def test_a_draft_that_has_reached_its_length_is_not_waited_for():
     table = Table()
-    table.planner.n_ahead = 4
+    table.speculation.tuning.n_ahead = 4
     assert table.decide(growing(table)).wait == 0
 
 
 def test_a_draft_that_has_become_too_doubtful_is_not_waited_for():
     table = Table()
-    table.planner.min_confidence = 0.9
+    table.speculation.tuning.min_confidence = 0.9
     assert table.decide(growing(table)).wait == 0
 
 
@@ -389,7 +388,7 @@ def test_a_source_that_left_is_forgotten():
     table.speculation.connect(["b"])
     assert table.decide(now).wait == 0
     assert table.speculation.describe()["sources"].keys() == {"b"}
-    assert table.planner.acceptance.chance("a", 0.9, "alone") == 0.9
+    assert table.speculation.acceptance.probability("a", 0.9, "single") == 0.9
 
 
 def test_the_drafts_of_a_source_that_left_may_still_be_right():
@@ -409,7 +408,7 @@ def test_what_a_source_that_left_has_pinned_up_is_no_lasting_memory_of_it():
 
 
 def test_sources_in_the_lead_are_not_forgotten_when_backs_come_and_go():
-    table = Table(own={"ngram": Scripted([1])})
+    table = Table(local={"ngram": Scripted([1])})
     table.tokens_at()
     table.commit(1)
     table.speculation.connect([])
@@ -422,7 +421,7 @@ def test_drafts_for_a_sequence_that_has_ended_are_stale_and_leave_nothing():
     table = Table()
     table.speculation.close("s")
     table.post([1, 2])
-    assert table.speculation.take_stale() == {"a": 1}
+    assert table.speculation.pop_events() == [DraftsDropped(source="a", n_stale=1)]
     table.speculation.check_integrity(set())
 
 
@@ -441,10 +440,82 @@ def test_integrity_means_exactly_the_expected_sequences():
 
 
 def test_the_report_names_every_source():
-    table = Table(own={"ngram": Scripted([1])})
+    table = Table(local={"ngram": Scripted([1])})
     table.post([1, 2])
     table.tokens_at()
     table.commit(1)
-    table.speculation.learn_step(Step(3, 0.05, [2], 1, 2.0))
+    table.speculation.on_step(StepReport(3, 0.05, [2], 1, 2.0))
     report = json.loads(json.dumps(table.speculation.describe()))
     assert report["sources"].keys() == {"a", "b", "ngram"}
+
+
+# Policies
+
+
+FOUR_STEPS = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}
+
+
+def step(table, *, n_tokens=5, seconds=0.1, depth=4, n_committed=2, n_expected=4.0):
+    table.speculation.on_step(StepReport(n_tokens, seconds, [depth], n_committed, n_expected))
+    return table.speculation.describe()
+
+
+@pytest.mark.parametrize(("policy", "depth"), [("fixed", 3), ("off", 0), ("adaptive", 4)])
+def test_the_policy_decides_how_many_tokens_are_verified(policy, depth):
+    table = Table(policy, 3, table=FOUR_STEPS)
+    table.post([1, 2, 3, 4], confidences=[0.9] * 4)
+    assert len(table.tokens_at()) == depth
+
+
+def test_a_new_policy_keeps_what_was_learned():
+    table = Table("off")
+    table.post([1])
+    table.commit(1)
+    step(table, n_tokens=1, seconds=0.05, depth=0, n_committed=1)
+    table.speculation.set_policy("adaptive", 2)
+    report = table.speculation.describe()
+    assert (report["policy"], report["depth"], report["n_steps"]) == ("adaptive", 2, 1)
+    assert report["step_ms"]["1"] == pytest.approx(50.0)
+    assert table.scored() == (1, 1)
+
+
+def test_what_the_adaptive_policy_has_learned_outlives_another_policy():
+    table = Table()
+    before = table.speculation._policy
+    table.speculation.set_policy("sync", 2)
+    table.speculation.set_policy("adaptive", 4)
+    assert table.speculation._policy is before
+
+
+# What was expected and what came
+
+
+def test_steps_with_prompts_are_not_predicted():
+    report = step(Table(), n_tokens=64, seconds=1.0, n_expected=None)
+    assert (report["n_steps"], report["step_seconds"]) == (1, 1.0)
+    assert report["actual_tokens_per_second"] is None
+
+
+def test_a_prediction_is_made_before_its_step_is_known():
+    table = Table("fixed", table={5: 2.0})
+    report = step(table, seconds=0.2)
+    assert report["predicted_tokens_per_second"] == pytest.approx(40.0)
+    assert report["actual_tokens_per_second"] == pytest.approx(10.0)
+
+
+def test_the_wait_before_a_step_counts_for_it_once():
+    table = Table("sync", table={5: 2.0})
+    table.speculation.on_wait(0.06)
+    table.speculation.on_wait(0.04)
+    step(table, n_committed=3, n_expected=3.0)
+    report = step(table, n_committed=3, n_expected=3.0)
+    assert report["wait_seconds"] == pytest.approx(0.1)
+    assert report["actual_tokens_per_second"] == pytest.approx(6 / 0.3)
+    assert report["predicted_tokens_per_second"] == pytest.approx(6 / 0.3)
+
+
+def test_steps_that_took_no_time_are_no_trouble():
+    table = Table()
+    for _ in range(64):
+        report = step(table, n_tokens=1, seconds=0.0, depth=0, n_committed=1, n_expected=1.0)
+    assert json.loads(json.dumps(report, allow_nan=False)) == report

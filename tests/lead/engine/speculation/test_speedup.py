@@ -2,14 +2,14 @@
 
 import pytest
 
-from lead.engine.speculation.gain import Gain
+from lead.engine.speculation.speedup import SpeedupEstimate
 
 
 def learned(*steps):
-    gain = Gain()
+    speedup = SpeedupEstimate()
     for n_tokens, n_plain in steps:
-        gain.learn(n_tokens, n_plain)
-    return gain.value
+        speedup.learn(n_tokens, n_plain)
+    return speedup.value
 
 
 def test_before_some_steps_it_is_not_known():

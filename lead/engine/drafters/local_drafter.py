@@ -1,0 +1,11 @@
+"""The seam to drafters inside the engine's process."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class LocalDrafter(Protocol):
+    """Drafts for one sequence."""
+
+    def draft(self, tokens: Sequence[int], max_tokens: int) -> tuple[list[int], list[float]]:
+        """(tokens, confidences) to follow `tokens`, all that are committed; at most `max_tokens`."""

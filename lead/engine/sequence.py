@@ -1,0 +1,48 @@
+"""A completion in progress, as the engine sees it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lead.engine.commands import RequestOptions
+from shared.sampling.sampler import Sampler
+
+
+@dataclass(slots=True)
+class EngineSequence:
+    """`tokens` only ever grows. Written by `Slots`.
+
+    Its sampler is made when it is first needed: that takes time and memory, and many may wait in the queue.
+    """
+
+    id: str
+    tokens: list[int]
+    make_sampler: Callable[[], Sampler]
+    max_tokens: int | None
+    n_prompt: int = field(init=False)
+    number: int | None = None  # sequences are numbered as they first get a slot
+    options: RequestOptions = field(default_factory=RequestOptions)
+    n_cached: int = 0  # tokens that its slot held already when it first got it
+    _sampler: Sampler | None = None
+
+    def __post_init__(self) -> None:
+        self.n_prompt = len(self.tokens)
+
+    @property
+    def sampler(self) -> Sampler:
+        if self._sampler is None:
+            self._sampler = self.make_sampler()
+        return self._sampler
+
+    @property
+    def n_generated(self) -> int:
+        return len(self.tokens) - self.n_prompt
+
+    def n_left(self, n_ctx: int) -> int:
+        """How many more tokens it may get."""
+        room = n_ctx - len(self.tokens)
+        return room if self.max_tokens is None else min(room, self.max_tokens - self.n_generated)
+
+    def n_useful(self, n_ctx: int) -> int:
+        """The most draft tokens of a step that can be committed."""
+        n = self.n_left(n_ctx) - 1
+        return n if self.options.n_draft is None else min(n, self.options.n_draft)

@@ -1,0 +1,108 @@
+"""The tuned numbers of speculation, with what each of them trades. `bench simulate` can vary them.
+
+Numbers that only bound memory or guard a division are beside the code that uses them.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationConstants:
+    """Fields that end in `_decay` are the weight of the past at each new sample: 1 - 1 / memory."""
+
+    # T(n), the duration of a step: `step_cost`
+
+    step_window: int = 9
+    """Steps remembered for each n, of which the median counts: robust to outliers against quick to follow."""
+    max_exact_width: int = 32
+    """Up to this n each has an entry of its own: sees each jump of T(n) against learns quickly."""
+    width_bucket: int = 32
+    """Larger n are rounded to multiples of this: precise against learns quickly."""
+    pace_gain: float = 0.2
+    """Share of an unexpected duration put down to the whole machine: follows its drift against noise."""
+    pace_window: int = 5
+    """The median of this many unexpected durations moves the pace: robust to outliers against quick."""
+    max_pace_change: float = 0.3
+    """The largest change, as a logarithm, that one step can suggest: robust to outliers against quick."""
+    guessed_step_s: float = 0.05
+    """T(1) before the first step."""
+    guessed_slope: float = 0.1
+    """(T(n + 1) - T(n)) / T(1) while only one n has been measured: tries drafts early against cautious."""
+
+    # The probability that a draft token is accepted: `acceptance`
+
+    confidence_edges: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.96, 0.99)
+    """Edges of the bins of confidence, narrow at the top, where most tokens are: precise against quick."""
+    acceptance_decay: float = 0.97
+    """Per draft token in a bin, about 30 count: a smooth estimate against following the text."""
+    acceptance_prior: float = 3.0
+    """Draft tokens that a source's own confidence counts for: trust in the source against in its record."""
+    unknown_acceptance: float = 0.5
+    """For sources that state no confidence, before anything of theirs was verified."""
+
+    # When further draft tokens arrive: `arrivals`
+
+    arrival_gain: float = 0.2
+    """Weight of a new sample in means and mean deviations: follows the network against noise."""
+    patience_deviations: float = 4.0
+    """A source later than its mean by this many deviations is not waited for: patience against lost time."""
+    min_patience_s: float = 0.002
+    """Added to that, for sources that hardly deviate."""
+    min_remaining_s: float = 0.0005
+    """What is overdue is expected after this, at the earliest."""
+    pause_factor: float = 4.0
+    """A gap this many times the mean is a pause, and is not learned as the time of a token …"""
+    max_pauses: int = 3
+    """… unless this many follow each other: then the mean was wrong and is learned anew."""
+
+    # The adaptive policy: `adaptive`, `speedup`
+
+    long_run_weight: float = 0.75
+    """Of the long-run rate in what a second is worth; the rest is this moment's rate. In the worst of 94
+    simulated cells, adaptive over the best fixed or sync depth was .92 with 0, .95 with .5, .98 with .65 and
+    .8, .97 with 1."""
+    speedup_decay: float = 0.98
+    """Of the long-run rate, per step: about the last 50 count."""
+    speedup_min_steps: int = 8
+    """Steps before the long-run rate counts."""
+    explore_every: int = 32
+    """Choices between two that may differ from the best, to measure a T(n): the cost against old values."""
+    stale_after: int = 256
+    """Steps after which T(n) beside the best choice is measured again."""
+    doubtful_after: int = 64
+    """The same where T(n) looks too large, and may hide a better choice."""
+    max_awaited: int = 10
+    """Nobody waits for tokens beyond this many: computing time against rare gains."""
+    min_wait_s: float = 0.0005
+    """The shortest wait; whatever arrives ends it."""
+
+    # What backs are asked to draft: `tuning`
+
+    tune_every: int = 16
+    """Steps between two updates."""
+    max_ahead: int = 16
+    """Tokens that a back may be ahead of the committed ones: ready drafts against drafting in vain."""
+    min_ahead: int = 2
+    """Tokens that it drafts even if they are never verified, so that it is noticed when it gets better."""
+    spare_ahead: int = 2
+    """Tokens beyond twice the depth in use."""
+    ahead_decay: float = 0.98
+    """Per step, of the largest recent depth."""
+    confidence_share: float = 0.5
+    """Backs stop at this share of the confidence that is worth verifying: they misjudge themselves."""
+    max_min_confidence: float = 0.3
+    """Backs never stop above this confidence."""
+    min_confidence_change: float = 0.05
+    """Smaller changes are not worth a message."""
+
+    # Draft tokens of sources in the engine, and of drafts in general: `manager`
+
+    max_local_tokens: int = 16
+    """Tokens that a source in the engine is asked for: long copies against time in each step."""
+    enough_local_tokens: int = 8
+    """With this many left it is not asked again."""
+    min_survival: float = 0.01
+    """Drafts are cut where they are less likely than this to be right: computing time against rare gains."""
+
+
+DEFAULTS = SpeculationConstants()

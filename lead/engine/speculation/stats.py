@@ -1,0 +1,94 @@
+"""What speculation has done since the engine was started: sums over all steps."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from lead.engine.events import Committed
+
+
+class StepReport(NamedTuple):
+    """A step with `n_tokens` in its batch took `seconds` and verified drafts of `depths` tokens.
+
+    It committed `n_committed` tokens where `n_expected` were expected; None with prompts in the batch.
+    """
+
+    n_tokens: int
+    seconds: float
+    depths: Sequence[int]
+    n_committed: int
+    n_expected: float | None
+
+
+@dataclass(slots=True)
+class SpeculationStats:
+    """Times in seconds. Expected and actual values are of steps without prompts only.
+
+    Written by the manager.
+    """
+
+    n_steps: int = 0
+    step_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    n_committed: int = 0
+    n_draft_tokens: int = 0
+    n_accepted_tokens: int = 0
+    n_recovered: int = 0
+    n_covered: int = 0
+    depths: Counter[int] = field(default_factory=Counter)
+    expected_tokens: float = 0.0
+    expected_seconds: float = 0.0
+    actual_tokens: int = 0
+    actual_seconds: float = 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of all sequences together, since the engine was started."""
+        seconds = self.step_seconds + self.wait_seconds
+        return self.n_committed / seconds if seconds > 0 else 0.0
+
+    def add_wait(self, seconds: float) -> None:
+        """The engine waited for drafts."""
+        self.wait_seconds += seconds
+
+    def add_committed(self, committed: Committed, *, covered: bool) -> None:
+        """One sequence's part of a step. `covered`: after a rejection a draft of some back was left."""
+        self.n_committed += len(committed.tokens)
+        self.n_draft_tokens += committed.n_drafted
+        self.n_accepted_tokens += committed.n_accepted
+        if committed.rejected:
+            self.n_recovered += 1
+            self.n_covered += covered
+
+    def add_step(self, step: StepReport, expected_seconds: float, waited: float) -> None:
+        """A step is over; the engine had `waited` for drafts before it."""
+        if step.n_expected is not None:
+            self.expected_tokens += step.n_expected
+            self.expected_seconds += expected_seconds + waited
+            self.actual_tokens += step.n_committed
+            self.actual_seconds += step.seconds + waited
+        self.n_steps += 1
+        self.step_seconds += step.seconds
+        self.depths.update(step.depths)
+
+    def describe(self) -> dict[str, Any]:
+        """For `GET /v1/speculation`."""
+        return {
+            "n_steps": self.n_steps,
+            "step_seconds": round(self.step_seconds, 6),
+            "wait_seconds": round(self.wait_seconds, 6),
+            "n_committed": self.n_committed,
+            "n_draft_tokens": self.n_draft_tokens,
+            "n_accepted_tokens": self.n_accepted_tokens,
+            "n_wasted_tokens": self.n_draft_tokens - self.n_accepted_tokens,
+            "n_recovered": self.n_recovered,
+            "n_covered": self.n_covered,
+            "depths": {str(depth): n for depth, n in sorted(self.depths.items())},
+            "predicted_tokens_per_second": _rate(self.expected_tokens, self.expected_seconds),
+            "actual_tokens_per_second": _rate(self.actual_tokens, self.actual_seconds),
+        }
+
+
+def _rate(tokens: float, seconds: float) -> float | None:
+    return round(tokens / seconds, 3) if seconds > 0 else None

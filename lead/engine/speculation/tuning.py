@@ -1,0 +1,66 @@
+"""What backs are asked to draft: how many tokens ahead, and down to which confidence."""
+
+import math
+from collections.abc import Sequence
+
+from lead.engine.commands import PolicyName
+from lead.engine.events import Tuned
+from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.engine.speculation.step_cost import StepCost
+
+_COST_WIDTHS = 8
+"""Numbers of tokens among which the cheapest further one is looked for."""
+
+
+class BackTuning:
+    """`n_ahead` and `min_confidence` are what backs keep to; `pop_change` says when to tell them."""
+
+    def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
+        self._constants = constants
+        self._sent = Tuned(n_ahead=constants.max_ahead, min_confidence=0.0)  # what backs do by themselves
+        self._recent_depth = 0.0
+        self.n_ahead = constants.max_ahead
+        self.min_confidence = 0.0
+
+    def reset(self, policy: PolicyName, depth: int) -> None:
+        """What `policy` asks of backs before anything has been measured."""
+        self._recent_depth = 0.0
+        self.min_confidence = 0.0
+        match policy:
+            case "adaptive":
+                self.n_ahead = self._constants.max_ahead
+            case "fixed" | "sync":
+                self.n_ahead = max(self._constants.max_ahead, depth)
+            case "off":
+                self.n_ahead = 0
+
+    def note_depths(self, depths: Sequence[int]) -> None:
+        """A step verified drafts of these lengths."""
+        self._recent_depth = max([self._recent_depth * self._constants.ahead_decay, *depths])
+
+    def update(self, n_sequences: int, rate: float, answer_seconds: float, cost: StepCost) -> None:
+        """Ask for the step after the one under way, and for no token that would not be verified.
+
+        `rate` is tokens per second of all sequences. What is committed in `answer_seconds`, until the slowest
+        back's answer arrives, comes on top.
+        """
+        constants = self._constants
+        base = max(1, n_sequences)
+        widths = range(base, base + _COST_WIDTHS)
+        least_cost = min(cost.seconds(n + 1) - cost.seconds(n) for n in widths)
+        n_under_way = math.ceil(rate / base * answer_seconds)
+        n_wanted = max(constants.min_ahead, 2 * round(self._recent_depth) + constants.spare_ahead)
+        n_ahead = min(constants.max_ahead, n_wanted + n_under_way)
+        worthwhile = max(0.0, constants.confidence_share * rate * least_cost)
+        min_confidence = min(constants.max_min_confidence, worthwhile)
+        change = abs(min_confidence - self.min_confidence)
+        if n_ahead != self.n_ahead or change > constants.min_confidence_change:
+            self.n_ahead, self.min_confidence = n_ahead, min_confidence
+
+    def pop_change(self) -> Tuned | None:
+        """What to tell backs, if it has changed since the last call."""
+        tuned = Tuned(n_ahead=self.n_ahead, min_confidence=self.min_confidence)
+        if tuned == self._sent:
+            return None
+        self._sent = tuned
+        return tuned

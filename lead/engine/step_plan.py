@@ -1,0 +1,54 @@
+"""A step as the scheduler plans it."""
+
+from dataclasses import dataclass, field
+
+from lead.engine.cache_edits import CacheEdit
+from lead.engine.events import PromptProgress, Started
+from lead.engine.slot import Slot
+from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
+from shared.llama.span import Span
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEntry:
+    """A slot's part of a step: `n_fed` committed tokens not yet in the cache, then the draft.
+
+    There are logits only where the committed tokens are fed to their end.
+    """
+
+    slot: Slot
+    n_fed: int
+    draft: DraftChain = EMPTY_CHAIN
+
+    @property
+    def span(self) -> Span:
+        """What is decoded."""
+        slot, n_cached = self.slot, len(self.slot.cache)
+        tokens = slot.sequence.tokens if slot.sequence else []
+        fed = tokens[n_cached : n_cached + self.n_fed]
+        reaches_end = n_cached + self.n_fed == len(tokens)
+        draft = self.draft.tokens
+        return Span(slot.index, n_cached, [*fed, *draft], 1 + len(draft) if reaches_end else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """Apply `edits` to the cache, then decode `spans` (one per entry).
+
+    `events` are those of planning. `n_expected`: how many tokens it should commit; None with prompts in the
+    batch. With `wait` > 0 there is nothing to decode yet: plan again when a command has arrived, or after
+    `wait` seconds. `n_padding`: tokens that the model adds (`shared.llama.span`).
+    """
+
+    events: list[Started | PromptProgress]
+    edits: list[CacheEdit] = field(default_factory=list)
+    entries: list[PlanEntry] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    wait: float = 0.0
+    n_expected: float | None = None
+    n_padding: int = 0
+
+    @property
+    def n_tokens(self) -> int:
+        """In its batch."""
+        return sum(len(span.tokens) for span in self.spans) + self.n_padding

@@ -1,0 +1,94 @@
+"""What backs are asked to draft, learned from steps."""
+
+import pytest
+
+from lead.engine.events import Committed, Tuned
+from lead.engine.sequence import EngineSequence
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.stats import StepReport
+from shared.protocol import MAX_DRAFT_TOKENS
+from tests.fakes import submit
+
+CHEAP = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}
+
+
+def managed(policy="adaptive", depth=4, table=()):
+    """A manager with one sequence, and T(n) / T(1) known."""
+    manager = SpeculationManager(policy, depth, frozenset())
+    for n, ratio in dict(table).items():
+        manager.cost.learn(n, 0.05 * ratio)
+    manager.open(EngineSequence("s", [1], lambda: None, None), submit("s"), 0.0)
+    return manager
+
+
+def run(manager, n_steps, depth=0, n_committed=1, table=CHEAP):
+    """What backs are told during steps of one sequence."""
+    told = []
+    for _ in range(n_steps):
+        manager.on_commit(Committed(sequence="s", start=1, tokens=[7] * n_committed), 0.0)
+        seconds = 0.05 * table[1 + depth]
+        manager.on_step(StepReport(1 + depth, seconds, [depth], n_committed, float(n_committed)))
+        told += manager.pop_events()
+    return told
+
+
+def test_backs_draft_far_ahead_at_first_without_being_told():
+    assert run(managed(), 3) == []
+
+
+def test_backs_whose_drafts_are_not_verified_are_told_to_draft_little_but_not_nothing():
+    (told,) = run(managed(), 64)
+    assert told.n_ahead == 2
+
+
+def test_backs_draft_for_the_step_after_the_one_under_way():
+    (told,) = run(managed(), 32, depth=4, n_committed=5)
+    assert told.n_ahead >= 2 * 4
+
+
+def test_one_deep_step_among_shallow_ones_is_remembered_for_a_while():
+    manager = managed()
+    run(manager, 15)
+    (told,) = run(manager, 1, depth=4)
+    assert told.n_ahead == 10
+    assert run(manager, 200)[-1].n_ahead == 2
+
+
+def test_where_further_tokens_are_expensive_backs_are_asked_for_surer_ones():
+    expensive = {n: 1 + 0.5 * (n - 1) for n in range(1, 12)}
+    told = run(managed(table=expensive), 32, table=expensive)[-1]
+    assert 0.15 < told.min_confidence <= 0.3
+
+
+def test_where_further_tokens_are_free_backs_are_asked_for_any():
+    flat = dict.fromkeys(range(1, 12), 1.0)
+    manager = managed(table=flat)
+    run(manager, 32, table=flat)
+    assert manager.tuning.min_confidence == 0
+
+
+def test_small_changes_are_not_sent():
+    manager = managed()
+    run(manager, 64, depth=2, n_committed=3)
+    assert run(manager, 64, depth=2, n_committed=3) == []
+
+
+def test_without_speculation_backs_draft_nothing():
+    manager = managed()
+    manager.set_policy("off", 4)
+    assert manager.pop_events() == [Tuned(n_ahead=0, min_confidence=0.0)]
+    manager.set_policy("fixed", 4)
+    assert manager.pop_events() == [Tuned(n_ahead=16, min_confidence=0.0)]
+
+
+@pytest.mark.parametrize("policy", ["fixed", "sync"])
+def test_backs_are_asked_for_as_many_tokens_as_are_verified(policy):
+    (told,) = managed(policy, 32).pop_events()
+    assert 32 <= told.n_ahead <= MAX_DRAFT_TOKENS
+
+
+@pytest.mark.parametrize("policy", ["fixed", "sync", "off"])
+def test_only_the_adaptive_policy_tunes_backs_while_running(policy):
+    manager = managed(policy)
+    manager.pop_events()
+    assert run(manager, 64) == []
