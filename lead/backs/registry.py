@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from lead.engine.commands import NGRAM, PREDICTION, PostDraft
 from lead.engine.events import Committed
-from lead.generation.sequences import Sequence, Sequences
+from lead.generation.sequences import LiveSequence, Sequences
 from lead.settings.limits import Bounds
 from shared.bucket import Bucket
 from shared.errors import ProtocolError, UnavailableError
@@ -271,14 +271,14 @@ class Backs:
         if back := self._named(name):
             back.figures.n_stale_drafts += n
 
-    def on_step(self, _sequence: Sequence, step: Committed) -> None:
+    def on_step(self, _sequence: LiveSequence, step: Committed) -> None:
         """Credit the backs whose drafts were verified."""
         for i, source in enumerate(step.sources):
             if back := self._named(source):
                 back.figures.n_used_tokens += 1
                 back.figures.n_accepted_tokens += i < step.n_accepted
 
-    def on_end(self, _sequence: Sequence) -> None:
+    def on_end(self, _sequence: LiveSequence) -> None:
         """The next `news` says it. Silent backs are forgotten here, too, for nobody may ask for them."""
         self._forget_silent()
 
@@ -328,13 +328,13 @@ class Backs:
                 self.leave(back)
 
 
-def _open(sequence: Sequence) -> Open:
+def _open(sequence: LiveSequence) -> Open:
     return Open(
         sequence=sequence.id, sampling=sequence.sampling, tokens=sequence.tokens[:MAX_TOKENS_PER_MESSAGE]
     )
 
 
-def _extensions(sequence: Sequence, cursor: int) -> list[Extend]:
+def _extensions(sequence: LiveSequence, cursor: int) -> list[Extend]:
     return [
         Extend(
             sequence=sequence.id, start=start, tokens=sequence.tokens[start : start + MAX_TOKENS_PER_MESSAGE]

@@ -67,10 +67,14 @@ class ConversationFields(BaseModel):
             and not isinstance(self.tool_choice, NamedToolChoice),
         )
 
-    def conversation(self, options: ChatOptions, family: ToolFormat = GENERIC) -> Conversation:
-        """What to render for a template of `family`; raises RequestError for what cannot be continued."""
+    def conversation(
+        self, options: ChatOptions, demand: Demand, family: ToolFormat = GENERIC
+    ) -> Conversation:
+        """What to render for a template of `family`; raises RequestError for what cannot be continued.
+
+        `demand` is this request's.
+        """
         continues = self._continues(options)
-        demand = self.demand()
         tools = [tool.for_template() for tool in demand.tools]
         messages = self.messages
         if tools and family is GENERIC:

@@ -1,10 +1,10 @@
 """From committed tokens to the text that a client gets, each piece with the token it came from."""
 
+import codecs
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lead.engine.events import Committed, TokenProbabilities
-from shared.text import StopFinder, Utf8Decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Assembler:
 
     def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str]) -> None:
         self._piece = piece
-        self._utf8 = Utf8Decoder()
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._finder = StopFinder(stops)
         self._held: list[TextToken] = []
         self.n_tokens = 0
@@ -44,7 +44,7 @@ class Assembler:
 
     def finish(self) -> list[TextToken]:
         """The end of the sequence: what was held back, if no stop string came of it."""
-        if self.stop is None and (rest := self._utf8.flush()):
+        if self.stop is None and (rest := self._utf8.decode(b"", final=True)):
             self._held.append(TextToken(-1, rest, None))
         held, self._held = self._held, []
         return held
@@ -53,7 +53,7 @@ class Assembler:
         self, token: int, source: str | None, probabilities: TokenProbabilities | None
     ) -> list[TextToken]:
         self.n_tokens += 1
-        text = self._utf8.push(self._piece(token))
+        text = self._utf8.decode(self._piece(token))
         self.has_new_line = self.has_new_line or "\n" in text
         self._held.append(TextToken(token, text, source, probabilities))
         n_uncertain, self.stop = self._finder.push(text)
@@ -84,3 +84,35 @@ class Assembler:
             n += 1
         released, self._held = self._held[:n], self._held[n:]
         return released
+
+
+class StopFinder:
+    """Finds the earliest of some strings in a growing text and holds back what may be the start of one."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = [stop for stop in stops if stop]
+        self._longest = max(map(len, self._stops), default=0)
+        self._tail = ""  # the last characters of the text, as many as a stop string can still reach back to
+
+    def push(self, text: str) -> tuple[int, str | None]:
+        """Add `text`. Returns (n_held, stop).
+
+        Without a stop, the last `n_held` characters of all text so far may begin one: do not show them yet.
+        With one, n_held counts the characters from the stop string's start to the end of the text.
+        """
+        window = self._tail + text
+        found = [(at, stop) for stop in self._stops if (at := window.find(stop)) >= 0]
+        if found:
+            at, stop = min(found, key=lambda pair: (pair[0], -len(pair[1])))
+            return len(window) - at, stop
+        n_held = max((_overlap(window, stop) for stop in self._stops), default=0)
+        self._tail = window[-(self._longest - 1) :] if self._longest > 1 else ""
+        return n_held, None
+
+
+def _overlap(text: str, stop: str) -> int:
+    """The length of the longest end of `text` that is a proper beginning of `stop`."""
+    for n in range(min(len(text), len(stop) - 1), 0, -1):
+        if text.endswith(stop[:n]):
+            return n
+    return 0

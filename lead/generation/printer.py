@@ -9,8 +9,8 @@ from typing import TextIO
 
 from lead.engine.events import Committed
 from lead.generation.assembler import Assembler
-from lead.generation.figures import Figures
-from lead.generation.sequences import Sequence, Status
+from lead.generation.sequences import LiveSequence, Status
+from lead.generation.stats import AnswerStats
 from lead.settings.lead_settings import Print
 from shared.llama.vocabulary import Vocabulary
 from shared.terminal import sanitize, wants_colour
@@ -35,10 +35,10 @@ class Printer:
         self._mode = mode
         self._colour = wants_colour(out, os.environ)
         self._writer = _Writer(out)
-        self._shown: Sequence | None = None
+        self._shown: LiveSequence | None = None
         self._assembler = Assembler(vocabulary.piece, [])
 
-    def on_step(self, sequence: Sequence, step: Committed) -> None:
+    def on_step(self, sequence: LiveSequence, step: Committed) -> None:
         """Show the step's text if the screen follows this sequence."""
         if self._mode == "none" or sequence.private:
             return
@@ -54,30 +54,30 @@ class Printer:
             self._show(rejected.decode("utf-8", "replace"), _REJECTED)
         self._show("".join(token.text for token in tokens if not token.source), "")
 
-    def on_end(self, sequence: Sequence) -> None:
+    def on_end(self, sequence: LiveSequence) -> None:
         """Say what it took."""
         if self._shown is sequence:
             self._shown = None
             self._writer.put("\n")
         if sequence.status is Status.FINISHED and sequence.steps:
-            log.debug("%s", _figures(sequence))  # the request's own line says most of it
+            log.debug("%s", _summary(sequence))  # the request's own line says most of it
 
     def _show(self, text: str, colour: str) -> None:
         if shown := sanitize(text):
             self._writer.put(f"{colour}{shown}{_RESET}" if colour and self._colour else shown)
 
 
-def _figures(sequence: Sequence) -> str:
-    figures = Figures.of(sequence, len(sequence.tokens) - sequence.n_prompt)
-    n_processed = figures.n_prompt - figures.n_cached
-    rate = (figures.n_generated - 1) / figures.generation_seconds if figures.generation_seconds else 0.0
+def _summary(sequence: LiveSequence) -> str:
+    stats = AnswerStats.of(sequence, len(sequence.tokens) - sequence.n_prompt)
+    n_processed = stats.n_prompt - stats.n_cached
+    rate = (stats.n_generated - 1) / stats.generation_seconds if stats.generation_seconds else 0.0
     line = (
-        f"prompt {n_processed} tokens (+{figures.n_cached} cached) in {figures.prompt_seconds:.2f} s, "
-        f"generated {figures.n_generated} in {figures.generation_seconds:.2f} s ({rate:.1f} tokens/s)"
+        f"prompt {n_processed} tokens (+{stats.n_cached} cached) in {stats.prompt_seconds:.2f} s, "
+        f"generated {stats.n_generated} in {stats.generation_seconds:.2f} s ({rate:.1f} tokens/s)"
     )
-    if figures.n_drafted:
-        share = figures.n_accepted / figures.n_drafted
-        line += f", drafted {figures.n_drafted}, accepted {figures.n_accepted} ({share:.0%})"
+    if stats.n_drafted:
+        share = stats.n_accepted / stats.n_drafted
+        line += f", drafted {stats.n_drafted}, accepted {stats.n_accepted} ({share:.0%})"
     return line
 
 

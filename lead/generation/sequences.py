@@ -4,6 +4,7 @@ Streams to clients and links to backs are readers with a cursor of their own, so
 late costs no memory. Tokens are append-only.
 """
 
+import asyncio
 import enum
 import secrets
 import time
@@ -20,13 +21,31 @@ from lead.engine.events import (
     SequenceEvent,
     Started,
 )
-from lead.generation.broadcast import Broadcast
 from shared.errors import DuoError, RequestError, ServerError, UnavailableError
 from shared.sampling.sampler import SamplingParameters
 
 
+class Broadcast:
+    """Wakes everyone waiting for a change.
+
+    Take `next_change()` before looking at the state, look, then wait on it: no change is missed.
+    """
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def next_change(self) -> asyncio.Event:
+        """An event that the next `notify` sets."""
+        return self._event
+
+    def notify(self) -> None:
+        """Something has changed."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+
 class Status(enum.Enum):
-    """Where a sequence stands. QUEUED → RUNNING → FINISHED; either of the first two → FAILED."""
+    """QUEUED → RUNNING → FINISHED; either of the first two → FAILED."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -41,14 +60,14 @@ _MOVES = {
 
 
 @dataclass(slots=True)
-class Sequence:
+class LiveSequence:
     """One completion in progress. `steps` are the engine's, in order; times are in seconds of one clock."""
 
     id: str
     tokens: list[int]
     n_prompt: int
     sampling: SamplingParameters
-    private: bool = False  # no back hears of it
+    private: bool = False  # backs are not told of it
     status: Status = Status.QUEUED
     steps: list[Committed] = field(default_factory=list)
     progress: list[tuple[PromptProgress, float]] = field(default_factory=list)  # and when
@@ -93,10 +112,10 @@ class Sequence:
 class Observer(Protocol):
     """Is told what happens to sequences, in the order in which it happens."""
 
-    def on_step(self, sequence: Sequence, step: Committed) -> None:
+    def on_step(self, sequence: LiveSequence, step: Committed) -> None:
         """Tokens were committed."""
 
-    def on_end(self, sequence: Sequence) -> None:
+    def on_end(self, sequence: LiveSequence) -> None:
         """A sequence has ended, in whatever way."""
 
 
@@ -106,14 +125,14 @@ class Sequences:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds; `apply` is to get times of the same one."""
         self._clock = clock
-        self._live: dict[str, Sequence] = {}
+        self._live: dict[str, LiveSequence] = {}
         self._observers: list[Observer] = []
         self.changed = Broadcast()
 
     def __len__(self) -> int:
         return len(self._live)
 
-    def __iter__(self) -> Iterator[Sequence]:
+    def __iter__(self) -> Iterator[LiveSequence]:
         """The sequences in progress, the oldest first."""
         return iter(self._live.values())
 
@@ -121,14 +140,25 @@ class Sequences:
         """Tell `observer` of everything from now on."""
         self._observers.append(observer)
 
-    def get(self, sequence_id: str) -> Sequence | None:
+    def get(self, sequence_id: str) -> LiveSequence | None:
         """The sequence in progress with this id."""
         return self._live.get(sequence_id)
 
-    def create(self, tokens: list[int], sampling: SamplingParameters, *, private: bool = False) -> Sequence:
-        """A new sequence. Its id is unguessable and never used again. Of a private one no back hears."""
-        sequence = Sequence(secrets.token_hex(16), list(tokens), len(tokens), sampling, private)
+    def create(
+        self,
+        tokens: list[int],
+        sampling: SamplingParameters,
+        *,
+        private: bool = False,
+        changed: Broadcast | None = None,
+    ) -> LiveSequence:
+        """A new sequence. Its id is unguessable and never used again. Backs are not told of a private one.
+
+        `changed` is notified of its changes: several sequences may share one.
+        """
+        sequence = LiveSequence(secrets.token_hex(16), list(tokens), len(tokens), sampling, private)
         sequence.created_at = self._clock()
+        sequence.changed = changed or sequence.changed
         self._live[sequence.id] = sequence
         self.changed.notify()
         return sequence
@@ -159,8 +189,8 @@ class Sequences:
         sequence.changed.notify()
         self.changed.notify()
 
-    def discard(self, sequence: Sequence) -> None:
-        """Its reader is gone or has enough: forget it. Does nothing if it has ended."""
+    def discard(self, sequence: LiveSequence) -> None:
+        """Forget a sequence that is not read any more. Does nothing if it has ended."""
         if sequence.id in self._live:
             sequence.finish_reason = "stop"
             self._end(sequence, Status.FINISHED)
@@ -174,7 +204,7 @@ class Sequences:
             sequence.changed.notify()
         self.changed.notify()
 
-    def _end(self, sequence: Sequence, status: Status) -> None:
+    def _end(self, sequence: LiveSequence, status: Status) -> None:
         sequence.move(status)
         del self._live[sequence.id]
         for observer in self._observers:

@@ -1,176 +1,254 @@
-"""Following the answers of one HTTP request: one sequence per prompt, merged as they come."""
+"""The answers to one request: one stream of updates for every API, read as it comes or collected whole."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from fastapi import Request
+from fastapi.responses import JSONResponse, Response
 
-from lead.engine.commands import RequestOptions
-from lead.generation.assembler import TextToken
-from lead.generation.completions import Completions, Outcome, Piece
-from lead.generation.sequences import Sequence
-from lead.http.schema import GenerationFields
-from lead.http.sse import unless_gone
+from lead.chat.deltas import AssistantMessage, Delta
+from lead.chat.parser import OutputParser
+from lead.engine.events import Committed, PromptProgress
+from lead.generation.assembler import Assembler, TextToken
+from lead.generation.sequences import Broadcast, LiveSequence, Status
+from lead.generation.stats import AnswerStats, current_request, seconds_between
+from lead.http.generation_request import GenerationRequest
+from lead.http.sse import Renderer, event_stream, unless_gone
 from lead.server.services import Services
-from lead.settings.limits import Bounds
-from shared.errors import RequestError
-from shared.sampling.sampler import MAX_SEED, SamplingParameters
+from shared.errors import UnavailableError
+from shared.llama.vocabulary import Vocabulary
 
-Answers = AsyncGenerator[tuple[int, Piece | Outcome]]
-
-
-@dataclass(slots=True)
-class Answer:
-    """A whole answer, for clients that do not stream."""
-
-    pieces: list[Piece] = field(default_factory=list)
-    outcome: Outcome | None = None
-
-    @property
-    def text(self) -> str:
-        return "".join(piece.text for piece in self.pieces)
-
-    @property
-    def tokens(self) -> list[TextToken]:
-        return [token for piece in self.pieces for token in piece.tokens]
+FinishReason = Literal["stop", "length", "tool_calls"]
+"""OpenAI's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What a request asks to be generated: the same from each of its prompts.
+class ReadProgress:
+    """How far the prompt has been read, `seconds` after the sequence got its slot."""
 
-    With `n` answers to each prompt it is in `prompts` so many times; their seeds are seed, seed + 1, …
+    n_processed: int
+    n_total: int
+    n_cached: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnd:
+    """How an answer ended."""
+
+    reason: FinishReason
+    seed: int
+    slot: int | None
+    stop_string: str | None  # the one that ended the text
+    stats: AnswerStats
+
+
+@dataclass(slots=True)
+class AnswerUpdate:
+    """What is new of one answer: text that became certain, its end, or how far its prompt has been read.
+
+    index: of the prompt that is answered. deltas: the parsed text. n_drafted, n_accepted: of the steps that
+    the tokens came from. stats: so far, where asked for.
     """
 
-    prompts: list[list[int]]
-    sampling: SamplingParameters
-    max_tokens: int | None
-    stops: list[str]
-    prediction: list[int]
-    n: int = 1
-    options: RequestOptions = field(default_factory=RequestOptions)
-    private: bool | None = None
-    max_seconds: float | None = None
-    tells_timings: bool = False
-    shown: frozenset[int] = frozenset()
-    """Control tokens whose text counts."""
+    index: int
+    tokens: list[TextToken] = field(default_factory=list)
+    deltas: list[Delta] = field(default_factory=list)
+    n_drafted: int = 0
+    n_accepted: int = 0
+    stats: AnswerStats | None = None
+    progress: ReadProgress | None = None
+    end: AnswerEnd | None = None
 
-    @classmethod
-    async def read(cls, fields: GenerationFields, prompts: list[list[int]], services: Services) -> "Job":
-        """Raises RequestError naming the field at fault."""
-        fields.check()
-        vocabulary, bounds, n_ctx = services.vocabulary, services.bounds, services.completions.n_ctx
-        n = fields.n_answers(bounds.max_n)
-        _check_prompts(prompts, n, bounds)
-        options = RequestOptions(
-            n_probs=fields.n_alternatives(bounds),
-            filtered=bool(fields.post_sampling_probs),
-            n_draft=fields.n_draft(),
-            cache_prompt=fields.cache_prompt is not False,
-            slot=fields.slot(services.n_slots),
-            progress=bool(fields.return_progress and fields.stream),
-        )
-        grammar = await asyncio.to_thread(fields.constraint, vocabulary, bounds)
-        return cls(
-            [prompt for prompt in prompts for _ in range(n)],
-            fields.sampling(vocabulary, n_ctx, services.defaults, bounds, grammar),
-            fields.limit(services.defaults),
-            fields.stops(bounds),
-            await asyncio.to_thread(fields.predicted, vocabulary, n_ctx),
-            n,
-            options,
-            fields.private,
-            fields.time_limit(),
-            bool(fields.timings_per_token and fields.stream),
-        )
+    @property
+    def text(self) -> str:
+        """All of it, as the model wrote it."""
+        return "".join(token.text for token in self.tokens)
 
-    async def run(self, services: Services) -> Answers:
-        """(index of the prompt, piece or outcome) as they come. Closing it early cancels all."""
-        merged = self._run_one(services) if len(self.prompts) == 1 else self._run_several(services)
-        async with contextlib.aclosing(merged) as items:
-            async for item in items:
-                yield item
 
-    async def _run_one(self, services: Services) -> AsyncGenerator[tuple[int, Piece | Outcome]]:
-        """Without a queue and a task between the engine's events and the client: it is the usual case."""
-        completions = services.completions
-        sequence = self._start(0, completions)
-        async with contextlib.aclosing(self._follow(sequence, completions)) as items:
-            async for item in items:
-                yield 0, item
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, for clients that do not stream."""
 
-    async def _run_several(self, services: Services) -> AsyncGenerator[tuple[int, Piece | Outcome]]:
-        completions = services.completions
-        sequences: list[Sequence] = []
-        followers = []
-        queue: asyncio.Queue[tuple[int, Piece | Outcome] | BaseException] = asyncio.Queue()
+    updates: list[AnswerUpdate]
+    end: AnswerEnd
 
-        async def follow(index: int) -> None:
-            try:
-                async for item in self._follow(sequences[index], completions):
-                    await queue.put((index, item))
-            except Exception as error:  # noqa: BLE001 - raised again by whoever reads the queue
-                await queue.put(error)
+    @property
+    def tokens(self) -> list[TextToken]:
+        return [token for update in self.updates for token in update.tokens]
 
+    @property
+    def deltas(self) -> list[Delta]:
+        return [delta for update in self.updates for delta in update.deltas]
+
+    @property
+    def text(self) -> str:
+        return "".join(update.text for update in self.updates)
+
+    @property
+    def message(self) -> AssistantMessage:
+        message = AssistantMessage()
+        message.add(self.deltas)
+        return message
+
+
+class AnswerRenderer(Renderer[AnswerUpdate], Protocol):
+    """How an API shows answers, in a stream or whole."""
+
+    def whole(self, answers: list[Answer]) -> Any:
+        """The body of a response that is not streamed."""
+
+
+class AnswerStream:
+    """All answers to one request. Nothing is submitted to the engine before it is read."""
+
+    def __init__(self, request: GenerationRequest, services: Services) -> None:
+        self._request = request
+        self._services = services
+
+    async def updates(self) -> AsyncGenerator[AnswerUpdate]:
+        """As they come; the last one of each answer has an `end`. Closing it early cancels all answers.
+
+        Raises RequestError, UnavailableError, QueueFullError where a sequence cannot begin or go on.
+        """
+        admission, stats, changed = self._services.admission, current_request.get(), Broadcast()
+        readers: list[_AnswerReader] = []
         try:
-            sequences.extend(self._start(index, completions) for index in range(len(self.prompts)))
-            followers = [asyncio.ensure_future(follow(index)) for index in range(len(sequences))]
-            n_open = len(followers)
-            while n_open:
-                item = await queue.get()
-                if isinstance(item, BaseException):
-                    raise item
-                n_open -= isinstance(item[1], Outcome)
-                yield item
+            for index in range(len(self._request.prompts)):
+                sequence = self._submit(index, changed)
+                readers.append(_AnswerReader(index, sequence, self._request, self._services.vocabulary))
+            while unfinished := [reader for reader in readers if not reader.finished]:
+                change = changed.next_change()
+                for reader in unfinished:
+                    for update in reader.read():
+                        if update.end:
+                            admission.cancel(reader.sequence)  # it may go on after a stop string
+                        yield update
+                if not all(reader.finished for reader in unfinished):
+                    await change.wait()
         finally:
-            for follower in followers:
-                follower.cancel()
-            await asyncio.gather(*followers, return_exceptions=True)
-            for sequence in sequences:
-                completions.cancel(sequence)
+            for reader in readers:
+                admission.cancel(reader.sequence)
+                if stats:
+                    stats.add(reader.sequence)
 
-    def _start(self, index: int, completions: Completions) -> Sequence:
-        sampling = self.sampling
-        if index % self.n:
-            sampling = sampling.model_copy(update={"seed": (sampling.seed + index % self.n) & MAX_SEED})
-        return completions.start(
-            self.prompts[index],
-            sampling,
-            self.max_tokens,
-            self.prediction,
-            private=self.private,
-            options=self.options,
+    async def collect(self) -> list[Answer]:
+        """The answers whole, in the order of their prompts."""
+        updates: list[list[AnswerUpdate]] = [[] for _ in self._request.prompts]
+        ends: dict[int, AnswerEnd] = {}
+        async for update in self.updates():
+            updates[update.index].append(update)
+            if update.end:
+                ends[update.index] = update.end
+        return [Answer(each, ends[index]) for index, each in enumerate(updates)]
+
+    def _submit(self, index: int, changed: Broadcast) -> LiveSequence:
+        request = self._request
+        return self._services.admission.submit(
+            request.prompts[index],
+            request.sampling_of(index),
+            request.max_tokens,
+            request.prediction,
+            private=request.private,
+            options=request.options,
+            changed=changed,
         )
 
-    def _follow(self, sequence: Sequence, completions: Completions) -> AsyncGenerator[Piece | Outcome]:
-        return completions.follow(
-            sequence,
-            self.stops,
-            self.shown,
-            max_seconds=self.max_seconds,
-            tells_timings=self.tells_timings,
+
+class _AnswerReader:
+    """Reads one sequence: its committed tokens become text, and the text deltas."""
+
+    def __init__(
+        self, index: int, sequence: LiveSequence, request: GenerationRequest, vocabulary: Vocabulary
+    ) -> None:
+        special = request.special_tokens
+
+        def piece(token: int) -> bytes:
+            return vocabulary.piece(token, special=token in special)
+
+        self.sequence = sequence
+        self.finished = False
+        self._index = index
+        self._request = request
+        self._assembler = Assembler(piece if special else vocabulary.piece, request.stops)
+        self._parser = OutputParser(request.parser)
+        self._n_steps = 0
+        self._n_progress = 0
+
+    def read(self) -> Iterator[AnswerUpdate]:
+        """What is new. Raises the error with which the sequence failed."""
+        while not self.finished:
+            for event, at in self.sequence.progress[self._n_progress :]:
+                self._n_progress += 1
+                yield AnswerUpdate(self._index, progress=_read_progress(self.sequence, event, at))
+            steps = self.sequence.steps[self._n_steps :]
+            self._n_steps += len(steps)
+            if steps:
+                yield self._text_of(steps)
+            elif not self.sequence.ended:
+                return
+            if not steps or self._is_enough:
+                yield self._finish()
+
+    @property
+    def _is_enough(self) -> bool:
+        return self._assembler.stop is not None or self._is_late
+
+    @property
+    def _is_late(self) -> bool:
+        """Llama-server's `t_max_predict_ms` is over, and there is a line break by then."""
+        limit, sequence = self._request.max_seconds, self.sequence
+        if limit is None or not self._assembler.has_new_line:
+            return False
+        return seconds_between(sequence.first_token_at, sequence.last_token_at) >= limit
+
+    def _text_of(self, steps: Sequence[Committed]) -> AnswerUpdate:
+        tokens = [token for step in steps for token in self._assembler.push(step)]
+        return AnswerUpdate(
+            self._index,
+            tokens,
+            self._parser.push("".join(token.text for token in tokens)),
+            n_drafted=sum(step.n_drafted for step in steps),
+            n_accepted=sum(step.n_accepted for step in steps),
+            stats=self._stats() if self._request.timings_per_token else None,
         )
 
-    async def collect(self, request: Request, services: Services) -> list[Answer]:
-        """All answers whole; raises ClientGoneError if nobody waits for them any more."""
-        return await unless_gone(request, self._collect(services))
+    def _finish(self) -> AnswerUpdate:
+        sequence, stop = self.sequence, self._assembler.stop
+        self.finished = True
+        if sequence.status is Status.FAILED:
+            raise sequence.failure or UnavailableError("the engine has died")
+        late = self._is_late
+        tokens = self._assembler.finish()
+        deltas = self._parser.push("".join(token.text for token in tokens)) + self._parser.finish()
+        reason: FinishReason = sequence.finish_reason or ("length" if late else "stop")
+        if stop is not None:
+            reason = "stop"
+        if reason == "stop" and self._parser.n_calls:
+            reason = "tool_calls"
+        end = AnswerEnd(reason, sequence.sampling.seed, sequence.slot, stop, self._stats())
+        return AnswerUpdate(self._index, tokens, deltas, end=end)
 
-    async def _collect(self, services: Services) -> list[Answer]:
-        answers = [Answer() for _ in self.prompts]
-        async for index, item in self.run(services):
-            if isinstance(item, Piece):
-                answers[index].pieces.append(item)
-            else:
-                answers[index].outcome = item
-        return answers
+    def _stats(self) -> AnswerStats:
+        return AnswerStats.of(self.sequence, self._assembler.n_tokens)
 
 
-def _check_prompts(prompts: list[list[int]], n: int, bounds: Bounds) -> None:
-    if len(prompts) * n > max(bounds.max_prompts, bounds.max_n):
-        raise RequestError(f"n: {n} answers to each of {len(prompts)} prompts are too many", "n")
-    most = bounds.max_prompt_tokens
-    for prompt in prompts:
-        if most and len(prompt) > most:
-            raise RequestError(f"the prompt has {len(prompt)} tokens; at most {most} are taken", "prompt")
+def _read_progress(sequence: LiveSequence, event: PromptProgress, at: float) -> ReadProgress:
+    seconds = seconds_between(sequence.started_at, at) if event.n_processed > event.n_cached else 0.0
+    return ReadProgress(event.n_processed, event.n_total, event.n_cached, seconds)
+
+
+async def respond(
+    http_request: Request,
+    request: GenerationRequest,
+    services: Services,
+    renderer: AnswerRenderer,
+    *,
+    streamed: bool | None,
+) -> Response:
+    """Generate the answers and send them as `renderer` shows them; raises ClientGoneError."""
+    stream = AnswerStream(request, services)
+    if streamed:
+        return await event_stream(http_request, stream.updates(), renderer)
+    return JSONResponse(renderer.whole(await unless_gone(http_request, stream.collect())))

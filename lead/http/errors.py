@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from lead.engine.client import RETRY_AFTER_SECONDS
-from lead.generation.completions import ContextExceededError
+from lead.generation.admission import ContextExceededError
 from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError, UnsupportedError
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lead.generation.completions import random_seed
+from lead.generation.admission import random_seed
 from lead.grammar import JSON_OBJECT, check_grammar, schema_to_gbnf
 from lead.settings.limits import Bounds
 from lead.settings.sampler_names import by_letters, by_names
@@ -128,11 +128,6 @@ class GenerationFields(BaseModel):
                 "mirostat",
             )
 
-    @property
-    def n_wanted(self) -> int:
-        """Answers to each prompt."""
-        return self.n or self.n_cmpl or 1
-
     def n_answers(self, most: int) -> int:
         """How many answers to each prompt."""
         for name in ("n", "n_cmpl"):
@@ -171,10 +166,6 @@ class GenerationFields(BaseModel):
         if not 0 <= self.id_slot < n_slots:
             raise RequestError(f"id_slot: {self.id_slot} is none of the {n_slots} slots", "id_slot")
         return self.id_slot
-
-    @property
-    def wants_usage(self) -> bool:
-        return self.stream_options is not None and self.stream_options.include_usage
 
     def stops(self, bounds: Bounds) -> list[str]:
         """The stop strings; empty ones stop nothing."""

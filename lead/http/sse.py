@@ -3,27 +3,41 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Coroutine, Iterable
+from typing import Any, Generic, Protocol, TypeVar
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 from starlette.types import Message, Receive, Scope, Send
 
-from lead.http.errors import error_body
 from shared.errors import DuoError
 
 log = logging.getLogger("lead")
 
 PING_SECONDS = 15.0
-"""Comments keep clients and proxies patient: a long prompt on a CPU can take minutes. Between this time and
-twice as long after the last event there is one."""
+"""Comments keep clients and proxies from giving up: a long prompt on a CPU can take minutes. One is sent
+between this time and twice as long after the last event."""
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 T = TypeVar("T")
-Events = AsyncIterator[dict[str, Any]]
-ToEvent = Callable[[Exception], dict[str, Any]]
+Update = TypeVar("Update")
+Update_contra = TypeVar("Update_contra", contravariant=True)
+Event = dict[str, Any] | str
+"""A JSON object, or text to send as it is."""
+
+
+class Renderer(Protocol[Update_contra]):
+    """How an API shows the updates of a stream."""
+
+    def render(self, update: Update_contra) -> Iterable[Event]:
+        """The events of an update; there may be none."""
+
+    def finish(self) -> Iterable[Event]:
+        """The events after all updates."""
+
+    def error(self, error: Exception) -> Event:
+        """The event of an error that ends a stream that has begun."""
 
 
 class ClientGoneError(Exception):
@@ -44,87 +58,109 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def event_stream(
-    request: Request, events: Events, *, done: bool = True, error: ToEvent = error_body
+    request: Request, updates: AsyncGenerator[Update], renderer: Renderer[Update]
 ) -> Response:
-    """Answer with `events`, each a JSON object, and `[DONE]` unless `done` is False.
+    """Answer with the events of `updates`.
 
-    `error` makes the event of an error that comes later. Waits for the first event before it sends headers,
-    so that an error up to there is an HTTP status; after PING_SECONDS it begins anyway.
+    Waits for the first event before it sends headers, so that an error up to there is an HTTP status; after
+    PING_SECONDS it begins anyway.
     """
-    first = asyncio.ensure_future(_next(events))
-    try:
-        await unless_gone(request, _finished(first))
-    except BaseException:
-        await _cancel(first)
-        await _close(events)
-        raise
-    if first.done() and first.exception():
-        await _close(events)
-        first.result()
-    return _EventStream(
-        _lines(first, events, error, done=done), media_type="text/event-stream", headers=_HEADERS
-    )
+    stream = _EventStream(updates, renderer)
+    await unless_gone(request, stream.begin())
+    return stream
 
 
-class _EventStream(StreamingResponse):
+class _EventStream(StreamingResponse, Generic[Update]):
     """Sends comments while there is nothing else to send; an event costs neither a task nor a timer."""
 
+    def __init__(self, updates: AsyncGenerator[Update], renderer: Renderer[Update]) -> None:
+        self._lines = self._render(updates, renderer)
+        self._first: asyncio.Future[bytes] = asyncio.ensure_future(anext(self._lines, b""))
+        self._begun = False
+        super().__init__(self._lines, media_type="text/event-stream", headers=_HEADERS)
+
+    async def begin(self) -> None:
+        """Wait for the first event, or until it is time for a comment; raises an error that comes before."""
+        try:
+            await asyncio.wait({self._first}, timeout=PING_SECONDS)
+            if self._first.done():
+                self._first.result()
+        except BaseException:
+            await self._close()
+            raise
+        self._begun = True
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Unlike Starlette's own, cancels the answer once: what it holds is released in peace."""
+        """Unlike Starlette's own, cancels the answer once, and waits for what it releases."""
         with contextlib.suppress(ClientGoneError):
             await unless_gone(Request(scope, receive), self.stream_response(send))
 
     async def stream_response(self, send: Send) -> None:
         n_sent = 0
 
-        async def counting(message: Message) -> None:
+        async def send_body(data: bytes, *, more: bool = True) -> None:
             nonlocal n_sent
-            await send(message)
+            await send(_body(data, more=more))
             n_sent += 1
 
         async def ping() -> None:
-            n_before = 0
+            n_before = -1
             while True:
                 await asyncio.sleep(PING_SECONDS)
-                if n_sent and n_sent == n_before:
-                    await send({"type": "http.response.body", "body": b": ping\n\n", "more_body": True})
+                if n_sent == n_before:
+                    await send(_body(b": ping\n\n"))
                 n_before = n_sent
 
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         pinging = asyncio.ensure_future(ping())
         try:
-            await super().stream_response(counting)
+            lines = await self._first
+            while lines:
+                await send_body(lines)
+                lines = await anext(self._lines, b"")
+            await send_body(b"", more=False)
         finally:
             await _cancel(pinging)
+            await self._close()
+
+    async def _render(
+        self, updates: AsyncGenerator[Update], renderer: Renderer[Update]
+    ) -> AsyncGenerator[bytes]:
+        """The events of one update after the other, never empty; an error before the start is raised."""
+        try:
+            async with contextlib.aclosing(updates):
+                async for update in updates:
+                    if lines := _lines(renderer.render(update)):
+                        yield lines
+            if lines := _lines(renderer.finish()):
+                yield lines
+        except Exception as error:
+            if not self._begun:
+                raise
+            if not isinstance(error, DuoError):
+                log.exception("an answer broke off")
+            yield _lines([renderer.error(error)])
+
+    async def _close(self) -> None:
+        await _cancel(self._first)
+        await self._lines.aclose()
 
 
-async def _lines(
-    first: asyncio.Future[dict[str, Any] | None], events: Events, to_event: ToEvent, *, done: bool
-) -> AsyncIterator[bytes]:
-    try:
-        event = await first
-        while event is not None:
-            yield _line(event)
-            event = await _next(events)
-    except DuoError as error:
-        yield _line(to_event(error))
-        return
-    except Exception as error:
-        log.exception("an answer broke off")
-        yield _line(to_event(error))
-        return
-    finally:
-        await _cancel(first)
-        await _close(events)
-    if done:
-        yield b"data: [DONE]\n\n"
+def _body(data: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": more}
 
 
-async def _next(events: Events) -> dict[str, Any] | None:
-    return await anext(events, None)
+def _lines(events: Iterable[Event]) -> bytes:
+    return b"".join(map(_line, events))
 
 
-async def _finished(first: asyncio.Future[Any]) -> None:
-    await asyncio.wait({first}, timeout=PING_SECONDS)
+def _line(event: Event) -> bytes:
+    """An event with a type is also named by it, as in the streams of Anthropic's API and of Responses."""
+    if isinstance(event, str):
+        return b"data: %b\n\n" % event.encode()
+    name = event.get("type")
+    start = b"event: %b\n" % name.encode() if isinstance(name, str) else b""
+    return b"%bdata: %b\n\n" % (start, to_json(event))
 
 
 async def _disconnect(request: Request) -> None:
@@ -136,17 +172,3 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _close(events: Events) -> None:
-    close: Awaitable[None] | None = getattr(events, "aclose", lambda: None)()
-    if close is not None:
-        with contextlib.suppress(DuoError):
-            await close
-
-
-def _line(event: dict[str, Any]) -> bytes:
-    """An event with a type is also named by it, as in the streams of Anthropic's API and of Responses."""
-    name = event.get("type")
-    start = b"event: %b\n" % name.encode() if isinstance(name, str) else b""
-    return b"%bdata: %b\n\n" % (start, to_json(event))

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from lead.engine.events import Committed
-from lead.generation.sequences import Sequence, Status
+from lead.generation.sequences import LiveSequence, Status
 
 N_POSITIONS = 32
 """Drafts are never verified further; each position is a time series."""
@@ -66,7 +66,7 @@ class SequenceFigures:
         """(tokens after the first of each answer, seconds) so far: the first one costs no step of its own."""
         return self._n_after_first, _value(self._seconds)
 
-    def on_step(self, sequence: Sequence, step: Committed) -> None:
+    def on_step(self, sequence: LiveSequence, step: Committed) -> None:
         """Count a step's tokens."""
         now = sequence.last_token_at or 0.0
         n = len(step.tokens)
@@ -88,7 +88,7 @@ class SequenceFigures:
             for i in range(min(step.n_accepted, N_POSITIONS)):
                 self._accepted_at[i].inc()
 
-    def on_end(self, sequence: Sequence) -> None:
+    def on_end(self, sequence: LiveSequence) -> None:
         """Count a request."""
         self.n_tokens_max = max(self.n_tokens_max, len(sequence.tokens))
         if self._last_token_at.pop(sequence.id, None) is not None and sequence.last_token_at is not None:
@@ -96,7 +96,7 @@ class SequenceFigures:
         failed = sequence.status is Status.FAILED
         self._ended["failed" if failed else sequence.finish_reason or "stop"].inc()
 
-    def _count_prompt(self, sequence: Sequence) -> None:
+    def _count_prompt(self, sequence: LiveSequence) -> None:
         started = sequence.created_at if sequence.started_at is None else sequence.started_at
         first = started if sequence.first_token_at is None else sequence.first_token_at
         self._prompt_tokens.inc(max(0, sequence.n_prompt - sequence.n_cached))

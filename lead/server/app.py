@@ -6,7 +6,6 @@ from fastapi.responses import Response
 from lead.http import errors
 from lead.http.middleware.stack import MiddlewareStack
 from lead.http.routes import (
-    apply_template,
     chat,
     completions,
     messages,
@@ -24,7 +23,7 @@ from lead.http.sse import ClientGoneError
 from lead.server.services import Services
 
 _MODULES = (
-    *(chat, responses, messages, completions, native, apply_template, tokens),
+    *(chat, responses, messages, completions, native, tokens),
     *(models, slots, metrics, speculation, unsupported),
 )
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response

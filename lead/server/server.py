@@ -16,7 +16,7 @@ from lead.backs.registry import Backs
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineClient
 from lead.engine.commands import Load
-from lead.generation.completions import Completions
+from lead.generation.admission import Admission
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
 from lead.http.middleware.cors import AllowedOrigins
@@ -155,7 +155,7 @@ class Lead:
             engine=engine,
             sequences=self._sequences,
             backs=self._backs,
-            completions=Completions(
+            admission=Admission(
                 self._sequences,
                 engine,
                 vocabulary,

@@ -11,7 +11,7 @@ from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
 from lead.engine.commands import PolicyName
-from lead.generation.completions import Completions, Engine
+from lead.generation.admission import Admission, Engine
 from lead.generation.sequences import Sequences
 from lead.metrics.metrics import Metrics
 from lead.settings.limits import Bounds
@@ -45,7 +45,7 @@ class Services:
     engine: SupervisedEngine
     sequences: Sequences
     backs: Backs
-    completions: Completions
+    admission: Admission
     bounds: Bounds = field(default_factory=Bounds)
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     chat: ChatOptions = field(default_factory=ChatOptions)

@@ -7,7 +7,7 @@ from lead.backs.registry import Backs
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
 from lead.engine.events import Committed, Finished, Ready, Started
-from lead.generation.completions import Completions
+from lead.generation.admission import Admission
 from lead.generation.sequences import Sequences
 from lead.server.app import create_app
 from lead.server.services import Services
@@ -116,7 +116,7 @@ class ScriptedLead:
                 engine=self.engine,
                 sequences=self.sequences,
                 backs=self.backs,
-                completions=Completions(self.sequences, self.engine, vocabulary),
+                admission=Admission(self.sequences, self.engine, vocabulary),
             )
         )
 

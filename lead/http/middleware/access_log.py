@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lead.generation.record import RequestRecord, current
+from lead.generation.stats import RequestStats, current_request
 from lead.http.errors import error_response
 
 log = logging.getLogger("lead.requests")
@@ -43,9 +43,9 @@ class AccessLogMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        record = RequestRecord(request_id(Headers(scope=scope)))
+        record = RequestStats(request_id(Headers(scope=scope)))
         scope.setdefault("state", {})["request_id"] = record.id
-        current.set(record)
+        current_request.set(record)
         started_at = self._clock()
         response = _ResponseObserver(send, record.id)
         try:
@@ -57,7 +57,7 @@ class AccessLogMiddleware:
         finally:
             self._write(scope, record, response.status, self._clock() - started_at)
 
-    def _write(self, scope: Scope, record: RequestRecord, status: int, seconds: float) -> None:
+    def _write(self, scope: Scope, record: RequestStats, status: int, seconds: float) -> None:
         if scope["type"] == "websocket" and status == _SWITCHING_PROTOCOLS:
             return  # a back: connecting and disconnecting have their own log lines
         status = status or _CLIENT_CLOSED_REQUEST

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from lead.http.answers import Job
+from lead.http.generation_request import GenerationRequest
 from shared.sampling.sampler import SamplingParameters
 
-_WHAT_CLIENTS_SAID = ("stop", "logit_bias", "grammar", "dry_sequence_breakers")
+_CLIENT_TEXTS = ("stop", "logit_bias", "grammar", "dry_sequence_breakers")
 
 _ABSENT = {
     "mirostat": 0,
@@ -19,24 +19,24 @@ _ABSENT = {
     "backend_sampling": False,
     "lora": [],
 }
-"""llama-server's values for what is switched off; there is no way to switch it on here."""
+"""llama-server's values for features that the lead does not have."""
 
 
-def generation_settings(job: Job, *, stream: bool) -> dict[str, Any]:
-    """Everything, as the answer to the client itself tells it."""
-    return sampling_settings(job.sampling, job.max_tokens) | {
-        "stop": job.stops,
+def generation_settings(request: GenerationRequest, *, stream: bool) -> dict[str, Any]:
+    """All of them, for the client that sent the request."""
+    return sampling_settings(request.sampling, request.max_tokens) | {
+        "stop": request.stops,
         "stream": stream,
         "logit_bias": [
-            {"bias": bias, "token": token} for token, bias in sorted(job.sampling.logit_bias.items())
+            {"bias": bias, "token": token} for token, bias in sorted(request.sampling.logit_bias.items())
         ],
     }
 
 
 def public_settings(sampling: SamplingParameters, max_tokens: int | None) -> dict[str, Any]:
-    """Without the texts that a client sent: anybody may look."""
+    """Without the texts that a client sent, for everyone with access to the endpoint."""
     settings = sampling_settings(sampling, max_tokens)
-    return {name: value for name, value in settings.items() if name not in _WHAT_CLIENTS_SAID}
+    return {name: value for name, value in settings.items() if name not in _CLIENT_TEXTS}
 
 
 def sampling_settings(sampling: SamplingParameters, max_tokens: int | None) -> dict[str, Any]:

@@ -1,97 +1,229 @@
-"""The chunks of a streamed answer: what chat and text completions share of them."""
+"""Answers in the shapes of OpenAI's chat completions and text completions, with llama-server's additions."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Protocol
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
+from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.generation.assembler import TextToken
-from lead.generation.completions import Outcome, Piece
-from lead.http.answers import Answers
-from lead.http.render import stats as shapes
+from lead.http.answers import Answer, AnswerEnd, AnswerUpdate
+from lead.http.chat_request import ChatRequest
+from lead.http.errors import error_body
+from lead.http.generation_request import GenerationRequest
+from lead.http.render.generation_settings import generation_settings
+from lead.http.render.logprobs import TextLogprobs, chat_logprobs
+from lead.http.render.timings import prompt_progress, speculation, timings
 from lead.http.schema import GenerationFields
+from lead.http.sse import Event
+from lead.server.services import Services
 
 Body = dict[str, Any]
-"""What a choice says, next to its index and reason."""
+"""The content of a choice, next to its index and finish_reason."""
+
+_FINGERPRINT = "b-llama-duo"
+"""Some clients of llama-server look for its b: there a build's number follows."""
 
 
-class Teller(Protocol):
-    """Tells one answer as the bodies of choices."""
+class _OpenAIRenderer(ABC):
+    """Chunks without empty ones, one finish_reason per answer, usage if asked for."""
 
-    def begin(self) -> list[Body]:
-        """What comes before any text."""
+    _last_body: ClassVar[Body]
 
-    def push(self, text: str) -> list[Body]:
-        """What has become certain with `text`."""
-
-    def finish(self, outcome: Outcome) -> tuple[list[Body], Body, str]:
-        """What was held back, the body of the last choice, and its reason."""
-
-    def logprobs(self, tokens: Sequence[TextToken]) -> dict[str, Any] | None:
-        """The next tokens' log-probabilities; None where none were asked for."""
-
-
-async def chunks(
-    answers: Answers, frame: dict[str, Any], fields: GenerationFields, teller: Callable[[], Teller]
-) -> AsyncIterator[dict[str, Any]]:
-    """OpenAI's chunks: role first, no empty ones, one finish_reason per answer, usage if asked for.
-
-    `frame` is what every chunk carries; `teller` makes one for each answer.
-    """
-    tellers: dict[int, Teller] = {}
-    pending: dict[int, list[Piece]] = {}
-    outcomes: list[Outcome] = []
-    try:
-        async for index, item in answers:
-            if index not in tellers:
-                tellers[index] = teller()
-                for body in tellers[index].begin():
-                    yield frame | {"choices": [_choice(index, body)]}
-            pieces = pending.setdefault(index, [])
-            if isinstance(item, Outcome):
-                outcomes.append(item)
-                bodies, last, reason = tellers[index].finish(item)
-            elif item.progress is not None:
-                yield frame | {"choices": [], "prompt_progress": shapes.prompt_progress(item.progress)}
-                continue
-            else:
-                pieces.append(item)
-                bodies = tellers[index].push(item.text)
-            for body in bodies:
-                yield (
-                    frame
-                    | {"choices": [_choice(index, body, _logprobs(tellers[index], pieces))]}
-                    | _extras(pieces, fields)
-                )
-                pieces.clear()
-            if isinstance(item, Outcome):
-                choice = _choice(index, last, _logprobs(tellers[index], pieces)) | {"finish_reason": reason}
-                yield frame | {"choices": [choice]} | _extras(pieces, fields) | _figures(item)
-    finally:
-        await answers.aclose()
-    if fields.wants_usage:
-        usage = {
-            "usage": shapes.usage(outcomes, fields.n_wanted),
-            "timings": shapes.timings(outcomes[-1].figures),
+    def __init__(
+        self, body: GenerationFields, request: GenerationRequest, services: Services, frame: Body
+    ) -> None:
+        self._body = body
+        self._request = request
+        self._services = services
+        self._frame = frame | {
+            "created": int(time.time()),
+            "model": services.alias,
+            "system_fingerprint": _FINGERPRINT,
         }
-        yield frame | {"choices": [], **usage}
+        self._unshown: defaultdict[int, list[AnswerUpdate]] = defaultdict(list)
+        """By answer: updates without a chunk of their own yet, whose figures the next chunk carries."""
+        self._ends: list[AnswerEnd] = []
+
+    def render(self, update: AnswerUpdate) -> Iterator[Event]:
+        index = update.index
+        if index not in self._unshown:
+            self._unshown[index] = []
+            yield from self._begin(index)
+        if update.progress:
+            yield self._frame | {"choices": [], "prompt_progress": prompt_progress(update.progress)}
+            return
+        if update.tokens or not update.end:
+            self._unshown[index].append(update)
+        for delta in update.deltas:
+            yield self._chunk(index, self._delta_body(delta))
+        if update.end:
+            self._ends.append(update.end)
+            chunk = self._chunk(index, self._last_body, update.end.reason)
+            yield chunk | {"timings": timings(update.end.stats), "seed": update.end.seed}
+
+    def finish(self) -> Iterator[Event]:
+        options = self._body.stream_options
+        if options and options.include_usage:
+            yield self._frame | {
+                "choices": [],
+                "usage": _usage(self._ends, self._request.n),
+                "timings": timings(self._ends[-1].stats),
+            }
+        yield "[DONE]"
+
+    def error(self, error: Exception) -> Event:
+        return error_body(error)
+
+    def whole(self, answers: list[Answer]) -> Body:
+        ends = [answer.end for answer in answers]
+        whole = self._frame | {
+            "choices": [
+                {
+                    "index": index,
+                    **self._whole_body(index, answer),
+                    "logprobs": self._logprobs(index, answer.tokens),
+                    "finish_reason": answer.end.reason,
+                }
+                for index, answer in enumerate(answers)
+            ],
+            "usage": _usage(ends, self._request.n),
+            "timings": timings(ends[0].stats),
+            "seed": ends[0].seed,
+        }
+        if self._body.return_speculation:
+            whole["speculation"] = speculation([update for answer in answers for update in answer.updates])
+        return whole
+
+    def _chunk(self, index: int, body: Body, reason: str | None = None) -> Body:
+        updates = self._unshown[index]
+        tokens = [token for update in updates for token in update.tokens]
+        logprobs = self._logprobs(index, tokens) if updates else None
+        choice = {"index": index, **body, "logprobs": logprobs, "finish_reason": reason}
+        chunk = self._frame | {"choices": [choice]}
+        if updates and (stats := updates[-1].stats):
+            chunk["timings"] = timings(stats)
+        if updates and self._body.return_speculation:
+            chunk["speculation"] = speculation(updates)
+        self._unshown[index] = []
+        return chunk
+
+    def _begin(self, index: int) -> Iterator[Event]:  # noqa: ARG002 - for those that begin with a chunk
+        yield from ()
+
+    @abstractmethod
+    def _delta_body(self, delta: Delta) -> Body:
+        """The body of a chunk."""
+
+    @abstractmethod
+    def _whole_body(self, index: int, answer: Answer) -> Body:
+        """The body of a whole answer."""
+
+    @abstractmethod
+    def _logprobs(self, index: int, tokens: Sequence[TextToken]) -> Body | None:
+        """Of the next tokens of an answer; None where none were asked for."""
 
 
-def _figures(outcome: Outcome) -> dict[str, Any]:
-    return {"timings": shapes.timings(outcome.figures), "seed": outcome.seed}
+class ChatRenderer(_OpenAIRenderer):
+    """`chat.completion` and its chunks, the role first."""
+
+    _last_body: ClassVar[Body] = {"delta": {}}
+
+    def __init__(self, body: ChatRequest, request: GenerationRequest, services: Services) -> None:
+        kind = "chat.completion.chunk" if body.stream else "chat.completion"
+        super().__init__(body, request, services, {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind})
+        self._verbose = services.chat.verbose if body.verbose is None else body.verbose
+
+    def whole(self, answers: list[Answer]) -> Body:
+        whole = super().whole(answers)
+        if self._verbose:
+            whole["__verbose"] = {
+                "prompt": self._services.vocabulary.detokenize(self._request.prompts[0]),
+                "generation_settings": generation_settings(self._request, stream=False),
+            }
+        return whole
+
+    def _begin(self, index: int) -> Iterator[Event]:
+        yield self._chunk(index, {"delta": {"role": "assistant", "content": None}})
+
+    def _delta_body(self, delta: Delta) -> Body:
+        return {"delta": _delta(delta)}
+
+    def _whole_body(self, index: int, answer: Answer) -> Body:
+        del index
+        return {"message": _message(answer.message)}
+
+    def _logprobs(self, index: int, tokens: Sequence[TextToken]) -> Body | None:
+        del index
+        return chat_logprobs(tokens, self._services.vocabulary)
 
 
-def _choice(index: int, body: Body, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"index": index, **body, "logprobs": logprobs, "finish_reason": None}
+class CompletionRenderer(_OpenAIRenderer):
+    """`text_completion`, streamed or whole."""
+
+    _last_body: ClassVar[Body] = {"text": ""}
+
+    def __init__(
+        self, body: GenerationFields, request: GenerationRequest, services: Services, *, echo: bool
+    ) -> None:
+        frame = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion"}
+        super().__init__(body, request, services, frame)
+        self._echo = echo
+        self._text_logprobs = defaultdict[int, TextLogprobs](lambda: TextLogprobs(services.vocabulary))
+
+    def _delta_body(self, delta: Delta) -> Body:
+        assert isinstance(delta, Content)  # nothing is parsed
+        return {"text": delta.text}
+
+    def _whole_body(self, index: int, answer: Answer) -> Body:
+        prompt = self._request.prompts[index]
+        return {"text": (self._services.vocabulary.detokenize(prompt) if self._echo else "") + answer.text}
+
+    def _logprobs(self, index: int, tokens: Sequence[TextToken]) -> Body | None:
+        return self._text_logprobs[index].add(tokens)
 
 
-def _logprobs(teller: Teller, pieces: list[Piece]) -> dict[str, Any] | None:
-    return teller.logprobs([token for piece in pieces for token in piece.tokens]) if pieces else None
+def _delta(delta: Delta) -> Body:
+    match delta:
+        case Content(text):
+            return {"content": text}
+        case Reasoning(text):
+            return {"reasoning_content": text}
+        case ToolCallStart(index, call_id, name):
+            function = {"name": name, "arguments": ""}
+            return {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
+        case ToolCallArguments(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
 
 
-def _extras(pieces: list[Piece], fields: GenerationFields) -> dict[str, Any]:
-    """What the client has asked to be told beside the text."""
-    extras: dict[str, Any] = {}
-    if pieces and pieces[-1].so_far is not None:
-        extras["timings"] = shapes.timings(pieces[-1].so_far)
-    if pieces and fields.return_speculation:
-        extras["speculation"] = shapes.speculation(pieces)
-    return extras
+def _message(message: AssistantMessage) -> Body:
+    fields: Body = {"role": "assistant", "content": message.content}
+    if message.reasoning:
+        fields["reasoning_content"] = message.reasoning
+    if message.calls:
+        fields["content"] = message.content or None
+        fields["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.calls
+        ]
+    return fields
+
+
+def _usage(ends: Sequence[AnswerEnd], n: int) -> Body:
+    """Summed over the answers of one request; a prompt counts once for its `n` answers."""
+    stats = [end.stats for end in ends]
+    n_prompt = sum(each.n_prompt for each in stats) // n
+    n_generated = sum(each.n_generated for each in stats)
+    n_accepted = sum(each.n_accepted for each in stats)
+    return {
+        "prompt_tokens": n_prompt,
+        "completion_tokens": n_generated,
+        "total_tokens": n_prompt + n_generated,
+        "prompt_tokens_details": {"cached_tokens": sum(each.n_cached for each in stats) // n},
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": n_accepted,
+            "rejected_prediction_tokens": sum(each.n_drafted for each in stats) - n_accepted,
+        },
+    }

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 
 from lead.engine.events import Ready
-from lead.generation.sequences import Sequence, Sequences, Status
+from lead.generation.sequences import LiveSequence, Sequences, Status
 from lead.http.render.generation_settings import public_settings
 from lead.server.services import Services, provide, provide_ready
 from shared.errors import UnavailableError, UnsupportedError
@@ -35,7 +35,7 @@ async def act_on_slot(id_slot: str, services: Annotated[Services, Depends(provid
     raise UnsupportedError("This server does not support slots action: caches are not written to files")
 
 
-def _by_slot(sequences: Sequences) -> dict[int, Sequence]:
+def _by_slot(sequences: Sequences) -> dict[int, LiveSequence]:
     """Of two that claim a slot, one has given way and waits: the one that has been there for longer."""
     return {
         sequence.slot: sequence
@@ -44,7 +44,7 @@ def _by_slot(sequences: Sequences) -> dict[int, Sequence]:
     }
 
 
-def _describe(index: int, sequence: Sequence | None, ready: Ready) -> dict[str, Any]:
+def _describe(index: int, sequence: LiveSequence | None, ready: Ready) -> dict[str, Any]:
     record = {
         "id": index,
         "n_ctx": ready.n_ctx_sequence,

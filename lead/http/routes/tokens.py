@@ -1,4 +1,4 @@
-"""`POST /tokenize` and `POST /detokenize`, with llama-server's fields."""
+"""`POST /tokenize`, `/detokenize` and `/apply-template`: from text to tokens and back, generating nothing."""
 
 import asyncio
 from typing import Annotated, Any
@@ -6,6 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 
+from lead.chat.request import ConversationFields
+from lead.http.chat_request import check_tools, render_prompt
 from lead.server.services import Services, provide
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
@@ -51,6 +53,15 @@ async def detokenize(
         return {"content": await asyncio.to_thread(services.vocabulary.detokenize, body.tokens)}
     except ValueError as error:
         raise RequestError(f"tokens: {error}", "tokens") from error
+
+
+@router.post("/apply-template")
+async def apply_template(
+    body: ConversationFields, services: Annotated[Services, Depends(provide)]
+) -> dict[str, str]:
+    """The prompt that `/v1/chat/completions` would make the model continue."""
+    check_tools(body, services)
+    return {"prompt": await asyncio.to_thread(render_prompt, body, services)}
 
 
 def _tokenize(body: TokenizeRequest, vocabulary: Vocabulary) -> list[Any]:

@@ -14,7 +14,8 @@ NO_OPTIONS = ChatOptions()
 
 
 def conversation(*messages, options=NO_OPTIONS, **fields):
-    return ConversationFields(messages=[*messages], **fields).conversation(options)
+    body = ConversationFields(messages=[*messages], **fields)
+    return body.conversation(options, body.demand())
 
 
 def test_an_answer_at_the_end_is_continued():

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from lead.engine.events import Committed, Failed, Finished, Started
-from lead.generation.sequences import Sequences, Status
+from lead.generation.sequences import Broadcast, Sequences, Status
 from shared.errors import RequestError, ServerError
 from shared.sampling.sampler import SamplingParameters
 
@@ -123,3 +123,24 @@ def test_one_that_gave_way_is_timed_from_its_first_slot(sequences, running):
 
 def test_a_sequence_knows_since_when_it_waits():
     assert Sequences(lambda: 7.0).create([1], SAMPLING).created_at == 7.0
+
+
+async def test_everyone_who_waits_is_woken():
+    broadcast = Broadcast()
+    waiting = [asyncio.ensure_future(broadcast.next_change().wait()) for _ in range(3)]
+    broadcast.notify()
+    async with asyncio.timeout(5):
+        assert await asyncio.gather(*waiting) == [True] * 3
+
+
+async def test_a_change_before_the_wait_is_not_lost():
+    broadcast = Broadcast()
+    change = broadcast.next_change()
+    broadcast.notify()
+    assert change.is_set()
+
+
+async def test_the_next_change_is_another_one():
+    broadcast = Broadcast()
+    broadcast.notify()
+    assert not broadcast.next_change().is_set()

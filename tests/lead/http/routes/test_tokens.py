@@ -31,3 +31,22 @@ async def test_tokens_that_are_none_are_400(client, tokens):
 async def test_content_that_is_no_text_is_400(client):
     response = await client.post("/tokenize", json={"content": 3})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "content")
+
+
+async def test_the_prompt_is_what_the_chat_would_continue(lead, client):
+    lead.will_say("x")
+    body = {"messages": [{"role": "user", "content": "Hi"}]}
+    prompt = (await client.post("/apply-template", json=body)).json()["prompt"]
+    assert prompt.endswith("<|im_start|>assistant\n")
+    await client.post("/v1/chat/completions", json=body)
+    assert lead.prompt() == prompt
+
+
+async def test_the_answer_need_not_be_begun(client):
+    body = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": False}
+    assert "assistant" not in (await client.post("/apply-template", json=body)).json()["prompt"]
+
+
+async def test_messages_are_needed(client):
+    response = await client.post("/apply-template", json={"messages": []})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "messages")

@@ -1,6 +1,6 @@
 import pytest
 
-from lead.generation.completions import Completions
+from lead.generation.admission import Admission
 from shared.errors import QueueFullError
 from shared.sampling.sampler import SamplingParameters
 
@@ -10,40 +10,40 @@ from shared.sampling.sampler import SamplingParameters
     [(False, None, False), (True, None, True), (True, False, False), (False, True, True)],
 )
 async def test_a_request_decides_whether_backs_see_it_and_else_the_lead(lead, by_default, asked, private):
-    completions = Completions(lead.sequences, lead.engine, lead.vocabulary, private_by_default=by_default)
-    assert completions.start([1], SamplingParameters(seed=1), 1, private=asked).private == private
+    admission = Admission(lead.sequences, lead.engine, lead.vocabulary, private_by_default=by_default)
+    assert admission.submit([1], SamplingParameters(seed=1), 1, private=asked).private == private
 
 
 @pytest.mark.parametrize(("n_bytes", "private"), [(900_000, False), (1 << 20, True)])
 async def test_of_a_grammar_larger_than_a_frame_no_back_hears(lead, n_bytes, private):
-    completions = Completions(lead.sequences, lead.engine, lead.vocabulary)
+    admission = Admission(lead.sequences, lead.engine, lead.vocabulary)
     sampling = SamplingParameters(seed=1, grammar="#" * n_bytes)
-    assert completions.start([1], sampling, 1).private == private
+    assert admission.submit([1], sampling, 1).private == private
 
 
 async def test_as_many_wait_as_may_and_the_next_one_is_told_to_come_back(lead):
     lead.engine.hold()
-    completions = Completions(lead.sequences, lead.engine, lead.vocabulary, max_queue=2)
+    admission = Admission(lead.sequences, lead.engine, lead.vocabulary, max_queue=2)
     n_slots = lead.engine.ready.n_slots
-    sequences = [completions.start([1], SamplingParameters(seed=1), 1) for _ in range(n_slots + 2)]
+    sequences = [admission.submit([1], SamplingParameters(seed=1), 1) for _ in range(n_slots + 2)]
     with pytest.raises(QueueFullError, match="2 more requests wait"):
-        completions.start([1], SamplingParameters(seed=1), 1)
-    completions.cancel(sequences[0])
-    completions.start([1], SamplingParameters(seed=1), 1)
+        admission.submit([1], SamplingParameters(seed=1), 1)
+    admission.cancel(sequences[0])
+    admission.submit([1], SamplingParameters(seed=1), 1)
 
 
 async def test_without_a_queue_there_are_still_the_slots(lead):
     lead.engine.hold()
-    completions = Completions(lead.sequences, lead.engine, lead.vocabulary, max_queue=0)
+    admission = Admission(lead.sequences, lead.engine, lead.vocabulary, max_queue=0)
     for _ in range(lead.engine.ready.n_slots):
-        completions.start([1], SamplingParameters(seed=1), 1)
+        admission.submit([1], SamplingParameters(seed=1), 1)
     with pytest.raises(QueueFullError):
-        completions.start([1], SamplingParameters(seed=1), 1)
+        admission.submit([1], SamplingParameters(seed=1), 1)
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_prompts_are_logged_only_if_that_is_wanted(lead, caplog, wanted):
     caplog.set_level("DEBUG")
-    completions = Completions(lead.sequences, lead.engine, lead.vocabulary, log_prompts=wanted)
-    completions.start(lead.tokens("a secret"), SamplingParameters(seed=1), 1)
+    admission = Admission(lead.sequences, lead.engine, lead.vocabulary, log_prompts=wanted)
+    admission.submit(lead.tokens("a secret"), SamplingParameters(seed=1), 1)
     assert ("a secret" in caplog.text) == wanted

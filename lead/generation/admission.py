@@ -1,0 +1,142 @@
+"""Admission: a prompt is checked and becomes a sequence of the engine's, or is refused."""
+
+import logging
+import secrets
+from collections.abc import Sequence
+from typing import Protocol
+
+from lead.engine.commands import RequestOptions, Submit
+from lead.engine.events import Ready
+from lead.generation.sequences import Broadcast, LiveSequence, Sequences
+from shared.errors import QueueFullError, RequestError, UnavailableError
+from shared.llama.vocabulary import Vocabulary
+from shared.protocol import fits_into_open
+from shared.sampling.sampler import SamplingParameters
+
+log = logging.getLogger("lead")
+
+_NO_OPTIONS = RequestOptions()
+
+
+class Engine(Protocol):
+    """The seam to the engine (`lead.engine.client.EngineClient`)."""
+
+    ready: Ready | None
+
+    def submit(self, request: Submit) -> None:
+        """Start a sequence; raises UnavailableError."""
+
+    def cancel(self, sequence_id: str) -> None:
+        """Stop a sequence within a step."""
+
+
+class Admission:
+    """Submits sequences to the engine and cancels them."""
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        engine: Engine,
+        vocabulary: Vocabulary,
+        *,
+        private_by_default: bool = False,
+        max_queue: int | None = None,
+        log_prompts: bool = False,
+    ) -> None:
+        """At most `max_queue` sequences wait for a slot; None: any number."""
+        self._log_prompts = log_prompts
+        self._sequences = sequences
+        self._private_by_default = private_by_default
+        self._max_queue = max_queue
+        self._engine = engine
+        self._vocabulary = vocabulary
+
+    @property
+    def n_ctx(self) -> int:
+        """The most tokens one sequence can have; raises UnavailableError while that is not known."""
+        if self._engine.ready is None:
+            raise UnavailableError("the model is being loaded: try again in a moment")
+        return self._engine.ready.n_ctx_sequence
+
+    def submit(
+        self,
+        prompt: list[int],
+        sampling: SamplingParameters,
+        max_tokens: int | None,
+        prediction: Sequence[int] = (),
+        *,
+        private: bool | None = None,
+        options: RequestOptions = _NO_OPTIONS,
+        changed: Broadcast | None = None,
+    ) -> LiveSequence:
+        """Begin to continue `prompt`; raises RequestError, UnavailableError, QueueFullError.
+
+        `prediction` is the client's guess of the text: it can make the answer faster, but never change it.
+        A `private` sequence (None: the lead's default) is not shown to backs, nor is one whose parameters
+        exceed the protocol's message size. `changed` is notified of each of its changes.
+        """
+        self._check_prompt(prompt)
+        self._check_queue()
+        if self._log_prompts:
+            log.info("prompt: %r", self._vocabulary.detokenize(prompt))
+        if sampling.grammar is not None:
+            sampling = sampling.model_copy(update={"grammar_start": len(prompt)})
+        private = self._private_by_default if private is None else private
+        private = private or not fits_into_open(sampling)
+        sequence = self._sequences.create(prompt, sampling, private=private, changed=changed)
+        sequence.max_tokens = max_tokens
+        try:
+            self._engine.submit(
+                Submit(
+                    sequence=sequence.id,
+                    tokens=prompt,
+                    sampling=sampling,
+                    max_tokens=max_tokens,
+                    prediction=list(prediction),
+                    options=options,
+                )
+            )
+        except UnavailableError:
+            self._sequences.discard(sequence)
+            raise
+        return sequence
+
+    def cancel(self, sequence: LiveSequence) -> None:
+        """Generate no more of it; does nothing if it has ended."""
+        if not sequence.ended:
+            self._sequences.discard(sequence)
+            self._engine.cancel(sequence.id)
+
+    def _check_queue(self) -> None:
+        """Count all that have not ended, running or not: one just submitted is as good as in its slot."""
+        assert self._engine.ready
+        n_waiting = len(self._sequences) - self._engine.ready.n_slots
+        if self._max_queue is not None and n_waiting >= self._max_queue:
+            raise QueueFullError(
+                f"all slots are taken and {max(n_waiting, 0)} more requests wait: try again in a moment"
+            )
+
+    def _check_prompt(self, prompt: list[int]) -> None:
+        if not prompt:
+            raise RequestError("the prompt is empty", "prompt")
+        n_ctx = self.n_ctx
+        if len(prompt) >= n_ctx:
+            raise ContextExceededError(len(prompt), n_ctx)
+
+
+class ContextExceededError(RequestError):
+    """The prompt leaves no room for an answer."""
+
+    def __init__(self, n_prompt: int, n_ctx: int) -> None:
+        super().__init__(
+            f"the request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens)",
+            "prompt",
+            "context_length_exceeded",
+        )
+        self.n_prompt = n_prompt
+        self.n_ctx = n_ctx
+
+
+def random_seed() -> int:
+    """For requests without one: small enough for any client's integers."""
+    return secrets.randbits(32)

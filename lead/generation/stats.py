@@ -1,0 +1,76 @@
+"""What generation took: counts of tokens and seconds, of one answer and of one HTTP request."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from lead.generation.sequences import LiveSequence
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStats:
+    """Of one answer, so far or in all.
+
+    n_cached: prompt tokens found in the KV cache. n_generated: tokens the client received. prompt_seconds:
+    from getting a slot to the first token. generation_seconds: from the first token to the last.
+    """
+
+    n_prompt: int
+    n_cached: int
+    n_generated: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    prompt_seconds: float = 0.0
+    generation_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, sequence: LiveSequence, n_generated: int) -> "AnswerStats":
+        """As far as the sequence has come; tokens accepted after a stop string do not count."""
+        return cls(
+            n_prompt=sequence.n_prompt,
+            n_cached=sequence.n_cached,
+            n_generated=n_generated,
+            n_drafted=sequence.n_drafted,
+            n_accepted=min(sequence.n_accepted, n_generated),
+            prompt_seconds=seconds_between(sequence.started_at, sequence.first_token_at),
+            generation_seconds=seconds_between(sequence.first_token_at, sequence.last_token_at),
+        )
+
+
+def seconds_between(start: float | None, end: float | None) -> float:
+    """0 if either has not happened yet."""
+    return 0.0 if start is None or end is None else end - start
+
+
+@dataclass(slots=True)
+class RequestStats:
+    """Of all sequences of one HTTP request, for its line in the log. `id` is also the header X-Request-Id."""
+
+    id: str
+    n_sequences: int = 0
+    n_prompt: int = 0
+    n_cached: int = 0
+    n_generated: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+
+    def add(self, sequence: LiveSequence) -> None:
+        """Count a sequence that nothing more is read of."""
+        self.n_sequences += 1
+        self.n_prompt += sequence.n_prompt
+        self.n_cached += sequence.n_cached
+        self.n_generated += len(sequence.tokens) - sequence.n_prompt
+        self.n_drafted += sequence.n_drafted
+        self.n_accepted += sequence.n_accepted
+
+    def __str__(self) -> str:
+        """Empty if nothing was generated."""
+        if not self.n_sequences:
+            return ""
+        text = f", prompt {self.n_prompt} tokens ({self.n_cached} cached), generated {self.n_generated}"
+        if self.n_drafted:
+            text += f", drafted {self.n_drafted}, accepted {self.n_accepted}"
+        return text
+
+
+current_request: ContextVar[RequestStats | None] = ContextVar("request", default=None)
+"""The stats of the HTTP request that the running task works for."""

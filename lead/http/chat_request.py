@@ -1,0 +1,135 @@
+"""A request of any of the chat APIs: its prompt, the grammar of its answer, and how the answer is parsed."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from lead.chat.constraint import Demand, constrain
+from lead.chat.parser import ParserConfig
+from lead.chat.request import ConversationFields
+from lead.chat.template import Conversation
+from lead.grammar import check_grammar, schema_to_gbnf
+from lead.http.errors import first_invalid
+from lead.http.generation_request import GenerationRequest, read_request
+from lead.http.schema import GenerationFields
+from lead.server.services import Services
+from shared.errors import RequestError
+from shared.llama.vocabulary import Vocabulary
+
+
+class ChatRequest(GenerationFields, ConversationFields):
+    """What a client posts to the chat."""
+
+
+async def read_chat_request(body: ChatRequest, services: Services) -> GenerationRequest:
+    """Raises RequestError naming the field at fault."""
+    check_tools(body, services)
+    tokens, parser, grammar = await asyncio.to_thread(_prepare, body, services)
+    request = await read_request(body, [tokens], services, grammar)
+    return replace(request, parser=parser, special_tokens=_special_tokens(parser, services.vocabulary))
+
+
+def as_chat(fields: dict[str, Any]) -> ChatRequest:
+    """The chat request that another API's request means; raises RequestError."""
+    try:
+        return ChatRequest.model_validate(fields)
+    except ValidationError as error:
+        raise first_invalid(error) from error
+
+
+def check_tools(body: ConversationFields, services: Services) -> None:
+    """Raise RequestError for more tools than are accepted."""
+    if len(body.tools or []) > services.bounds.max_tools:
+        raise RequestError(f"tools: at most {services.bounds.max_tools} are accepted", "tools")
+
+
+def render_prompt(body: ConversationFields, services: Services) -> str:
+    """The text for the model to continue; raises RequestError. It may take long: call it in a thread."""
+    return services.template.render(_conversation(body, body.demand(), services))
+
+
+async def count_prompt(body: ConversationFields, services: Services) -> int:
+    """How many tokens the model reads before it answers; raises RequestError."""
+
+    def count() -> int:
+        return len(_tokenize(render_prompt(body, services), services.vocabulary))
+
+    return await asyncio.to_thread(count)
+
+
+def _prepare(body: ChatRequest, services: Services) -> tuple[list[int], ParserConfig, str | None]:
+    demand = body.demand()
+    conversation = _conversation(body, demand, services)
+    prompt = services.template.render(conversation)
+    parser = _parser_config(body, demand, services, prompt)
+    if body.grammar:
+        grammar = body.constraint(services.vocabulary, services.bounds)
+    else:
+        may_think = parser.in_reasoning or conversation.variables.get("enable_thinking", True)
+        grammar = _grammar(demand, services, parser, may_think=may_think)
+    return _tokenize(prompt, services.vocabulary), parser, grammar
+
+
+def _conversation(body: ConversationFields, demand: Demand, services: Services) -> Conversation:
+    return body.conversation(services.chat, demand, services.template.tool_format)
+
+
+def _tokenize(prompt: str, vocabulary: Vocabulary) -> list[int]:
+    if vocabulary.adds_bos and vocabulary.bos is not None:
+        # The template may have written the BOS token that the tokenizer is about to add.
+        prompt = prompt.removeprefix(
+            vocabulary.piece(vocabulary.bos, special=True).decode("utf-8", "replace")
+        )
+    return vocabulary.tokenize(prompt, add_special=True, parse_special=True)
+
+
+def _parser_config(body: ConversationFields, demand: Demand, services: Services, prompt: str) -> ParserConfig:
+    template = services.template
+    separate = (body.reasoning_format or services.chat.reasoning_format) != "none"
+    reasoning = template.reasoning
+    opened = reasoning is not None and reasoning.is_open(prompt)
+    return ParserConfig(
+        reasoning=reasoning if separate else None,
+        in_reasoning=opened,
+        tool_format=template.tool_format if demand.tools else None,
+        ignored_markers=template.ignored_markers,
+        tools=frozenset(tool.function.name for tool in demand.tools),
+        one_call=not demand.several,
+        prefix=f"{reasoning.start}\n" if reasoning and opened and not separate else "",
+    )
+
+
+def _grammar(demand: Demand, services: Services, parser: ParserConfig, *, may_think: bool) -> str | None:
+    bounds, reasoning = services.bounds, services.template.reasoning
+
+    def convert(schema: object, field: str) -> str:
+        return schema_to_gbnf(schema, bounds, field)
+
+    # Reasoning that stays in the text (`reasoning_format: none`) is only constrained where it has begun.
+    thinks = may_think and (parser.in_reasoning or parser.reasoning)
+    grammar = constrain(
+        demand,
+        parser.tool_format,
+        reasoning if thinks else None,
+        opened=parser.in_reasoning,
+        convert=convert,
+    )
+    if grammar is not None:
+        check_grammar(grammar, bounds, "tools" if demand.tools else demand.schema_field)
+    return grammar
+
+
+def _special_tokens(parser: ParserConfig, vocabulary: Vocabulary) -> frozenset[int]:
+    """Control tokens that mark calls and reasoning: the parser needs their text."""
+    markers = set(parser.ignored_markers)
+    markers |= {parser.reasoning.start, parser.reasoning.end} if parser.reasoning else set()
+    markers |= set(parser.tool_format.marks()) if parser.tool_format else set()
+    tokens = {
+        token
+        for marker in markers
+        for token in vocabulary.tokenize(marker, add_special=False, parse_special=True)
+        if not vocabulary.piece(token)
+    }
+    return frozenset(tokens - vocabulary.end_tokens)

@@ -1,0 +1,149 @@
+"""Answers as Anthropic's messages and their events."""
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
+from lead.http.answers import Answer, AnswerEnd, AnswerUpdate
+from lead.http.errors import error_body
+from lead.http.generation_request import GenerationRequest
+from lead.http.sse import Event
+from lead.server.services import Services
+
+Object = dict[str, Any]
+
+_STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+
+
+class AnthropicRenderer:
+    """A message is a list of content blocks; a stream begins with the first text."""
+
+    def __init__(self, request: GenerationRequest, services: Services) -> None:
+        self._n_prompt = len(request.prompts[0])
+        self._message = {
+            "id": f"msg_{secrets.token_hex(12)}",
+            "type": "message",
+            "role": "assistant",
+            "model": services.alias,
+        }
+        self._begun = False
+        self._blocks = _BlockEvents()
+
+    def render(self, update: AnswerUpdate) -> Iterator[Event]:
+        if not self._begun and (update.deltas or update.end):
+            self._begun = True
+            yield from self._begin()
+        for delta in update.deltas:
+            yield from self._blocks.push(delta)
+        if update.end:
+            yield from self._blocks.finish()
+            yield {"type": "message_delta", "delta": _stop(update.end), "usage": _usage(update.end)}
+            yield {"type": "message_stop"}
+
+    def finish(self) -> Iterator[Event]:
+        yield from ()
+
+    def error(self, error: Exception) -> Event:
+        return error_event(error)
+
+    def whole(self, answers: list[Answer]) -> Object:
+        (answer,) = answers
+        content = {"content": _content(answer.message), **_stop(answer.end), "usage": _usage(answer.end)}
+        return self._message | content
+
+    def _begin(self) -> Iterator[Event]:
+        usage = {"input_tokens": self._n_prompt, "output_tokens": 0}
+        stop = {"stop_reason": None, "stop_sequence": None}
+        yield {"type": "message_start", "message": {**self._message, "content": [], **stop, "usage": usage}}
+        yield {"type": "ping"}
+
+
+def error_event(error: Exception) -> Object:
+    """What Anthropic's clients read, in a stream or as a response's body."""
+    return {"type": "error", "error": {"type": "api_error", "message": error_body(error)["error"]["message"]}}
+
+
+class _BlockEvents:
+    """Deltas as content blocks, one after the other."""
+
+    def __init__(self) -> None:
+        self._index = -1
+        self._open: str | None = None
+
+    def push(self, delta: Delta) -> Iterator[Event]:
+        match delta:
+            case Content(text):
+                yield from self._block("text", {"type": "text", "text": ""})
+                yield self._delta({"type": "text_delta", "text": text})
+            case Reasoning(text):
+                yield from self._block("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+                yield self._delta({"type": "thinking_delta", "thinking": text})
+            case ToolCallStart(_, call_id, name):
+                yield from self._close()
+                block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+                yield from self._block("tool_use", block)
+            case ToolCallArguments(_, text):
+                yield self._delta({"type": "input_json_delta", "partial_json": text})
+
+    def finish(self) -> Iterator[Event]:
+        """The end of the last block; an answer has at least one."""
+        if self._index < 0:
+            yield from self._block("text", {"type": "text", "text": ""})
+        yield from self._close()
+
+    def _block(self, kind: str, block: Object) -> Iterator[Event]:
+        if self._open == kind:
+            return
+        yield from self._close()
+        self._open = kind
+        self._index += 1
+        yield {"type": "content_block_start", "index": self._index, "content_block": block}
+
+    def _close(self) -> Iterator[Event]:
+        if self._open == "thinking":
+            yield self._delta({"type": "signature_delta", "signature": ""})
+        if self._open:
+            yield {"type": "content_block_stop", "index": self._index}
+        self._open = None
+
+    def _delta(self, delta: Object) -> Event:
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+
+def _content(message: AssistantMessage) -> list[Object]:
+    content: list[Object] = []
+    if message.reasoning:
+        content.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
+    if message.content or not message.calls:
+        content.append({"type": "text", "text": message.content})
+    content += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": _object(call.arguments)}
+        for call in message.calls
+    ]
+    return content
+
+
+def _object(arguments: str) -> Object:
+    """A call that was cut off has no usable input."""
+    try:
+        value = json.loads(arguments)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _stop(end: AnswerEnd) -> Object:
+    stop = end.stop_string
+    reason = "stop_sequence" if stop and end.reason == "stop" else _STOP_REASONS[end.reason]
+    return {"stop_reason": reason, "stop_sequence": stop}
+
+
+def _usage(end: AnswerEnd) -> Object:
+    return {
+        "input_tokens": end.stats.n_prompt - end.stats.n_cached,
+        "cache_read_input_tokens": end.stats.n_cached,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": end.stats.n_generated,
+    }

@@ -1,0 +1,161 @@
+"""Answers in the shape of llama-server's own `POST /completion`."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lead.generation.assembler import TextToken
+from lead.http.answers import Answer, AnswerEnd, AnswerUpdate, ReadProgress
+from lead.http.errors import error_body
+from lead.http.generation_request import GenerationRequest
+from lead.http.render.generation_settings import generation_settings
+from lead.http.render.logprobs import token_probabilities
+from lead.http.render.timings import prompt_progress, timings, timings_of_prompt
+from lead.http.sse import Event
+from lead.server.services import Services
+
+_STOP_TYPES = {"length": "limit", "stop": "eos"}
+_MISSING = object()
+
+
+@dataclass(slots=True)
+class _Streamed:
+    """What has been sent of one answer."""
+
+    n_tokens: int = 0
+    has_new_line: bool = False
+
+
+class LlamaServerRenderer:
+    """One object per update of text, then one that ends the answer; whole answers are that object alone."""
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        services: Services,
+        *,
+        return_tokens: bool,
+        response_fields: Sequence[str] | None,
+    ) -> None:
+        """`response_fields` are paths into the last object to send alone; None: all of it."""
+        self._request = request
+        self._services = services
+        self._return_tokens = return_tokens
+        self._response_fields = response_fields
+        self._streamed: defaultdict[int, _Streamed] = defaultdict(_Streamed)
+
+    def render(self, update: AnswerUpdate) -> Iterator[Event]:
+        if update.progress:
+            yield self._progress(update.index, update.progress)
+        for part in self._parts(update):
+            if part.tokens:
+                yield self._partial(part)
+        if update.end:
+            has_new_line = self._streamed[update.index].has_new_line
+            yield self._last(update.index, update.end, streamed=True, has_new_line=has_new_line)
+
+    def finish(self) -> Iterator[Event]:
+        yield from ()
+
+    def error(self, error: Exception) -> Event:
+        return error_body(error)
+
+    def whole(self, answers: list[Answer]) -> Any:
+        """One object for one prompt, a list of them for several."""
+        results = [self._whole(index, answer) for index, answer in enumerate(answers)]
+        return results[0] if len(results) == 1 else results
+
+    def _parts(self, update: AnswerUpdate) -> list[AnswerUpdate]:
+        """With probabilities llama-server sends one token at a time, and clients count on it."""
+        if self._request.options.n_probs is None:
+            return [update]
+        return [replace(update, tokens=[token]) for token in update.tokens]
+
+    def _progress(self, index: int, progress: ReadProgress) -> dict[str, Any]:
+        shown = self._part(index, "", []) | {"prompt_progress": prompt_progress(progress)}
+        if self._request.timings_per_token:
+            shown["timings"] = timings_of_prompt(progress)
+        return shown
+
+    def _partial(self, update: AnswerUpdate) -> dict[str, Any]:
+        ids, streamed = _ids(update.tokens), self._streamed[update.index]
+        streamed.n_tokens += len(ids)
+        streamed.has_new_line = streamed.has_new_line or "\n" in update.text
+        partial = self._part(update.index, update.text, ids)
+        if update.stats:
+            partial["timings"] = timings(update.stats)
+        return partial | self._probabilities(update.tokens)
+
+    def _part(self, index: int, content: str, ids: list[int]) -> dict[str, Any]:
+        return {
+            "index": index,
+            "content": content,
+            "tokens": ids,
+            "stop": False,
+            "tokens_predicted": self._streamed[index].n_tokens,
+            "tokens_evaluated": len(self._request.prompts[index]),
+        }
+
+    def _probabilities(self, tokens: Sequence[TextToken]) -> dict[str, Any]:
+        options = self._request.options
+        if options.n_probs is None or not tokens:
+            return {}
+        entries = token_probabilities(tokens, self._services.vocabulary, filtered=options.filtered)
+        return {"completion_probabilities": entries}
+
+    def _whole(self, index: int, answer: Answer) -> dict[str, Any]:
+        content = {
+            "content": answer.text,
+            "tokens": _ids(answer.tokens) if self._return_tokens else [],
+            **self._probabilities(answer.tokens),
+        }
+        return self._last(index, answer.end, content, streamed=False, has_new_line="\n" in answer.text)
+
+    def _last(
+        self,
+        index: int,
+        end: AnswerEnd,
+        content: dict[str, Any] | None = None,
+        *,
+        streamed: bool,
+        has_new_line: bool,
+    ) -> dict[str, Any]:
+        services, stats = self._services, end.stats
+        n_tokens = stats.n_prompt + stats.n_generated
+        last = {
+            "index": index,
+            "content": "",
+            "tokens": [],
+            "id_slot": end.slot,
+            "stop": True,
+            "model": services.alias,
+            "tokens_predicted": stats.n_generated,
+            "tokens_evaluated": stats.n_prompt,
+            "generation_settings": generation_settings(self._request, stream=streamed),
+            "prompt": services.vocabulary.detokenize(self._request.prompts[index]),
+            "has_new_line": has_new_line,
+            "truncated": end.reason == "length" and n_tokens >= services.admission.n_ctx,
+            "stop_type": "word" if end.stop_string is not None else _STOP_TYPES[end.reason],
+            "stopping_word": end.stop_string or "",
+            "tokens_cached": n_tokens - 1,  # the last one is never decoded
+            "timings": timings(stats),
+        } | (content or {})
+        return _select(last, self._response_fields) if self._response_fields else last
+
+
+def _ids(tokens: Sequence[TextToken]) -> list[int]:
+    """Without the rest of a character that was never completed, which has no token of its own."""
+    return [token.token for token in tokens if token.token >= 0]
+
+
+def _select(whole: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+    """The fields at `paths` (`generation_settings/n_predict`) by those names; unknown ones are left out."""
+    selected = {}
+    for path in paths:
+        value: Any = whole
+        for key in path.split("/"):
+            value = value.get(key, _MISSING) if isinstance(value, dict) else _MISSING
+        if value is not _MISSING:
+            selected[path] = value
+    return selected

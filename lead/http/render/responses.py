@@ -1,0 +1,193 @@
+"""Answers as responses of OpenAI's Responses API and their events."""
+
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from lead.chat.deltas import Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
+from lead.chat.responses_request import ResponsesRequest
+from lead.http.answers import Answer, AnswerEnd, AnswerUpdate
+from lead.http.errors import error_body
+from lead.http.generation_request import GenerationRequest
+from lead.http.sse import Event
+from lead.server.services import Services
+
+Object = dict[str, Any]
+
+
+class ResponsesRenderer:
+    """A response is a list of output items; a stream begins with the first text, its events are numbered."""
+
+    def __init__(self, body: ResponsesRequest, request: GenerationRequest, services: Services) -> None:
+        self._response = _response(body, request, services)
+        self._items = _ItemEvents()
+        self._n_events = 0
+
+    def render(self, update: AnswerUpdate) -> Iterator[Event]:
+        if self._n_events or update.deltas or update.end:
+            for event in self._events(update):
+                yield {"sequence_number": self._n_events, **event}
+                self._n_events += 1
+
+    def finish(self) -> Iterator[Event]:
+        yield from ()
+
+    def error(self, error: Exception) -> Event:
+        inner = error_body(error)["error"]
+        return {
+            "type": "error",
+            "code": inner["code"] or inner["type"],
+            "message": inner["message"],
+            "param": None,
+        }
+
+    def whole(self, answers: list[Answer]) -> Object:
+        (answer,) = answers
+        for delta in answer.deltas:
+            for _ in self._items.push(delta):
+                pass
+        response, _ = self._end(answer.end)
+        return response
+
+    def _events(self, update: AnswerUpdate) -> Iterator[Object]:
+        if not self._n_events:
+            yield {"type": "response.created", "response": self._response}
+            yield {"type": "response.in_progress", "response": self._response}
+        for delta in update.deltas:
+            yield from self._items.push(delta)
+        if update.end:
+            response, closing = self._end(update.end)
+            yield from closing
+            yield {"type": f"response.{response['status']}", "response": response}
+
+    def _end(self, end: AnswerEnd) -> tuple[Object, list[Object]]:
+        """The whole response, and the events that end its last item."""
+        status = "incomplete" if end.reason == "length" else "completed"
+        closing = list(self._items.finish(status))
+        details = {"reason": "max_output_tokens"} if status == "incomplete" else None
+        changes = {"status": status, "incomplete_details": details, "usage": _usage(end)}
+        return self._response | changes | {"output": self._items.output}, closing
+
+
+class _ItemEvents:
+    """Deltas as output items, one after the other; `output` are the items so far."""
+
+    def __init__(self) -> None:
+        self.output: list[Object] = []
+        self._open: Object | None = None
+
+    def push(self, delta: Delta) -> Iterator[Object]:
+        match delta:
+            case Content(text):
+                yield from self._text(text)
+            case Reasoning(text):
+                yield from self._reasoning(text)
+            case ToolCallStart(_, call_id, name):
+                yield from self.finish()
+                call = {"call_id": call_id, "name": name, "arguments": ""}
+                yield self._add("function_call", "fc", call)
+            case ToolCallArguments(_, text):
+                self._item["arguments"] += text
+                yield self._event("response.function_call_arguments.delta", delta=text)
+
+    def finish(self, status: str = "completed") -> Iterator[Object]:
+        """The end of the item that is open."""
+        item = self._open
+        if item is None:
+            return
+        match item["type"]:
+            case "message":
+                part = item["content"][0]
+                yield self._event(
+                    "response.output_text.done", content_index=0, text=part["text"], logprobs=[]
+                )
+                yield self._event("response.content_part.done", content_index=0, part=dict(part))
+            case "reasoning":
+                text = item["content"][0]["text"]
+                yield self._event("response.reasoning_text.done", content_index=0, text=text)
+            case _:
+                arguments, name = item["arguments"], item["name"]
+                yield self._event("response.function_call_arguments.done", arguments=arguments, name=name)
+        item["status"] = status
+        yield {"type": "response.output_item.done", "output_index": self._index, "item": dict(item)}
+        self._open = None
+
+    def _text(self, text: str) -> Iterator[Object]:
+        if self._open is None or self._open["type"] != "message":
+            yield from self.finish()
+            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+            yield self._add("message", "msg", {"role": "assistant", "content": []})
+            yield self._event("response.content_part.added", content_index=0, part=dict(part))
+            self._item["content"] = [part]
+        self._item["content"][0]["text"] += text
+        yield self._event("response.output_text.delta", content_index=0, delta=text, logprobs=[])
+
+    def _reasoning(self, text: str) -> Iterator[Object]:
+        if self._open is None or self._open["type"] != "reasoning":
+            yield from self.finish()
+            yield self._add("reasoning", "rs", {"summary": [], "content": []})
+            self._item["content"] = [{"type": "reasoning_text", "text": ""}]
+        self._item["content"][0]["text"] += text
+        yield self._event("response.reasoning_text.delta", content_index=0, delta=text)
+
+    @property
+    def _item(self) -> Object:
+        assert self._open is not None
+        return self._open
+
+    @property
+    def _index(self) -> int:
+        return len(self.output) - 1
+
+    def _add(self, kind: str, prefix: str, fields: Object) -> Object:
+        self._open = {
+            "id": f"{prefix}_{secrets.token_hex(12)}",
+            "type": kind,
+            "status": "in_progress",
+            **fields,
+        }
+        self.output.append(self._open)
+        return {"type": "response.output_item.added", "output_index": self._index, "item": dict(self._open)}
+
+    def _event(self, kind: str, **fields: Any) -> Object:
+        return {"type": kind, "item_id": self._item["id"], "output_index": self._index, **fields}
+
+
+def _response(body: ResponsesRequest, request: GenerationRequest, services: Services) -> Object:
+    text_format = body.text.format if body.text else None
+    return {
+        "id": f"resp_{secrets.token_hex(12)}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "metadata": {},
+        "model": services.alias,
+        "output": [],
+        "parallel_tool_calls": not request.parser.one_call,
+        "previous_response_id": None,
+        "reasoning": {"effort": body.reasoning.effort if body.reasoning else None, "summary": None},
+        "store": False,
+        "temperature": request.sampling.temperature,
+        "text": {"format": text_format or {"type": "text"}},
+        "tool_choice": body.tool_choice or "auto",
+        "tools": body.tools or [],
+        "top_p": request.sampling.top_p,
+        "truncation": "disabled",
+        "usage": None,
+    }
+
+
+def _usage(end: AnswerEnd) -> Object:
+    stats = end.stats
+    return {
+        "input_tokens": stats.n_prompt,
+        "input_tokens_details": {"cached_tokens": stats.n_cached, "cache_write_tokens": 0},
+        "output_tokens": stats.n_generated,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": stats.n_prompt + stats.n_generated,
+    }

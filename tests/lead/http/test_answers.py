@@ -1,0 +1,115 @@
+"""The stream of answers: what every API shows, whatever it looks like."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from lead.chat.deltas import Content
+from lead.engine.events import PromptProgress
+from lead.generation.stats import RequestStats, current_request
+from lead.http.answers import AnswerStream
+from lead.http.generation_request import GenerationRequest
+from shared.errors import RequestError, UnavailableError
+from shared.sampling.sampler import SamplingParameters
+
+
+@pytest.fixture
+def open_stream(lead):
+    """The answers to some prompts."""
+
+    def open_stream(*prompts, stops=(), seed=7, **fields):
+        request = GenerationRequest(
+            prompts=[lead.tokens(prompt) for prompt in prompts or ("Once",)],
+            sampling=SamplingParameters(seed=seed),
+            max_tokens=None,
+            stops=list(stops),
+            prediction=[],
+            **fields,
+        )
+        return AnswerStream(request, lead.app.state.services)
+
+    return open_stream
+
+
+async def test_text_that_is_not_parsed_is_content(lead, open_stream):
+    lead.will_say("<think>", "Hm")
+    updates = [update async for update in open_stream().updates()]
+    assert all(update.deltas == [Content(update.text)] for update in updates if update.text)
+
+
+async def test_the_last_update_of_each_answer_is_its_end(lead, open_stream):
+    lead.will_say("one two")
+    updates = [update async for update in open_stream("a", "b").updates()]
+    for index in (0, 1):
+        own = [update for update in updates if update.index == index]
+        assert [update.end is not None for update in own] == [False] * (len(own) - 1) + [True]
+        assert "".join(update.text for update in own) == "one two"
+
+
+async def test_answers_to_one_prompt_have_seeds_that_follow_each_other(lead, open_stream):
+    lead.will_say("x")
+    answers = await open_stream("a", "a", "b", "b", n=2).collect()
+    assert [answer.end.seed for answer in answers] == [7, 8, 7, 8]
+
+
+async def test_an_answer_that_a_stop_string_ended_is_cancelled_while_others_go_on(lead, open_stream):
+    lead.will_say("one. two")
+    lead.engine.pause_after = 4
+    updates = open_stream("a", "b", stops=["."]).updates()
+    async for update in updates:
+        if update.end:
+            break
+    assert lead.engine.cancelled == [lead.engine.submitted[update.index].sequence]
+    await updates.aclose()
+
+
+async def test_a_stream_that_is_closed_early_cancels_all_its_answers(lead, open_stream):
+    lead.will_say("one two")
+    lead.engine.pause_after = 1
+    updates = open_stream("a", "b").updates()
+    await anext(updates)
+    await updates.aclose()
+    assert lead.engine.cancelled == [request.sequence for request in lead.engine.submitted]
+    assert list(lead.sequences) == []
+
+
+async def test_a_prompt_that_is_too_long_leaves_none_running(lead, open_stream):
+    lead.will_say("x")
+    with pytest.raises(RequestError):
+        await open_stream("a", "fox " * 500).collect()
+    assert list(lead.sequences) == []
+
+
+async def test_an_engine_that_dies_ends_the_stream_after_what_it_said(lead, open_stream):
+    lead.will_say("one two three")
+    lead.engine.dies_after = 1
+    updates = open_stream().updates()
+    assert (await anext(updates)).text == "one"
+    with pytest.raises(UnavailableError):
+        await anext(updates)
+
+
+async def test_progress_through_the_prompt_comes_before_the_text(lead, open_stream):
+    lead.engine.hold()
+    reading = asyncio.ensure_future(anext(open_stream().updates()))
+    await lead.engine.submission.wait()
+    (sequence,) = lead.sequences
+    event = PromptProgress(sequence=sequence.id, n_processed=2, n_total=4, n_cached=0)
+    lead.sequences.apply(event, 3.0)
+    progress = (await reading).progress
+    assert (progress.n_processed, progress.n_total, progress.seconds) == (2, 4, 0.0)
+
+
+async def test_what_all_answers_took_is_counted_for_the_log(lead, open_stream):
+    stats = RequestStats("r")
+    current_request.set(stats)
+    lead.engine.steps = [([5, 6], {})]
+    await open_stream("a", "b").collect()
+    assert (stats.n_sequences, stats.n_generated) == (2, 4)
+
+
+async def test_nothing_is_submitted_before_the_stream_is_read(lead, open_stream):
+    async with contextlib.aclosing(open_stream().updates()):
+        await asyncio.sleep(0)
+    assert lead.engine.submitted == []
