@@ -1,14 +1,15 @@
 """Drafting: keeps a small model's KV cache equal to `committed + its own draft`, for several sequences.
 
-Calls in, values out: knows no network, no threads and no clock. `follow` takes in what the lead says; each
-`step` is one decode over all sequences with something to do; `draft` is what there is to send.
+Calls in, values out: knows no network, no threads and no clock. `handle` takes the lead's messages; each
+`step` is one decode over all sequences with something to do; `draft` returns what there is to send.
 
-A step serves the main lines first. Until one has as many tokens as the lead checks at once, no branch may
-slow it down; then branch tokens are decoded beside it, and with time to spare only those.
+A step serves the main paths first. As long as one of them has fewer tokens than the lead verifies in one
+step, no branch may slow it down; then a few branch tokens are decoded in the same step, and once the main
+paths are complete, only branches.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -17,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from back import branches
-from back.branches import Fork
-from back.followed import Followed
-from back.line import Drafted, Line
-from back.options import DrafterOptions
-from back.pace import Growth, Urgency
+from back.branches import BranchCandidate
+from back.draft_path import DraftPath, DraftToken
+from back.drafter_options import DrafterOptions
+from back.send_scheduler import DraftUpdate, Urgency
+from back.sequence import SequenceState
+from back.slot_pool import SlotModel, SlotPool
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
@@ -30,8 +32,10 @@ from shared.slot_cache import SlotCache
 
 log = logging.getLogger("back")
 
+Work = list[tuple[SequenceState, DraftPath]]
 
-class DraftModel(Protocol):
+
+class DraftModel(SlotModel, Protocol):
     """The seam to the model (`shared.llama.model.Model`)."""
 
     n_batch: int
@@ -40,12 +44,6 @@ class DraftModel(Protocol):
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """One forward pass; logits for each span, shape (n_logits, n_vocab). Raises KvCacheFullError."""
 
-    def trim(self, slot: int, n_keep: int) -> None:
-        """Keep the first `n_keep` tokens of a slot in the cache."""
-
-    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """Share the first `n_keep` tokens of a slot with an empty one."""
-
 
 class MakeSampler(Protocol):
     """The seam to llama.cpp's filters and grammars (`back.sampler.drafting_sampler`)."""
@@ -53,11 +51,11 @@ class MakeSampler(Protocol):
     def __call__(
         self, parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /
     ) -> Sampler:
-        """For a sequence whose tokens so far are `history`; `like` is that of a text that begins alike."""
+        """For a sequence whose tokens so far are `history`; `like` is that of one that begins alike."""
 
 
 class Drafter:
-    """Follows up to `n_slots` sequences."""
+    """Drafts for up to `n_slots` sequences."""
 
     def __init__(
         self,
@@ -70,23 +68,24 @@ class Drafter:
         self._own_options = self._options = options
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._caches = caches = [SlotCache(index) for index in range(options.n_model_slots)]
-        # The caches of sequences that have ended stay: the same texts may come back. Branches do not.
-        self._ended, self._spare = caches[: options.n_slots], caches[options.n_slots :]
-        self._followed: dict[str, Followed] = {}
-        self._cramped = False
-        self._said_full = False
+        self._slots = SlotPool(model, options.n_slots, options.n_model_slots)
+        self._sequences: dict[str, SequenceState] = {}
+        self._cache_is_full = False  # since the last sequence ended; there are no branches then
+        self._logged_full = False
 
     @property
     def idle(self) -> bool:
-        """Nothing to do until the lead says something."""
+        """Nothing to do until the next message of the lead."""
         return not any(
-            self._wants_main(followed) or self._wants_branches(followed)
-            for followed in self._followed.values()
+            self._can_extend_main(state) or self._can_extend_branches(state)
+            for state in self._sequences.values()
         )
 
-    def follow(self, message: Open | Extend | Close | Tune) -> None:
-        """Take in what the lead says. A sequence that cannot be followed is left alone: it costs no text."""
+    def handle(self, message: Open | Extend | Close | Tune) -> None:
+        """Apply a message of the lead.
+
+        A sequence that cannot be drafted for is ignored, which does not change its text.
+        """
         match message:
             case Open():
                 self._open(message)
@@ -98,19 +97,19 @@ class Drafter:
                 self._tune(message)
 
     def reset(self) -> None:
-        """The connection is gone: follow nothing. The caches stay, for when the same texts come back."""
-        for sequence in list(self._followed):
+        """Drop all sequences: the connection is lost. The caches stay, for when the same texts come back."""
+        for sequence in list(self._sequences):
             self._close(sequence)
         self._options = self._own_options
 
     def draft(self, sequence: str) -> Draft | None:
-        """What is drafted for a sequence now; None if there is nothing, or no such sequence."""
-        followed = self._followed.get(sequence)
-        return followed.draft() if followed else None
+        """The current draft of a sequence; None if it is empty or the sequence has ended."""
+        state = self._sequences.get(sequence)
+        return state.draft() if state else None
 
-    def step(self) -> list[Growth]:
-        """One decode; the drafts that it made longer."""
-        work = self._choose()
+    def step(self) -> list[DraftUpdate]:
+        """One decode; the drafts that have grown."""
+        work = self._choose_work()
         if not work:
             return []
         spans = self._spans(work)
@@ -119,232 +118,202 @@ class Drafter:
         except KvCacheFullError:
             self._make_room()
             return []
-        for (_, line), span in zip(work, spans, strict=True):
-            line.cache.add(span.tokens)
+        for (_, path), span in zip(work, spans, strict=True):
+            path.cache.add(span.tokens)
         return [
-            growth
-            for (followed, line), rows in zip(work, logits, strict=True)
-            if len(rows) and (growth := self._take(followed, line, rows))
+            update
+            for (state, path), rows in zip(work, logits, strict=True)
+            if len(rows) and (update := self._append_token(state, path, rows[0]))
         ]
 
-    # What the lead says
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless each slot is in one place and holds what its path says."""
+        self._slots.check_integrity(self._slots_in_use())
+        for state in self._sequences.values():
+            assert len(state.branches) <= self._options.n_branches
+            state.check_integrity()
+
+    # Messages of the lead
 
     def _open(self, message: Open) -> None:
-        if not self._ended or message.sequence in self._followed or not self._known(message.tokens):
+        if not self._slots or message.sequence in self._sequences or not self._has_tokens(message.tokens):
             return
         try:
             sampler = self._make_sampler(message.sampling, message.tokens)
         except Exception:
-            log.exception("sequence %s cannot be followed", message.sequence)
+            log.exception("sequence %s: cannot draft for it", message.sequence)
             return
-        slot = max(self._ended, key=lambda cache: cache.affinity(message.tokens))
-        self._ended.remove(slot)
-        before = list(slot.tokens)
+        slot = self._slots.take(message.tokens)
+        previous = list(slot.tokens)
         # The last token is always decoded, for its logits.
         slot.keep(min(slot.shared_with(message.tokens), max(0, len(message.tokens) - 1)))
-        main = Line(slot, sampler, len(message.tokens))
-        self._followed[message.sequence] = Followed(
-            message.sequence, message.sampling, list(message.tokens), main, cached=before
+        main = DraftPath(slot, sampler, len(message.tokens))
+        self._sequences[message.sequence] = SequenceState(
+            message.sequence, message.sampling, list(message.tokens), main, previous_cache=previous
         )
 
     def _extend(self, message: Extend) -> None:
-        followed = self._followed.get(message.sequence)
-        if followed is None:
+        state = self._sequences.get(message.sequence)
+        if state is None:
             return
-        n_known = len(followed.committed) - message.start
-        if n_known < 0 or not self._known(message.tokens):
-            log.warning("sequence %s cannot be followed any further", message.sequence)
+        n_known = len(state.committed) - message.start
+        if n_known < 0 or not self._has_tokens(message.tokens):
+            log.warning("sequence %s: no longer drafting for it", message.sequence)
             self._close(message.sequence)
             return
         if new := message.tokens[n_known:]:
-            with self._giving_up(followed):
-                self._release(followed.advance(new))
-                followed.revive()
+            with self._closing_on_error(state):
+                self._slots.give_back_branches(state.commit(new))
+                state.restore_cache()
 
     def _tune(self, message: Tune) -> None:
         n_ahead = min(self._own_options.n_ahead, message.n_ahead)
         self._options = replace(self._options, n_ahead=n_ahead, min_confidence=message.min_confidence)
 
     def _close(self, sequence: str) -> None:
-        followed = self._followed.pop(sequence, None)
-        if followed is None:
+        state = self._sequences.pop(sequence, None)
+        if state is None:
             return
-        cache = followed.main.cache
-        if followed.window_start:  # what begins in the middle of a text is no prefix of another
-            cache.keep(0)
-        self._ended.append(cache)
-        self._drop_branches(followed)
-        self._cramped = False
+        slot = state.main.cache
+        if state.window_start:  # tokens from the middle of a text are not the prefix of another
+            slot.keep(0)
+        self._slots.give_back(slot)
+        self._drop_branches(state)
+        self._cache_is_full = False
 
-    def _known(self, tokens: Sequence[int]) -> bool:
+    def _has_tokens(self, tokens: Sequence[int]) -> bool:
         """A lead with a larger vocabulary of the same family may use ids that this model does not have."""
         return all(0 <= token < self._model.n_vocab for token in tokens)
 
     # A step
 
-    def _choose(self) -> list[tuple[Followed, Line]]:
-        """The lines to decode, main lines first."""
-        drafting = [followed for followed in self._followed.values() if self._wants_main(followed)]
-        for followed in drafting:
-            self._release(followed.slide(self._options.n_window))
-        self._settle()
-        work = [(followed, followed.main) for followed in drafting[: self._model.n_batch]]
-        if not any(len(followed.main.drafted) < self._options.n_at_once for followed in drafting):
-            for followed in self._followed.values():
-                work += [(followed, branch) for branch in self._side_work(followed, followed in drafting)]
+    def _choose_work(self) -> Work:
+        """The paths to decode, main paths first."""
+        drafting = [state for state in self._sequences.values() if self._can_extend_main(state)]
+        for state in drafting:
+            self._slots.give_back_branches(state.move_window(self._options.n_window))
+        for state in self._sequences.values():
+            state.previous_cache = []
+        self._slots.trim_all()
+        work = [(state, state.main) for state in drafting[: self._model.n_batch]]
+        if not any(len(state.main.drafted) < self._options.n_per_step for state in drafting):
+            for state in self._sequences.values():
+                work += [(state, branch) for branch in self._choose_branches(state, state in drafting)]
         return work[: self._model.n_batch]
 
-    def _side_work(self, followed: Followed, beside_main: bool) -> list[Line]:
-        if not self._may_branch or not followed.branches_well:
+    def _choose_branches(self, state: SequenceState, beside_main: bool) -> list[DraftPath]:
+        if not self._may_branch(state):
             return []
-        n = self._options.n_beside if beside_main else self._options.n_branches
-        chosen = branches.choose(followed, self._options, self._end_tokens, n)
-        lines = [self._start(followed, each) if isinstance(each, Fork) else each for each in chosen]
-        return [line for line in lines if line]
+        n = self._options.n_beside_main if beside_main else self._options.n_branches
+        chosen = branches.choose(state, self._options, self._end_tokens, n)
+        paths = [
+            self._start_branch(state, each) if isinstance(each, BranchCandidate) else each for each in chosen
+        ]
+        return [path for path in paths if path]
 
-    def _start(self, followed: Followed, fork: Fork) -> Line | None:
+    def _start_branch(self, state: SequenceState, candidate: BranchCandidate) -> DraftPath | None:
         try:
-            sampler = self._branch_sampler(followed, fork)
+            sampler = self._branch_sampler(state, candidate)
         except Exception:
-            log.exception("sequence %s gets no more side branches", followed.id)
-            followed.branches_well = False
+            log.exception("sequence %s: no more side branches", state.id)
+            state.can_branch = False
             return None
-        cache = self._spare.pop()
-        self._cut_back(cache)
-        n_shared = fork.start - followed.window_start
-        self._model.copy(followed.main.cache.index, cache.index, n_shared)
-        cache.share(followed.main.cache, n_shared)
-        first = Drafted(fork.runner_up.token, fork.runner_up.confidence)
-        branch = Line(cache, sampler, fork.start, [first])
-        followed.branches.append(branch)
+        slot = self._slots.take_branch(state.main.cache, candidate.start - state.window_start)
+        first = DraftToken(candidate.first.token, candidate.first.confidence)
+        branch = DraftPath(slot, sampler, candidate.start, [first])
+        state.branches.append(branch)
         return branch
 
-    def _branch_sampler(self, followed: Followed, fork: Fork) -> Sampler:
-        """Where a choice needs no memory of the tokens before it, one sampler serves all lines."""
-        main = followed.main
-        if not followed.sampling.remembers:
+    def _branch_sampler(self, state: SequenceState, candidate: BranchCandidate) -> Sampler:
+        """If the choice of a token does not depend on the tokens before it, all paths share one sampler."""
+        main = state.main
+        if not state.sampling.remembers:
             return main.sampler
-        history = [*followed.committed, *main.tokens[: fork.start - main.start], fork.runner_up.token]
-        return self._make_sampler(followed.sampling, history, main.sampler)
+        history = [*state.committed, *main.tokens[: candidate.start - main.start], candidate.first.token]
+        return self._make_sampler(state.sampling, history, main.sampler)
 
-    def _spans(self, work: list[tuple[Followed, Line]]) -> list[Span]:
-        """One token for each that drafts; the others share the rest of the batch."""
-        drafting = any(followed.n_todo(line) == 1 for followed, line in work)
+    def _spans(self, work: Work) -> list[Span]:
+        """One token for each path that is drafting; prompts share the rest of the batch."""
+        drafting = any(state.n_pending(path) == 1 for state, path in work)
         n_spare = self._model.n_batch - len(work)
         if drafting:
             n_spare = min(n_spare, self._options.n_chunk)
         spans = []
-        for followed, line in work:
-            n_todo = followed.n_todo(line)
-            n = 1 + min(n_todo - 1, n_spare)
+        for state, path in work:
+            n_pending = state.n_pending(path)
+            n = 1 + min(n_pending - 1, n_spare)
             n_spare -= n - 1
-            n_logits = 1 if n == n_todo else 0
-            spans.append(Span(line.cache.index, len(line.cache), followed.todo(line, n), n_logits))
+            n_logits = 1 if n == n_pending else 0
+            spans.append(Span(path.cache.index, len(path.cache), state.pending(path, n), n_logits))
         return spans
 
-    def _take(self, followed: Followed, line: Line, rows: NDArray[np.float32]) -> Growth | None:
-        if followed.id not in self._followed:  # given up a moment ago
+    def _append_token(
+        self, state: SequenceState, path: DraftPath, logits: NDArray[np.float32]
+    ) -> DraftUpdate | None:
+        if state.id not in self._sequences:  # closed by an error in this step
             return None
-        with self._giving_up(followed):
-            line.append(line.sampler.rank(rows[0], line.end, self._options.n_choices))
-            return Growth(followed.id, self._urgency(followed, line))
+        with self._closing_on_error(state):
+            path.append(path.sampler.rank(logits, path.end, self._options.n_choices))
+            return DraftUpdate(state.id, self._urgency(state, path))
         return None
 
     @contextmanager
-    def _giving_up(self, followed: Followed) -> Iterator[None]:
-        """Where choosing its tokens fails, a sequence is followed no longer: that costs no text."""
+    def _closing_on_error(self, state: SequenceState) -> Iterator[None]:
+        """After an error in choosing its tokens a sequence gets no more drafts; its text stays the same."""
         try:
             yield
         except Exception:
-            log.exception("sequence %s cannot be followed any further", followed.id)
-            self._close(followed.id)
-            self._release(self._lost())
+            log.exception("sequence %s: no longer drafting for it", state.id)
+            self._close(state.id)
+            self._slots.recover(self._slots_in_use())
 
-    def _lost(self) -> list[SlotCache]:
-        """Slots that were on their way from one place to another when something failed."""
-        kept = {cache.index for cache in [*self._ended, *self._spare]}
-        for followed in self._followed.values():
-            kept.update(line.cache.index for line in (followed.main, *followed.branches))
-        return [cache for cache in self._caches if cache.index not in kept]
+    def _urgency(self, state: SequenceState, path: DraftPath) -> Urgency:
+        n_per_step = self._options.n_per_step
+        if path is not state.main:
+            return "batched"
+        if len(path.drafted) == n_per_step or not self._can_extend_main(state):
+            return "immediate"
+        return "soon" if len(path.drafted) < n_per_step else "batched"
 
-    def _urgency(self, followed: Followed, line: Line) -> Urgency:
-        n_at_once = self._options.n_at_once
-        if line is not followed.main:
-            return "later"
-        if len(line.drafted) == n_at_once or not self._wants_main(followed):
-            return "now"
-        return "soon" if len(line.drafted) < n_at_once else "later"
-
-    def _wants_main(self, followed: Followed) -> bool:
-        drafted = followed.main.drafted
-        if not followed.main.end or len(drafted) >= self._options.n_ahead:
+    def _can_extend_main(self, state: SequenceState) -> bool:
+        drafted = state.main.drafted
+        if not state.main.end or len(drafted) >= self._options.n_ahead:
             return False
         if not drafted:
             return True
         return (
             drafted[-1].token not in self._end_tokens
-            and followed.main.confidence >= self._options.min_confidence
+            and state.main.confidence >= self._options.min_confidence
         )
 
-    def _wants_branches(self, followed: Followed) -> bool:
-        if not self._may_branch or not followed.branches_well:
+    def _can_extend_branches(self, state: SequenceState) -> bool:
+        if not self._may_branch(state):
             return False
-        return bool(branches.choose(followed, self._options, self._end_tokens, 1))
+        return bool(branches.choose(state, self._options, self._end_tokens, 1))
 
-    # The caches
+    def _may_branch(self, state: SequenceState) -> bool:
+        return self._options.n_branches > 0 and not self._cache_is_full and state.can_branch
 
-    def check_integrity(self) -> None:
-        """Raise AssertionError unless each slot is in one place and holds what its line says."""
-        followed = list(self._followed.values())
-        lines = [(each, line) for each in followed for line in (each.main, *each.branches)]
-        slots = [*self._ended, *self._spare, *(line.cache for _, line in lines)]
-        assert sorted(slot.index for slot in slots) == list(range(self._options.n_model_slots)), (
-            "a slot is lost"
-        )
-        assert len(self._ended) + len(followed) == self._options.n_slots
-        assert not any(self._spare), "a branch that was given up still holds tokens"
-        for each in followed:
-            assert len(each.branches) <= self._options.n_branches
-            each.check_integrity()
+    # The cache
 
-    @property
-    def _may_branch(self) -> bool:
-        return self._options.n_branches > 0 and not self._cramped
+    def _slots_in_use(self) -> Iterable[SlotCache]:
+        for state in self._sequences.values():
+            yield from (path.cache for path in (state.main, *state.branches))
 
     def _make_room(self) -> None:
-        """Give up what costs least: branches, texts that have ended, and only then a sequence."""
+        """Drop what costs least: branches, then ended sequences, then the largest running one."""
         log.log(
-            logging.DEBUG if self._said_full else logging.WARNING,
+            logging.DEBUG if self._logged_full else logging.WARNING,
             "the draft model's cache is full, drafting less: try a larger --ctx-size or a smaller --parallel",
         )
-        self._said_full = True
-        if any(followed.branches for followed in self._followed.values()):
-            for followed in self._followed.values():
-                self._drop_branches(followed)
-            self._cramped = True
-        elif any(self._ended):
-            for cache in self._ended:
-                cache.keep(0)
-        else:
-            largest = max(self._followed.values(), key=lambda followed: len(followed.main.cache))
+        self._logged_full = True
+        if any(state.branches for state in self._sequences.values()):
+            for state in self._sequences.values():
+                self._drop_branches(state)
+            self._cache_is_full = True
+        elif not self._slots.clear_idle():
+            largest = max(self._sequences.values(), key=lambda state: len(state.main.cache))
             self._close(largest.id)
 
-    def _drop_branches(self, followed: Followed) -> None:
-        self._release([followed.drop(branch) for branch in followed.branches])
-
-    def _release(self, caches: Sequence[SlotCache]) -> None:
-        for cache in caches:
-            cache.keep(0)
-        self._spare += caches
-
-    def _settle(self) -> None:
-        """Cut the model's cache back to what the books say is valid."""
-        for followed in self._followed.values():
-            followed.cached = []
-        lines = [line for followed in self._followed.values() for line in (followed.main, *followed.branches)]
-        for cache in [*self._ended, *self._spare, *(line.cache for line in lines)]:
-            self._cut_back(cache)
-
-    def _cut_back(self, cache: SlotCache) -> None:
-        if trim := cache.take_trim():
-            self._model.trim(*trim)
+    def _drop_branches(self, state: SequenceState) -> None:
+        self._slots.give_back_branches([state.drop_branch(branch) for branch in state.branches])

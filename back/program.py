@@ -12,12 +12,12 @@ import sys
 import threading
 from typing import NoReturn
 
-from back import lookout
+from back import discover
 from back.drafter import Drafter
+from back.drafter_options import DrafterOptions
 from back.link import Link
-from back.options import DrafterOptions
-from back.pace import Pace
 from back.sampler import drafting_sampler
+from back.send_scheduler import SendScheduler
 from back.settings import BackSettings
 from back.worker import Worker
 from shared import cpus
@@ -35,7 +35,7 @@ _FAILED = 3
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_SECONDS = 3.0
 """How long an orderly end may take: asyncio waits for its threads, and one may wait for DNS."""
-_PACE_SECONDS, _SOON_SECONDS = 0.005, 0.001
+_BATCHED_SECONDS, _SOON_SECONDS = 0.005, 0.001
 """A draft message costs the lead's front process about 0.2 ms of the core that its model may need."""
 
 
@@ -53,7 +53,7 @@ def main() -> None:
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
-        settings = lookout.find(settings, _jitter()).located()
+        settings = discover.find(settings, _jitter()).located()
         asyncio.run(_run(settings, _load(settings)))
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
@@ -102,7 +102,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
         key=settings.read_key(),
         tls=settings.tls(),
         ping_seconds=settings.ping_seconds,
-        max_absence_seconds=lookout.LOOK_AGAIN_SECONDS if settings.discover else math.inf,
+        max_absence_seconds=discover.REDISCOVER_SECONDS if settings.discover else math.inf,
     )
     failed: asyncio.Future[None] = loop.create_future()
 
@@ -110,11 +110,11 @@ async def _run(settings: BackSettings, model: Model) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended and the thread has not
             loop.call_soon_threadsafe(failed.set_exception, error)
 
-    worker = Worker(
-        _drafter(settings, model), Pace(_PACE_SECONDS, _SOON_SECONDS), link.outbox.post, on_failure
-    )
+    scheduler = SendScheduler(_BATCHED_SECONDS, _SOON_SECONDS)
+    worker = Worker(_drafter(settings, model), scheduler, link.outbox.post, on_failure)
+
     worker.start()
-    following = asyncio.ensure_future(lookout.follow(settings, link, worker, _jitter()))
+    following = asyncio.ensure_future(discover.follow(settings, link, worker, _jitter()))
     for number in _SIGNALS:
         loop.add_signal_handler(number, _end, loop, following)
     await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
@@ -140,7 +140,7 @@ def _end(loop: asyncio.AbstractEventLoop, following: asyncio.Future[None]) -> No
 
 def _drafter(settings: BackSettings, model: Model) -> Drafter:
     vocabulary = model.vocabulary
-    options = DrafterOptions.sharing(
+    options = DrafterOptions.for_cache(
         model.n_ctx,
         n_slots=settings.parallel,
         n_train=vocabulary.info.n_ctx_train,

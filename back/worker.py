@@ -1,4 +1,4 @@
-"""The thread that drafts: never waits for an answer, only for something to do."""
+"""The drafting thread: never waits for an answer, only for something to do."""
 
 import queue
 import threading
@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable
 
 from back.drafter import Drafter
-from back.pace import Pace
+from back.send_scheduler import SendScheduler
 from shared.protocol import Close, Draft, Extend, Open, Tune
 
-News = Open | Extend | Close | Tune
+Message = Open | Extend | Close | Tune
 
 
 class Worker:
@@ -18,25 +18,25 @@ class Worker:
     def __init__(
         self,
         drafter: Drafter,
-        pace: Pace,
-        on_draft: Callable[[Draft], None],
+        scheduler: SendScheduler,
+        post: Callable[[Draft], None],
         on_failure: Callable[[Exception], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The callbacks are called in the worker's thread; after `on_failure` it has ended."""
+        """`post` and `on_failure` are called in the worker's thread, which ends after `on_failure`."""
         self._drafter = drafter
-        self._pace = pace
+        self._scheduler = scheduler
         self._clock = clock
-        self._on_draft = on_draft
+        self._post = post
         self._on_failure = on_failure
-        # Unbounded, but never more than the texts it follows: the lead tells everything once.
-        self._inbox: queue.SimpleQueue[News | None] = queue.SimpleQueue()
+        # Not bounded, but no longer than the texts of the sequences: the lead sends each token once.
+        self._inbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
 
     def start(self) -> None:
         """Draft from now on, until the process ends."""
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
 
-    def on_message(self, message: News) -> None:
+    def on_message(self, message: Message) -> None:
         """The lead has sent a message."""
         self._inbox.put(message)
 
@@ -45,36 +45,36 @@ class Worker:
         self._inbox.put(None)
 
     def step(self) -> None:
-        """Take in all that was told, waiting for it if there is nothing else to do, then one decode."""
-        if self._take_in():
-            # The lead is about to choose what to check: what it has not seen may be what it needs now.
-            self._send(self._pace.flush(self._clock()))
-        grown = self._drafter.step()
-        self._send(self._pace.due(grown, self._clock(), idle=self._drafter.idle))
+        """Handle all messages, waiting for one if there is nothing else to do; then one decode."""
+        if self._handle_messages():
+            # The lead is about to choose the draft that it verifies: it may need what is still unsent.
+            self._send(self._scheduler.flush(self._clock()))
+        updates = self._drafter.step()
+        self._send(self._scheduler.due(updates, self._clock(), idle=self._drafter.idle))
 
-    def _take_in(self) -> bool:
-        """Whether anything was told. While it waits nothing is unsent: `due` was told of the idleness."""
-        told = False
-        while not told or not self._inbox.empty():
+    def _handle_messages(self) -> bool:
+        """Whether there were any. Nothing is unsent while it waits: `due` sends everything when idle."""
+        received = False
+        while not received or not self._inbox.empty():
             try:
                 message = self._inbox.get(block=self._drafter.idle)
             except queue.Empty:
                 break
-            told = True
+            received = True
             if message is None:
                 self._drafter.reset()
             else:
-                self._drafter.follow(message)
-        return told
+                self._drafter.handle(message)
+        return received
 
     def _send(self, sequences: Iterable[str]) -> None:
         for sequence in sequences:
             if draft := self._drafter.draft(sequence):
-                self._on_draft(draft)
+                self._post(draft)
 
     def _run(self) -> None:
         try:
             while True:
                 self.step()
-        except Exception as error:  # noqa: BLE001 - handed over: a thread's exception reaches nobody
+        except Exception as error:  # noqa: BLE001 - handed over: nobody sees a thread's exception
             self._on_failure(error)

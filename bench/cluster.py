@@ -40,8 +40,10 @@ class BackPlan:
 
     @classmethod
     def bad(cls, kind: str, delay_ms: float = 0.0) -> "BackPlan":
-        """One that does not help (`bench.bad_back`), under a name of its kind: the lead scores by name."""
-        return cls("bench.bad_back", ("--kind", kind, "--name", f"bad-{kind}", "--delay-ms", str(delay_ms)))
+        """A `bench.adversarial_back`, under a name of its kind: the lead scores by name."""
+        return cls(
+            "bench.adversarial_back", ("--kind", kind, "--name", f"bad-{kind}", "--delay-ms", str(delay_ms))
+        )
 
 
 class Cluster:

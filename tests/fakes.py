@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from back.drafter import Drafter
-from back.options import DrafterOptions
+from back.drafter_options import DrafterOptions
 from lead.engine.commands import Cancel, PostDraft, Submit
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
@@ -409,9 +409,9 @@ class RealBack:
     def drafts(self, committed: Texts) -> Drafts:
         for sequence in [known for known in self._told if known not in committed]:
             del self._told[sequence]
-            self._drafter.follow(Close(sequence=sequence, reason="ended"))
+            self._drafter.handle(Close(sequence=sequence, reason="ended"))
         for sequence, tokens in committed.items():
-            self._drafter.follow(self._news(sequence, tokens))
+            self._drafter.handle(self._news(sequence, tokens))
             self._told[sequence] = list(tokens)
         grown = {growth.sequence for _ in range(6) for growth in self._drafter.step()}
         drafts = [draft for sequence in sorted(grown) if (draft := self._drafter.draft(sequence))]

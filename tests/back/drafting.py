@@ -4,7 +4,7 @@ A model that equals the target drafts the target's own tokens: TEXT is what foll
 """
 
 from back.drafter import Drafter
-from back.options import DrafterOptions
+from back.drafter_options import DrafterOptions
 from shared.protocol import Close, Extend, Open, Tune
 from shared.sampling.sampler import SamplingParameters
 from tests.fakes import END_TOKENS, GREEDY, FakeTarget, plain_run, submit, toy_sampler
@@ -25,20 +25,20 @@ class DrafterHarness:
         self.drafter = Drafter(self.model, options, toy_sampler, END_TOKENS)
 
     def open(self, sequence="s", tokens=LONG, sampling=GREEDY):
-        self.drafter.follow(Open(sequence=sequence, sampling=sampling, tokens=tokens))
+        self.drafter.handle(Open(sequence=sequence, sampling=sampling, tokens=tokens))
 
     def extend(self, start, tokens, sequence="s"):
-        self.drafter.follow(Extend(sequence=sequence, start=start, tokens=tokens))
+        self.drafter.handle(Extend(sequence=sequence, start=start, tokens=tokens))
 
     def close(self, sequence="s"):
-        self.drafter.follow(Close(sequence=sequence, reason="ended"))
+        self.drafter.handle(Close(sequence=sequence, reason="ended"))
 
     def tune(self, n_ahead, min_confidence=0.0):
-        self.drafter.follow(Tune(n_ahead=n_ahead, min_confidence=min_confidence))
+        self.drafter.handle(Tune(n_ahead=n_ahead, min_confidence=min_confidence))
 
     def step(self):
         """The drafts that grew, as if there were no confidences."""
-        grown = [self.drafter.draft(growth.sequence) for growth in self.drafter.step()]
+        grown = [self.drafter.draft(update.sequence) for update in self.drafter.step()]
         return [draft.model_copy(update={"confidences": None}) for draft in grown]
 
     def drain(self):

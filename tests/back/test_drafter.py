@@ -237,7 +237,7 @@ def test_what_another_text_left_is_not_taken_for_ones_own():
     harness.extend(10, [9, 4, *TEXT[12:20]], "t")
     harness.drain()
     harness.drafter.check_integrity()
-    assert harness.model.slots[harness.drafter._followed["t"].main.cache.index][:20] == [
+    assert harness.model.slots[harness.drafter._sequences["t"].main.cache.index][:20] == [
         *TEXT[:10],
         9,
         4,

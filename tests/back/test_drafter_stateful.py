@@ -113,7 +113,7 @@ class DrafterMachine(RuleBasedStateMachine):
         ways = list(paths(draft))
         assert all(len(before) < MOST_AHEAD for before, _ in ways)
         assert not any(END_TOKENS.intersection(before) for before, _ in ways)
-        if self.harness.drafter._followed[draft.sequence].window_start == 0:  # else it sees another text
+        if self.harness.drafter._sequences[draft.sequence].window_start == 0:  # else it sees another text
             for (before, place), token, confidence in zip(ways, draft.tokens, draft.confidences, strict=True):
                 choice = self.rank([*committed, *before], self.sampling[draft.sequence])[place]
                 assert (token, confidence) == (choice.token, pytest.approx(choice.confidence, abs=1e-4))
@@ -126,7 +126,7 @@ class DrafterMachine(RuleBasedStateMachine):
     def the_books_are_right(self):
         self.harness.drafter.check_integrity()
         for name, tokens in self.committed.items():
-            assert self.harness.drafter._followed[name].committed == tokens
+            assert self.harness.drafter._sequences[name].committed == tokens
 
     @invariant()
     def without_sequences_it_is_idle(self):
@@ -135,7 +135,7 @@ class DrafterMachine(RuleBasedStateMachine):
     def teardown(self):
         self.harness.tune(MOST_AHEAD)
         self.harness.drain()
-        for followed in self.harness.drafter._followed.values():
+        for followed in self.harness.drafter._sequences.values():
             drafted = followed.main.tokens
             assert len(drafted) == MOST_AHEAD or drafted[-1] in END_TOKENS
 

@@ -26,13 +26,13 @@ def branching(n_branches=3, n_ahead=6, sampling=WARM, **options):
     return harness
 
 
-def followed(harness):
-    return harness.drafter._followed["s"]
+def state(harness):
+    return harness.drafter._sequences["s"]
 
 
 def branches(harness):
     """(place in the main line, tokens) of each branch, early ones first."""
-    line = followed(harness)
+    line = state(harness)
     return sorted((each.start - line.main.start, each.tokens) for each in line.branches)
 
 
@@ -48,7 +48,7 @@ def chosen(text, sampling=WARM, n=1):
 @pytest.mark.parametrize("sampling", [WARM, PENALIZED], ids=["plain", "penalized"])
 def test_a_branch_is_a_runner_up_and_what_follows_it(sampling):
     harness = branching(sampling=sampling)
-    main = followed(harness).main
+    main = state(harness).main
     assert len(branches(harness)) == 3
     for place, tokens in branches(harness):
         assert tokens[0] in {choice.token for choice in main.drafted[place].runners_up}
@@ -57,9 +57,9 @@ def test_a_branch_is_a_runner_up_and_what_follows_it(sampling):
 
 
 def test_branches_start_where_the_text_is_likeliest_to_leave_the_main_line():
-    harness = branching(n_branches=2, n_beside=0)
+    harness = branching(n_branches=2, n_beside_main=0)
     worth, reach = {}, 1.0
-    for place, each in enumerate(followed(harness).main.drafted[:-1]):  # behind the last one there is no room
+    for place, each in enumerate(state(harness).main.drafted[:-1]):  # behind the last one there is no room
         worth |= {(place, choice.token): reach * choice.confidence for choice in each.runners_up}
         reach *= each.confidence
     best = sorted(worth, key=lambda entry: -worth[entry])[:2]
@@ -130,7 +130,7 @@ def test_beside_a_main_line_with_a_lead_one_branch_token_is_decoded():
 
 
 def test_with_time_to_spare_all_branches_are_decoded_together():
-    assert branching(n_beside=0).model.steps[:8] == [[2], [1], [1], [1], [1], [1], [1, 1, 1], [1, 1, 1]]
+    assert branching(n_beside_main=0).model.steps[:8] == [[2], [1], [1], [1], [1], [1], [1, 1, 1], [1, 1, 1]]
 
 
 def test_while_one_sequence_is_urgent_no_branch_of_another_grows():
@@ -151,30 +151,30 @@ def test_more_branches_than_a_batch_has_places_take_turns():
 def test_a_text_that_takes_a_branch_finds_it_ready():
     harness = branching(n_ahead=8)
     place, tokens = branches(harness)[0]
-    main = followed(harness).main.tokens
+    main = state(harness).main.tokens
     n_steps = len(harness.model.steps)
     harness.extend(2, [*main[:place], tokens[0]])
     assert harness.drafter.draft("s").tokens == tokens[1:]
     harness.step()
     assert harness.model.steps[n_steps:] == [[1]], "only the branch's last token was not decoded yet"
-    assert followed(harness).main.tokens[: len(tokens) - 1] == tokens[1:]
+    assert state(harness).main.tokens[: len(tokens) - 1] == tokens[1:]
 
 
 @pytest.mark.parametrize("sampling", [WARM, PENALIZED], ids=["plain", "penalized"])
 def test_a_branch_that_was_taken_goes_on_as_if_it_had_always_been_the_main_line(sampling):
     harness = branching(n_ahead=8, sampling=sampling)
     place, tokens = branches(harness)[0]
-    text = [*PROMPT, *followed(harness).main.tokens[:place], tokens[0]]
+    text = [*PROMPT, *state(harness).main.tokens[:place], tokens[0]]
     harness.extend(2, text[2:])
     harness.drain()
-    assert followed(harness).main.tokens == chosen(text, sampling, 8)
+    assert state(harness).main.tokens == chosen(text, sampling, 8)
 
 
 def test_a_text_may_be_some_way_along_a_branch_already():
     harness = branching(n_ahead=8)
     place, tokens = branches(harness)[0]
     n_steps = len(harness.model.steps)
-    harness.extend(2, [*followed(harness).main.tokens[:place], *tokens[:2]])
+    harness.extend(2, [*state(harness).main.tokens[:place], *tokens[:2]])
     assert harness.drafter.draft("s").tokens == tokens[2:]
     harness.step()
     assert harness.model.steps[n_steps:] == [[1]]
@@ -185,19 +185,19 @@ def test_a_branch_that_was_taken_and_left_again_is_cut_back():
     place, tokens = branches(harness)[0]
     n_steps = len(harness.model.steps)
     wrong = next(token for token in range(N_VOCAB) if token not in {*END_TOKENS, *tokens})
-    text = [*PROMPT, *followed(harness).main.tokens[:place], tokens[0], wrong]
+    text = [*PROMPT, *state(harness).main.tokens[:place], tokens[0], wrong]
     harness.extend(2, text[2:])
     assert harness.drafter.draft("s") is None
     harness.step()
     assert harness.model.steps[n_steps:] == [[1]]
     harness.drain()
-    assert followed(harness).main.tokens == chosen(text, WARM, 8)
+    assert state(harness).main.tokens == chosen(text, WARM, 8)
 
 
 def test_another_token_than_the_runner_up_takes_no_branch():
     harness = branching()
     place, tokens = branches(harness)[0]
-    main = followed(harness).main
+    main = state(harness).main
     other = next(
         token for token in range(N_VOCAB) if token not in {tokens[0], main.tokens[place], *END_TOKENS}
     )
@@ -210,7 +210,7 @@ def test_branches_that_the_text_has_passed_are_given_up():
     harness = branching()
     before = branches(harness)
     n = before[0][0] + 1
-    harness.extend(2, followed(harness).main.tokens[:n])
+    harness.extend(2, state(harness).main.tokens[:n])
     assert branches(harness) == [(place - n, tokens) for place, tokens in before if place >= n]
     assert 0 < len(branches(harness)) < 3
     harness.drafter.check_integrity()
@@ -219,7 +219,7 @@ def test_branches_that_the_text_has_passed_are_given_up():
 def test_a_branch_where_the_text_ends_now_stays():
     harness = branching()
     place, tokens = next(pair for pair in branches(harness) if pair[0] > 0)
-    harness.extend(2, followed(harness).main.tokens[:place])
+    harness.extend(2, state(harness).main.tokens[:place])
     assert (0, tokens) in branches(harness)
 
 
@@ -231,14 +231,14 @@ def by_place(lines):
 
 
 def in_order_of_sending(harness):
-    line = followed(harness)
+    line = state(harness)
     return [(each.start - line.main.start, each.tokens) for each in by_place(line.branches)]
 
 
 def test_the_tree_on_the_wire_has_the_main_line_first_and_each_branch_where_it_forks():
     harness = branching()
     draft = harness.drafter.draft("s")
-    main = followed(harness).main.tokens
+    main = state(harness).main.tokens
     n = len(main)
     assert draft.tokens[:n] == main
     assert draft.parents[:n] == list(range(-1, n - 1))
@@ -252,10 +252,10 @@ def test_the_tree_on_the_wire_has_the_main_line_first_and_each_branch_where_it_f
 
 def test_a_runner_up_alone_is_not_sent():
     harness = branching()
-    for branch in followed(harness).branches:
+    for branch in state(harness).branches:
         del branch.drafted[1:]
     draft = harness.drafter.draft("s")
-    assert draft.tokens == followed(harness).main.tokens
+    assert draft.tokens == state(harness).main.tokens
     assert draft.parents is None
 
 
@@ -265,13 +265,13 @@ def test_a_message_has_no_more_tokens_than_the_protocol_allows():
     harness.drain()
     draft = harness.drafter.draft("s")
     assert len(draft.tokens) <= MAX_DRAFT_TOKENS
-    assert draft.tokens[: MAX_DRAFT_TOKENS - 4] == followed(harness).main.tokens
+    assert draft.tokens[: MAX_DRAFT_TOKENS - 4] == state(harness).main.tokens
 
 
 def test_each_token_is_sent_with_its_confidence():
     harness = branching()
-    drafted = [*followed(harness).main.drafted]
-    for branch in by_place(followed(harness).branches):
+    drafted = [*state(harness).main.drafted]
+    for branch in by_place(state(harness).branches):
         drafted += branch.drafted
     sent = harness.drafter.draft("s").confidences
     assert sent == pytest.approx([each.confidence for each in drafted], abs=1e-4)
@@ -282,9 +282,9 @@ def test_growth_is_urgent_until_the_lead_has_enough_to_check_and_when_the_main_l
     harness = DrafterHarness(n_branches=1, n_ahead=8)
     harness.open(tokens=PROMPT, sampling=WARM)
     urgencies = []
-    while len(followed(harness).main.drafted) < 8:
-        urgencies += {growth.urgency for growth in harness.drafter.step()} - {"later"} or {"later"}
-    assert urgencies == ["soon"] * 3 + ["now"] + ["later"] * 3 + ["now"]
+    while len(state(harness).main.drafted) < 8:
+        urgencies += {update.urgency for update in harness.drafter.step()} - {"batched"} or {"batched"}
+    assert urgencies == ["soon"] * 3 + ["immediate"] + ["batched"] * 3 + ["immediate"]
     assert {growth.urgency for growth in harness.drafter.step()} <= {"later"}
 
 
@@ -304,7 +304,7 @@ def sliding():
 
 def test_a_window_that_slides_drops_the_branches():
     harness = sliding()
-    while followed(harness).window_start == 0:
+    while state(harness).window_start == 0:
         harness.step()
     assert branches(harness) == []
     harness.drafter.check_integrity()
@@ -315,8 +315,8 @@ def test_a_new_window_is_read_before_a_branch_shares_it():
     while not harness.drafter.idle:
         harness.step()
         harness.drafter.check_integrity()
-        start, n = followed(harness).window_start, len(followed(harness).main.cache)
-        assert all(start < each.start <= start + n for each in followed(harness).branches)
+        start, n = state(harness).window_start, len(state(harness).main.cache)
+        assert all(start < each.start <= start + n for each in state(harness).branches)
 
 
 def test_no_branch_reaches_behind_the_window_where_the_main_line_stops_before_it():
@@ -327,7 +327,7 @@ def test_no_branch_reaches_behind_the_window_where_the_main_line_stops_before_it
         harness.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": seed, "temperature": 0.3}))
         harness.drain()
         assert max(map(len, harness.model.slots)) <= 6
-        longest = max([longest, *(len(each.cache) for each in followed(harness).branches)])
+        longest = max([longest, *(len(each.cache) for each in state(harness).branches)])
     assert longest == 6
 
 
@@ -335,7 +335,7 @@ def test_closing_gives_all_slots_back():
     harness = branching()
     harness.close()
     harness.drafter.check_integrity()
-    assert len(harness.drafter._spare) == 6
+    assert harness.drafter._slots.n_idle_branches == 6
     harness.open("t", [7, 7])
     harness.drain()
     harness.drafter.reset()
@@ -344,9 +344,9 @@ def test_closing_gives_all_slots_back():
 
 def test_a_branch_takes_no_room_for_what_it_shares():
     harness = branching(n_branches=1, n_ahead=4)
-    (branch,) = followed(harness).branches
+    (branch,) = state(harness).branches
     n_own = len(branch.tokens) - 1  # the last one is not decoded
-    assert harness.model.n_cells_used == len(followed(harness).main.cache) + n_own
+    assert harness.model.n_cells_used == len(state(harness).main.cache) + n_own
 
 
 class Full(FakeTarget):
@@ -368,12 +368,12 @@ def full_bench(**options):
 
 def test_a_full_cache_costs_the_branches_first():
     harness = full_bench()
-    harness.extend(2, followed(harness).main.tokens[:1])
+    harness.extend(2, state(harness).main.tokens[:1])
     assert harness.step() == []
     assert branches(harness) == []
     harness.model.full = False
     harness.drain()
-    assert len(followed(harness).main.tokens) == 6
+    assert len(state(harness).main.tokens) == 6
     assert branches(harness) == [], "there was no room for any"
 
 
@@ -386,7 +386,7 @@ def test_then_the_texts_that_have_ended_and_at_last_a_sequence(caplog):
     harness.model.full = True
     for n_left in (1, 0):
         harness.step()
-        assert len(harness.drafter._followed) == n_left
+        assert len(harness.drafter._sequences) == n_left
         harness.drafter.check_integrity()
     assert harness.drafter.idle
     assert sum(record.levelname == "WARNING" for record in caplog.records) == 1
@@ -394,13 +394,13 @@ def test_then_the_texts_that_have_ended_and_at_last_a_sequence(caplog):
 
 def test_when_a_sequence_has_ended_there_is_room_for_branches_again():
     harness = full_bench()
-    harness.extend(2, followed(harness).main.tokens[:1])
+    harness.extend(2, state(harness).main.tokens[:1])
     harness.step()
     harness.model.full = False
     harness.close()
     harness.open("t", PROMPT, WARM)
     harness.drain()
-    assert harness.drafter._followed["t"].branches
+    assert harness.drafter._sequences["t"].branches
 
 
 # Confidence
@@ -411,7 +411,7 @@ def test_a_draft_ends_where_it_is_no_longer_sure_enough():
     harness.tune(12, min_confidence=0.3)
     harness.open(tokens=PROMPT, sampling=WARM)
     harness.drain()
-    main = followed(harness).main
+    main = state(harness).main
     assert 1 <= len(main.drafted) < 12
     assert main.confidence < 0.3 <= main.confidence / main.drafted[-1].confidence
 
@@ -421,7 +421,7 @@ def test_one_token_is_always_drafted():
     harness.tune(4, min_confidence=1.0)
     harness.open(tokens=PROMPT, sampling=WARM)
     harness.drain()
-    assert len(followed(harness).main.drafted) == 1
+    assert len(state(harness).main.drafted) == 1
 
 
 def test_what_was_accepted_no_longer_counts_against_the_rest():
@@ -429,10 +429,10 @@ def test_what_was_accepted_no_longer_counts_against_the_rest():
     harness.tune(12, min_confidence=0.1)
     harness.open(tokens=PROMPT, sampling=WARM)
     harness.drain()
-    main = list(followed(harness).main.tokens)
+    main = list(state(harness).main.tokens)
     harness.extend(2, main[:-1])
     harness.drain()
-    assert len(followed(harness).main.tokens) > 1
+    assert len(state(harness).main.tokens) > 1
 
 
 def test_the_lead_cannot_ask_for_more_than_the_back_was_set_to():

@@ -5,7 +5,7 @@ import queue
 
 import pytest
 
-from back.pace import Growth, Pace
+from back.send_scheduler import DraftUpdate, SendScheduler
 from back.worker import Worker
 from shared.protocol import Close, Draft, Extend, Open
 from tests.fakes import GREEDY
@@ -32,7 +32,7 @@ class ScriptedDrafter:
     def idle(self):
         return not self._results
 
-    def follow(self, message):
+    def handle(self, message):
         self.told.append(message)
         if isinstance(message, Close):
             self._drafts.pop(message.sequence, None)
@@ -50,7 +50,7 @@ class ScriptedDrafter:
         if isinstance(result, Exception):
             raise result
         self._drafts |= {draft.sequence: draft for draft in result}
-        return [Growth(draft.sequence, draft not in self._paced) for draft in result]
+        return [DraftUpdate(draft.sequence, draft not in self._paced) for draft in result]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def worker_of(drafter, drafts, on_failure=None):
     """Of the clock it only matters that it goes: 1 ms a look, for a pace of 5 ms."""
     ticks = itertools.count()
     return Worker(
-        drafter, Pace(0.005, 0.001), drafts.put, on_failure or drafts.put, lambda: next(ticks) / 1000
+        drafter, SendScheduler(0.005, 0.001), drafts.put, on_failure or drafts.put, lambda: next(ticks) / 1000
     )
 
 

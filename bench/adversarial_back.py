@@ -1,11 +1,10 @@
 """A back that does not help: it proposes random tokens, or drafts far too slowly.
 
-    python -m bench.bad_back --lead http://127.0.0.1:5555 --kind random
+    python -m bench.adversarial_back --lead http://127.0.0.1:5555 --kind random
 
-`random` answers all news about a sequence at once with tokens drawn at random. Unless the lead waits for them
-they are dead before it looks, because their first token is wrong; so `liar` drafts honestly and replaces all
-but the first tokens. `slow` drafts honestly and sleeps before each step. All speak the real protocol over the
-real link.
+`random` answers each message about a sequence at once with random tokens. Unless the lead waits for them
+they are stale before it looks, because their first token is wrong; so `liar` drafts honestly and replaces all
+but the first tokens. `slow` drafts honestly and sleeps before each step. All use the real protocol and link.
 """
 
 import argparse
@@ -23,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from back.drafter import Drafter, DraftModel
+from back.drafter_options import DrafterOptions
 from back.link import LeadListener, Link
-from back.options import DrafterOptions
-from back.pace import Pace
 from back.sampler import drafting_sampler
+from back.send_scheduler import SendScheduler
 from back.worker import Worker
 from shared import cpus
 from shared.llama.model import Model
@@ -36,16 +35,16 @@ from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Close, Draft, Extend, Hello, Open, Tune
 from shared.settings.model_options import ModelOptions
 
-log = logging.getLogger("bench.bad_back")
+log = logging.getLogger("bench.adversarial_back")
 
 _N_AHEAD = 16
 _N_HONEST = 2
 _CONFIDENCE = 0.95
-"""As sure of itself as a good back: confidences are hints that a lead must not trust blindly."""
+"""As high as a good back's: a lead must not trust confidences blindly."""
 
 
-class RandomFollower:
-    """Posts `n_tokens` random tokens after every news of a sequence."""
+class RandomDrafter:
+    """Posts `n_tokens` random tokens after every message about a sequence."""
 
     def __init__(
         self, n_vocab: int, post: Callable[[Draft], None], rng: random.Random, n_tokens: int = _N_AHEAD
@@ -60,9 +59,9 @@ class RandomFollower:
         """Answer a message of the lead."""
         match message:
             case Open():
-                self._follow(message.sequence, len(message.tokens))
+                self._answer(message.sequence, len(message.tokens))
             case Extend() if message.sequence in self._n_committed:
-                self._follow(message.sequence, message.start + len(message.tokens))
+                self._answer(message.sequence, message.start + len(message.tokens))
             case Close():
                 self._n_committed.pop(message.sequence, None)
 
@@ -70,7 +69,7 @@ class RandomFollower:
         """Forget all sequences."""
         self._n_committed.clear()
 
-    def _follow(self, sequence: str, n_committed: int) -> None:
+    def _answer(self, sequence: str, n_committed: int) -> None:
         self._n_committed[sequence] = n_committed
         tokens = [self._rng.randrange(self._n_vocab) for _ in range(self._n_tokens)]
         confidences = [_CONFIDENCE] * self._n_tokens
@@ -78,7 +77,7 @@ class RandomFollower:
 
 
 def garbled(draft: Draft, n_honest: int, n_vocab: int, rng: random.Random) -> Draft:
-    """A chain that begins as `draft` does for `n_honest` tokens and goes on with random ones."""
+    """The first `n_honest` tokens of `draft`, followed by random ones."""
     honest = draft.tokens[:n_honest]
     random_ones = [rng.randrange(n_vocab) for _ in range(_N_AHEAD - len(honest))]
     tokens = [*honest, *random_ones]
@@ -88,7 +87,7 @@ def garbled(draft: Draft, n_honest: int, n_vocab: int, rng: random.Random) -> Dr
 
 
 class SlowModel:
-    """A draft model each step of which takes `seconds` more."""
+    """A draft model whose steps take `seconds` longer."""
 
     def __init__(self, model: DraftModel, seconds: float, sleep: Callable[[float], None]) -> None:
         self._model = model
@@ -98,7 +97,7 @@ class SlowModel:
         self.n_vocab = model.n_vocab
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """One forward pass, late."""
+        """One forward pass, delayed."""
         self._sleep(self._seconds)
         return self._model.decode(spans)
 
@@ -113,12 +112,12 @@ class SlowModel:
 
 def main() -> None:
     """Draft badly until a signal."""
-    parser = argparse.ArgumentParser(prog="bench.bad_back", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench.adversarial_back", description=__doc__)
     parser.add_argument("--lead", required=True)
     parser.add_argument("--model", type=Path, help="for its vocabulary; without it the built-in draft model")
     parser.add_argument("--name", default="bad")
     parser.add_argument("--kind", choices=("random", "liar", "slow"), default="random")
-    parser.add_argument("--delay-ms", type=float, default=0.0, help="slow: what each step takes")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="slow: how much longer each step takes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cpus")
     arguments = parser.parse_args()
@@ -140,7 +139,7 @@ async def _run(arguments: argparse.Namespace, model: Model) -> None:
     )
     rng = random.Random(arguments.seed)  # noqa: S311 - a seeded choice is wanted
     link = Link(f"ws{arguments.lead.removeprefix('http')}/v1/speculation", hello, rng)
-    listener: LeadListener = RandomFollower(model.n_vocab, link.outbox.post, rng)
+    listener: LeadListener = RandomDrafter(model.n_vocab, link.outbox.post, rng)
     if arguments.kind != "random":
 
         def on_draft(draft: Draft) -> None:
@@ -148,7 +147,9 @@ async def _run(arguments: argparse.Namespace, model: Model) -> None:
                 draft = garbled(draft, _N_HONEST, model.n_vocab, rng)
             link.outbox.post(draft)
 
-        worker = Worker(_drafter(model, arguments.delay_ms / 1000), Pace(0.0, 0.0), on_draft, _give_up)
+        drafter = _drafter(model, arguments.delay_ms / 1000)
+        worker = Worker(drafter, SendScheduler(0.0, 0.0), on_draft, _give_up)
+
         worker.start()
         listener = worker
     following = asyncio.ensure_future(link.run(listener))

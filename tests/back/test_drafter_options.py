@@ -2,11 +2,11 @@
 
 import pytest
 
-from back.options import DrafterOptions
+from back.drafter_options import DrafterOptions
 
 
 def shared(n_cells=4000, n_slots=4, n_train=2048, n_branches=3):
-    return DrafterOptions.sharing(
+    return DrafterOptions.for_cache(
         n_cells, n_slots=n_slots, n_train=n_train, n_ahead=16, n_branches=n_branches
     )
 
@@ -35,4 +35,4 @@ def test_in_a_small_cache_reading_comes_before_branches():
 
 @pytest.mark.parametrize(("n_ahead", "n"), [(16, 8), (1, 1), (0, 1)])
 def test_the_lead_checks_about_half_of_what_it_asks_for_at_once(n_ahead, n):
-    assert DrafterOptions(1, 100, n_ahead).n_at_once == n
+    assert DrafterOptions(1, 100, n_ahead).n_per_step == n

@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from bench.bad_back import RandomFollower, SlowModel, garbled
+from bench.adversarial_back import RandomDrafter, SlowModel, garbled
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, parse_back_message
 from shared.sampling.sampler import SamplingParameters
@@ -18,7 +18,7 @@ def posted():
 
 @pytest.fixture
 def follower(posted):
-    return RandomFollower(N_VOCAB, posted.append, random.Random(1))
+    return RandomDrafter(N_VOCAB, posted.append, random.Random(1))
 
 
 def opened(n=3):

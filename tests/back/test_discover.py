@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from back import lookout
+from back import discover
 from back.link import LostError
 from shared.discovery import NoLeadError
 from shared.errors import ConfigError
@@ -35,20 +35,20 @@ def none():
 def test_it_looks_until_there_is_a_lead():
     pauses = []
     network = Network(none(), none(), none(), "ws://lead")
-    assert lookout.find(network, random.Random(1), pauses.append).websocket_url == "ws://lead"
+    assert discover.find(network, random.Random(1), pauses.append).websocket_url == "ws://lead"
     assert len(pauses) == 3
     assert pauses == sorted(pauses)
 
 
 def test_that_there_is_none_is_said_once(caplog):
     caplog.set_level("INFO", "back")
-    lookout.find(Network(none(), none(), "ws://lead"), random.Random(1), lambda _: None)
-    assert caplog.messages == ["no lead announces itself (looking until there is one)"]
+    discover.find(Network(none(), none(), "ws://lead"), random.Random(1), lambda _: None)
+    assert caplog.messages == ["no lead announces itself (searching until there is one)"]
 
 
 def test_of_several_leads_a_person_has_to_choose():
     with pytest.raises(ConfigError, match="several"):
-        lookout.find(Network(ConfigError("there are several leads")), random.Random(1))
+        discover.find(Network(ConfigError("there are several leads")), random.Random(1))
 
 
 class LosingLink:
@@ -68,9 +68,9 @@ class LosingLink:
 
 
 async def test_a_lead_that_is_lost_is_looked_for_again(monkeypatch):
-    monkeypatch.setattr(lookout, "_FIRST_DELAY", 0.001)
+    monkeypatch.setattr(discover, "_FIRST_DELAY", 0.001)
     link = LosingLink(2)
     network = Network("ws://second", none(), "ws://third")
     with pytest.raises(ConfigError, match="refused"):
-        await lookout.follow(network, link, None, random.Random(1))
+        await discover.follow(network, link, None, random.Random(1))
     assert link.dialled == ["ws://first", "ws://second", "ws://third"]

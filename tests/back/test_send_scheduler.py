@@ -3,20 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from back.pace import Growth, Pace
+from back.send_scheduler import DraftUpdate, SendScheduler
 
-URGENT, SOON, QUIET = Growth("s", "now"), Growth("s", "soon"), Growth("s", "later")
+URGENT, SOON, QUIET = DraftUpdate("s", "immediate"), DraftUpdate("s", "soon"), DraftUpdate("s", "batched")
 
 
 def paced(interval=5.0):
     """A pace that has just sent something."""
-    pace = Pace(interval, 1.5)
+    pace = SendScheduler(interval, 1.5)
     assert pace.due([QUIET], 0.0, idle=False) == ["s"]
     return pace
 
 
 def test_the_first_growth_is_sent_at_once():
-    assert Pace(5, 1.5).due([QUIET], 0.0, idle=False) == ["s"]
+    assert SendScheduler(5, 1.5).due([QUIET], 0.0, idle=False) == ["s"]
 
 
 def test_what_is_urgent_is_sent_at_once_each_time():
@@ -67,7 +67,7 @@ def test_what_was_sent_as_urgent_waits_no_more():
 
 def test_an_urgent_draft_does_not_take_others_with_it():
     pace = paced()
-    assert pace.due([QUIET, Growth("t", "now")], 1.0, idle=False) == ["t"]
+    assert pace.due([QUIET, DraftUpdate("t", "immediate")], 1.0, idle=False) == ["t"]
     assert pace.flush(1.1) == ["s"]
 
 
@@ -82,12 +82,12 @@ def test_after_a_flush_nothing_waits():
     assert pace.flush(1.0) == []
 
 
-growths = st.lists(st.builds(Growth, st.sampled_from("stu"), st.booleans()), max_size=4)
+growths = st.lists(st.builds(DraftUpdate, st.sampled_from("stu"), st.booleans()), max_size=4)
 
 
 @given(st.lists(st.tuples(growths, st.floats(0, 3)), max_size=20))
 def test_whatever_grew_was_sent_after_it_grew_for_the_last_time(steps):
-    pace, now, unsent = Pace(5.0, 1.5), 0.0, set()
+    pace, now, unsent = SendScheduler(5.0, 1.5), 0.0, set()
     for grown, seconds in steps:
         now += seconds
         unsent |= {growth.sequence for growth in grown}

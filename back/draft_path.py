@@ -1,4 +1,4 @@
-"""A line of draft tokens: the main line of a sequence, or a branch beside it."""
+"""A path of draft tokens: the main path of a sequence, or a side branch of it."""
 
 import math
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from shared.slot_cache import SlotCache
 
 
 @dataclass(frozen=True, slots=True)
-class Drafted:
-    """A draft token, how sure the draft model is of it, and what it would choose next after it."""
+class DraftToken:
+    """A draft token, the draft model's confidence in it, and the runners-up, likeliest first."""
 
     token: int
     confidence: float
@@ -18,16 +18,16 @@ class Drafted:
 
 
 @dataclass(slots=True)
-class Line:
-    """Draft tokens at positions start, start + 1, …; `cache` and `sampler` know all that is before them, too.
+class DraftPath:
+    """Draft tokens at positions start, start + 1, …; `cache` and `sampler` also cover everything before them.
 
-    The last token is drafted and not yet decoded; of the others `cache` holds as many as were decoded.
+    The last token has been sampled but not decoded; `cache` holds those of the others that were decoded.
     """
 
     cache: SlotCache
     sampler: Sampler
     start: int
-    drafted: list[Drafted] = field(default_factory=list)
+    drafted: list[DraftToken] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -39,11 +39,11 @@ class Line:
 
     @property
     def confidence(self) -> float:
-        """How likely all of its tokens are right, if what is before them is; 1 without tokens."""
+        """The product of the tokens' confidences: the chance that all are right if their prefix is."""
         return math.prod(each.confidence for each in self.drafted)
 
-    def agreeing(self, tokens: Sequence[int]) -> int:
-        """How many of its first tokens are those of `tokens`."""
+    def n_matching(self, tokens: Sequence[int]) -> int:
+        """The length of the common prefix of this path and `tokens`."""
         n = 0
         for each, token in zip(self.drafted, tokens, strict=False):
             if each.token != token:
@@ -51,13 +51,13 @@ class Line:
             n += 1
         return n
 
-    def cut(self, start: int) -> None:
-        """Its tokens before `start` are no draft any more."""
+    def drop_before(self, start: int) -> None:
+        """Remove the tokens at positions before `start`: they are committed now."""
         del self.drafted[: start - self.start]
         self.start = start
 
     def append(self, choices: Sequence[Choice]) -> None:
-        """The next token is the first of `choices`, the likeliest first."""
+        """Add the first of `choices`; the others, in descending order, are its runners-up."""
         first, *runners_up = choices
-        self.drafted.append(Drafted(first.token, first.confidence, tuple(runners_up)))
+        self.drafted.append(DraftToken(first.token, first.confidence, tuple(runners_up)))
         self.sampler.accept(first.token)

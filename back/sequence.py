@@ -1,0 +1,148 @@
+"""The state of a sequence: its committed tokens, its draft's main path, and the branches of that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from back.draft_path import DraftPath
+from shared.protocol import MAX_DRAFT_TOKENS, Draft
+from shared.sampling.sampler import SamplingParameters
+from shared.slot_cache import SlotCache, n_alike
+
+_CONFIDENCE_DIGITS = 4
+
+
+@dataclass(slots=True)
+class SequenceState:
+    """The cache of each path holds a window of the path and of the tokens before it.
+
+    committed + main path        [0 ......................... main.end)
+    the model's window           [window_start ...... up to n_window tokens)
+    in the main path's cache     [window_start .. window_start + len(cache))
+    main path                    [len(committed) .... main.end)
+    a branch                          [start .... end)    instead of the main path's tokens there
+    """
+
+    id: str
+    sampling: SamplingParameters
+    committed: list[int]
+    main: DraftPath
+    branches: list[DraftPath] = field(default_factory=list)
+    window_start: int = 0
+    can_branch: bool = True  # False after a branch has failed
+    previous_cache: list[int] = field(default_factory=list)
+    # what the slot held before this sequence, until the next decode
+
+    def n_pending(self, path: DraftPath) -> int:
+        """The number of tokens to decode before the path's next token can be sampled."""
+        return path.end - self.window_start - len(path.cache)
+
+    def pending(self, path: DraftPath, n: int) -> list[int]:
+        """The next `n` tokens to decode. The cache of a branch holds everything before the branch."""
+        start = self.window_start + len(path.cache)
+        if start >= path.start:
+            return [each.token for each in path.drafted[start - path.start :][:n]]
+        return [*self.committed[start : start + n], *path.tokens][:n]
+
+    def commit(self, tokens: Sequence[int]) -> list[SlotCache]:
+        """Add committed `tokens` and keep the part of the draft that agrees; returns the caches freed.
+
+        If the tokens follow a branch, it becomes the main path, with all that has been decoded of it.
+        """
+        n_matching = self.main.n_matching(tokens)
+        branch = self._branch_taken(tokens, n_matching)
+        freed = []
+        if branch:
+            n_matching += branch.n_matching(tokens[n_matching:])
+            freed = [self.main.cache, *self._drop_branches(keep=branch)]
+            self.main = branch
+        n_valid = len(self.committed) + n_matching
+        self.committed += tokens
+        if n_matching == len(tokens):
+            self.main.drop_before(len(self.committed))
+            return freed + self._drop_passed_branches()
+        self.main.drafted = []
+        self.main.start = len(self.committed)
+        self.main.cache.keep(max(0, n_valid - self.window_start))
+        self.main.sampler.rewind(self.committed)
+        return freed + self._drop_branches()
+
+    def restore_cache(self) -> None:
+        """Reuse more of the slot's previous contents: a long prompt arrives in several messages."""
+        n = min(n_alike(self.previous_cache, self.committed), len(self.committed) - 1)
+        if n > len(self.main.cache):
+            self.main.cache.revive(self.previous_cache[:n])
+
+    def move_window(self, n_window: int) -> list[SlotCache]:
+        """Move a full window: its second half is decoded again, from position 0; returns the caches freed.
+
+        Moves back if a rejected draft leaves fewer tokens than the start of the window. Any window is
+        correct, because the lead verifies.
+        """
+        if 0 < self.main.end - self.window_start < n_window:
+            return []
+        self.window_start = max(0, self.main.end - max(1, n_window // 2))
+        self.main.cache.keep(0)
+        return self._drop_branches()
+
+    def drop_branch(self, branch: DraftPath) -> SlotCache:
+        """Remove a branch; returns its cache."""
+        self.branches = [each for each in self.branches if each is not branch]
+        return branch.cache
+
+    def draft(self) -> Draft | None:
+        """The whole draft, main path first; None without tokens.
+
+        Branches of a single token are left out: the lead's own token at that position tells it as much.
+        """
+        if not self.main.drafted:
+            return None
+        drafted = list(self.main.drafted)
+        parents = list(range(-1, len(drafted) - 1))
+        for branch in sorted(self.branches, key=lambda each: (each.start, -each.drafted[0].confidence)):
+            part = branch.drafted[: MAX_DRAFT_TOKENS - len(drafted)]
+            if len(part) > 1:
+                parents += [
+                    branch.start - self.main.start - 1,
+                    *range(len(drafted), len(drafted) + len(part) - 1),
+                ]
+                drafted += part
+        return Draft(
+            sequence=self.id,
+            base=len(self.committed),
+            tokens=[each.token for each in drafted],
+            parents=parents if len(drafted) > len(self.main.drafted) else None,
+            confidences=[round(each.confidence, _CONFIDENCE_DIGITS) for each in drafted],
+        )
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless all paths continue the committed tokens and hold no others."""
+        base = len(self.committed)
+        assert self.main.start == base, f"main path starts at {self.main.start}, committed ends at {base}"
+        entries = {(branch.start, branch.drafted[0].token) for branch in self.branches}
+        assert len(entries) == len(self.branches), "two branches begin with the same token"
+        for path in (self.main, *self.branches):
+            assert base <= path.start <= self.main.end
+            text = [*self.committed, *self.main.tokens[: path.start - base], *path.tokens]
+            end = self.window_start + len(path.cache)
+            assert path.cache.tokens == text[self.window_start : end], (
+                f"slot {path.cache.index} holds other tokens"
+            )
+            assert path is self.main or self.n_pending(path) == 1
+
+    def _branch_taken(self, tokens: Sequence[int], n_matching: int) -> DraftPath | None:
+        """The branch that `tokens` follow after the first `n_matching`, which follow the main path."""
+        fork = len(self.committed) + n_matching
+        for branch in self.branches:
+            if branch.start == fork and branch.n_matching(tokens[n_matching:]):
+                return branch
+        return None
+
+    def _drop_branches(self, keep: DraftPath | None = None) -> list[SlotCache]:
+        dropped = [branch.cache for branch in self.branches if branch is not keep]
+        self.branches = []
+        return dropped
+
+    def _drop_passed_branches(self) -> list[SlotCache]:
+        """Branches that start before the end of the committed tokens cannot be taken any more."""
+        passed = [branch for branch in self.branches if branch.start < len(self.committed)]
+        return [self.drop_branch(branch) for branch in passed]

@@ -1,0 +1,84 @@
+"""The slots of the draft model's KV cache: one for each sequence, the others for side branches."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from shared.slot_cache import SlotCache
+
+
+class SlotModel(Protocol):
+    """The cache of the draft model."""
+
+    def trim(self, slot: int, n_keep: int) -> None:
+        """Keep the first `n_keep` tokens of a slot in the cache."""
+
+    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
+        """Share the first `n_keep` tokens of a slot with an empty one."""
+
+
+class SlotPool:
+    """Lends slots. Those of ended sequences keep their tokens: the same text may come back."""
+
+    def __init__(self, model: SlotModel, n_sequences: int, n_slots: int) -> None:
+        self._model = model
+        self._slots = [SlotCache(index) for index in range(n_slots)]
+        self._idle, self._idle_branches = self._slots[:n_sequences], self._slots[n_sequences:]
+
+    def __bool__(self) -> bool:
+        """Whether there is a slot for another sequence."""
+        return bool(self._idle)
+
+    @property
+    def n_idle_branches(self) -> int:
+        return len(self._idle_branches)
+
+    def take(self, tokens: list[int]) -> SlotCache:
+        """The idle slot that holds most of `tokens`."""
+        slot = max(self._idle, key=lambda cache: cache.affinity(tokens))
+        self._idle.remove(slot)
+        return slot
+
+    def give_back(self, slot: SlotCache) -> None:
+        """The sequence in `slot` has ended."""
+        self._idle.append(slot)
+
+    def take_branch(self, main: SlotCache, n_shared: int) -> SlotCache:
+        """An idle slot with the first `n_shared` tokens of `main`."""
+        slot = self._idle_branches.pop()
+        self._trim(slot)
+        self._model.copy(main.index, slot.index, n_shared)
+        slot.share(main, n_shared)
+        return slot
+
+    def give_back_branches(self, slots: Iterable[SlotCache]) -> None:
+        """Their tokens are dropped."""
+        for slot in slots:
+            slot.keep(0)
+            self._idle_branches.append(slot)
+
+    def recover(self, in_use: Iterable[SlotCache]) -> None:
+        """Take back the slots that an error has left neither idle nor in use, as slots for branches."""
+        known = {slot.index for slot in [*self._idle, *self._idle_branches, *in_use]}
+        self.give_back_branches([slot for slot in self._slots if slot.index not in known])
+
+    def clear_idle(self) -> bool:
+        """Drop the tokens of ended sequences; whether there were any."""
+        had_tokens = any(self._idle)
+        for slot in self._idle:
+            slot.keep(0)
+        return had_tokens
+
+    def trim_all(self) -> None:
+        """Remove from the model's cache what the slots no longer hold."""
+        for slot in self._slots:
+            self._trim(slot)
+
+    def _trim(self, slot: SlotCache) -> None:
+        if trim := slot.take_trim():
+            self._model.trim(*trim)
+
+    def check_integrity(self, in_use: Iterable[SlotCache]) -> None:
+        """Raise AssertionError unless each slot is either idle or in use."""
+        slots = [*self._idle, *self._idle_branches, *in_use]
+        assert sorted(slot.index for slot in slots) == list(range(len(self._slots))), "a slot is lost"
+        assert not any(self._idle_branches), "an idle branch slot still holds tokens"
