@@ -1,11 +1,11 @@
-"""Whatever a back has followed, drafted and dropped, its logits equal a fresh evaluation's."""
+"""Whatever a back has drafted and dropped, its logits equal a fresh evaluation's."""
 
 import random
 
 import pytest
 
 from back.drafter import Drafter
-from back.options import DrafterOptions
+from back.drafter_options import DrafterOptions
 from bench.checked_model import CheckedModel
 from shared.llama.model import Model
 from shared.protocol import Close, Extend, Open
@@ -16,8 +16,8 @@ GREEDY = SamplingParameters(temperature=0.0, seed=0)
 N_STEPS = 300
 
 
-class Followed:
-    """Two sequences that a drafter follows; what the lead commits is half of what was drafted, and more."""
+class DraftedSequences:
+    """Two sequences with a drafter; some of the committed tokens are drafted ones, others random."""
 
     def __init__(self, path, seed=1):
         self.rng = random.Random(seed)
@@ -44,19 +44,19 @@ class Followed:
         sequence = f"s{self.n_opened}"
         self.n_opened += 1
         self.texts[sequence] = text
-        self.drafter.follow(Open(sequence=sequence, sampling=GREEDY, tokens=list(text)))
+        self.drafter.handle(Open(sequence=sequence, sampling=GREEDY, tokens=list(text)))
 
     def commit(self, sequence):
-        """Part of the main line or of a branch, then perhaps a token that nobody drafted."""
+        """Part of the main path or of a branch, then perhaps a random token."""
         text, draft = self.texts[sequence], self.drafter.draft(sequence)
         path = self.path_through(draft) if draft else []
         tokens = path[: self.rng.randint(0, len(path))]
         if not tokens or self.rng.random() < 0.5:
             tokens = [*tokens, self.rng.randrange(self.model.n_vocab)]
-        self.drafter.follow(Extend(sequence=sequence, start=len(text), tokens=tokens))
+        self.drafter.handle(Extend(sequence=sequence, start=len(text), tokens=tokens))
         text += tokens
         if len(text) > 350:
-            self.drafter.follow(Close(sequence=sequence, reason="ended"))
+            self.drafter.handle(Close(sequence=sequence, reason="ended"))
             del self.texts[sequence]
 
     def path_through(self, draft):
@@ -85,9 +85,9 @@ def greedy_sampler(parameters, history, _like=None):
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss"])
-def test_of_a_draft_model(tiny_model, architecture):
-    followed = Followed(tiny_model(architecture))
-    comparison = followed.run()
-    followed.close()
+def test_logits_of_a_drafter_equal_a_fresh_evaluation(tiny_model, architecture):
+    sequences = DraftedSequences(tiny_model(architecture))
+    comparison = sequences.run()
+    sequences.close()
     assert len(comparison.differences) > N_STEPS / 2
     assert comparison.n_wrong(0.01) == 0
