@@ -4,18 +4,19 @@ from back.settings import BackSettings
 from shared.diagnostics.check import Report, check_cores, check_memory, read_model
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
+from shared.settings.model_source import ModelSource
 
 
 def check(settings: BackSettings) -> Report:
     """Loads the vocabulary; does not ask the lead, which may be started later. Raises nothing."""
-    report = Report()
+    report, source = Report(), settings.source
     try:
-        if settings.model is None and settings.hf_repo is None:
-            settings = settings.model_copy(update={"model": builtin_draft()})
+        if source.model is None and source.hf_repo is None:
+            source = ModelSource(model=builtin_draft())
         settings.read_key()
     except ConfigError as error:
         report.complain(str(error))
-    vocabulary = read_model(report, settings)
+    vocabulary = read_model(report, source)
     if vocabulary:
         check_memory(report, vocabulary.info, settings.model_options)
     check_cores(report, settings.cpus, lambda: settings.n_threads)

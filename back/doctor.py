@@ -64,7 +64,7 @@ def _load(settings: BackSettings) -> Model:
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
     options = settings.model_options.model_copy(update={"ctx_size": _N_STEPS * 2, "parallel": 1})
-    return Model(settings.model or builtin_draft(), options)
+    return Model(settings.source.model or builtin_draft(), options)
 
 
 def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:

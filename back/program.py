@@ -83,8 +83,7 @@ def _exit_with_stdin() -> None:
 
 
 def _load(settings: BackSettings) -> Model:
-    n_slots = settings.parallel * (1 + settings.n_branches_each)
-    model = Model(settings.model or builtin_draft(), settings.model_options, n_slots)
+    model = Model(settings.source.model or builtin_draft(), settings.model_options, settings.n_slots)
     if not model.can_trim:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: tokens cannot be taken back from a recurrent or "
@@ -142,7 +141,7 @@ def _drafter(settings: BackSettings, model: Model) -> Drafter:
     vocabulary = model.vocabulary
     options = DrafterOptions.for_cache(
         model.n_ctx,
-        n_slots=settings.parallel,
+        n_slots=settings.compute.parallel,
         n_train=vocabulary.info.n_ctx_train,
         n_ahead=settings.n_ahead,
         n_branches=settings.n_branches_each,
@@ -161,5 +160,5 @@ def _hello(settings: BackSettings, model: Model) -> Hello:
         name=settings.own_name,
         vocabulary=model.vocabulary.identify(),
         n_ctx=model.n_ctx,
-        n_sequences=settings.parallel,
+        n_sequences=settings.compute.parallel,
     )

@@ -15,55 +15,88 @@ from shared.discovery import choose, find_leads
 from shared.keys import read_key
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
-from shared.settings.base import CpuList, FileSettings, program_config
+from shared.settings.base import CpuList, FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER, Slots, Threads
-from shared.settings.model_options import MAX_SLOTS, ComputeOptions, ModelOptions
+from shared.settings.model_options import (
+    DEFAULT_CTX,
+    MAX_CTX,
+    MAX_SLOTS,
+    MAX_THREADS,
+    ComputeOptions,
+    ModelOptions,
+)
 from shared.settings.model_source import ModelSource
 from shared.tls import pinning, trusting
 
 DISCOVER_SECONDS = 10.0
-"""How long `--discover` looks for a lead."""
+"""How long `--discover` listens for announcements."""
 _HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-class BackSettings(ComputeOptions, ModelSource, FileSettings):
-    """Draft for a lead: run a small model ahead of its big one, on this machine's idle cores or GPU.
+class BackComputeOptions(ComputeOptions):
+    """Those of the lead, with what they mean to a back."""
 
-        back                                     the built-in draft model, for the demo's lead
+    parallel: Slots = Field(
+        4, ge=1, le=MAX_SLOTS, description="number of sequences to draft for at the same time"
+    )
+    ctx_size: int = Field(
+        0,
+        ge=0,
+        le=MAX_CTX,
+        description="size of the context in tokens, for all sequences together; 0: for each sequence the "
+        f"context the model was trained with, at most {DEFAULT_CTX} in total. Of a text that is longer than "
+        "its share only the end is read",
+    )
+    threads: Threads = Field(
+        0,
+        ge=0,
+        le=MAX_THREADS,
+        description="number of CPU threads; 0: one per core of --cpus; without --cpus one if --lead is on "
+        "this machine, else the number of physical cores",
+    )
+
+
+class BackSettings(FileSettings):
+    """Draft for a lead: run a small model ahead of its large one, on other cores, a GPU or another machine.
+
+        back                                     the built-in draft model, for the lead's demo model
         back --model 8B.gguf --threads 16 --lead http://host:5555
-        back doctor [options]                             why there is no speed-up
+        back doctor [options]                    find out why the lead is not faster
 
-    The model must have the lead's tokenizer: take a smaller one of the same family. It may be started before
-    the lead and stopped at any time. A back sees the text of the answers it drafts for.
-    Every option is also an environment variable: BACK_MODEL, BACK_LEAD, BACK_THREADS and so on. What
-    llama-server has, too, may be spelled as there: -ngl 99, LLAMA_ARG_N_GPU_LAYERS=99.
+    The draft model must have the lead's tokenizer: use a smaller model of the same family. A back may be
+    started before the lead and stopped at any time. It receives the text of the requests it drafts for.
+    Each option can also be set by an environment variable: BACK_MODEL, BACK_LEAD, BACK_THREADS, …
+    llama-server's spellings work, too: -ngl 99, LLAMA_ARG_N_GPU_LAYERS=99.
     """
 
-    model_config = program_config("back")
+    program = "back"
+    prefix = "BACK_"
     dialect = LLAMA_SERVER
-    groups: ClassVar[dict[str, str]] = {
+    headings: ClassVar = {
         "model": "drafting",
-        "n_gpu_layers": "computing",
-        "flash_attn": "computing, for those who tune",
-        "lead": "drafting",
         "cpus": "computing",
+        "flash_attn": "computing, advanced",
         "log_level": "running",
     }
 
-    model: Path | None = Field(None, description="the GGUF file to draft with; without it the built-in one")
-    lead: str = Field("http://127.0.0.1:5555", description="where the lead listens")
+    source: ModelSource = ModelSource()
+    lead: str = Field("http://127.0.0.1:5555", description="URL of the lead")
     discover: bool = Field(
         False,
-        description="look on the local network for a lead with --announce, instead of --lead; "
-        "whoever announces one there sees the key, unless --ca-file says who vouches for it",
+        description="find a lead that runs with --announce on the local network, instead of --lead. The key "
+        "is sent to whatever announces itself as a lead, unless --ca-file is set to verify it",
     )
     key: SecretStr | None = Field(
-        None, description="the lead's key for backs; BACK_KEY or a file keeps it out of `ps`"
+        None,
+        description="the lead's key for backs; BACK_KEY or --key-file keeps it off the command line, which "
+        "other users can read",
     )
-    key_file: Path | None = Field(None, description="a file that holds the key")
+    key_file: Path | None = Field(None, description="file with that key")
     ca_file: Path | None = Field(
-        None, description="who vouches for a lead at https://…: certificates (PEM) instead of the system's"
+        None,
+        description="file with the certificates (PEM) that a lead at https://… is verified with, instead of "
+        "the system's CA certificates",
     )
     pinned_certificate: CliSuppress[Path | None] = Field(
         None, description="the lead's own certificate, trusted under any name: for a lead's own back"
@@ -72,49 +105,38 @@ class BackSettings(ComputeOptions, ModelSource, FileSettings):
         20.0,
         gt=0,
         le=3600,
-        description="the lead is asked so often whether it is still there, and given as long to answer",
+        description="interval between pings to the lead, and the time allowed for each reply",
     )
-    name: str | None = Field(None, description="how the lead calls this back; without it the host's name")
+    name: str | None = Field(
+        None, description="name of this back in the lead's log and metrics; default: the host name"
+    )
     n_ahead: int = Field(
-        16, ge=1, le=MAX_DRAFT_TOKENS, description="how many tokens to draft past the lead's text"
+        16,
+        ge=1,
+        le=MAX_DRAFT_TOKENS,
+        description="maximum number of tokens to draft beyond the lead's text; the lead may ask for fewer",
     )
     n_branches: int = Field(
         3,
         ge=0,
         le=8,
-        description="side branches to prepare for each sequence with time to spare: what follows if the lead "
-        "leaves the draft",
-    )
-    parallel: Slots = Field(
-        4, ge=1, le=MAX_SLOTS, description="how many sequences to follow at the same time"
-    )
-    ctx_size: int = Field(
-        0,
-        ge=0,
-        le=1 << 24,
-        description="tokens of context for all sequences together; 0: as the model was trained, up to 16384; "
-        "a text longer than its share is drafted from its end",
-    )
-    threads: Threads = Field(
-        0,
-        ge=0,
-        le=1024,
-        description="compute threads; 0: one per core of --cpus, or one if the lead is on this machine, "
-        "or all physical cores",
+        description="number of side branches per sequence: alternative drafts, prepared in idle time, for "
+        "the case that the lead rejects a token of the main draft",
     )
     cpus: CpuList | None = Field(
-        None, description="cores to run on, as in 0-7,16; not those of a lead beside it"
+        None, description="CPU cores to run on, as in 0-7,16; a lead on this machine should use others"
     )
+    compute: BackComputeOptions = BackComputeOptions()
     exit_with_stdin: CliSuppress[bool] = Field(
         False, description="end when standard input does: a lead's own back must not outlive it"
     )
-    log_level: LogLevel = Field("info", description="debug shows llama.cpp's own messages")
-    log_json: bool = Field(False, description="log a JSON object a line")
+    log_level: LogLevel = Field("info", description="log level; debug includes llama.cpp's messages")
+    log_json: bool = Field(False, description="log one JSON object per line")
 
     @field_validator("lead")
     @classmethod
     def _check_lead(cls, value: str) -> str:
-        """Accept what people paste: OpenAI's clients want `/v1` at the end."""
+        """Also accept `/v1` at the end, as in the base URL of OpenAI clients."""
         try:
             parts = urlsplit(value)
             sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
@@ -127,22 +149,26 @@ class BackSettings(ComputeOptions, ModelSource, FileSettings):
         return urlunsplit(parts).rstrip("/").removesuffix("/v1").rstrip("/")
 
     @model_validator(mode="after")
-    def _check_room(self) -> Self:
-        """llama.cpp aborts where a cache has less than a cell for each line."""
-        n_lines = self.parallel * (1 + self.n_branches_each)
-        if 0 < self.ctx_size < n_lines:
+    def _check_context(self) -> Self:
+        """llama.cpp aborts where a cache has fewer cells than slots."""
+        compute, n_slots = self.compute, self.n_slots
+        if 0 < compute.ctx_size < n_slots:
             raise ValueError(
-                f"--ctx-size {self.ctx_size} is too small for --parallel {self.parallel} and --n-branches "
-                f"{self.n_branches}: they need {n_lines} at the very least, and some hundred for each text"
+                f"--ctx-size {compute.ctx_size} is too small for --parallel {compute.parallel} and "
+                f"--n-branches {self.n_branches}: at least {n_slots} tokens are needed, and some hundred per "
+                "sequence to be useful"
             )
         return self
 
+    def located(self) -> Self:
+        """With a model that exists: the file is checked, or downloaded. Raises ConfigError."""
+        return self.model_copy(update={"source": self.source.located()})
+
     def discovered(self) -> Self:
-        """With the lead that announces itself, if one is to be looked for.
+        """With the URL of the lead that announces itself, if `discover` is set.
 
-        Raises NoLeadError for none, ConfigError for several.
-
-        A back that knows who vouches for its lead shows its key to no other.
+        With a `ca_file` only leads with HTTPS count, so that the key is not sent to any other. Raises
+        NoLeadError if there is no lead, ConfigError if there are several.
         """
         if not self.discover:
             return self
@@ -151,37 +177,41 @@ class BackSettings(ComputeOptions, ModelSource, FileSettings):
 
     @property
     def websocket_url(self) -> str:
-        """Where to dial."""
+        """The URL of the lead's WebSocket for backs."""
         return "ws" + self.lead.removeprefix("http") + "/v1/speculation"
 
     def read_key(self) -> str | None:
-        """The key to show the lead; raises ConfigError."""
+        """The key to send to the lead; raises ConfigError."""
         return read_key(self.key, self.key_file)
 
     def tls(self) -> ssl.SSLContext | None:
-        """Whom to trust at https://…; None for http. Raises ConfigError."""
+        """How to verify a lead at https://…; None for http. Raises ConfigError."""
         if not self.lead.startswith("https:"):
             return None
         return pinning(self.pinned_certificate) if self.pinned_certificate else trusting(self.ca_file)
 
     @property
     def n_threads(self) -> int:
-        """Beside a lead on the same machine one thread: two programs that spin on the same cores crawl."""
-        if self.threads:
-            return self.threads
+        """One beside a lead on the same machine: two programs that busy-wait slow each other down."""
+        if self.compute.threads:
+            return self.compute.threads
         beside_lead = urlsplit(self.lead).hostname in _LOOPBACK and not self.cpus
         return 1 if beside_lead else cpus.n_physical()
 
     @property
     def model_options(self) -> ModelOptions:
-        """How to load the model, with the number of threads chosen."""
-        chosen = {name: getattr(self, name) for name in ComputeOptions.model_fields}
-        return ModelOptions(**chosen | {"threads": self.n_threads})
+        """How to load the model, with the number of threads that was chosen."""
+        return ModelOptions(**self.compute.model_dump() | {"threads": self.n_threads})
 
     @property
     def n_branches_each(self) -> int:
-        """As many as are asked for and fit into the slots that llama.cpp has: each line takes one."""
-        return min(self.n_branches, MAX_SLOTS // self.parallel - 1)
+        """As many as are asked for and fit into the slots that llama.cpp has: each branch takes one."""
+        return min(self.n_branches, MAX_SLOTS // self.compute.parallel - 1)
+
+    @property
+    def n_slots(self) -> int:
+        """One for the main draft of each sequence, and one for each side branch."""
+        return self.compute.parallel * (1 + self.n_branches_each)
 
     @property
     def own_name(self) -> str:

@@ -21,20 +21,30 @@ class Sampling(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    temperature: Finite | None = Field(None, ge=0, le=1e6, description="0: always the likeliest token")
-    top_k: int | None = Field(
-        None, ge=-1, lt=1 << 31, description="keep the k likeliest tokens; 0 or -1: all"
+    temperature: Finite | None = Field(
+        None, ge=0, le=1e6, description="temperature; 0: always the most likely token"
     )
-    top_p: Finite | None = Field(None, ge=0, le=1, description="keep the likeliest tokens up to this much")
-    min_p: Finite | None = Field(None, ge=0, le=1, description="drop tokens less likely than this x the best")
-    typical_p: Finite | None = Field(None, ge=0, le=1, description="locally typical sampling; 1: off")
-    repeat_penalty: Finite | None = Field(None, ge=1e-6, le=1e6, description="above 1: fewer repetitions")
-    presence_penalty: Finite | None = Field(None, ge=-1e6, le=1e6, description="above 0: more new words")
+    top_k: int | None = Field(None, ge=-1, lt=1 << 31, description="top-k sampling; 0 or -1: disabled")
+    top_p: Finite | None = Field(None, ge=0, le=1, description="top-p sampling; 1: disabled")
+    min_p: Finite | None = Field(None, ge=0, le=1, description="min-p sampling; 0: disabled")
+    typical_p: Finite | None = Field(
+        None, ge=0, le=1, description="locally typical sampling, parameter p; 1: disabled"
+    )
+    repeat_penalty: Finite | None = Field(
+        None, ge=1e-6, le=1e6, description="penalty for repeated tokens; 1: disabled"
+    )
+    presence_penalty: Finite | None = Field(
+        None, ge=-1e6, le=1e6, description="penalty for tokens that have occurred; 0: disabled"
+    )
     frequency_penalty: Finite | None = Field(
-        None, ge=-1e6, le=1e6, description="above 0: fewer often used words"
+        None, ge=-1e6, le=1e6, description="penalty for each time that a token has occurred; 0: disabled"
     )
-    seed: int | None = Field(None, ge=0, le=MAX_SEED, description="the same seed gives the same text")
-    max_tokens: int | None = Field(None, ge=1, lt=1 << 31, description="the longest answer")
+    seed: int | None = Field(
+        None, ge=0, le=MAX_SEED, description="RNG seed; the same seed gives the same text"
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, lt=1 << 31, description="maximum number of tokens in an answer"
+    )
 
     @property
     def chosen(self) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from pydantic_settings import CliPositionalArg
 
 from chat.sampling import Sampling
 from shared.keys import read_key
-from shared.settings.base import ProgramSettings, program_config
+from shared.settings.base import ProgramSettings
 from shared.settings.command_line import Dialect, Spelling
 from shared.tls import trusting
 
 
 def _encodable(text: str) -> str:
-    """Bytes that are no text are lone surrogates in arguments and variables; on stdin they are replaced."""
+    """Replace bytes that are not UTF-8, which Python passes on as lone surrogates, as is done for stdin."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -24,34 +24,59 @@ _Text = Annotated[str, AfterValidator(_encodable)]
 """What is sent to a server."""
 
 
-class _Options(ProgramSettings):
-    """What is not sampling; a class of its own so that `--help` begins with it."""
+class ChatSettings(ProgramSettings):
+    r"""Chat with a lead, or with any other OpenAI-compatible server, in the terminal.
+
+    Answers are streamed; words that a back drafted and the lead accepted are in color. Ctrl-C stops an
+    answer, Ctrl-D exits, :help lists the commands.
+    A question on the command line or in a pipe is answered on stdout, and then chat exits:
+
+        chat "Why is the sky blue?"
+        git diff | chat "What does this change?" -
+        printf 'Tell me a story.\nAnd then?\n' | chat --lines --seed 1
+
+    Each option can also be set by an environment variable: CHAT_LEAD, CHAT_MAX_TOKENS, …
+    Sampling options that are not set are left to the server.
+    """
+
+    program = "chat"
+    prefix = "CHAT_"
+    dialect: ClassVar = Dialect(spellings={"output": Spelling(constants={"--json": "json"})})
 
     question: CliPositionalArg[list[_Text]] = Field(
-        default=[], description="ask this, print the answer, and leave; - stands for what is on stdin"
+        default=[], description="ask this, print the answer and exit; - reads from stdin"
     )
-    lead: str = Field("http://127.0.0.1:5555", description="address of the server")
-    model: _Text | None = Field(None, description="model to ask for, where the server has several")
+    lead: str = Field("http://127.0.0.1:5555", description="URL of the server")
+    model: _Text | None = Field(None, description="name of the model to use, if the server has several")
     api_key: SecretStr | None = Field(
-        None, description="the server's key; CHAT_API_KEY or a file keeps it out of `ps`"
+        None,
+        description="the server's API key; CHAT_API_KEY or --api-key-file keeps it off the command line, "
+        "which other users can read",
     )
-    api_key_file: Path | None = Field(None, description="a file that holds that key")
+    api_key_file: Path | None = Field(None, description="file with that key")
     ca_file: Path | None = Field(
-        None, description="who vouches for a server at https://…: certificates (PEM) instead of the system's"
+        None,
+        description="file with the certificates (PEM) that a server at https://… is verified with, instead "
+        "of the system's CA certificates",
     )
-    system: _Text | None = Field(None, description="system prompt: who the model is to be")
-    history: bool = Field(True, description="keep what you type for the next session")
-    markdown: bool = Field(True, description="on a terminal, render answers and show a status line")
+    system: _Text | None = Field(None, description="system prompt")
+    history: bool = Field(True, description="keep the input history for later sessions")
+    markdown: bool = Field(True, description="on a terminal, render Markdown and show a status line")
     output: Literal["text", "json"] = Field(
-        "text", description="json, or just --json: each answer as a line of JSON, with its figures"
+        "text", description="json, or short --json: print each answer as a line of JSON, with statistics"
     )
-    lines: bool = Field(False, description="with a pipe as input: each line is a question or a command")
-    timeout: float = Field(600, gt=0, description="longest silence of the server to bear, in seconds")
+    lines: bool = Field(
+        False, description="if stdin is a pipe, treat each line of it as a question or a command"
+    )
+    timeout: float = Field(
+        600, gt=0, description="give up if the server has sent nothing for this many seconds"
+    )
+    sampling: Sampling = Sampling()
 
     @field_validator("lead")
     @classmethod
     def _normalize_address(cls, lead: str) -> str:
-        """Accept what people paste: without scheme, with a slash or `/v1` at the end."""
+        """Also accept an address without a scheme, or with a slash or `/v1` at the end."""
         address = lead if "://" in lead else f"http://{lead}"
         address = address.rstrip("/").removesuffix("/v1").rstrip("/")
         try:
@@ -62,33 +87,10 @@ class _Options(ProgramSettings):
             raise ValueError("should be an address like http://127.0.0.1:5555")
         return address
 
-
-class ChatSettings(Sampling, _Options):
-    r"""Talk to a lead, or to any other OpenAI-compatible server, in the terminal.
-
-    Answers stream as they come; words that a back drafted and the lead accepted are
-    in colour. Ctrl-C stops an answer, Ctrl-D leaves, :help lists the commands.
-    A question on the command line or in a pipe is answered on stdout, and that is all:
-
-        chat "Why is the sky blue?"
-        git diff | chat "What does this change?" -
-        printf 'Tell me a story.\nAnd then?\n' | chat --lines --seed 1
-
-    Every option is also an environment variable: CHAT_LEAD, CHAT_MAX_TOKENS, ...
-    What is left unset is the server's to choose.
-    """
-
-    model_config = program_config("chat")
-    dialect: ClassVar = Dialect(spellings={"output": Spelling(constants={"--json": "json"})})
-
     def read_key(self) -> str | None:
-        """The key to show the server; raises ConfigError."""
+        """The key to send to the server; raises ConfigError."""
         return read_key(self.api_key, self.api_key_file)
 
     def tls(self) -> ssl.SSLContext | None:
-        """Whom to trust at https://…; None for http. Raises ConfigError."""
+        """How to verify a server at https://…; None for http. Raises ConfigError."""
         return trusting(self.ca_file) if self.lead.startswith("https:") else None
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(**{name: getattr(self, name) for name in Sampling.model_fields})

@@ -29,7 +29,7 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
-        settings = settings.located().with_back_located()
+        settings = settings.located()
         # A fifth of what a message costs the core that the engine wants.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(Lead(settings).serve())

@@ -7,13 +7,11 @@ defaults apply here where they differ; options for features that the lead lacks 
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Self
-
-from pydantic import Field
+from typing import ClassVar, Self
 
 from lead.cli import main as lead_main
 from lead.settings.lead_settings import LeadSettings
-from shared.settings.base import program_config
+from shared.settings.llama_server_options import LLAMA_SERVER
 
 PROGRAM = "lead-llama-server"
 _SLOTS = ("-np", "--parallel")
@@ -26,10 +24,12 @@ class LlamaServerSettings(LeadSettings):
     Options that make no difference here, or that the lead lacks, are passed over with a warning.
     """
 
-    model_config = program_config("lead") | {"cli_prog_name": PROGRAM}
-
-    batch_size: int = Field(2048, ge=1, le=1 << 16, description="most tokens in one step")
-    port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0: any free one")
+    program = PROGRAM
+    defaults: ClassVar = {
+        option: spelling.default
+        for option, spelling in LLAMA_SERVER.spellings.items()
+        if spelling.default is not None
+    }
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:

@@ -21,15 +21,13 @@ _GENERAL = "general"
 
 def settings_tables(program: type[ProgramSettings]) -> str:
     """Tables under headings of the third level, in the order of `--help`."""
-    groups: dict[str, list[str]] = {_GENERAL: [], **{title: [] for title in program.groups.values()}}
-    title = _GENERAL
-    for name, field in program.model_fields.items():
-        title = program.groups.get(name, title)
+    groups: dict[str, list[str]] = {_GENERAL: [], **{title: [] for title in program.headings.values()}}
+    headings = program.headings_by_option()
+    for name, field in program.options().items():
         if _SUPPRESSED not in field.metadata:
-            groups[title].append(name)
+            groups[headings.get(name, _GENERAL)].append(name)
     sections = [
-        f"### {program.model_config.get('cli_prog_name')}: {title}\n\n"
-        + table(_HEADER, [_row(program, name) for name in names])
+        f"### {program.program}: {title}\n\n" + table(_HEADER, [_row(program, name) for name in names])
         for title, names in groups.items()
         if names
     ]
@@ -37,10 +35,10 @@ def settings_tables(program: type[ProgramSettings]) -> str:
 
 
 def _row(program: type[ProgramSettings], name: str) -> list[str]:
-    field = program.model_fields[name]
+    field = program.options()[name]
     spelling = program.dialect.spellings.get(name, Spelling())
     options = list(_options(name, field, spelling))
-    variables = [f"{program.model_config.get('env_prefix')}{name.upper()}", *spelling.variables]
+    variables = [f"{program.prefix}{name.upper()}", *spelling.variables]
     meaning = (field.description or "").replace("*", r"\*")
     return [_code(options), _code(variables), _default(field), meaning]
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from lead.engine.commands import NGRAM, PREDICTION, PostDraft
 from lead.engine.events import Committed
 from lead.generation.sequences import LiveSequence, Sequences
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.bucket import Bucket
 from shared.errors import ProtocolError, UnavailableError
 from shared.protocol import (
@@ -96,7 +96,7 @@ class Backs:
         post_draft: Callable[[PostDraft], None],
         on_change: Callable[[list[str]], None],
         clock: Callable[[], float],
-        bounds: Bounds | None = None,
+        limits: RequestLimits | None = None,
     ) -> None:
         """`post_draft` hands a draft to the engine; `on_change` hears the names of the connected backs.
 
@@ -109,7 +109,7 @@ class Backs:
         self._on_change = on_change
         self._tune: Tune | None = None
         self._clock = clock
-        self._bounds = bounds or Bounds()
+        self._limits = limits or RequestLimits()
         self._backs: dict[str, Back] = {}
         sequences.observe(self)
 
@@ -132,12 +132,12 @@ class Backs:
             )
         if hello.vocabulary.fingerprint != self.vocabulary.fingerprint:
             raise ProtocolError(_vocabularies_differ(self.vocabulary, hello.vocabulary))
-        if len(self._backs) >= self._bounds.max_backs:
+        if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
                 f"the lead has {len(self._backs)} backs already, which is as many as it takes (--max-backs)"
             )
         now = self._clock()
-        rate = self._bounds.max_drafts_per_second
+        rate = self._limits.max_drafts_per_second
         back = Back(
             id=secrets.token_hex(16),
             name=self._free_name(hello.name),
@@ -154,7 +154,7 @@ class Backs:
         welcome = Welcome(
             back=back.id,
             name=back.name,
-            max_draft=self._bounds.max_draft,
+            max_draft=self._limits.max_draft,
             max_drafts_per_second=rate,
         )
         return back, welcome
@@ -250,7 +250,7 @@ class Backs:
         elif (
             draft.base > len(sequence.tokens)
             or max(draft.tokens) >= self._n_vocab
-            or len(draft.tokens) > self._bounds.max_draft
+            or len(draft.tokens) > self._limits.max_draft
         ):
             self._count_invalid(back)
         else:
@@ -307,7 +307,7 @@ class Backs:
     def _count_excess(self, back: Back) -> None:
         back.figures.n_excess_drafts += 1
         if not back.patience.take(back.last_heard):
-            rate = self._bounds.max_drafts_per_second
+            rate = self._limits.max_drafts_per_second
             raise ProtocolError(
                 f"more than {FLOOD_TIMES} times {rate:g} drafts a second (--max-drafts-per-second)"
             )

@@ -12,7 +12,7 @@ from shared.models.split import parts_of
 def check(settings: LeadSettings) -> Report:
     """Loads vocabularies and takes the port for a moment; raises nothing."""
     report = Report()
-    vocabulary = read_model(report, settings)
+    vocabulary = read_model(report, settings.source)
     if vocabulary:
         check_memory(report, vocabulary.info, settings.model_options)
     elif not report.problems:
@@ -35,17 +35,17 @@ def _check_demo(report: Report) -> None:
 
 def _check_address(report: Report, settings: LeadSettings) -> None:
     try:
-        settings.keyring()
+        settings.security.keyring()
         listen(settings.host, settings.port).close()
     except ConfigError as error:
         report.complain(str(error))
-    keys = "with keys" if settings.has_keys else "no keys: whoever reaches it may use it"
+    keys = "with keys" if settings.security.has_keys else "no keys: whoever reaches it may use it"
     report.say("address", f"{settings.host} port {settings.port}, {keys}")
 
 
 def _check_back(report: Report, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:
     try:
-        path = settings.model_copy(update={"offline": True}).with_back_located().back_model
+        path = settings.own_back.located(settings.source.cached_only()).path()
         if path is None:
             report.say("backs", "none of its own; others may join")
             return
@@ -54,6 +54,6 @@ def _check_back(report: Report, settings: LeadSettings, vocabulary: Vocabulary |
     except ConfigError as error:
         report.complain(f"--back: {error}")
         return
-    report.say("backs", f"{describe(draft.info)}, on {settings.back_cpus or 'any core'}")
+    report.say("backs", f"{describe(draft.info)}, on {settings.own_back.back_cpus or 'any core'}")
     if vocabulary and draft.identify().fingerprint != vocabulary.identify().fingerprint:
         report.complain("--back: its tokens are not the model's: take a smaller model of the same family")

@@ -8,6 +8,7 @@ from lead.http.middleware.hosts import is_loopback
 from lead.http.middleware.keys import Role
 from lead.server.local_back import local_url
 from lead.settings.lead_settings import LeadSettings
+from lead.settings.security import SecurityOptions
 from shared import cpus
 from shared.diagnostics.doctor.diagnosis import Diagnosis, Finding, hint, problem
 from shared.diagnostics.doctor.judge import judge_lead, judge_version
@@ -21,9 +22,10 @@ _KEY_ADVICE = "give the options with which the lead was started, --api-key-file 
 def examine(settings: LeadSettings) -> Diagnosis:
     """Run it with the lead's own options, on its machine, after the lead has answered something long."""
     diagnosis = Diagnosis()
+    certificate = settings.security.ssl_cert_file
     try:
-        key = _own_key(settings)
-        tls = pinning(settings.ssl_cert_file) if settings.ssl_cert_file else None
+        key = _own_key(settings.security)
+        tls = pinning(certificate) if certificate else None
     except ConfigError as error:
         diagnosis.add([problem(str(error))])
         return diagnosis
@@ -41,12 +43,13 @@ def examine(settings: LeadSettings) -> Diagnosis:
 
 def judge_address(settings: LeadSettings) -> Iterator[Finding]:
     """Whether a back could come at all."""
+    security = settings.security
     if is_loopback(settings.host):
         yield hint(
             f"it listens on {settings.host}, which other machines cannot reach: for backs there give --host "
             "0.0.0.0 and keys (--api-key-file, --back-key-file)"
         )
-    elif settings.has_keys and not (settings.back_key or settings.back_key_file or settings.keys_file):
+    elif security.has_keys and not (security.back_key or security.back_key_file or security.keys_file):
         yield hint("there is no key that a back could show: give --back-key-file")
 
 
@@ -57,8 +60,9 @@ def judge_machine(settings: LeadSettings, usable: frozenset[int], load: float | 
         yield problem(
             f"{settings.n_threads} threads on {len(cores)} cores wait for each other: take fewer --threads"
         )
-    back_cores = cpus.parse_cpus(settings.back_cpus) if settings.back_cpus else cores
-    n_threads = settings.n_threads + settings.n_back_threads if settings.has_back else 0
+    back = settings.own_back
+    back_cores = cpus.parse_cpus(back.back_cpus) if back.back_cpus else cores
+    n_threads = settings.n_threads + back.n_threads if back.is_wanted else 0
     if n_threads > len(cores | back_cores):
         yield problem(
             f"the lead and its own back have {n_threads} threads on {len(cores | back_cores)} cores, and two "
@@ -71,9 +75,9 @@ def judge_machine(settings: LeadSettings, usable: frozenset[int], load: float | 
         )
 
 
-def _own_key(settings: LeadSettings) -> str | None:
+def _own_key(security: SecurityOptions) -> str | None:
     """One of the lead's keys that may see its figures; raises ConfigError."""
-    found = {key.principal.role: key.secret for key in reversed(list(settings.keys()))}
+    found = {key.principal.role: key.secret for key in reversed(list(security.keys()))}
     return next((found[role] for role in (Role.CLIENT, Role.ADMIN, Role.BACK) if role in found), None)
 
 

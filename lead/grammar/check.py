@@ -6,23 +6,23 @@ some, and repetitions copy their items: so everything is measured here first, wi
 
 from lead.grammar.gbnf import GrammarError, parse_gbnf
 from lead.grammar.shape import check_shape
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 from shared.llama.grammar import can_parse
 
 
-def check_grammar(text: str, bounds: Bounds, param: str = "grammar") -> None:
+def check_grammar(text: str, limits: RequestLimits, param: str = "grammar") -> None:
     """Raise RequestError naming `param` unless `text` is a grammar in GBNF with a rule `root`.
 
     Tokens by name (`<|end|>`) are known to be tokens only by the engine's vocabulary.
     """
     size = len(text.encode("utf-8", "surrogatepass"))
-    if size > bounds.max_grammar_bytes:
+    if size > limits.max_grammar_bytes:
         raise RequestError(
-            f"{param}: {size} bytes of grammar; at most {bounds.max_grammar_bytes} are taken", param
+            f"{param}: {size} bytes of grammar; at most {limits.max_grammar_bytes} are taken", param
         )
     try:
-        grammar = parse_gbnf(text, bounds.max_grammar_nesting)
+        grammar = parse_gbnf(text, limits.max_grammar_nesting)
         check_shape(grammar)
     except GrammarError as error:
         raise RequestError(f"{param}: {error}", param) from error

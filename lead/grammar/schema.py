@@ -16,7 +16,7 @@ from lead.grammar.check import check_grammar
 from lead.grammar.integers import integer_between
 from lead.grammar.pattern import InvalidPatternError, UnsupportedPatternError, pattern_body
 from lead.grammar.rules import Rules, literal, repeated
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 
 JSON_OBJECT: dict[str, Any] = {"type": "object"}
@@ -36,14 +36,14 @@ _FORMATS = {"date", "time", "date-time", "uuid"}
 _STRING_KEYWORDS = {"pattern", "minLength", "maxLength"}
 
 
-def schema_to_gbnf(schema: object, bounds: Bounds, param: str = "response_format") -> str:
+def schema_to_gbnf(schema: object, limits: RequestLimits, param: str = "response_format") -> str:
     """The grammar of `schema`, checked by `check_grammar`; raises RequestError naming `param`."""
-    _check_depth(schema, bounds.max_schema_depth, param)
+    _check_depth(schema, limits.max_schema_depth, param)
     try:
         text = _Converter(schema).convert()
     except _SchemaError as error:
         raise RequestError(f"{param}: {error}", param) from error
-    check_grammar(text, bounds, param)
+    check_grammar(text, limits, param)
     return text
 
 

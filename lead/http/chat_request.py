@@ -41,8 +41,8 @@ def as_chat(fields: dict[str, Any]) -> ChatRequest:
 
 def check_tools(body: ConversationFields, services: Services) -> None:
     """Raise RequestError for more tools than are accepted."""
-    if len(body.tools or []) > services.bounds.max_tools:
-        raise RequestError(f"tools: at most {services.bounds.max_tools} are accepted", "tools")
+    if len(body.tools or []) > services.limits.max_tools:
+        raise RequestError(f"tools: at most {services.limits.max_tools} are accepted", "tools")
 
 
 def render_prompt(body: ConversationFields, services: Services) -> str:
@@ -65,7 +65,7 @@ def _prepare(body: ChatRequest, services: Services) -> tuple[list[int], ParserCo
     prompt = services.template.render(conversation)
     parser = _parser_config(body, demand, services, prompt)
     if body.grammar:
-        grammar = body.constraint(services.vocabulary, services.bounds)
+        grammar = body.constraint(services.vocabulary, services.limits)
     else:
         may_think = parser.in_reasoning or conversation.variables.get("enable_thinking", True)
         grammar = _grammar(demand, services, parser, may_think=may_think)
@@ -102,10 +102,10 @@ def _parser_config(body: ConversationFields, demand: Demand, services: Services,
 
 
 def _grammar(demand: Demand, services: Services, parser: ParserConfig, *, may_think: bool) -> str | None:
-    bounds, reasoning = services.bounds, services.template.reasoning
+    limits, reasoning = services.limits, services.template.reasoning
 
     def convert(schema: object, field: str) -> str:
-        return schema_to_gbnf(schema, bounds, field)
+        return schema_to_gbnf(schema, limits, field)
 
     # Reasoning that stays in the text (`reasoning_format: none`) is only constrained where it has begun.
     thinks = may_think and (parser.in_reasoning or parser.reasoning)
@@ -117,7 +117,7 @@ def _grammar(demand: Demand, services: Services, parser: ParserConfig, *, may_th
         convert=convert,
     )
     if grammar is not None:
-        check_grammar(grammar, bounds, "tools" if demand.tools else demand.schema_field)
+        check_grammar(grammar, limits, "tools" if demand.tools else demand.schema_field)
     return grammar
 
 

@@ -8,7 +8,7 @@ from lead.chat.parser import ParserConfig
 from lead.engine.commands import RequestOptions
 from lead.http.schema import GenerationFields
 from lead.server.services import Services
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.sampler import MAX_SEED, SamplingParameters
@@ -51,18 +51,18 @@ async def read_request(
 ) -> GenerationRequest:
     """Raises RequestError naming the field at fault. `grammar` has been checked."""
     fields.check()
-    vocabulary, bounds, n_ctx = services.vocabulary, services.bounds, services.admission.n_ctx
-    n = fields.n_answers(bounds.max_n)
-    _check_prompts(prompts, n, bounds)
+    vocabulary, limits, n_ctx = services.vocabulary, services.limits, services.admission.n_ctx
+    n = fields.n_answers(limits.max_n)
+    _check_prompts(prompts, n, limits)
     return GenerationRequest(
         prompts=[prompt for prompt in prompts for _ in range(n)],
-        sampling=fields.sampling(vocabulary, n_ctx, services.defaults, bounds, grammar),
+        sampling=fields.sampling(vocabulary, n_ctx, services.defaults, limits, grammar),
         max_tokens=fields.limit(services.defaults),
-        stops=fields.stops(bounds),
+        stops=fields.stops(limits),
         prediction=await asyncio.to_thread(fields.predicted, vocabulary, n_ctx),
         n=n,
         options=RequestOptions(
-            n_probs=fields.n_alternatives(bounds),
+            n_probs=fields.n_alternatives(limits),
             filtered=bool(fields.post_sampling_probs),
             n_draft=fields.n_draft(),
             cache_prompt=fields.cache_prompt is not False,
@@ -80,12 +80,12 @@ async def read_text_request(
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
     tokens = await _tokenize_all(prompts, services)
-    grammar = await asyncio.to_thread(fields.constraint, services.vocabulary, services.bounds)
+    grammar = await asyncio.to_thread(fields.constraint, services.vocabulary, services.limits)
     return await read_request(fields, tokens, services, grammar)
 
 
 async def _tokenize_all(prompts: Sequence[Prompt], services: Services) -> list[list[int]]:
-    most = services.bounds.max_prompts
+    most = services.limits.max_prompts
     if len(prompts) > most:
         raise RequestError(f"prompt: {len(prompts)} prompts; at most {most} are accepted", "prompt")
     return [await asyncio.to_thread(_tokenize, prompt, services.vocabulary) for prompt in prompts]
@@ -105,10 +105,10 @@ def _tokenize(prompt: Prompt, vocabulary: Vocabulary) -> list[int]:
     return tokens
 
 
-def _check_prompts(prompts: list[list[int]], n: int, bounds: Bounds) -> None:
-    if len(prompts) * n > max(bounds.max_prompts, bounds.max_n):
+def _check_prompts(prompts: list[list[int]], n: int, limits: RequestLimits) -> None:
+    if len(prompts) * n > max(limits.max_prompts, limits.max_n):
         raise RequestError(f"n: {n} answers to each of {len(prompts)} prompts are too many", "n")
-    most = bounds.max_prompt_tokens
+    most = limits.max_prompt_tokens
     for prompt in prompts:
         if most and len(prompt) > most:
             raise RequestError(f"the prompt has {len(prompt)} tokens; at most {most} are accepted", "prompt")

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lead.generation.admission import random_seed
 from lead.grammar import JSON_OBJECT, check_grammar, schema_to_gbnf
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from lead.settings.sampler_names import by_letters, by_names
 from lead.settings.sampling_defaults import SamplingDefaults
 from shared.errors import RequestError
@@ -18,7 +18,7 @@ from shared.sampling.sampler import BANNED, SamplerName, SamplingParameters
 Bias = float | Literal[False]
 
 _DEFAULTS = SamplingDefaults()
-_BOUNDS = Bounds()
+_LIMITS = RequestLimits()
 
 _PLAIN_FIELDS = tuple(
     SamplingParameters.model_fields.keys()
@@ -138,9 +138,9 @@ class GenerationFields(BaseModel):
                 return int(value)
         return 1
 
-    def n_alternatives(self, bounds: Bounds) -> int | None:
+    def n_alternatives(self, limits: RequestLimits) -> int | None:
         """How many of the likeliest tokens to tell of; 0: only of the chosen one; None: nothing."""
-        most = bounds.max_top_logprobs
+        most = limits.max_top_logprobs
         n_top = within("top_logprobs", self.top_logprobs, most)
         if n_top and self.logprobs is not True:
             raise RequestError("top_logprobs: logprobs must be true", "top_logprobs")
@@ -167,13 +167,13 @@ class GenerationFields(BaseModel):
             raise RequestError(f"id_slot: {self.id_slot} is none of the {n_slots} slots", "id_slot")
         return self.id_slot
 
-    def stops(self, bounds: Bounds) -> list[str]:
+    def stops(self, limits: RequestLimits) -> list[str]:
         """The stop strings; empty ones stop nothing."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        if len(stops) > bounds.max_stops:
-            raise RequestError(f"stop: {len(stops)} strings; at most {bounds.max_stops} are taken", "stop")
-        if any(len(stop) > bounds.max_stop_characters for stop in stops):
-            raise RequestError(f"stop: at most {bounds.max_stop_characters} characters are taken", "stop")
+        if len(stops) > limits.max_stops:
+            raise RequestError(f"stop: {len(stops)} strings; at most {limits.max_stops} are taken", "stop")
+        if any(len(stop) > limits.max_stop_characters for stop in stops):
+            raise RequestError(f"stop: at most {limits.max_stop_characters} characters are taken", "stop")
         return [stop for stop in stops if stop]
 
     def limit(self, defaults: SamplingDefaults = _DEFAULTS) -> int | None:
@@ -192,15 +192,15 @@ class GenerationFields(BaseModel):
         value = self.t_max_predict_ms
         return None if value is None or value < 0 else value / 1000
 
-    def constraint(self, vocabulary: Vocabulary, bounds: Bounds) -> str | None:
+    def constraint(self, vocabulary: Vocabulary, limits: RequestLimits) -> str | None:
         """The grammar that the answer has to follow; raises RequestError. It may take long: use a thread."""
         if self.grammar and self.json_schema is not None:
             raise RequestError("grammar: json_schema says what is allowed already", "grammar")
         if self.json_schema is not None:
-            return schema_to_gbnf(self.json_schema or JSON_OBJECT, bounds, "json_schema")
+            return schema_to_gbnf(self.json_schema or JSON_OBJECT, limits, "json_schema")
         if not self.grammar:
             return None
-        check_grammar(self.grammar, bounds)
+        check_grammar(self.grammar, limits)
         try:
             NativeGrammar(self.grammar, vocabulary)  # it may name tokens
         except ValueError as error:
@@ -219,7 +219,7 @@ class GenerationFields(BaseModel):
         vocabulary: Vocabulary,
         n_ctx: int,
         defaults: SamplingDefaults = _DEFAULTS,
-        bounds: Bounds = _BOUNDS,
+        limits: RequestLimits = _LIMITS,
         grammar: str | None = None,
     ) -> SamplingParameters:
         """How to sample; a seed is drawn where none is given. Raises RequestError naming the field."""
@@ -231,7 +231,7 @@ class GenerationFields(BaseModel):
             given["dry_base"] = defaults.dry_base
         seed = defaults.seed if self.seed is None else self.seed
         given["seed"] = random_seed() if seed == -1 else seed
-        given["logit_bias"] = self._biases_within(vocabulary, bounds.max_logit_bias)
+        given["logit_bias"] = self._biases_within(vocabulary, limits.max_logit_bias)
         given["grammar"] = grammar
         if self.samplers is not None:
             given["samplers"] = read_samplers(self.samplers)

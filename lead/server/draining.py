@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from lead.generation.sequences import Sequences
 from lead.http.middleware.timeouts import ServerConfig, WebSocketProtocol
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 
 log = logging.getLogger("lead")
 
@@ -36,7 +36,7 @@ class DrainingServer(uvicorn.Server):
         app: FastAPI,
         drain_seconds: float,
         sequences: Sequences,
-        bounds: Bounds,
+        limits: RequestLimits,
         *,
         on_drain: Callable[[], None],
         on_drained: Callable[[], Awaitable[None]],
@@ -44,20 +44,20 @@ class DrainingServer(uvicorn.Server):
     ) -> None:
         """`on_drain` ends what would wait for ever, `on_drained` what serves running answers.
 
-        `bounds` has the times that clients get. `tls` is a certificate and its key; without them HTTP is
+        `limits` has the times that clients get. `tls` is a certificate and its key; without them HTTP is
         plain.
         """
         config = ServerConfig(
             app,
-            bounds,
+            limits,
             lifespan="off",
             log_config=None,
             access_log=False,
             ssl_certfile=tls[0],
             ssl_keyfile=tls[1],
             server_header=False,
-            ws_ping_interval=bounds.ping_seconds,
-            ws_ping_timeout=bounds.ping_seconds,
+            ws_ping_interval=limits.ping_seconds,
+            ws_ping_timeout=limits.ping_seconds,
             ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
             timeout_graceful_shutdown=CLOSE_SECONDS,
         )

@@ -119,20 +119,20 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
     What the settings do not mention is left to the back's own defaults and BACK_* variables.
     Raises ConfigError if the built-in draft model is not there.
     """
-    cpus = ["--cpus", settings.back_cpus] if settings.back_cpus else []
+    back, certificate = settings.own_back, settings.security.ssl_cert_file
     return [
         *(sys.executable, "-m", "back", "--exit-with-stdin"),
-        *("--lead", local_url(host, port, tls=settings.ssl_cert_file is not None)),
+        *("--lead", local_url(host, port, tls=settings.security.https)),
         *("--name", NAME),
-        *("--model", str(settings.back_model)),
-        *("--threads", str(settings.n_back_threads)),
-        *("--n-gpu-layers", str(settings.back_gpu_layers)),
-        *("--parallel", str(settings.parallel)),
+        *("--model", str(back.path())),
+        *("--threads", str(back.n_threads)),
+        *("--n-gpu-layers", str(back.back_gpu_layers)),
+        *("--parallel", str(settings.compute.parallel)),
         *("--log-level", settings.log_level),
         *(["--log-json"] if settings.log_json else []),
         # It dials an address for which the certificate hardly stands.
-        *(["--pinned-certificate", str(settings.ssl_cert_file)] if settings.ssl_cert_file else []),
-        *cpus,
+        *(["--pinned-certificate", str(certificate)] if certificate else []),
+        *(["--cpus", back.back_cpus] if back.back_cpus else []),
     ]
 
 

@@ -50,13 +50,14 @@ class Lead:
         self._backing: asyncio.Future[None] | None = None
         self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
-        keys = settings.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
+        security = settings.security
+        keys = security.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
         stack = MiddlewareStack(
-            keys, settings, settings.host_names(settings.host), AllowedOrigins(settings.cors_origins)
+            keys, settings.limits, security.host_names(settings.host), AllowedOrigins(security.cors_origins)
         )
         self._app = create_app(stack=stack, with_page=settings.ui)
-        if settings.ssl_cert_file and settings.ssl_key_file:
-            check_certificate(settings.ssl_cert_file, settings.ssl_key_file)
+        if security.ssl_cert_file and security.ssl_key_file:
+            check_certificate(security.ssl_cert_file, security.ssl_key_file)
 
     async def serve(self) -> None:
         """Run until a signal ends it; raises ConfigError if it cannot start.
@@ -68,13 +69,14 @@ class Lead:
         """
         listener = listen(self._settings.host, self._settings.port)
         host, port = listener.getsockname()[:2]
-        scheme: Scheme = "https" if self._settings.ssl_cert_file else "http"
+        scheme: Scheme = "https" if self._settings.security.https else "http"
         address = f"[{host}]" if ":" in host else host
         log.info("listening on %s://%s:%d, loading the model", scheme, address, port)
         if not self._settings.announce:
             await self._serve(listener, host, port)
             return
-        name = self._settings.names(self._settings.model.stem if self._settings.model else "demo").id
+        path = self._settings.source.model
+        name = self._settings.names(path.stem if path else "demo").id
         announcement = announced(host, port, name, scheme)
         await asyncio.to_thread(announcement.__enter__)
         try:
@@ -83,7 +85,7 @@ class Lead:
             await asyncio.to_thread(announcement.__exit__, None, None, None)
 
     async def _serve(self, listener: socket.socket, host: str, port: int) -> None:
-        if self._settings.back:
+        if self._settings.own_back.is_wanted:
             self._local_back = LocalBack(
                 back_command(self._settings, host, port),
                 random.Random(),  # noqa: S311 - jitter
@@ -93,10 +95,10 @@ class Lead:
             self._app,
             self._settings.drain_seconds,
             self._sequences,
-            self._settings,
+            self._settings.limits,
             on_drain=self._dismiss_backs,
             on_drained=self._end_local_back,
-            tls=(self._settings.ssl_cert_file, self._settings.ssl_key_file),
+            tls=(self._settings.security.ssl_cert_file, self._settings.security.ssl_key_file),
         )
         running = asyncio.ensure_future(self._run_engine(server))
         try:
@@ -120,7 +122,7 @@ class Lead:
                 self._settings.log_level,
                 log_json=self._settings.log_json,
             )
-            template = await asyncio.to_thread(_template, vocabulary, self._settings.chat_template_source)
+            template = await asyncio.to_thread(_template, vocabulary, self._settings.conversation.template())
             services = self._services(vocabulary, template, self._engine)
             self._app.state.services = services
             if not self._stopping.is_set():
@@ -132,9 +134,9 @@ class Lead:
             raise
 
     async def _model_path(self) -> Path:
-        if self._settings.model:
+        if path := self._settings.source.model:
             # not resolved: the parts of a model from the hub have their names in links
-            return self._settings.model.absolute()
+            return path.absolute()
         return await asyncio.to_thread(demo_model, self._stopping.is_set)
 
     def _services(self, vocabulary: Vocabulary, template: ChatTemplate, engine: EngineClient) -> Services:
@@ -146,7 +148,7 @@ class Lead:
             post_draft=engine.post_draft,
             on_change=engine.connect,
             clock=time.monotonic,
-            bounds=self._settings,
+            limits=self._settings.limits,
         )
         return Services(
             names=self._settings.names(vocabulary.info.name),
@@ -159,13 +161,13 @@ class Lead:
                 self._sequences,
                 engine,
                 vocabulary,
-                private_by_default=self._settings.private_by_default,
-                max_queue=self._settings.max_queue,
+                private_by_default=self._settings.security.private_by_default,
+                max_queue=self._settings.limits.max_queue,
                 log_prompts=self._settings.log_prompts,
             ),
-            bounds=self._settings,
-            defaults=self._settings.sampling_defaults,
-            chat=self._settings.chat_options,
+            limits=self._settings.limits,
+            defaults=self._settings.sampling,
+            chat=self._settings.conversation.defaults(verbose=self._settings.log_level == "debug"),
             shows_slots=self._settings.slots,
             metrics=Metrics(self._sequences, self._backs) if self._settings.metrics else None,
             n_threads=self._settings.n_threads,

@@ -14,7 +14,7 @@ from lead.engine.commands import PolicyName
 from lead.generation.admission import Admission, Engine
 from lead.generation.sequences import Sequences
 from lead.metrics.metrics import Metrics
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
 from lead.settings.sampling_defaults import SamplingDefaults
 from shared.errors import UnavailableError
@@ -46,7 +46,7 @@ class Services:
     sequences: Sequences
     backs: Backs
     admission: Admission
-    bounds: Bounds = field(default_factory=Bounds)
+    limits: RequestLimits = field(default_factory=RequestLimits)
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     chat: ChatOptions = field(default_factory=ChatOptions)
     shows_slots: bool = True

@@ -1,83 +1,89 @@
-"""The bounds on what a client or a back may ask of the lead: settings, each with a default and a reason."""
+"""What a client or a back may ask of the lead: options, each with a default."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from shared.protocol import MAX_DRAFT_TOKENS, MAX_DRAFTS_PER_SECOND
+from shared.settings.base import OptionGroup
 
 
-class Bounds(BaseModel):
-    """Mixed into the lead's settings, so each is an option, a variable and a line of a settings file."""
-
-    model_config = ConfigDict(frozen=True)
+class RequestLimits(OptionGroup):
+    """Limits on requests, connections and drafts."""
 
     max_body_bytes: int = Field(
-        4 << 20, ge=1024, le=1 << 30, description="largest request body of a client: some million tokens"
+        4 << 20, ge=1024, le=1 << 30, description="maximum size of a request body; 413 for larger ones"
     )
     header_seconds: float = Field(
         10.0,
         gt=0,
         le=3600,
-        description="a request's head must have arrived: slow ones hold a connection each",
+        description="close a connection whose request headers take longer than this to arrive",
     )
     body_seconds: float = Field(
-        60.0, gt=0, le=3600, description="a request's body must have arrived after its head"
+        60.0,
+        gt=0,
+        le=3600,
+        description="answer 408 if a request body takes longer than this to arrive after its headers",
     )
     write_seconds: float = Field(
-        60.0, gt=0, le=86_400, description="a client that takes nothing for so long has left"
+        60.0,
+        gt=0,
+        le=86_400,
+        description="disconnect a client or back that has read nothing for this many seconds",
     )
     ping_seconds: float = Field(
         20.0,
         gt=0,
         le=3600,
-        description="a back is asked so often whether it is still there, and given as long to answer",
+        description="interval between pings to a back, and the time allowed for each reply",
     )
     max_prompt_tokens: int = Field(
-        0, ge=0, le=1 << 24, description="longest prompt; 0: as long as the context of one request"
+        0, ge=0, le=1 << 24, description="maximum length of a prompt; 0: the context size of one request"
     )
     max_queue: int = Field(
         128,
         ge=0,
         le=1 << 16,
-        description="requests waiting for a slot; later ones are told to come back (503)",
+        description="maximum number of requests waiting for a slot; 503 with Retry-After for more",
     )
-    max_n: int = Field(16, ge=1, le=1024, description="answers to one request (n): each is a sequence")
-    max_prompts: int = Field(128, ge=1, le=4096, description="prompts in one request: each is a sequence")
-    max_stops: int = Field(
-        32, ge=0, le=1024, description="stop strings: every token's text is searched for each of them"
+    max_n: int = Field(16, ge=1, le=1024, description="maximum number of choices per prompt (n)")
+    max_prompts: int = Field(
+        128,
+        ge=1,
+        le=4096,
+        description="maximum number of prompts per request, and of choices for all of them together",
     )
-    max_stop_characters: int = Field(1024, ge=1, le=1 << 16, description="longest stop string")
-    max_logit_bias: int = Field(
-        1024,
-        ge=0,
-        le=1 << 16,
-        description="tokens with a bias; with a grammar backs take about 1 MB",
-    )
+    max_stops: int = Field(32, ge=0, le=1024, description="maximum number of stop strings per request")
+    max_stop_characters: int = Field(1024, ge=1, le=1 << 16, description="maximum length of a stop string")
+    max_logit_bias: int = Field(1024, ge=0, le=1 << 16, description="maximum number of tokens in logit_bias")
     max_top_logprobs: int = Field(
-        20, ge=0, le=1024, description="alternatives per token (top_logprobs); OpenAI's limit"
+        20, ge=0, le=1024, description="maximum number of alternatives per token (top_logprobs)"
     )
     max_grammar_bytes: int = Field(
         64 << 10,
         ge=0,
         le=1 << 24,
-        description="largest grammar, given or made from a schema; 0: none; backs take about 1 MB",
+        description="maximum size of a grammar, whether given or converted from a JSON schema; 0 allows "
+        "none. Backs cannot draft for a request whose grammar and logit_bias exceed about 1 MB",
     )
-    max_grammar_nesting: int = Field(
-        64, ge=1, le=1000, description="deepest nesting in a grammar: llama.cpp parses it by recursion"
-    )
+    max_grammar_nesting: int = Field(64, ge=1, le=1000, description="maximum nesting depth of a grammar")
     max_schema_depth: int = Field(
-        32, ge=1, le=200, description="deepest nesting of a JSON schema, and of a request's body"
+        32,
+        ge=1,
+        le=200,
+        description="maximum nesting depth of a JSON schema; a request body may be about twice as deep",
     )
-    max_tools: int = Field(128, ge=0, le=4096, description="tools in one request; OpenAI's limit")
-    max_backs: int = Field(64, ge=0, le=4096, description="backs connected at the same time")
+    max_tools: int = Field(128, ge=0, le=4096, description="maximum number of tools per request")
+    max_backs: int = Field(64, ge=0, le=4096, description="maximum number of connected backs")
     max_draft: int = Field(
         MAX_DRAFT_TOKENS,
         ge=1,
         le=MAX_DRAFT_TOKENS,
-        description="longest draft: far more than is ever verified at once",
+        description="maximum number of tokens in a draft; longer ones are rejected",
     )
     max_drafts_per_second: float = Field(
         MAX_DRAFTS_PER_SECOND,
         gt=0,
         le=1e6,
-        description="drafts per second from one back, which is told to send no more; each costs 0.1 ms",
+        description="maximum rate of drafts from one back; drafts above it are dropped, and a back that "
+        "keeps sending more than three times as many is disconnected",
     )

@@ -1,61 +1,60 @@
-"""The settings of the door: who may enter."""
+"""Who may use the lead: keys, host names, origins of web pages, HTTPS."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from lead.http.middleware.hosts import AllowedHosts, machine_names
 from lead.http.middleware.keys import Key, Keyring, Role, named_keys, role_keys
-from shared.settings.base import CommaList
+from shared.settings.base import CommaList, OptionError, OptionGroup
 
 KeyList = Annotated[list[SecretStr], NoDecode]
-"""One key, several with commas between them, or the option several times."""
+"""Keys separated by commas, or given by repeating the option."""
 
 
-class DoorSettings(BaseModel):
-    """Mixed into the lead's settings."""
-
-    model_config = ConfigDict(frozen=True)
-    key_fields: ClassVar[tuple[str, ...]] = (
-        *("api_key", "api_key_file", "back_key", "back_key_file"),
-        *("admin_key", "admin_key_file", "keys_file"),
-    )
+class SecurityOptions(OptionGroup):
+    """Without keys every request is allowed."""
 
     api_key: KeyList = Field(
-        [], description="keys for clients; LEAD_API_KEY or a file keeps them out of `ps`"
+        [],
+        description="API keys for clients, comma-separated; LEAD_API_KEY or --api-key-file keeps them off "
+        "the command line, which other users can read",
     )
-    api_key_file: Path | None = Field(None, description="a file with keys for clients, one per line")
-    back_key: KeyList = Field([], description="keys for backs: whoever has one sees the text of requests")
-    back_key_file: Path | None = Field(None, description="a file with keys for backs, one per line")
-    admin_key: KeyList = Field([], description="keys that allow everything")
-    admin_key_file: Path | None = Field(None, description="a file with such keys, one per line")
+    api_key_file: Path | None = Field(None, description="file with API keys for clients, one per line")
+    back_key: KeyList = Field(
+        [], description="keys for backs, comma-separated; a back receives the text of requests"
+    )
+    back_key_file: Path | None = Field(None, description="file with keys for backs, one per line")
+    admin_key: KeyList = Field([], description="keys that allow everything, comma-separated")
+    admin_key_file: Path | None = Field(
+        None, description="file with keys that allow everything, one per line"
+    )
     keys_file: Path | None = Field(
-        None, description="a file with keys of all roles: lines of role (client, back, admin), name and key"
+        None, description="file with keys of all roles, one per line: ROLE (client, back or admin) NAME KEY"
     )
     insecure: bool = Field(
-        False, description="listen on an address that others can reach although there are no keys"
+        False, description="allow listening without keys on an address that other machines can reach"
     )
     allowed_hosts: CommaList = Field(
         (),
-        description="further names that the lead goes by (*.name: all below it; *: any); without keys, or if "
-        "some are given, requests under others are refused: pages can point their name at this machine",
+        description="additional host names that requests may use, comma-separated (*.name: all subdomains; "
+        "*: any), against DNS rebinding. Host names are checked if no keys are set or this option is",
     )
     cors_origins: CommaList = Field(
         (),
-        description="origins whose pages may use the lead, as in https://chat.example; localhost: all pages "
-        "of this machine; *: any",
+        description="origins of web pages that may use the API, comma-separated, as in https://chat.example; "
+        "localhost: all pages of this machine; *: any",
     )
-    ssl_cert_file: Path | None = Field(None, description="serve HTTPS with this certificate chain (PEM)")
+    ssl_cert_file: Path | None = Field(
+        None, description="path to a PEM-encoded TLS certificate (chain); serves HTTPS instead of HTTP"
+    )
     ssl_key_file: Path | None = Field(
-        None, validate_default=True, description="the certificate's key (PEM, without a password)"
+        None, description="path to its PEM-encoded private key, without a password"
     )
-    private_by_default: bool = Field(
-        False, description='show backs only the requests that say `"private": false`'
-    )
+    private_by_default: bool = Field(False, description='send to backs only requests with `"private": false`')
 
     @field_validator("api_key", "back_key", "admin_key", mode="before")
     @classmethod
@@ -65,35 +64,43 @@ class DoorSettings(BaseModel):
             return [each.strip() if isinstance(each, str) else each for each in given]
         return given
 
-    @field_validator("ssl_key_file")
-    @classmethod
-    def _check_pair(cls, value: Path | None, info: ValidationInfo) -> Path | None:
-        if (value is None) != (info.data.get("ssl_cert_file") is None):
-            raise PydanticCustomError("missing", "HTTPS needs both --ssl-cert-file and --ssl-key-file")
-        return value
+    @model_validator(mode="after")
+    def _check_certificate_has_key(self) -> Self:
+        if (self.ssl_key_file is None) != (self.ssl_cert_file is None):
+            raise OptionError("ssl_key_file", "HTTPS needs both --ssl-cert-file and --ssl-key-file")
+        return self
 
     @property
     def has_keys(self) -> bool:
-        """Whether somebody without a key is to be refused."""
-        return any(getattr(self, name) for name in self.key_fields)
+        """Whether requests without a key are refused."""
+        files = (self.api_key_file, self.back_key_file, self.admin_key_file, self.keys_file)
+        return any((self.api_key, self.back_key, self.admin_key, *files))
+
+    @property
+    def https(self) -> bool:
+        """Whether the lead serves HTTPS instead of HTTP."""
+        return self.ssl_cert_file is not None
 
     def host_names(self, bound: str = "localhost") -> AllowedHosts | None:
-        """The names that a lead which listens on `bound` goes by; None: any.
+        """The host names that requests to a lead on the address `bound` may use; None: any.
 
-        With keys any name will do unless some are given: a page that has pointed its name here has no key.
+        With keys, names are checked only if some are given: a page that points its own name here has no key.
         """
         if self.has_keys and not self.allowed_hosts:
             return None
         return AllowedHosts({*machine_names(bound), *self.allowed_hosts})
 
     def keyring(self, own: Iterable[Key] = ()) -> Keyring:
-        """Read the keys; `own` are the lead's, and do not close a lead that is open. Raises ConfigError."""
+        """Read the keys; `own` are added if there are others, so that an open lead stays open.
+
+        Raises ConfigError.
+        """
         if not self.has_keys:
             return Keyring()
         return Keyring([*self.keys(), *own])
 
     def keys(self) -> Iterator[Key]:
-        """All that are configured; raises ConfigError."""
+        """All keys that are configured; raises ConfigError."""
         yield from role_keys(Role.CLIENT, _reveal(self.api_key), self.api_key_file)
         yield from role_keys(Role.BACK, _reveal(self.back_key), self.back_key_file)
         yield from role_keys(Role.ADMIN, _reveal(self.admin_key), self.admin_key_file)

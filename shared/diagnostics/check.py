@@ -46,7 +46,7 @@ class Report:
 def read_model(report: Report, source: ModelSource) -> Vocabulary | None:
     """The vocabulary of the model that `source` names, in the hub's cache, too; None if it is not there."""
     try:
-        path = source.model_copy(update={"offline": True}).located().model
+        path = source.cached_only().located().model
         if path is None:
             return None
         parts = parts_of(path)

@@ -1,35 +1,35 @@
 """The base of each program's settings: command line over environment over file over default.
 
-A program has one settings class; each field is written once and becomes an option (`--n-gpu-layers`),
-an environment variable (`LEAD_N_GPU_LAYERS`), a key of a TOML file (`n-gpu-layers`) and a line of `--help`.
+A settings class has options and groups of options (nested models) as fields. Users see no groups: each option
+is spelled `--n-gpu-layers`, `LEAD_N_GPU_LAYERS` in the environment and `n-gpu-layers` in a TOML file.
 """
 
-import difflib
 import importlib.metadata
 import inspect
-import os
 import sys
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import (
-    BaseSettings,
-    CliSettingsSource,
-    CliToggleFlag,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic_settings import CliToggleFlag, NoDecode, SettingsError
 
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
 from shared.settings.command_line import Dialect, OptionParser
+from shared.settings.sources import Sources
+
+
+class OptionError(ValueError):
+    """The value of an option contradicts others; raised by validators that see several options."""
+
+    def __init__(self, option: str, message: str) -> None:
+        """`option` is a field's name, as in `back_cpus`."""
+        super().__init__(message)
+        self.option = option
 
 
 def _check_cpus(value: str) -> str:
@@ -45,217 +45,125 @@ def _split(value: object) -> object:
 
 
 CpuList = Annotated[str, AfterValidator(_check_cpus)]
-"""Cores, as in 0-7,16; `shared.cpus.parse_cpus` reads it."""
+"""CPU cores, as in 0-7,16; `shared.cpus.parse_cpus` reads it."""
 
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-"""Several texts: commas between them, the option repeated, or a list in a file."""
-
-_MISSPELLED = 0.75
-"""How alike (`difflib`) a variable and a setting are of which one is meant for the other."""
+"""Strings separated by commas, given by repeating the option, or as a list in a file."""
 
 
-class ProgramSettings(BaseSettings):
-    """Subclass per program with `model_config = program_config("lead")`; the docstring heads `--help`.
+class OptionGroup(BaseModel):
+    """Options that are used together."""
 
-    `groups` names the first setting of each group in `--help` and the group's heading, in the order in which
-    they are shown; `dialect` is another program's spelling that is understood, too.
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ProgramSettings(BaseModel):
+    """The settings of one program; the docstring of the subclass heads its `--help`.
+
+    program: its name. prefix: of its environment variables.
+    headings: the first option under each heading of `--help`, with the heading, in the order of `--help`.
+    dialect: another program's spellings that are understood, too.
+    defaults: defaults of this program that differ from those of the fields.
     """
 
-    groups: ClassVar[dict[str, str]] = {}
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    program: ClassVar[str]
+    prefix: ClassVar[str]
+    headings: ClassVar[Mapping[str, str]] = {}
     dialect: ClassVar[Dialect] = Dialect()
+    defaults: ClassVar[Mapping[str, object]] = {}
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **_: object) -> None:
-        """Take the source code's indentation out of what `--help` shows."""
-        cls.__doc__ = inspect.cleandoc(cls.__doc__ or "")
+    def options(cls) -> dict[str, FieldInfo]:
+        """The field of each option, those in groups included, by name."""
+        found: dict[str, FieldInfo] = {}
+        for name, field in cls.model_fields.items():
+            found |= _group_fields(field) or {name: field}
+        for name, default in cls.defaults.items():
+            found[name] = copy(found[name])
+            found[name].default = default
+        return found
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The order of precedence; pydantic puts the command line before all of them."""
-        del dotenv_settings, file_secret_settings
-        return (
-            init_settings,
-            env_settings,
-            _DialectVariables(settings_cls, cls.dialect),
-            _SettingsFile(settings_cls),
-        )
+    def from_options(cls, **values: Any) -> Self:
+        """From the values of options, wherever they are grouped; raises ValidationError."""
+        nested: dict[str, Any] = {**cls.defaults, **values}
+        for group, field in cls.model_fields.items():
+            if fields := _group_fields(field):
+                nested[group] = {name: nested.pop(name) for name in fields if name in nested}
+        return cls.model_validate(nested)
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
-        """Parse `arguments` (default: the process's own), the environment and the file that they name.
+        """Read `arguments` (default: those of the process), the environment and the file they name.
 
-        Prints one line per wrong setting and exits with status 2, as argparse does. A variable that seems to
-        be misspelled is only warned of: it may be for something else.
+        Prints one line per wrong option and exits with status 2, as argparse does. For a variable that seems
+        to be misspelled there is only a warning: it may belong to another program.
         """
         arguments = list(sys.argv[1:] if arguments is None else arguments)
-        parser = cls._parser()
-        cls._warn_of_misspellings(parser)
+        sources = Sources(cls.options(), cls.prefix, cls._parser(), cls.dialect, arguments)
+        for warning in sources.misspelled_variables():
+            sys.stderr.write(f"{cls.program}: {warning}\n")
         try:
-            source: CliSettingsSource[object] = CliSettingsSource(
-                cls,
-                root_parser=parser,
-                cli_parse_args=arguments,
-                add_argument_method=OptionParser.add_setting,
-                parse_args_method=OptionParser.parse,
-            )
-            return cls(_cli_settings_source=source)
+            return cls.from_options(**sources.read())
         except ValidationError as error:
             for item in error.errors():
-                sys.stderr.write(f"{parser.prog}: {cls._explain(item, parser, arguments)}\n")
+                sys.stderr.write(f"{cls.program}: {_explain(item, sources)}\n")
         except SettingsError as error:
-            sys.stderr.write(f"{parser.prog}: {error}\n")
+            sys.stderr.write(f"{cls.program}: {error}\n")
         sys.exit(2)
 
     @classmethod
-    def _parser(cls) -> OptionParser:
-        program = str(cls.model_config.get("cli_prog_name"))
-        heading, groups = None, {}
-        for name in cls.model_fields:
-            heading = cls.groups.get(name, heading)
+    def headings_by_option(cls) -> dict[str, str]:
+        """The heading of each option that has one, in the order of `--help`."""
+        heading, found = None, {}
+        for name in cls.options():
+            heading = cls.headings.get(name, heading)
             if heading:
-                groups[name] = heading
-        order = list(cls.groups.values())
-        groups = dict(sorted(groups.items(), key=lambda item: order.index(item[1])))
+                found[name] = heading
+        order = list(cls.headings.values())
+        return dict(sorted(found.items(), key=lambda item: order.index(item[1])))
+
+    @classmethod
+    def _parser(cls) -> OptionParser:
         version = f"llama-duo {importlib.metadata.version('llama-duo')}"
-        return OptionParser(program, cls.__doc__ or "", version, groups, cls.dialect)
-
-    @classmethod
-    def _warn_of_misspellings(cls, parser: OptionParser) -> None:
-        prefix = str(cls.model_config.get("env_prefix"))
-        known = {name.upper() for name in cls.model_fields}
-        for variable in sorted(name for name, value in os.environ.items() if value):
-            name = variable.upper().removeprefix(prefix)
-            if name in known or not variable.upper().startswith(prefix):
-                continue
-            for meant in difflib.get_close_matches(name, known, 1, _MISSPELLED):
-                sys.stderr.write(f"{parser.prog}: {variable} is ignored: did you mean {prefix}{meant}?\n")
-
-    @classmethod
-    def _explain(cls, item: ErrorDetails, parser: OptionParser, arguments: Sequence[str]) -> str:
-        message = item["msg"].removeprefix("Value error, ")
-        if not item["loc"]:
-            return message  # its input is all settings, secrets among them
-        name = str(item["loc"][0])
-        # A key that is mistyped is still a secret, and what is missing has no value.
-        silent = _is_secret(name) or item["type"] == "missing"
-        got = "" if silent else f" (got {item['input']!r})"
-        return f"{cls._origin(name, parser, arguments)}: {message}{got}"
-
-    @classmethod
-    def _origin(cls, name: str, parser: OptionParser, arguments: Sequence[str]) -> str:
-        """Where a person finds the value that is wrong."""
-        if option := parser.given_as(name, arguments):
-            return option
-        variables = [f"{cls.model_config.get('env_prefix')}{name.upper()}"]
-        if spelling := cls.dialect.spellings.get(name):
-            variables += spelling.variables
-        if variable := next((variable for variable in variables if os.environ.get(variable)), None):
-            return variable
-        file = getattr(
-            parser.parse(arguments), "config", os.environ.get(f"{variables[0][: -len(name)]}CONFIG")
-        )
-        return f"{file}: {name.replace('_', '-')}" if file and name in _read_file(file) else _option(name)
+        description = inspect.cleandoc(cls.__doc__ or "")
+        return OptionParser(cls.program, description, version, cls.headings_by_option(), cls.dialect)
 
 
 class FileSettings(ProgramSettings):
-    """Settings that may also stand in a file, and that a person may want to have checked."""
+    """Settings that can also be read from a file, of a program with `--check`."""
 
     check: CliToggleFlag[bool] = Field(
-        False, description="say what would be run and whether this machine can (status 0 or 1), then end"
+        False,
+        description="report what would be run and whether this machine can run it, then exit with status 0 "
+        "or 1",
     )
     config: Path | None = Field(
         None,
-        description="a TOML file of settings, as in ctx-size = 8192; options and variables go over it",
+        description="TOML file with options, as in ctx-size = 8192; the command line and environment "
+        "variables override it",
     )
 
 
-def program_config(program: str) -> SettingsConfigDict:
-    """Kebab-case options, `PROGRAM_*` variables, plain flags for booleans."""
-    return SettingsConfigDict(
-        env_prefix=f"{program.upper()}_",
-        env_ignore_empty=True,  # compose files pass on variables that are not set as empty ones
-        cli_prog_name=program,
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
-        cli_avoid_json=True,
-        cli_parse_none_str="unset",  # what --help shows for a setting without a default
-        frozen=True,
-        extra="forbid",
-    )
+def _group_fields(field: FieldInfo) -> dict[str, FieldInfo]:
+    """The options of a group; empty for a field that is itself an option."""
+    kind = field.annotation
+    return dict(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
 
 
-class _DialectVariables(PydanticBaseSettingsSource):
-    """Environment variables that another program has for the same settings."""
-
-    def __init__(self, settings_cls: type[BaseSettings], dialect: Dialect) -> None:
-        super().__init__(settings_cls)
-        self._dialect = dialect
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        spelling = self._dialect.spellings.get(field_name)
-        is_switch = bool in {field.annotation, *get_args(field.annotation)}
-        for variable in spelling.variables if spelling else ():
-            # llama.cpp: any value, even an empty one, of the variable with NO switches off what can be
-            if is_switch and variable.replace("_ARG_", "_ARG_NO_") in os.environ:
-                return False, field_name, False
-            if value := os.environ.get(variable):
-                words = {"enabled": "true", "disabled": "false"} if is_switch else {}
-                return words.get(value, value), field_name, False
-        return None, field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        found = {
-            name: self.prepare_field_value(name, field, self.get_field_value(field, name)[0], False)
-            for name, field in self.settings_cls.model_fields.items()
-        }
-        return {name: value for name, value in found.items() if value is not None}
-
-
-class _SettingsFile(PydanticBaseSettingsSource):
-    """The TOML file that an earlier source names as `config`; raises SettingsError for one that is wrong."""
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        del field
-        return None, field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        path = self.current_state.get("config")
-        if not path:
-            return {}
-        values = _read_file(path)
-        known = self.settings_cls.model_fields.keys() - {"config"}
-        if unknown := [key for key in values if key not in known]:
-            raise SettingsError(f"{path}: {_explain_unknown(unknown[0], known)}")
-        return values
-
-
-def _read_file(path: Path | str) -> dict[str, Any]:
-    """By the settings' names; raises SettingsError."""
-    try:
-        content = tomllib.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise SettingsError(f"--config: {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise SettingsError(f"--config: {path} is not TOML: {error}") from error
-    return {key.replace("-", "_"): value for key, value in content.items()}
-
-
-def _explain_unknown(name: str, known: set[str]) -> str:
-    similar = difflib.get_close_matches(name, known, 1)
-    hint = f": did you mean {similar[0].replace('_', '-')}?" if similar else ""
-    return f"there is no setting {name.replace('_', '-')}{hint}"
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def _explain(item: ErrorDetails, sources: Sources) -> str:
+    message = item["msg"].removeprefix("Value error, ")
+    error = item.get("ctx", {}).get("error")
+    if isinstance(error, OptionError):
+        return f"{sources.origin(error.option)}: {message}"
+    name = next((str(part) for part in item["loc"] if part in sources.options), None)
+    if name is None:
+        return message  # the input is all options, secrets among them
+    # A mistyped key is still a secret, and a missing option has no value.
+    is_hidden = _is_secret(name) or item["type"] == "missing"
+    got = "" if is_hidden else f" (got {item['input']!r})"
+    return f"{sources.origin(name)}: {message}{got}"
 
 
 def _is_secret(name: str) -> bool:

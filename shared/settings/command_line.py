@@ -32,12 +32,13 @@ class Spelling:
     """How another program spells a setting.
 
     Each of `options` takes its value as the setting's own option does; those of `constants` stand for the
-    value beside them. `variables` are of the environment.
+    value beside them. `variables` are of the environment. `default`: if it has another one than ours.
     """
 
     options: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     constants: Mapping[str, object] = field(default_factory=dict)
+    default: object = None
 
 
 @dataclass(frozen=True, slots=True)

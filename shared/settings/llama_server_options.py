@@ -34,7 +34,7 @@ _SPELLINGS: Final = {
         ("-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"), ("LLAMA_ARG_SPEC_DRAFT_HF_REPO",)
     ),
     "back_threads": Spelling(("-td", "--threads-draft", "--spec-draft-threads")),
-    "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",)),
+    "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",), default=2048),
     "cache_prompt": Spelling(variables=("LLAMA_ARG_CACHE_PROMPT",)),
     "cache_type_k": Spelling(("-ctk",), ("LLAMA_ARG_CACHE_TYPE_K",)),
     "cache_type_v": Spelling(("-ctv",), ("LLAMA_ARG_CACHE_TYPE_V",)),
@@ -70,7 +70,7 @@ _SPELLINGS: Final = {
     "n_predict": Spelling(("-n", "--predict"), ("LLAMA_ARG_N_PREDICT",)),
     "offline": Spelling(variables=("LLAMA_ARG_OFFLINE",)),
     "parallel": Spelling(("-np",), ("LLAMA_ARG_N_PARALLEL",)),
-    "port": Spelling(variables=("LLAMA_ARG_PORT",)),
+    "port": Spelling(variables=("LLAMA_ARG_PORT",), default=8080),
     "presence_penalty": Spelling(variables=("LLAMA_ARG_PRESENCE_PENALTY",)),
     "props": Spelling(variables=("LLAMA_ARG_ENDPOINT_PROPS",)),
     "prefill_assistant": Spelling(variables=("LLAMA_ARG_PREFILL_ASSISTANT",)),

@@ -1,10 +1,11 @@
 """How to load a model and compute with it: options of lead and back, named as in llama-server."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
+from shared.settings.base import OptionError, OptionGroup
 from shared.settings.llama_server_options import GpuLayers, Slots, Threads
 
 _SWITCH: Final = {"1": "on", "true": "on", "enabled": "on", "0": "off", "false": "off", "disabled": "off"}
@@ -29,62 +30,78 @@ UNQUANTIZED: Final = frozenset({"f32", "f16", "bf16"})
 MAX_SLOTS: Final = 256
 """The most sequences in one cache (llama.cpp's LLAMA_MAX_SEQ)."""
 DEFAULT_CTX: Final = 16_384
-"""The largest context that is chosen by itself: 5 GB of KV cache for a 70B model."""
+"""The largest context that is chosen by default: 5 GB of KV cache for a 70B model."""
+MAX_CTX: Final = 1 << 24
+MAX_THREADS: Final = 1024
 
 
-class ComputeOptions(BaseModel):
-    """What both lead and back can set."""
-
-    model_config = ConfigDict(frozen=True)
+class ComputeOptions(OptionGroup):
+    """The options that both lead and back have."""
 
     n_gpu_layers: GpuLayers = Field(-1, ge=-1, description="number of layers to store in VRAM; -1: all")
     ctx_size: int = Field(
         0,
         ge=0,
-        le=1 << 24,
-        description="size of the context in tokens, for all slots together; 0: the model's training context "
-        f"for each slot, at most {DEFAULT_CTX} in all",
+        le=MAX_CTX,
+        description="size of the context in tokens, for all slots together; 0: for each slot the context the "
+        f"model was trained with, at most {DEFAULT_CTX} in total",
     )
     parallel: Slots = Field(
-        4, ge=1, le=MAX_SLOTS, description="number of slots: requests processed at the same time"
+        4, ge=1, le=MAX_SLOTS, description="number of slots, that is of requests processed at the same time"
     )
     threads: Threads = Field(
         0,
         ge=0,
-        le=1024,
-        description="number of CPU threads; 0: one per core of --cpus, or all physical cores but one",
+        le=MAX_THREADS,
+        description="number of CPU threads; 0: one per core of --cpus, or without --cpus one less than there "
+        "are physical cores",
     )
     flash_attn: FlashAttention = Field(
         "auto",
-        description="flash attention; auto: where layers are on a GPU, or the V cache is quantized. With it "
-        "on a CPU, a text depends on who else is asking",
+        description="flash attention: on, off or auto (on if layers are on a GPU or the V cache is "
+        "quantized). On a CPU it can make a text depend on which other requests are running",
     )
-    cache_type_k: CacheType = Field("f16", description="how keys are kept in the KV cache")
+    cache_type_k: CacheType = Field("f16", description="KV cache data type for K")
     cache_type_v: CacheType = Field(
-        "f16", description="how values are kept there; a quantized one needs flash attention"
+        "f16", description="KV cache data type for V; quantized types need flash attention"
     )
-    kv_offload: bool = Field(True, description="keep the KV cache on the GPU, too")
+    kv_offload: bool = Field(True, description="keep the KV cache in VRAM")
     ubatch_size: int = Field(
-        512, ge=1, le=1 << 16, description="most tokens that are computed at once, of those in one step"
+        512,
+        ge=1,
+        le=1 << 16,
+        description="physical maximum batch size: a larger batch is computed in several parts",
     )
     threads_batch: int = Field(
-        0, ge=-1, le=1024, description="compute threads where a step has several tokens; 0: as --threads"
+        0,
+        ge=-1,
+        le=MAX_THREADS,
+        description="number of CPU threads for batches of more than one token; 0: same as --threads",
     )
-    load_mode: LoadMode = Field("auto", description="how the file is read: mlock keeps it in memory")
-    split_mode: SplitMode = Field("layer", description="how several GPUs share the model")
+    load_mode: LoadMode = Field(
+        "auto",
+        description="how to read the model file: mmap, mlock (keep it in RAM), mmap+mlock, dio (direct I/O), "
+        "none (read it into memory) or auto",
+    )
+    split_mode: SplitMode = Field(
+        "layer", description="how to split the model across multiple GPUs: none, layer or row"
+    )
     main_gpu: int = Field(0, ge=0, description="the GPU to use with --split-mode none")
-    tensor_split: Shares = Field((), description="how much each GPU takes, as in 3,1")
+    tensor_split: Shares = Field(
+        (), description="fraction of the model to offload to each GPU, as a list of proportions such as 3,1"
+    )
 
-    @field_validator("cache_type_v")
-    @classmethod
-    def _check_flash_attention(cls, value: CacheType, info: ValidationInfo) -> CacheType:
-        if value not in UNQUANTIZED and info.data.get("flash_attn") == "off":
-            raise ValueError("a quantized V cache needs flash attention: --flash-attn on or auto")
-        return value
+    @model_validator(mode="after")
+    def _check_flash_attention(self) -> Self:
+        if self.cache_type_v not in UNQUANTIZED and self.flash_attn == "off":
+            raise OptionError(
+                "cache_type_v", "a quantized V cache needs flash attention: --flash-attn on or auto"
+            )
+        return self
 
 
 class ModelOptions(ComputeOptions):
-    """All options with which `shared.llama.model.Model` loads a model; `threads` must be chosen, not 0.
+    """All options with which `shared.llama.model.Model` loads a model; there `threads` must not be 0.
 
     kv_unified: one pool of cells that any slot may fill, up to all of them. Otherwise each slot has an equal
     part, and attention reads no other slot's cells; but llama.cpp decodes such slots together only if they
@@ -92,10 +109,10 @@ class ModelOptions(ComputeOptions):
     """
 
     batch_size: int = Field(
-        512, ge=1, le=1 << 16, description="logical maximum batch size: tokens in one step"
+        512, ge=1, le=1 << 16, description="logical maximum batch size: tokens in one decoding step"
     )
     kv_unified: bool = Field(
         True,
-        description="use one KV cache shared by all slots. --no-kv-unified divides --ctx-size equally among "
-        "the slots: faster when all slots are busy, slower otherwise and with drafts",
+        description="use a single KV cache shared by all slots; --no-kv-unified gives each slot an equal "
+        "part of --ctx-size, which is faster when all slots are busy, and slower otherwise or with drafts",
     )

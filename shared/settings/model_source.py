@@ -1,49 +1,58 @@
-"""Which model: a file, or one from the hub. What lead and back set alike."""
+"""Which model to load: a file, or one from the Hugging Face hub."""
 
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from shared.models.hub import Hub, HubModel
 from shared.models.split import parts_of
+from shared.settings.base import OptionError, OptionGroup
 
 
-class ModelSource(BaseModel):
-    """Mixed into the settings of lead and back, each of which describes `model` itself."""
+def check_repository(value: str | None) -> str | None:
+    """As pydantic's validator: raises ValueError for what is not USER/REPO[:QUANT]."""
+    if value is not None:
+        HubModel.parse(value)
+    return value
 
-    model_config = ConfigDict(frozen=True)
 
-    model: Path | None = None
+class ModelSource(OptionGroup):
+    """The options of lead and back; without any the built-in demo model is meant."""
+
+    model: Path | None = Field(
+        None, description="model path to load (GGUF); default: the built-in demo model"
+    )
     hf_repo: str | None = Field(
         None,
-        description="a model from the Hugging Face hub, USER/REPO[:QUANT], in place of --model; without "
-        "QUANT: Q4_K_M, or Q8_0, or the first",
+        description="Hugging Face model repository, USER/REPO[:QUANT], instead of --model; default for "
+        "QUANT: Q4_K_M, else Q8_0, else the first file of the repository",
     )
-    hf_file: str | None = Field(None, description="the file in that repository, in place of QUANT")
+    hf_file: str | None = Field(None, description="file in the repository of --hf-repo; overrides its QUANT")
     hf_token: SecretStr | None = Field(
-        None, description="for private repositories; HF_TOKEN keeps it out of `ps`"
+        None,
+        description="Hugging Face access token, for private repositories; set HF_TOKEN instead to keep it "
+        "off the command line, which other users can read",
     )
-    offline: bool = Field(False, description="take what the hub's cache has")
+    offline: bool = Field(
+        False, description="use only models that are already in the Hugging Face cache; no network access"
+    )
 
     @field_validator("hf_repo")
     @classmethod
-    def _check_repository(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is not None:
-            HubModel.parse(value)
-            if info.data.get("model") is not None:
-                raise ValueError("there is a --model, too: name one of them")
-        return value
+    def _check_repository(cls, value: str | None) -> str | None:
+        return check_repository(value)
 
-    @field_validator("hf_file")
-    @classmethod
-    def _check_has_repository(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is not None and info.data.get("hf_repo") is None:
-            raise ValueError("name its repository with -hf USER/REPO")
-        return value
+    @model_validator(mode="after")
+    def _check_one_source(self) -> Self:
+        if self.hf_repo is not None and self.model is not None:
+            raise OptionError("hf_repo", "cannot be combined with --model")
+        if self.hf_file is not None and self.hf_repo is None:
+            raise OptionError("hf_file", "needs the repository: -hf USER/REPO")
+        return self
 
     def located(self) -> Self:
-        """The same settings with a `model` that is there: checked, or downloaded. Raises ConfigError."""
+        """With a `model` that exists: the file is checked, or downloaded. Raises ConfigError."""
         if self.hf_repo is None:
             if self.model is not None:
                 parts_of(self.model)
@@ -52,6 +61,10 @@ class ModelSource(BaseModel):
         return self.model_copy(update={"model": path, "hf_repo": None, "hf_file": None})
 
     def fetched(self, model: HubModel) -> Path:
-        """Where `model` is on this machine, downloaded if need be; raises ConfigError."""
+        """The path of `model` on this machine, downloaded if need be; raises ConfigError."""
         token = self.hf_token.get_secret_value() if self.hf_token else None
         return Hub(token, self.offline).fetch(model)
+
+    def cached_only(self) -> Self:
+        """The same source without downloads."""
+        return self.model_copy(update={"offline": True})

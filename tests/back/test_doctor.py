@@ -107,7 +107,7 @@ def test_without_a_lead_the_draft_model_is_timed_all_the_same():
 
 
 def test_a_model_that_is_not_there_is_said(tmp_path):
-    diagnosis = examine(BackSettings(model=tmp_path / "nowhere.gguf"))
+    diagnosis = examine(BackSettings.from_options(model=tmp_path / "nowhere.gguf"))
     assert diagnosis.status == 1
     assert "is not there" in str(diagnosis)
 

@@ -99,7 +99,7 @@ def test_a_context_in_which_llama_cpp_would_abort_is_refused(ctx_size, parallel,
 
 @pytest.mark.parametrize(("ctx_size", "parallel"), [(0, 4), (16, 4), (256, 256)])
 def test_a_context_with_a_cell_for_each_line_is_taken(ctx_size, parallel):
-    assert settings("--ctx-size", str(ctx_size), "--parallel", str(parallel)).ctx_size == ctx_size
+    assert settings("--ctx-size", str(ctx_size), "--parallel", str(parallel)).compute.ctx_size == ctx_size
 
 
 @pytest.mark.parametrize("n", ["-1", "9"])

@@ -28,7 +28,7 @@ def settings_of(name, tmp_path, monkeypatch):
     """The settings with which the unit's program starts, with the README's file of settings."""
     keys = dict(part.split("=", 1) for k, v in unit(name) if k == "Environment" for part in shlex.split(v))
     assert {k for k in keys if k[:5] in {"LEAD_", "BACK_"}} <= {
-        f"{name}_{field}".upper() for field in SETTINGS[name].model_fields
+        f"{name}_{field}".upper() for field in SETTINGS[name].options()
     }
     for variable, value in keys.items():
         monkeypatch.setitem(os.environ, variable, value)

@@ -15,6 +15,7 @@ from lead.server.draining import CLOSE_SECONDS
 from lead.server.local_back import _STOP_SECONDS as BACK_SECONDS
 from lead.settings.lead_settings import LeadSettings
 from tests.docker.compose import BACK, LEAD, ONE_HOST, ROOT, load, seconds, service
+from tests.options import option
 
 SETTINGS = {"lead": LeadSettings, "back": BackSettings}
 SERVICES = [(LEAD, "lead"), (BACK, "back"), (ONE_HOST, "lead"), (ONE_HOST, "back")]
@@ -48,7 +49,7 @@ def settings_of(path, name, monkeypatch, **variables):
 
 @pytest.mark.parametrize(("path", "name"), SERVICES + CUDA + TLS)
 def test_every_variable_is_a_setting(path, name):
-    names = {f"{name}_{field}".upper() for field in SETTINGS[name].model_fields}
+    names = {f"{name}_{field}".upper() for field in SETTINGS[name].options()}
     assert set(service(path, name)["environment"]) <= names
 
 
@@ -62,7 +63,7 @@ def test_the_programs_start_with_what_the_files_set(path, name, variables, monke
 def test_what_a_person_sets_reaches_the_program(path, name, monkeypatch):
     settings = settings_of(path, name, monkeypatch, **SET)
     for variable in set(SET) & set(service(path, name)["environment"]):
-        assert str(getattr(settings, variable.partition("_")[2].lower())) == SET[variable]
+        assert str(option(settings, variable.partition("_")[2].lower())) == SET[variable]
 
 
 @pytest.mark.parametrize(("path", "name"), SERVICES)
@@ -121,7 +122,7 @@ def test_with_https_the_back_of_one_host_dials_that():
 @pytest.mark.parametrize(("path", "name"), CUDA)
 def test_the_cuda_variants_put_the_model_on_the_gpu(path, name):
     given = service(path, name)["environment"][f"{name}_N_GPU_LAYERS".upper()]
-    assert SETTINGS[name](n_gpu_layers=given).n_gpu_layers == 99
+    assert SETTINGS[name].from_options(n_gpu_layers=given).compute.n_gpu_layers == 99
 
 
 @pytest.mark.parametrize(("path", "name"), CUDA)

@@ -6,7 +6,7 @@ import json
 
 from lead.server.draining import DrainingServer
 from lead.server.server import listen
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.protocol import Hello
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -19,7 +19,7 @@ def hello(lead):
 class Served:
     """A running server; `shut_down` is what a signal does."""
 
-    def __init__(self, lead, drain_seconds, bounds=None, **options):
+    def __init__(self, lead, drain_seconds, limits=None, **options):
         self._lead = lead
         self._listener = listen("127.0.0.1", 0)
         self.port = self._listener.getsockname()[1]
@@ -27,7 +27,7 @@ class Served:
             lead.app,
             drain_seconds,
             lead.sequences,
-            bounds or Bounds(),
+            limits or RequestLimits(),
             on_drain=self._begin,
             on_drained=self._end_help,
             **options,

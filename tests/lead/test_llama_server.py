@@ -16,7 +16,7 @@ def test_the_port_is_llama_servers():
     [["--no-jinja"], ["--mirostat", "2"], ["--context-shift"], ["--keep", "-1"], ["--mirostat=2"]],
 )
 def test_what_the_lead_lacks_is_passed_over_with_a_reason(arguments, capsys):
-    assert parse(*arguments, "-c", "256").ctx_size == 256
+    assert parse(*arguments, "-c", "256").compute.ctx_size == 256
     assert f"lead-llama-server: {arguments[0]} is passed over: " in capsys.readouterr().err
 
 
@@ -29,7 +29,11 @@ def test_a_value_goes_with_its_option():
 
 def test_options_may_have_underscores_but_values_keep_theirs():
     settings = parse("--ctx_size", "256", "--alias", "my_model", "--chat_template=my_own")
-    assert (settings.ctx_size, settings.alias, settings.chat_template) == (256, "my_model", "my_own")
+    assert (settings.compute.ctx_size, settings.alias, settings.conversation.chat_template) == (
+        256,
+        "my_model",
+        "my_own",
+    )
 
 
 def test_what_nobody_knows_is_an_error(capsys):
@@ -43,4 +47,4 @@ def test_what_nobody_knows_is_an_error(capsys):
     [([], True), (["-np", "2"], False), (["-np", "2", "--kv-unified"], True), (["--parallel=2"], False)],
 )
 def test_slots_that_were_counted_have_parts_of_the_context(arguments, unified):
-    assert parse(*arguments).kv_unified is unified
+    assert parse(*arguments).compute.kv_unified is unified

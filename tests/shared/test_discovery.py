@@ -94,4 +94,4 @@ def test_names_fit_into_a_dns_label(monkeypatch):
 def test_a_lead_on_loopback_is_not_announced(capsys):
     with pytest.raises(SystemExit):
         LeadSettings.from_command_line(["--announce"])
-    assert "nobody else reaches a lead on loopback" in capsys.readouterr().err
+    assert "other machines cannot reach a loopback address" in capsys.readouterr().err

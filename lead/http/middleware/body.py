@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lead.http.errors import http_error
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.protocol import MAX_BACK_MESSAGE_BYTES
 
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
@@ -34,11 +34,11 @@ class BodyMiddleware:
     discards the rest of a refused body, for as long as a body may take to arrive.
     """
 
-    def __init__(self, app: ASGIApp, bounds: Bounds) -> None:
+    def __init__(self, app: ASGIApp, limits: RequestLimits) -> None:
         self._app = app
-        self._bounds = bounds
+        self._limits = limits
         # Each level of a schema is two levels of JSON ({"properties": {"a": …}}) inside the body's own.
-        self._max_nesting = 2 * bounds.max_schema_depth + 16
+        self._max_nesting = 2 * limits.max_schema_depth + 16
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope) if scope["type"] == "http" else None
@@ -59,15 +59,15 @@ class BodyMiddleware:
             raise RefusedBodyError(
                 415, f"the body has to be JSON, with Content-Type: application/json, not {kind!r}"
             )
-        max_bytes = MAX_BACK_MESSAGE_BYTES if path in _BACKS_PATHS else self._bounds.max_body_bytes
+        max_bytes = MAX_BACK_MESSAGE_BYTES if path in _BACKS_PATHS else self._limits.max_body_bytes
         declared = headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > max_bytes:
             raise _too_large(max_bytes)
         try:
-            async with asyncio.timeout(self._bounds.body_seconds):
+            async with asyncio.timeout(self._limits.body_seconds):
                 body = await _collect(receive, max_bytes)
         except TimeoutError:
-            seconds = self._bounds.body_seconds
+            seconds = self._limits.body_seconds
             raise RefusedBodyError(408, f"the body did not arrive within {seconds:g} seconds") from None
         if body and len(body) <= _MAX_INLINE_BYTES:
             check_json(body, self._max_nesting)

@@ -10,7 +10,7 @@ from lead.http.middleware.body import BodyMiddleware
 from lead.http.middleware.cors import AllowedOrigins, WebSocketOriginMiddleware
 from lead.http.middleware.hosts import AllowedHosts, AllowedHostsMiddleware
 from lead.http.middleware.keys import Keyring
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class MiddlewareStack:
     """What the middlewares are configured with. The default allows everything, as on a loopback address."""
 
     keys: Keyring = field(default_factory=Keyring)
-    bounds: Bounds = field(default_factory=Bounds)
+    limits: RequestLimits = field(default_factory=RequestLimits)
     hosts: AllowedHosts | None = None  # None: any name
     origins: AllowedOrigins = field(default_factory=AllowedOrigins)
 
@@ -30,5 +30,5 @@ class MiddlewareStack:
             *([self.origins.cors()] if self.origins else []),  # before auth: preflight requests carry no key
             Middleware(WebSocketOriginMiddleware, origins=self.origins),
             Middleware(AuthMiddleware, keys=self.keys),
-            Middleware(BodyMiddleware, bounds=self.bounds),
+            Middleware(BodyMiddleware, limits=self.limits),
         ]

@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_LEAD_MESSAGE_BYTES
 
 _GRACE_SECONDS = 1.0
@@ -25,7 +25,7 @@ _MAX_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES
 class ServerConfig(uvicorn.Config):
     """uvicorn's configuration, with the lead's limits for the connections."""
 
-    def __init__(self, app: object, bounds: Bounds, **options: object) -> None:
+    def __init__(self, app: object, limits: RequestLimits, **options: object) -> None:
         super().__init__(
             app,  # type: ignore[arg-type]  # uvicorn's own types for ASGI differ from Starlette's
             http=HttpProtocol,
@@ -33,7 +33,7 @@ class ServerConfig(uvicorn.Config):
             ws_max_size=MAX_BACK_MESSAGE_BYTES,
             **options,  # type: ignore[arg-type]  # uvicorn's, by name
         )
-        self.bounds = bounds
+        self.limits = limits
 
 
 class WriteTimeout:
@@ -74,7 +74,7 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast("asyncio.Transport", transport)  # uvloop's transports do not subclass it
         super().connection_made(transport)
-        self._write_timeout = WriteTimeout(transport, self.config.bounds.write_seconds)
+        self._write_timeout = WriteTimeout(transport, self.config.limits.write_seconds)
         self._awaited: object = None
         self._timer: asyncio.TimerHandle | None = None
         self._restart_timer()
@@ -111,10 +111,10 @@ class HttpProtocol(H11Protocol):
         match self.conn.their_state:
             case h11.IDLE:
                 awaited: object = h11.IDLE
-                seconds = self.config.bounds.header_seconds
+                seconds = self.config.limits.header_seconds
             case h11.SEND_BODY:
                 awaited = self.cycle
-                seconds = self.config.bounds.body_seconds + _GRACE_SECONDS
+                seconds = self.config.limits.body_seconds + _GRACE_SECONDS
             case _:
                 self._stop_timer()
                 return
@@ -148,7 +148,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._write_timeout = WriteTimeout(self.transport, self.config.bounds.write_seconds)
+        self._write_timeout = WriteTimeout(self.transport, self.config.limits.write_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._write_timeout.cancel()

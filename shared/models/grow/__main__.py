@@ -9,13 +9,14 @@ from tqdm import tqdm
 
 from shared.errors import ConfigError
 from shared.models.grow import Quantization, Shape, grow
-from shared.settings.base import ProgramSettings, program_config
+from shared.settings.base import ProgramSettings
 
 
 class GrowSettings(ProgramSettings):
     """Turn a small llama-architecture GGUF into a larger one that computes the same function."""
 
-    model_config = program_config("grow")
+    program = "grow"
+    prefix = "GROW_"
 
     source: CliPositionalArg[Path] = Field(description="the GGUF file to grow")
     destination: CliPositionalArg[Path] = Field(description="the GGUF file to write")

@@ -5,7 +5,7 @@ import pytest
 from lead.backs.registry import HTTP_SILENCE_SECONDS, MAX_INVALID_DRAFTS, Backs
 from lead.engine.events import Committed, Finished, Started
 from lead.generation.sequences import Sequences
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.errors import ProtocolError, UnavailableError
 from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Hello, Open, Tune, VocabularyId
 from shared.sampling.sampler import SamplingParameters
@@ -22,7 +22,7 @@ def hello(**changes):
 class RegistryHarness:
     """Backs with their sequences, what reaches the engine, and a clock that a test moves."""
 
-    def __init__(self, **bounds):
+    def __init__(self, **limits):
         self.now = 0.0
         self.posted = []
         self.sequences = Sequences()
@@ -34,7 +34,7 @@ class RegistryHarness:
             post_draft=self.posted.append,
             on_change=lambda names: setattr(self, "names", names),
             clock=lambda: self.now,
-            bounds=Bounds(**bounds),
+            limits=RequestLimits(**limits),
         )
 
     def join(self, transport="websocket", **changes):
@@ -190,8 +190,8 @@ def test_no_back_goes_by_the_name_of_a_source_in_the_lead(harness, name):
 
 
 def test_names_are_enough_for_all_backs(harness):
-    names = {harness.join(name="ngram").name for _ in range(Bounds().max_backs)}
-    assert len(names) == Bounds().max_backs
+    names = {harness.join(name="ngram").name for _ in range(RequestLimits().max_backs)}
+    assert len(names) == RequestLimits().max_backs
 
 
 def test_a_draft_keeps_its_branches_and_confidences_and_says_when_it_came(harness):

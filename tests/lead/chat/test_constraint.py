@@ -5,9 +5,9 @@ from lead.chat.constraint import Demand, constrain
 from lead.chat.reasoning import ReasoningMarkers
 from lead.chat.tools import Tool
 from lead.grammar import check_grammar, schema_to_gbnf
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 
-BOUNDS = Bounds()
+LIMITS = RequestLimits()
 THINK = ReasoningMarkers("<think>", "</think>")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
@@ -22,7 +22,7 @@ def grammar(demand, own=None, thinking=None, *, opened=False):
         own,
         thinking,
         opened=opened,
-        convert=lambda schema, field: schema_to_gbnf(schema, BOUNDS, field),
+        convert=lambda schema, field: schema_to_gbnf(schema, LIMITS, field),
     )
 
 
@@ -43,7 +43,7 @@ def test_every_demand_makes_a_grammar_that_llama_cpp_takes(own, must_call, schem
     demand = Demand(schema=schema, tools=[tool("add"), tool('odd "\\ name')], must_call=must_call)
     text = grammar(demand, own, thinking)
     if text is not None:
-        check_grammar(text, BOUNDS)
+        check_grammar(text, LIMITS)
 
 
 def test_a_generic_answer_is_always_json():

@@ -19,7 +19,7 @@ def weights(findings):
 
 
 def test_a_lead_that_is_not_there_is_a_problem():
-    diagnosis = examine(LeadSettings(port=free_port()))
+    diagnosis = examine(LeadSettings.from_options(port=free_port()))
     assert diagnosis.status == 1
     assert "nothing listens on this port" in str(diagnosis)
 
@@ -27,7 +27,7 @@ def test_a_lead_that_is_not_there_is_a_problem():
 async def test_a_lead_with_tls_is_asked_under_its_own_certificate(serve, tmp_path):
     made = make_certificate(tmp_path, "gpu-box")
     served = serve(tls=(made.chain, made.key))
-    diagnosis = await asyncio.to_thread(examine, LeadSettings(port=served.port, **made.options))
+    diagnosis = await asyncio.to_thread(examine, LeadSettings.from_options(port=served.port, **made.options))
     assert f"the lead at https://127.0.0.1:{served.port} is ready" in str(diagnosis)
 
 
@@ -36,7 +36,7 @@ async def test_another_server_on_its_port_is_not_trusted(serve, tmp_path):
         (tmp_path / name).mkdir()
     own, other = (make_certificate(tmp_path / name, "gpu-box") for name in ("lead", "stranger"))
     served = serve(tls=(other.chain, other.key))
-    diagnosis = await asyncio.to_thread(examine, LeadSettings(port=served.port, **own.options))
+    diagnosis = await asyncio.to_thread(examine, LeadSettings.from_options(port=served.port, **own.options))
     assert "is not trusted" in str(diagnosis)
 
 
@@ -46,9 +46,9 @@ def test_a_lead_on_loopback_is_told_that_nobody_else_reaches_it():
 
 
 def test_a_lead_with_keys_for_clients_alone_is_told_that_backs_need_one():
-    (found,) = judge_address(LeadSettings(api_key="k", host="0.0.0.0"))
+    (found,) = judge_address(LeadSettings.from_options(api_key="k", host="0.0.0.0"))
     assert "--back-key-file" in found.sentence
-    assert weights(judge_address(LeadSettings(api_key="k", back_key="b", host="0.0.0.0"))) == []
+    assert weights(judge_address(LeadSettings.from_options(api_key="k", back_key="b", host="0.0.0.0"))) == []
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_a_lead_with_keys_for_clients_alone_is_told_that_backs_need_one():
     ],
 )
 def test_threads_need_cores(settings, load, expected):
-    assert weights(judge_machine(LeadSettings(**settings), TWO, load)) == expected
+    assert weights(judge_machine(LeadSettings.from_options(**settings), TWO, load)) == expected
 
 
 def test_it_asks_with_a_clients_key_rather_than_with_a_backs():
-    assert _own_key(LeadSettings(back_key="b", admin_key="a", api_key="c,d")) == "c"
-    assert _own_key(LeadSettings(back_key="b")) == "b"
-    assert _own_key(LeadSettings()) is None
+    assert _own_key(LeadSettings.from_options(back_key="b", admin_key="a", api_key="c,d").security) == "c"
+    assert _own_key(LeadSettings.from_options(back_key="b").security) == "b"
+    assert _own_key(LeadSettings().security) is None
 
 
 def test_a_key_file_that_is_not_there_is_said(tmp_path):
-    settings = LeadSettings(api_key_file=tmp_path / "nowhere")
+    settings = LeadSettings.from_options(api_key_file=tmp_path / "nowhere")
     with pytest.raises(ConfigError):
-        _own_key(settings)
+        _own_key(settings.security)
     assert "cannot read the keys" in str(examine(settings))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lead.grammar import schema_to_gbnf
 from lead.grammar.pattern import InvalidPatternError, UnsupportedPatternError, pattern_body
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 
 TEXTS = [
     "",
@@ -39,7 +39,7 @@ PATTERNS = [
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_pattern_means_what_it_means_in_a_regular_expression(accepts, pattern):
-    grammar = schema_to_gbnf({"type": "string", "pattern": pattern}, Bounds())
+    grammar = schema_to_gbnf({"type": "string", "pattern": pattern}, RequestLimits())
     python = re.compile(pattern.replace("(?<", "(?P<").replace("$", r"\Z"), re.ASCII)
     for text in TEXTS:
         written = json.dumps(text, ensure_ascii=False)

@@ -3,10 +3,10 @@ import json
 import pytest
 
 from lead.grammar import JSON_OBJECT, schema_to_gbnf
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 
-BOUNDS = Bounds()
+LIMITS = RequestLimits()
 TWO = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}}
 MORE = {"properties": {"abc": {"type": "null"}}, "additionalProperties": {"type": "boolean"}}
 SMALL = {"type": "integer", "minimum": -5, "maximum": 123}
@@ -95,25 +95,25 @@ WRONG = [
 
 @pytest.mark.parametrize(("schema", "text"), ACCEPTED)
 def test_what_a_schema_allows_can_be_written(accepts, schema, text):
-    assert accepts(schema_to_gbnf(schema, BOUNDS), text)
+    assert accepts(schema_to_gbnf(schema, LIMITS), text)
 
 
 @pytest.mark.parametrize(("schema", "text"), REFUSED)
 def test_what_a_schema_does_not_allow_cannot_be_written(accepts, schema, text):
-    assert not accepts(schema_to_gbnf(schema, BOUNDS), text)
+    assert not accepts(schema_to_gbnf(schema, LIMITS), text)
 
 
 @pytest.mark.parametrize(("schema", "message"), WRONG)
 def test_a_wrong_schema_is_refused_with_what_is_wrong(schema, message):
     with pytest.raises(RequestError, match=r"^response_format: ") as caught:
-        schema_to_gbnf(schema, BOUNDS)
+        schema_to_gbnf(schema, LIMITS)
     assert message in str(caught.value)
     assert caught.value.param == "response_format"
 
 
 def test_the_error_names_the_field_that_the_schema_came_in():
     with pytest.raises(RequestError) as caught:
-        schema_to_gbnf({"type": "text"}, BOUNDS, "json_schema")
+        schema_to_gbnf({"type": "text"}, LIMITS, "json_schema")
     assert caught.value.param == "json_schema"
 
 
@@ -121,12 +121,12 @@ def test_a_schema_may_only_be_so_deep():
     schema = {"type": "null"}
     for _ in range(40):
         schema = {"items": schema}
-    schema_to_gbnf(schema, Bounds(max_schema_depth=41))
+    schema_to_gbnf(schema, RequestLimits(max_schema_depth=41))
     with pytest.raises(RequestError, match="nested more than 20 levels"):
-        schema_to_gbnf(schema, Bounds(max_schema_depth=20))
+        schema_to_gbnf(schema, RequestLimits(max_schema_depth=20))
 
 
 def test_a_chain_of_references_takes_no_recursion():
     definitions = {f"d{i}": {"items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(1500)}
     definitions["d1500"] = {"type": "null"}
-    schema_to_gbnf({"$defs": definitions, "$ref": "#/$defs/d0"}, Bounds(max_grammar_bytes=1 << 20))
+    schema_to_gbnf({"$defs": definitions, "$ref": "#/$defs/d0"}, RequestLimits(max_grammar_bytes=1 << 20))

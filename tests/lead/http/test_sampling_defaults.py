@@ -50,7 +50,7 @@ def given(lead):
     """Give the lead a command line."""
 
     def given(typed):
-        defaults = LeadSettings.from_command_line(typed.split()).sampling_defaults
+        defaults = LeadSettings.from_command_line(typed.split()).sampling
         state = lead.app.state
         state.services = dataclasses.replace(state.services, defaults=defaults)
         lead.will_say("x")
@@ -83,8 +83,8 @@ def test_they_may_stand_in_a_file(tmp_path):
     path = tmp_path / "lead.toml"
     path.write_text('samplers = ["top_k", "temperature"]\ndry-sequence-breakers = ["\\n", ","]\n')
     settings = LeadSettings.from_command_line(["--config", str(path)])
-    assert settings.samplers == ("top_k", "temperature")
-    assert settings.dry_sequence_breakers == ("\n", ",")
+    assert settings.sampling.samplers == ("top_k", "temperature")
+    assert settings.sampling.dry_sequence_breakers == ("\n", ",")
 
 
 @pytest.mark.parametrize(("asked", "n"), [(3, 3), (30, 30), (-1, 10), (None, 10)])

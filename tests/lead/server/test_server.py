@@ -14,7 +14,7 @@ from back.link import Link
 from lead.server import server as module
 from lead.server.server import Lead, listen
 from lead.settings.lead_settings import LeadSettings
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.errors import ConfigError
 from shared.tls import pinning, trusting
 from tests.certificates import make_certificate
@@ -97,7 +97,9 @@ async def test_a_lead_is_announced_with_its_scheme(monkeypatch, tmp_path, scheme
     monkeypatch.setattr(module, "announced", announced)
     monkeypatch.setattr(Lead, "_serve", serve)
     tls = make_certificate(tmp_path, "gpu-box").options if scheme == "https" else {}
-    settings = LeadSettings(host="0.0.0.0", port=0, insecure=True, announce=True, alias="70B", **tls)
+    settings = LeadSettings.from_options(
+        host="0.0.0.0", port=0, insecure=True, announce=True, alias="70B", **tls
+    )
     await Lead(settings).serve()
     assert heard[0][2:] == ("70B", scheme)
 
@@ -121,7 +123,7 @@ async def test_a_refused_websocket_is_no_error_of_ours(serve, caplog):
 
 
 async def test_a_back_that_answers_no_pings_is_gone(lead, serve):
-    port = serve(bounds=Bounds(ping_seconds=0.05)).port
+    port = serve(limits=RequestLimits(ping_seconds=0.05)).port
     names = asyncio.Queue()
     lead.backs._on_change = names.put_nowait
     url = f"ws://127.0.0.1:{port}/v1/speculation"

@@ -17,13 +17,9 @@ def test_it_listens_on_loopback_unless_told_otherwise():
 
 def test_what_people_paste_from_llama_cpp_works():
     given = settings("-m", "a.gguf", "--n-gpu-layers", "99", "-c", "4096", "-t", "3", "--parallel", "2")
-    assert (str(given.model), given.n_gpu_layers, given.ctx_size, given.threads, given.parallel) == (
-        "a.gguf",
-        99,
-        4096,
-        3,
-        2,
-    )
+    compute = given.compute
+    assert str(given.source.model) == "a.gguf"
+    assert (compute.n_gpu_layers, compute.ctx_size, compute.threads, compute.parallel) == (99, 4096, 3, 2)
 
 
 def test_one_core_is_left_to_http(monkeypatch):
@@ -65,39 +61,39 @@ def test_nonsense_is_refused(wrong, capsys):
 def test_the_settings_of_a_back_need_a_back(option, capsys):
     with pytest.raises(SystemExit):
         settings(option, "1")
-    assert f"{option}: there is no back to set it for: name its model with --back" in capsys.readouterr().err
+    assert f"{option}: needs a draft model: --back FILE" in capsys.readouterr().err
 
 
 def test_lead_and_back_may_not_share_cores(capsys):
     with pytest.raises(SystemExit):
         settings("--cpus", "0-3", "--back", "b.gguf", "--back-cpus", "3-4")
-    assert "crawl: --cpus has [3], too" in capsys.readouterr().err
+    assert "slow each other down: both have [3]" in capsys.readouterr().err
 
 
 def test_a_back_of_a_pinned_lead_needs_cores_of_its_own(capsys):
     with pytest.raises(SystemExit):
         settings("--cpus", "0-3", "--back", "b.gguf")
     assert capsys.readouterr().err.endswith(
-        "--back-cpus: with --cpus and --back, say which cores the back gets\n"
+        "--back-cpus: required with --cpus and --back: the cores of the back\n"
     )
 
 
 def test_a_back_with_cores_of_its_own_is_fine():
     given = settings("--cpus", "0-3", "--back", "b.gguf", "--back-cpus", "4")
-    assert (given.cpus, given.back_cpus, given.n_back_threads) == ("0-3", "4", 0)
+    assert (given.cpus, given.own_back.back_cpus, given.own_back.n_threads) == ("0-3", "4", 0)
 
 
 def test_a_chat_template_comes_from_the_command_line_or_a_file(tmp_path):
     path = tmp_path / "own.jinja"
     path.write_text("hello")
-    assert settings("--chat-template", "llama3").chat_template_source == "llama3"
-    assert settings("--chat-template-file", str(path)).chat_template_source == "hello"
-    assert settings().chat_template_source is None
+    assert settings("--chat-template", "llama3").conversation.template() == "llama3"
+    assert settings("--chat-template-file", str(path)).conversation.template() == "hello"
+    assert settings().conversation.template() is None
 
 
 def test_a_chat_template_that_cannot_be_read_says_so():
     with pytest.raises(ConfigError, match="cannot read the chat template"):
-        settings("--chat-template-file", "/not/there").chat_template_source  # noqa: B018 - a property that raises
+        settings("--chat-template-file", "/not/there").conversation.template()
 
 
 @pytest.mark.parametrize(
@@ -114,9 +110,10 @@ def test_contradictions_about_chats_are_refused(wrong):
 
 
 def test_reasoning_is_a_variable_of_templates():
-    options = settings("--reasoning", "off", "--chat-template-kwargs", '{"mood": "glad"}').chat_options
+    options = settings("--reasoning", "off", "--chat-template-kwargs", '{"mood": "glad"}')
+    options = options.conversation.defaults(verbose=False)
     assert options.variables == {"enable_thinking": False, "mood": "glad"}
 
 
 def test_a_template_that_can_reason_does_unless_told_otherwise():
-    assert settings().chat_options.variables == {"enable_thinking": True}
+    assert settings().conversation.defaults(verbose=False).variables == {"enable_thinking": True}

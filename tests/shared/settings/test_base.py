@@ -3,8 +3,19 @@ from typing import Any
 import pytest
 from pydantic import Field, model_validator
 
-from shared.settings.base import CommaList, FileSettings, program_config
+from shared.settings.base import CommaList, FileSettings, OptionError, OptionGroup
 from shared.settings.command_line import Dialect, Spelling
+
+
+class Paint(OptionGroup):
+    color: str = "red"
+    shine: int = 0
+
+    @model_validator(mode="after")
+    def _check_shine(self):
+        if self.color == "black" and self.shine:
+            raise OptionError("shine", "black does not shine")
+        return self
 
 
 class Settings(FileSettings):
@@ -13,7 +24,8 @@ class Settings(FileSettings):
     thing --level 3
     """
 
-    model_config = program_config("thing")
+    program = "thing"
+    prefix = "THING_"
     dialect = Dialect(
         {
             "level": Spelling(("-l", "-lvl"), ("OTHER_ARG_LEVEL",)),
@@ -26,6 +38,7 @@ class Settings(FileSettings):
     api_key: str | None = Field(None, pattern="^a+$")
     fast: bool = False
     origins: CommaList = ()
+    paint: Paint = Paint()
 
     @model_validator(mode="before")
     @classmethod
@@ -125,10 +138,10 @@ def test_keys_of_the_file_may_have_hyphens(file, key):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("levle = 6", "thing.toml: there is no setting levle: did you mean level?\n"),
-        ("config = 'b'", "there is no setting config"),
-        ("[thing]\nlevel = 6", "there is no setting thing"),
-        ("level = ", "thing.toml is not TOML: "),
+        ("levle = 6", "thing.toml: unknown option levle: did you mean level?\n"),
+        ("config = 'b'", "unknown option config"),
+        ("[thing]\nlevel = 6", "unknown option thing"),
+        ("level = ", "thing.toml is not valid TOML: "),
         ("level = -2", "thing.toml: level: Input should be greater than or equal to 0 (got -2)\n"),
     ],
 )
@@ -143,7 +156,7 @@ def test_a_wrong_file_ends_with_status_2_and_a_line(file, capsys, text, complain
 def test_a_file_that_is_not_there_is_an_error(tmp_path, capsys):
     with pytest.raises(SystemExit):
         Settings.from_command_line(["--config", str(tmp_path / "none.toml")])
-    assert "none.toml cannot be read: No such file" in capsys.readouterr().err
+    assert "none.toml: No such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -238,3 +251,35 @@ def test_other_variables_are_nobodys_business(variable, monkeypatch, capsys):
 def test_an_empty_variable_is_not_set_however_it_is_spelled(monkeypatch, capsys):
     monkeypatch.setenv("THING_LEVLE", "")
     assert warnings(capsys) == ""
+
+
+@pytest.mark.parametrize("where", ["option", "variable", "file"])
+def test_an_option_of_a_group_is_spelled_like_any_other(where, monkeypatch, file):
+    arguments = {"option": ["--color", "blue"], "variable": [], "file": [file("color = 'blue'")]}[where]
+    if where == "variable":
+        monkeypatch.setenv("THING_COLOR", "blue")
+    assert Settings.from_command_line(arguments).paint == Paint(color="blue")
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (["--shine", "much"], "thing: --shine: Input should be a valid integer"),
+        (["--color", "black", "--shine", "3"], "thing: --shine: black does not shine\n"),
+    ],
+)
+def test_a_wrong_option_of_a_group_is_named(given, error, capsys):
+    with pytest.raises(SystemExit):
+        Settings.from_command_line(given)
+    assert capsys.readouterr().err.startswith(error)
+
+
+def test_a_program_may_have_other_defaults_than_its_fields(file, capsys):
+    class Other(Settings):
+        defaults = {"color": "green", "level": 9}  # noqa: RUF012 - read only
+
+    given = Other.from_command_line([file("level = 4")])
+    assert (given.paint.color, given.level) == ("green", 4)
+    with pytest.raises(SystemExit):
+        Other.from_command_line(["--help"])
+    assert "(default: green)" in capsys.readouterr().out

@@ -5,6 +5,7 @@ import pytest
 from back.settings import BackSettings
 from lead.settings.lead_settings import LeadSettings
 from shared.settings.llama_server_options import LLAMA_SERVER
+from tests.options import option as value_of
 
 OPTIONS = [
     ("-m a.gguf", "model", "a.gguf"),
@@ -54,7 +55,7 @@ VARIABLES = [
     ("LLAMA_ARG_UI", "0", "ui", False),
     ("LLAMA_ARG_PORT", "8080", "port", 8080),
 ]
-BACKS_OPTIONS = [item for item in OPTIONS if item[1] in BackSettings.model_fields]
+BACKS_OPTIONS = [item for item in OPTIONS if item[1] in BackSettings.options()]
 
 
 def plain(value):
@@ -63,23 +64,23 @@ def plain(value):
 
 @pytest.mark.parametrize(("typed", "setting", "value"), OPTIONS)
 def test_lead_understands_the_option(typed, setting, value):
-    assert plain(getattr(LeadSettings.from_command_line(typed.split()), setting)) == value
+    assert plain(value_of(LeadSettings.from_command_line(typed.split()), setting)) == value
 
 
 @pytest.mark.parametrize(("typed", "setting", "value"), BACKS_OPTIONS)
 def test_back_understands_the_option(typed, setting, value):
-    assert plain(getattr(BackSettings.from_command_line(typed.split()), setting)) == value
+    assert plain(value_of(BackSettings.from_command_line(typed.split()), setting)) == value
 
 
 @pytest.mark.parametrize(("variable", "text", "setting", "value"), VARIABLES)
 def test_lead_understands_the_variable(monkeypatch, variable, text, setting, value):
     monkeypatch.setenv(variable, text)
-    assert plain(getattr(LeadSettings.from_command_line([]), setting)) == value
+    assert plain(value_of(LeadSettings.from_command_line([]), setting)) == value
 
 
 @pytest.mark.parametrize("option", ["-cb", "--jinja", "--warmup", "--no-warmup", "--no-perf"])
 def test_what_is_so_anyway_is_taken(option):
-    assert LeadSettings.from_command_line([option, "-np", "2"]).parallel == 2
+    assert LeadSettings.from_command_line([option, "-np", "2"]).compute.parallel == 2
 
 
 @pytest.mark.parametrize(

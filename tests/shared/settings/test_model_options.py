@@ -21,7 +21,7 @@ def settings(*arguments):
     ],
 )
 def test_flash_attention_may_be_said_as_in_llama_server(value, meaning):
-    assert settings("-fa", value).flash_attn == meaning
+    assert settings("-fa", value).compute.flash_attn == meaning
 
 
 @pytest.mark.parametrize("kind", ["q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"])
@@ -36,11 +36,11 @@ def test_a_quantized_v_cache_without_flash_attention_is_refused(kind, capsys):
 
 @pytest.mark.parametrize("fa", ["on", "auto"])
 def test_a_quantized_v_cache_with_flash_attention_is_fine(fa):
-    assert settings("-ctv", "q8_0", "-fa", fa).cache_type_v == "q8_0"
+    assert settings("-ctv", "q8_0", "-fa", fa).compute.cache_type_v == "q8_0"
 
 
 def test_a_quantized_k_cache_needs_nothing():
-    assert settings("-ctk", "q4_0", "-fa", "off").cache_type_k == "q4_0"
+    assert settings("-ctk", "q4_0", "-fa", "off").compute.cache_type_k == "q4_0"
 
 
 def test_an_unknown_cache_type_is_refused_naming_those_that_there_are(capsys):
@@ -51,14 +51,14 @@ def test_an_unknown_cache_type_is_refused_naming_those_that_there_are(capsys):
 
 @pytest.mark.parametrize("shares", ["3,1", "3/1"])
 def test_shares_of_gpus_are_numbers(shares):
-    assert settings("-ts", shares).tensor_split == (3.0, 1.0)
+    assert settings("-ts", shares).compute.tensor_split == (3.0, 1.0)
 
 
 @pytest.mark.parametrize(
     ("option", "mode"), [("--mlock", "mmap+mlock"), ("--no-mmap", "none"), ("--load-mode=dio", "dio")]
 )
 def test_the_way_of_loading_may_be_said_in_the_older_way(option, mode):
-    assert settings(option).load_mode == mode
+    assert settings(option).compute.load_mode == mode
 
 
 def test_the_options_reach_the_process_that_loads_the_model():

@@ -31,7 +31,7 @@ def fetched(monkeypatch):
 @pytest.mark.parametrize("option", ["-hf", "-hfr", "--hf-repo"])
 def test_a_model_of_the_hub_becomes_a_file(fetched, kind, option):
     given = kind.from_command_line([option, "a/b:Q8_0", "-hff", "c.gguf", "--offline"])
-    assert given.located().model == "cache/toy.gguf"
+    assert given.located().source.model == "cache/toy.gguf"
     assert fetched == [(Hub(None, offline=True), HubModel("a/b", "Q8_0", "c.gguf"))]
 
 
@@ -49,26 +49,26 @@ def test_the_token_is_not_shown():
 @pytest.mark.parametrize("option", ["--back-hf-repo", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"])
 def test_the_model_of_a_leads_own_back_may_be_of_the_hub(fetched, option):
     given = settings(option, "a/b:Q8_0", "--back-threads", "2")
-    assert given.has_back
-    assert str(given.with_back_located().back) == "cache/toy.gguf"
+    assert given.own_back.is_wanted
+    assert str(given.located().own_back.back) == "cache/toy.gguf"
     assert fetched == [(Hub(None), HubModel("a/b", "Q8_0"))]
 
 
 def test_the_hubs_variable_of_llama_server_names_it_too(fetched, monkeypatch):
     monkeypatch.setenv("LLAMA_ARG_SPEC_DRAFT_HF_REPO", "a/b")
-    settings().with_back_located()
+    settings().located()
     assert fetched == [(Hub(None), HubModel("a/b"))]
 
 
 def test_without_a_name_nothing_is_fetched(fetched):
     given = settings()
-    assert given.located() is given
+    assert given.located() == given
     assert fetched == []
 
 
 def test_a_file_that_is_there_is_taken(tmp_path):
     (tmp_path / "a.gguf").touch()
-    assert settings("-m", str(tmp_path / "a.gguf")).located().model == tmp_path / "a.gguf"
+    assert settings("-m", str(tmp_path / "a.gguf")).located().source.model == tmp_path / "a.gguf"
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
@@ -80,11 +80,11 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path):
     ("arguments", "complaint"),
     [
         (["-hf", "nonsense"], "-hf: write it as in"),
-        (["-hf", "a/b", "-m", "a.gguf"], "-hf: there is a --model, too: name one of them"),
+        (["-hf", "a/b", "-m", "a.gguf"], "-hf: cannot be combined with --model"),
         (["-hfd", "nonsense"], "-hfd: write it as in"),
-        (["-hfd", "a/b", "--back", "b.gguf"], "-hfd: there is a --back, too: name one of them"),
-        (["--back-threads", "2"], "--back-threads: there is no back to set it for"),
-        (["-hff", "c.gguf"], "-hff: name its repository with -hf USER/REPO"),
+        (["-hfd", "a/b", "--back", "b.gguf"], "-hfd: cannot be combined with --back"),
+        (["--back-threads", "2"], "--back-threads: needs a draft model: --back FILE"),
+        (["-hff", "c.gguf"], "-hff: needs the repository: -hf USER/REPO"),
     ],
 )
 def test_what_makes_no_sense_ends_with_status_2(capsys, arguments, complaint):

@@ -7,7 +7,7 @@ import pytest
 from lead.http.middleware.body import RefusedBodyError, check_json
 from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.protocol import MAX_BACK_MESSAGE_BYTES
 
 JSON = {"Content-Type": "application/json"}
@@ -16,7 +16,7 @@ JSON = {"Content-Type": "application/json"}
 @pytest.fixture
 async def client(lead):
     app = create_app(
-        lead.app.state.services, MiddlewareStack(bounds=Bounds(max_body_bytes=1024, body_seconds=0.05))
+        lead.app.state.services, MiddlewareStack(limits=RequestLimits(max_body_bytes=1024, body_seconds=0.05))
     )
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:

@@ -63,4 +63,4 @@ async def test_a_page_may_open_a_websocket_only_if_it_may_ask(lead, origins, sta
 
 def test_origins_are_a_setting():
     given = LeadSettings.from_command_line(["--cors-origins", f"{PAGE},http://localhost:3000"])
-    assert given.cors_origins == (PAGE, "http://localhost:3000")
+    assert given.security.cors_origins == (PAGE, "http://localhost:3000")

@@ -53,7 +53,7 @@ async def test_no_route_answers_to_an_odd_name_whoever_asks(app, method, path, k
 
 
 def checks(*arguments):
-    return LeadSettings.from_command_line(list(arguments)).host_names() is not None
+    return LeadSettings.from_command_line(list(arguments)).security.host_names() is not None
 
 
 def test_names_are_checked_where_there_are_no_keys_or_when_they_are_given():
@@ -63,7 +63,7 @@ def test_names_are_checked_where_there_are_no_keys_or_when_they_are_given():
 
 
 def test_names_can_be_added():
-    names = LeadSettings.from_command_line(["--allowed-hosts", "lead.example,*.lan"]).host_names()
+    names = LeadSettings.from_command_line(["--allowed-hosts", "lead.example,*.lan"]).security.host_names()
     assert [names.allows(host) for host in ("lead.example", "a.lan", "localhost", "evil.example")] == [
         *(True, True, True, False)
     ]

@@ -14,7 +14,7 @@ from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
 from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WriteTimeout
 from lead.server.app import create_app
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 from shared.protocol import Hello
 from shared.sampling.sampler import SamplingParameters
 
@@ -37,7 +37,7 @@ async def served(app, **times):
     """The port of `app` on a real server."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
-        config = ServerConfig(app, Bounds(**PATIENT | times), lifespan="off", log_config=None)
+        config = ServerConfig(app, RequestLimits(**PATIENT | times), lifespan="off", log_config=None)
         server = uvicorn.Server(config)
         serving = asyncio.ensure_future(server._serve([listener]))
         try:
@@ -157,7 +157,7 @@ async def test_no_timer_runs_for_a_websocket(lead, connections):
 
 
 async def test_a_body_that_arrives_too_slowly_is_answered_with_408_in_openais_shape(lead):
-    app = create_app(lead.app.state.services, MiddlewareStack(bounds=Bounds(body_seconds=SHORT)))
+    app = create_app(lead.app.state.services, MiddlewareStack(limits=RequestLimits(body_seconds=SHORT)))
     async with served(app) as port, connected(port) as (reader, writer):
         writer.write(request(b"{", length=10_000))
         answer = await drip(reader, writer, b" ", until=b"}}")

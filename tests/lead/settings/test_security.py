@@ -9,12 +9,12 @@ def settings(*arguments):
 
 
 def whose(given, *secrets):
-    ring = given.keyring()
+    ring = given.security.keyring()
     return [str(ring.identify(secret)) for secret in secrets]
 
 
 def test_without_a_key_the_lead_is_open_to_this_machine():
-    assert settings().keyring().identify(None) == ANYONE
+    assert settings().security.keyring().identify(None) == ANYONE
 
 
 def test_keys_of_all_roles_are_options_once_or_several_times_or_with_commas():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.settings.limits import Bounds
+from lead.settings.limits import RequestLimits
 
 TEXT, CHAT = {"prompt": "Hi"}, {"messages": [{"role": "user", "content": "Hi"}]}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
@@ -48,14 +48,14 @@ ELSEWHERE = {
 
 
 def test_every_bound_is_tested():
-    assert ASKED_FOR.keys() | ELSEWHERE == Bounds.model_fields.keys()
+    assert ASKED_FOR.keys() | ELSEWHERE == RequestLimits.model_fields.keys()
 
 
 @pytest.fixture(params=ASKED_FOR)
 def bounded(lead, request):
     """(path, a request within the bound, one beyond it, the field at fault) of a lead with a low bound."""
     value, path, (within, beyond), field = ASKED_FOR[request.param]
-    lead.use(bounds=Bounds(**{request.param: value}, **_without_its_rival(request.param)))
+    lead.use(limits=RequestLimits(**{request.param: value}, **_without_its_rival(request.param)))
     lead.will_say("a")
     return path, within, beyond, field
 

@@ -1,0 +1,75 @@
+"""How conversations become prompts, and answers become messages."""
+
+import json
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from lead.chat.options import ChatOptions, ReasoningFormat
+from shared.errors import ConfigError
+from shared.settings.base import OptionError, OptionGroup
+
+
+class ConversationOptions(OptionGroup):
+    """Options of the chat template and of reasoning."""
+
+    chat_template: str | None = Field(
+        None,
+        description="chat template: the name of one that llama.cpp knows (chatml, llama3, …) or Jinja "
+        "source; default: the template in the model's metadata",
+    )
+    chat_template_file: Path | None = Field(None, description="file with the chat template")
+    chat_template_kwargs: str | None = Field(
+        None,
+        description='additional variables for the chat template, a JSON object as in {"enable_thinking": '
+        "false}",
+    )
+    reasoning_format: ReasoningFormat = Field(
+        "auto",
+        description="where reasoning is returned: deepseek or auto in message.reasoning_content, none in "
+        "message.content",
+    )
+    reasoning: Literal["on", "off", "auto"] = Field(
+        "auto",
+        description="whether the model reasons before it answers; sets enable_thinking for chat templates "
+        "that use it",
+    )
+    prefill_assistant: bool = Field(
+        True, description="continue the last message of a conversation if it is the assistant's"
+    )
+
+    @field_validator("chat_template_kwargs")
+    @classmethod
+    def _check_is_object(cls, value: str | None) -> str | None:
+        try:
+            is_valid = value is None or isinstance(json.loads(value), dict)
+        except ValueError:
+            is_valid = False
+        if not is_valid:
+            raise ValueError("should be a JSON object")
+        return value
+
+    @model_validator(mode="after")
+    def _check_one_template(self) -> Self:
+        if self.chat_template_file is not None and self.chat_template is not None:
+            raise OptionError("chat_template_file", "cannot be combined with --chat-template")
+        return self
+
+    def template(self) -> str | None:
+        """The chosen chat template; None: the model's. Raises ConfigError if its file cannot be read."""
+        if self.chat_template_file is None:
+            return self.chat_template
+        try:
+            return self.chat_template_file.read_text("utf-8")
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(f"cannot read the chat template {self.chat_template_file}: {error}") from error
+
+    def defaults(self, *, verbose: bool) -> ChatOptions:
+        """What applies to requests that do not say otherwise."""
+        # As in llama-server: enable_thinking is set even for "auto", because some templates take its absence
+        # for "off".
+        variables = {"enable_thinking": self.reasoning != "off"} | json.loads(
+            self.chat_template_kwargs or "{}"
+        )
+        return ChatOptions(variables, self.reasoning_format, self.prefill_assistant, verbose=verbose)
