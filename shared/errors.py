@@ -10,6 +10,7 @@
     ├── UnavailableError         the engine is not there (yet, or again): HTTP 503
     │   └── QueueFullError       as many requests wait as may: HTTP 503
     ├── ServerError              a request that fails without being at fault: HTTP 500
+    ├── IntegrityError           records contradict each other: the engine has to be started again
     └── DecodeError              llama_decode did not return 0
         ├── KvCacheFullError     1: no room in the KV cache, nothing was changed: retry with less
         ├── DecodeAbortedError   2: aborted, part of the batch is in the cache
@@ -62,6 +63,10 @@ class QueueFullError(UnavailableError):
 
 class ServerError(DuoError):
     """A request fails and is not at fault."""
+
+
+class IntegrityError(DuoError):
+    """A program's own records contradict each other: a bug, after which it must not go on."""
 
 
 class DecodeError(DuoError):

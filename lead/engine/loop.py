@@ -1,6 +1,7 @@
-"""The engine's loop: take commands, plan, decode, commit."""
+"""The engine's loop: take commands, plan, decode, commit; check the records when there is nothing to do."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -15,9 +16,12 @@ from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.step_plan import StepPlan
 from lead.engine.target import Target
-from shared.errors import KvCacheFullError
+from shared.errors import IntegrityError, KvCacheFullError
 
 log = logging.getLogger("engine")
+
+_CHECK_EVERY_S = 1.0
+"""The records are checked when the engine becomes idle, but not more often than this."""
 
 
 class Pipe(Protocol):
@@ -50,17 +54,21 @@ class Loop:
         self._pipe = pipe
         self._clock = clock
         self._wait = 0.0
+        self._unchecked = False
+        self._checked_at = -math.inf
 
     def run(self) -> None:
-        """Raises DecodeFatalError: the context cannot be trusted any more and the process has to end."""
+        """Raises DecodeFatalError or IntegrityError: the process has to end, and is started again."""
         while self._pipe.open:
             self.step()
 
     def step(self) -> None:
         """One step, or a wait for commands when there is nothing to do."""
         began = self._clock()
-        for command in self._pipe.drain(None if self._scheduler.idle else self._wait):
+        wait = self._check_when_idle(began) if self._scheduler.idle else self._wait
+        for command in self._pipe.drain(wait):
             self._apply(command)
+            self._unchecked = True
         now = self._clock()
         if self._wait:
             self._speculation.on_wait(now - began)
@@ -90,6 +98,20 @@ class Loop:
     def _decode(self, plan: StepPlan) -> list[NDArray[np.float32]]:
         apply_edits(plan.edits, self._target)
         return self._target.decode(plan.spans)
+
+    def _check_when_idle(self, now: float) -> float | None:
+        """Check the records, or return the seconds until that is due; None: wait for commands only."""
+        if not self._unchecked:
+            return None
+        if (seconds := self._checked_at + _CHECK_EVERY_S - now) > 0:
+            return seconds
+        try:
+            self._scheduler.check_integrity()
+        except AssertionError as error:
+            log.critical("the engine's records are wrong: %s: %s", error, self._scheduler.describe())
+            raise IntegrityError(f"the engine's records are wrong: {error}") from error
+        self._unchecked, self._checked_at = False, now
+        return None
 
     def _apply(self, command: Command) -> None:
         match command:

@@ -6,7 +6,7 @@ from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetPolicy, So
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started, Tuned
 from lead.engine.loop import Loop
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
-from shared.errors import DecodeFatalError, KvCacheFullError
+from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError
 from shared.settings.model_options import ModelOptions
 from tests.fakes import FakeFront, FakeTarget, make_engine, make_limits, plain_run, run_engine, submit
 
@@ -141,6 +141,57 @@ def test_after_a_wait_the_next_step_is_not_held_up():
     draft = PostDraft(sequence="s", source="a", base=3, tokens=[9] * 4)
     pipe, _ = syncing([], [draft], [SetPolicy(policy="off", depth=0)], [])
     assert pipe.waits == [None, 0.0, SYNC_PATIENCE_S, 0.0, 0.0]
+
+
+# The check of the records
+
+
+def check_times(*batches):
+    """When the records are checked while these commands arrive; a wait takes all its time."""
+    pipe = ScriptedPipe(*batches)
+    scheduler, speculation = make_engine(LIMITS)
+    times, check = [], scheduler.check_integrity
+
+    def check_and_note():
+        check()
+        times.append(pipe.now)
+
+    scheduler.check_integrity = check_and_note
+    Loop(FakeTarget(2), scheduler, speculation, pipe, clock=pipe.clock).run()
+    return times, pipe.waits
+
+
+def test_the_records_are_checked_once_when_the_engine_has_become_idle():
+    times, waits = check_times([submit(max_tokens=1)], [], [])
+    assert times == [0.0]
+    assert waits == [None, None, None]
+
+
+def test_while_a_sequence_runs_the_records_are_not_checked():
+    times, _ = check_times([submit()], *[[]] * 9)
+    assert times == []
+
+
+def test_the_records_are_checked_at_most_once_a_second():
+    times, _ = check_times(*[[submit(f"s{i}", max_tokens=1)] for i in range(9)], [], [])
+    assert times == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0])
+
+
+def test_a_check_that_is_not_due_yet_follows_without_a_command():
+    first, second = [submit(max_tokens=1)], [submit("t", max_tokens=1)]
+    times, waits = check_times(first, second, [], [], [])
+    assert times == pytest.approx([0.0, 1.0])
+    assert waits == [None, None, 1.0, None, None]
+
+
+def test_wrong_records_end_the_engine_and_are_logged(caplog):
+    pipe = ScriptedPipe([submit(max_tokens=1)], [], [])
+    scheduler, speculation = make_engine(LIMITS)
+    speculation.close = lambda _sequence: None  # it forgets to forget
+    with pytest.raises(IntegrityError, match=r"open: \{'s'\}"):
+        Loop(FakeTarget(2), scheduler, speculation, pipe, clock=pipe.clock).run()
+    assert "'open': ['s']" in caplog.text
+    assert "'n_cached': 2" in caplog.text
 
 
 # What the front may ask for at any time
