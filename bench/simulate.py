@@ -6,6 +6,8 @@ says how well the planner decides for given times, not what the times are: feed 
     python -m bench simulate                                       the standing tables
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
     python -m bench simulate --validate speed.json                 what `bench speed --json` measured
+    python -m bench simulate --sensitivity                         which constants of the lead matter
+    python -m bench simulate --constant explore_every=64           the standing tables with another value
 
 steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 """
@@ -13,6 +15,7 @@ steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +25,7 @@ from rich.table import Table
 from bench import report
 from bench.simulation import validation
 from bench.simulation.cell import Cell
-from bench.simulation.contest import ADAPTIVE, BOUND, FIXED, OFF, SYNC, Result, contest
+from bench.simulation.contest import ADAPTIVE, BOUND, FIXED, OFF, SYNC, Result, Way, contest
 from bench.simulation.plot import draw
 from bench.simulation.scenarios import (
     BACKS,
@@ -38,7 +41,9 @@ from bench.simulation.scenarios import (
     unequal_backs,
     useless_backs,
 )
+from bench.simulation.sensitivity import changed, sensitivity
 from bench.simulation.step_table import StepTable
+from lead.engine.speculation.constants import SpeculationConstants
 
 _N_TOKENS = 1024
 _N_QUICK = 384
@@ -54,28 +59,45 @@ def main(arguments: Sequence[str]) -> None:
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
+    run = _Run(n_tokens, options.jobs, changed(options.constant))
     flat: Rows = []
-    for name, rows in _parts(options, n_tokens):
+    for name, rows in _parts(options, run):
         console.print(_table(name, rows))
         flat += [{"part": name, **row} for row in rows]
     report.finish("simulate", flat, options, draw, tokens_per_run=n_tokens)
 
 
-def _parts(options: argparse.Namespace, n_tokens: int) -> Iterator[tuple[str, Rows]]:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """`n_jobs` processes; 0: one per core."""
+
+    n_tokens: int
+    n_jobs: int
+    constants: SpeculationConstants
+
+    def contest(self, cells: Sequence[Cell], ways: Sequence[Way]) -> list[Result]:
+        """See `contest`; in all cells with these constants."""
+        return contest([replace(cell, constants=self.constants) for cell in cells], ways, self.n_jobs)
+
+
+def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]:
     """(name, rows) of what was asked for, each as soon as it is done."""
-    quick, n_jobs = options.quick, options.jobs
+    quick = options.quick
     rtts = RTTS_MS if options.rtt_ms is None else (options.rtt_ms,)
     if options.validate:
-        yield "validation", validation.validate(validation.read(options.validate), n_jobs)
+        yield "validation", validation.validate(validation.read(options.validate), run.n_jobs)
+    elif options.sensitivity:
+        yield "sensitivity", sensitivity(run.n_tokens, run.n_jobs)
     elif options.step_ms:
         pair = Pair("yours", StepTable.read(options.step_ms), options.draft_ms / 1000, options.acceptance)
-        yield "gains", _gains((pair,), rtts, BACKS[:2], n_tokens, n_jobs)
+        yield "gains", _gains((pair,), rtts, BACKS[:2], run)
     else:
-        yield "gains", _gains(PAIRS, rtts, BACKS[:2] if quick else BACKS, n_tokens, n_jobs)
-        yield "policies", _policies(quick, n_tokens, n_jobs)
-        yield "clients", _clients(quick, n_tokens, n_jobs)
-        yield "useless_backs", _useless(max(n_tokens, _N_LEARNED), n_jobs)
-        yield "unequal_backs", _unequal(max(n_tokens, _N_LEARNED), n_jobs)
+        yield "gains", _gains(PAIRS, rtts, BACKS[:2] if quick else BACKS, run)
+        yield "policies", _policies(quick, run)
+        yield "clients", _clients(quick, run)
+        long = replace(run, n_tokens=max(run.n_tokens, _N_LEARNED))
+        yield "useless_backs", _useless(long)
+        yield "unequal_backs", _unequal(long)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,6 +115,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--validate", type=Path, metavar="FILE", help="predict what is in a result of `bench speed --json`"
+    )
+    parser.add_argument(
+        "--sensitivity", action="store_true", help="halve and double each constant of speculation"
+    )
+    parser.add_argument(
+        "--constant",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="another value of a constant (lead/engine/speculation/constants.py); may be repeated",
     )
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
@@ -116,13 +148,11 @@ def _chance(text: str) -> float:
 # The parts
 
 
-def _gains(
-    pairs: Sequence[Pair], rtts_ms: Sequence[float], n_backs: Sequence[int], n_tokens: int, n_jobs: int
-) -> Rows:
+def _gains(pairs: Sequence[Pair], rtts_ms: Sequence[float], n_backs: Sequence[int], run: _Run) -> Rows:
     """What would I gain?"""
     axes = [(pair, rtt, n) for pair in pairs for rtt in rtts_ms for n in n_backs]
-    cells = [pair.cell(rtt / 1000, n, n_tokens) for pair, rtt, n in axes]
-    results = contest(cells, (OFF, ADAPTIVE, BOUND[0]), n_jobs)
+    cells = [pair.cell(rtt / 1000, n, run.n_tokens) for pair, rtt, n in axes]
+    results = run.contest(cells, (OFF, ADAPTIVE, BOUND[0]))
     return [
         {
             "pair": pair.name,
@@ -139,32 +169,32 @@ def _gains(
     ]
 
 
-def _policies(quick: bool, n_tokens: int, n_jobs: int) -> Rows:
+def _policies(quick: bool, run: _Run) -> Rows:
     """Adaptive against the best depth of the others, found by trying all."""
     if quick:
-        grids = [Grid((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (0.0, 20.0), n_tokens=n_tokens)]
+        grids = [Grid((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (0.0, 20.0), n_tokens=run.n_tokens)]
     else:
         costs, rtts = (0.003, 0.02, 0.1, 0.3, 0.6), (0.0, 20.0, 100.0)
         grids = [
-            Grid((F16, BIG_CPU, FLAT), (0.6, 0.85), costs, rtts, n_tokens=n_tokens),
-            Grid((Q8_0, EXPERTS), (0.75,), (0.02, 0.3), (0.0, 20.0), n_tokens=n_tokens),
+            Grid((F16, BIG_CPU, FLAT), (0.6, 0.85), costs, rtts, n_tokens=run.n_tokens),
+            Grid((Q8_0, EXPERTS), (0.75,), (0.02, 0.3), (0.0, 20.0), n_tokens=run.n_tokens),
         ]
-    return _compared([cell for grid in grids for cell in grid.cells()], quick, n_jobs)
+    return _compared([cell for grid in grids for cell in grid.cells()], quick, run)
 
 
-def _clients(quick: bool, n_tokens: int, n_jobs: int) -> Rows:
+def _clients(quick: bool, run: _Run) -> Rows:
     """The same with several sequences at the same time."""
-    grid = Grid((F16,), (0.75,), (0.1,), (2.0,), (1, 4), n_tokens)
+    grid = Grid((F16,), (0.75,), (0.1,), (2.0,), (1, 4), run.n_tokens)
     if not quick:
-        grid = Grid((F16, FLAT), (0.75,), (0.02, 0.2), (2.0,), (2, 8), n_tokens)
-    return _compared(list(grid.cells()), quick, n_jobs)
+        grid = Grid((F16, FLAT), (0.75,), (0.02, 0.2), (2.0,), (2, 8), run.n_tokens)
+    return _compared(list(grid.cells()), quick, run)
 
 
-def _compared(cells: Sequence[Cell], quick: bool, n_jobs: int) -> Rows:
+def _compared(cells: Sequence[Cell], quick: bool, run: _Run) -> Rows:
     ways = (OFF, *SYNC, *FIXED, ADAPTIVE, *BOUND)
     if quick:
         ways = tuple(way for way in ways if way.depth in _QUICK_DEPTHS)
-    results = contest(cells, ways, n_jobs)
+    results = run.contest(cells, ways)
     return [_comparison(result) for result in results]
 
 
@@ -193,30 +223,30 @@ def _comparison(result: Result) -> dict[str, Any]:
     }
 
 
-def _useless(n_tokens: int, n_jobs: int) -> Rows:
+def _useless(run: _Run) -> Rows:
     """Backs that do not help must not cost."""
     names: list[tuple[str, str]] = []
     cells: list[Cell] = []
     for steps in (F16, FLAT):
-        for name, cell in useless_backs(steps, n_tokens).items():
+        for name, cell in useless_backs(steps, run.n_tokens).items():
             names.append((steps.name, name))
             cells.append(cell)
-    results = contest(cells, (OFF, ADAPTIVE), n_jobs)
+    results = run.contest(cells, (OFF, ADAPTIVE))
     return [
         {"steps": steps, "back": name, "to_alone": round(result.speedup(ADAPTIVE), 3)}
         for (steps, name), result in zip(names, results, strict=True)
     ]
 
 
-def _unequal(n_tokens: int, n_jobs: int) -> Rows:
+def _unequal(run: _Run) -> Rows:
     """Two backs must not be slower than the better of them."""
     names: list[tuple[str, str]] = []
     cells: list[Cell] = []
     for steps in (F16, FLAT):
-        for name, group in unequal_backs(steps, n_tokens).items():
+        for name, group in unequal_backs(steps, run.n_tokens).items():
             names.append((steps.name, name))
             cells += group
-    rates = [result.best([ADAPTIVE])[1] for result in contest(cells, (ADAPTIVE,), n_jobs)]
+    rates = [result.best([ADAPTIVE])[1] for result in run.contest(cells, (ADAPTIVE,))]
     triples = zip(rates[::3], rates[1::3], rates[2::3], strict=True)
     return [
         {"steps": steps, "backs": name, "to_better": round(both / max(one, other), 3)}
@@ -228,6 +258,7 @@ _TITLES = {
     "gains": "What would I gain? Speed-up by round trip time (each back has a draft model of its own)",
     "policies": "Speed-up over no drafting: policies at their best depth, one back",
     "clients": "The same with several clients at once",
+    "sensitivity": "Speed with a constant halved or doubled over that with its default: worst cell, and mean",
     "validation": "Speed-up over no back: measured, and predicted from T(n) and acceptance",
     "useless_backs": "Backs that do not help: speed over that of the lead alone",
     "unequal_backs": "Two unequal backs: speed over that of the better one alone",
@@ -244,7 +275,10 @@ _SHORT = {
 
 
 def _table(name: str, rows: Rows) -> Table:
-    rows = _by_round_trip(rows) if name == "gains" else rows
+    if name == "gains":
+        rows = _by_round_trip(rows)
+    if name == "sensitivity":
+        rows = [{key: row[key] for key in row if not key.endswith("_cell")} for row in rows]
     table = Table(title=_TITLES[name], title_justify="left")
     for key, value in rows[0].items():
         justify: Literal["left", "right"] = "left" if isinstance(value, str) else "right"

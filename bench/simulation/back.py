@@ -5,6 +5,7 @@ taken in after that.
 """
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -26,7 +27,8 @@ _MOST_AHEAD = 16
 class BackSpec:
     """A back: a decode of n tokens takes step_s * (1 + slope * (n - 1)); rtt_s is there and back again.
 
-    It says nothing from `silent_from` on (seconds of simulated time).
+    `jitter` is the standard deviation of a decode's time, relative to it. The back sends nothing from
+    `silent_from` on (seconds of simulated time).
     """
 
     step_s: float
@@ -36,6 +38,7 @@ class BackSpec:
     message_s: float = 0.0003
     n_branches: int = 3
     silent_from: float = math.inf
+    jitter: float = 0.0
 
 
 class Opened(NamedTuple):
@@ -138,6 +141,7 @@ class Back:
         self._min_confidence = 0.0
         self._unsent: dict[str, None] = {}  # an ordered set
         self._flushed_at = -math.inf
+        self._rng = random.Random(name)  # noqa: S311 - jitter
 
     def tell(self, news: News) -> None:
         """The lead said something."""
@@ -158,7 +162,13 @@ class Back:
         self._busy = bool(work) and self._clock.now < self._spec.silent_from
         if self._busy:
             n = sum(line.n_todo for _, line in work)
-            self._clock.after(self._spec.step_s * (1 + self._spec.slope * (n - 1)), lambda: self._end(work))
+            self._clock.after(self._decode_seconds(n), lambda: self._end(work))
+
+    def _decode_seconds(self, n_tokens: int) -> float:
+        seconds = self._spec.step_s * (1 + self._spec.slope * (n_tokens - 1))
+        if self._spec.jitter:
+            seconds *= max(0.2, self._rng.gauss(1.0, self._spec.jitter))
+        return seconds
 
     def _end(self, work: list[tuple[_Followed, _Line]]) -> None:
         for followed, line in work:

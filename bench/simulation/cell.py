@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from bench.simulation.back import Back, BackSpec, Closed, Extended, News, Opened
 from bench.simulation.clock import Clock
 from bench.simulation.lead import Lead, LeadEvent
+from bench.simulation.machine_load import IDLE, MachineLoad
 from bench.simulation.network import Link
 from bench.simulation.step_table import StepTable
 from bench.simulation.text import DraftSkill, Text
@@ -24,6 +25,7 @@ class Cell:
     """`n_clients` ask for texts of `n_text` tokens, one after the other, until each has `n_tokens`.
 
     `instant`: a free drafter inside the lead that is always done, the bound of what drafting can give.
+    `load`: what else the lead's machine does.
     """
 
     steps: StepTable
@@ -33,6 +35,7 @@ class Cell:
     n_text: int = 256
     instant: DraftSkill | None = None
     seed: int = 0
+    load: MachineLoad = IDLE
     constants: SpeculationConstants = DEFAULTS
 
 
@@ -129,6 +132,7 @@ class _Simulation:
             constants=self.cell.constants,
             n_slots=self.cell.n_clients,
             seed=self.cell.seed,
+            load=self.cell.load,
         )
         self._news: list[Link[News]] = [
             self._connect(f"back-{i}", spec) for i, spec in enumerate(self.cell.backs)

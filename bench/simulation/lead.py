@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.simulation.clock import Clock
+from bench.simulation.machine_load import IDLE, MachineLoad
 from bench.simulation.step_table import StepTable
 from bench.simulation.text import Text
 from lead.engine.calibration import calibrate
@@ -74,10 +75,12 @@ class Lead:
         make_drafters: MakeLocalDrafters = lambda _: {},
         n_slots: int = 16,
         seed: int = 0,
+        load: MachineLoad = IDLE,
         constants: SpeculationConstants = DEFAULTS,
     ) -> None:
         self._clock = clock
         self._steps = steps
+        self._load = load
         self._observer = observer
         self._texts: dict[str, Text] = {}
         self._inbox: list[PostDraft] = []
@@ -140,6 +143,7 @@ class Lead:
             return
         self._busy = True
         seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+        seconds *= self._load.slowdown(self._clock.now, self._rng)
         self._clock.after(seconds, lambda: self._commit(plan, seconds))
 
     def _wait(self, seconds: float) -> None:

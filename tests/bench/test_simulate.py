@@ -50,3 +50,9 @@ def test_impossible_numbers_are_refused(arguments, capsys):
     with pytest.raises(SystemExit):
         simulate.main(arguments)
     assert "is not" in capsys.readouterr().err
+
+
+def test_a_constant_of_speculation_can_be_varied(capsys, steps):
+    arguments = ["--step-ms", str(steps), "--rtt-ms", "1"]
+    usual, changed = (run(capsys, *arguments, *more) for more in ([], ["--constant", "max_ahead=1"]))
+    assert json.loads(changed[-1])["rows"] != json.loads(usual[-1])["rows"]
