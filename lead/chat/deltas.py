@@ -1,4 +1,4 @@
-"""What an answer consists of, in the order in which it becomes known."""
+"""The parts of an answer, as it is generated and as a whole."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """More of what the model thinks."""
+    """More reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """More of what the model says."""
+    """More content."""
 
     text: str
 
@@ -38,9 +38,25 @@ class ToolCallArguments:
 Delta = Reasoning | Content | ToolCallStart | ToolCallArguments
 
 
+def merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
+    """`deltas`, with neighbours of one kind joined."""
+    merged: list[Delta] = []
+    for delta in deltas:
+        match merged[-1] if merged else None, delta:
+            case Content(before), Content(after):
+                merged[-1] = Content(before + after)
+            case Reasoning(before), Reasoning(after):
+                merged[-1] = Reasoning(before + after)
+            case ToolCallArguments(index, before), ToolCallArguments(other, after) if index == other:
+                merged[-1] = ToolCallArguments(index, before + after)
+            case _:
+                merged.append(delta)
+    return merged
+
+
 @dataclass(slots=True)
 class ToolCall:
-    """A whole call."""
+    """A whole tool call; `arguments` is JSON text."""
 
     id: str
     name: str
@@ -56,7 +72,7 @@ class AssistantMessage:
     calls: list[ToolCall] = field(default_factory=list)
 
     def add(self, deltas: Iterable[Delta]) -> None:
-        """Take in what has become known."""
+        """Append `deltas`."""
         for delta in deltas:
             match delta:
                 case Reasoning():

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NoReturn, Protocol
 
 import jinja2
@@ -98,6 +98,14 @@ def load_template(source: str | None) -> Template:
     if source.strip() in named_templates.names():
         return BuiltinTemplate(source.strip())
     return JinjaTemplate(source)
+
+
+def date_variables() -> dict[str, str]:
+    """Variables that some templates (Firefunction, Functionary) use in place of `strftime_now`."""
+    return {
+        "date_string": datetime.now().astimezone().strftime("%d %b %Y"),
+        "datetime": datetime.now(UTC).strftime("%b %d %Y %H:%M:%S GMT"),
+    }
 
 
 class _GenerationTag(Extension):

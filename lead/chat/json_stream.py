@@ -70,15 +70,13 @@ class ObjectStream:
         self._depth = 0
         self._key: str | None = None
         self._end = ValueEnd()
-        self.failed = False
-        """What came is no object."""
         self.rest: str | None = None
-        """What came after the object."""
+        """The text after the object, or from where it is not an object; None until then."""
 
     def push(self, text: str) -> Iterator[Member]:
         """The members, or pieces of them, that `text` adds."""
         self._text += text
-        while self.rest is None and not self.failed:
+        while self.rest is None:
             if self._key is not None:
                 n = self._end.push(self._text)
                 value, self._text = self._text[:n], "" if n is None else self._text[n:]
@@ -96,7 +94,9 @@ class ObjectStream:
         self._text = self._text.lstrip()
         if not self._text:
             return False
-        self.failed = self._text[0] != "{"
+        if self._text[0] != "{":
+            self.rest = self._text
+            return False
         self._text = self._text[1:]
         self._depth = 1
         return True
@@ -115,9 +115,8 @@ class ObjectStream:
     def _begin_member(self) -> bool:
         member = _MEMBER.match(self._text)
         if member is None or member.end() == len(self._text):
-            # Neither a key with its value's first character, nor the beginning of one?
-            left = self._text.lstrip(" \t\r\n,")
-            self.failed = bool(left) and left[0] != '"'
+            if self._text.lstrip(" \t\r\n,")[:1] not in {"", '"'}:
+                self.rest = self._text  # not the beginning of a key
             return False
         self._text = self._text[member.end() :]
         if member[1] == "function" and self._text.startswith("{"):
@@ -150,3 +149,26 @@ class StringDecoder:
         if ended:
             self.rest, self._text = self._text[1:], ""
         return decoded
+
+
+class ResponseStream:
+    """The content in the value of a generic answer's "response": a string's characters, or JSON as it is."""
+
+    def __init__(self) -> None:
+        self._string: StringDecoder | None = None
+        self._end = ValueEnd()
+        self._begun = self._ended = False
+
+    def push(self, text: str) -> str:
+        """The content that `text` adds."""
+        if not self._begun and text:
+            self._begun = True
+            if text.startswith('"'):
+                self._string, text = StringDecoder(), text[1:]
+        if self._string:
+            return "" if self._string.rest is not None else self._string.push(text)
+        if self._ended:
+            return ""
+        n = self._end.push(text)
+        self._ended = n is not None
+        return text[:n]

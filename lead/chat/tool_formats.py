@@ -1,142 +1,157 @@
-# ruff: noqa: RUF001 - DeepSeek writes its marks with full-width bars
-"""How models write that they call tools: families of chat templates, told apart by marks in their text."""
+# ruff: noqa: RUF001 - DeepSeek's markers contain full-width bars
+"""How models write tool calls: a table of formats, recognised by markers in the chat template."""
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 _NAME = r"(?P<name>[\w.:-]+?)"
+_LIST = ("[", ",", "]")
+_JSON_CALL = ('{"name": %(json)s, "arguments": ', "}")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
-    """How the models of one family write tool calls.
+    """The format of one family of models.
 
+    signs: texts that a chat template of this format contains; without: texts that it does not contain.
     call_starts: markers that begin calls.
     separators: text without meaning between and after calls.
-    ignored_markers: text without meaning anywhere in the answer.
     call_header: matches all before the arguments, if the name is not a member of a JSON object.
     json_only: an answer that is a JSON object is a call.
     python_tag: marker of a call that may be written as code, or None.
-    interleaved: reasoning and content may alternate.
+    ends_reasoning: a call may begin inside reasoning, which it ends.
+    special_tokens: further control tokens of the format.
     before, call, between, after: the text around all calls, around the arguments of each, between two, in
     a grammar; %(name)s and %(json)s stand for the tool's name, plain and as JSON.
+    id_characters: the length of call ids, if the template insists on one.
     """
 
     name: str
-    call_starts: tuple[str, ...]
     call: tuple[str, str]
+    signs: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    call_starts: tuple[str, ...] = ()
     separators: tuple[str, ...] = ()
-    ignored_markers: tuple[str, ...] = ()
     call_header: re.Pattern[str] | None = None
     json_only: bool = False
     python_tag: str | None = None
-    interleaved: bool = False
+    ends_reasoning: bool = False
+    special_tokens: tuple[str, ...] = ()
     before: str = ""
     between: str = ""
     after: str = ""
     id_characters: int = 0
 
     def frame(self, name: str) -> tuple[str, str]:
-        """What stands before and behind the arguments of a call of the tool `name`."""
+        """The text before and after the arguments of a call of the tool `name`."""
         start, end = self.call
         return start.replace("%(json)s", json.dumps(name, ensure_ascii=False)).replace("%(name)s", name), end
 
-    def marks(self) -> tuple[str, ...]:
-        """All marks: tokens that are otherwise not shown."""
+    def markers(self) -> tuple[str, ...]:
+        """All texts of the format that may contain control tokens."""
         python_tag = (self.python_tag,) if self.python_tag else ()
-        return (
-            *self.call_starts,
-            *self.separators,
-            *self.ignored_markers,
-            *python_tag,
-            self.before,
-            self.between,
-            *self.call,
-            self.after,
+        grammar = (self.before, *self.call, self.between, self.after)
+        return (*self.call_starts, *self.separators, *python_tag, *self.special_tokens, *grammar)
+
+    def is_of(self, template: str) -> bool:
+        """Whether `template` describes this format to the model."""
+        return all(sign in template for sign in self.signs) and not any(
+            text in template for text in self.without
         )
 
 
-_COHERE_DROPS = ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>")
-
 GPT_OSS = ToolFormat(
     "gpt-oss",
-    call_starts=("<|channel|>commentary to=functions.", " to=functions.", "to=functions."),
+    signs=("<|channel|>",),
+    call_starts=(
+        "<|channel|>commentary to=functions.",
+        "<|channel|>analysis to=functions.",
+        " to=functions.",
+        "to=functions.",
+    ),
     call_header=re.compile(
         _NAME + r"(?:<\|channel\|>\w+)?\s*(?:<\|constrain\|>)?(?:json)?\s*<\|message\|>\s*"
     ),
     separators=("<|call|>",),
-    ignored_markers=(
-        "<|start|>assistant",
-        "<|channel|>final<|message|>",
-        "<|channel|>commentary<|message|>",
-        "<|end|>",
-    ),
-    interleaved=True,
     call=("<|channel|>commentary to=functions.%(name)s <|constrain|>json<|message|>", ""),
 )
 MISTRAL_NAMED = ToolFormat(
     "mistral",
+    signs=("[TOOL_CALLS]", "[ARGS]"),
     call_starts=("[TOOL_CALLS]",),
     call_header=re.compile(r"\s*" + _NAME + r"(?:\[CALL_ID\](?P<id>\w+))?\[ARGS\]\s*"),
     separators=(",",),
+    special_tokens=("[CALL_ID]",),
     call=("[TOOL_CALLS]%(name)s[ARGS]", ""),
     id_characters=9,
 )
 MISTRAL = ToolFormat(
     "mistral-list",
+    signs=("[TOOL_CALLS]",),
     call_starts=("[TOOL_CALLS]",),
-    separators=("[", ",", "]"),
+    separators=_LIST,
     before="[TOOL_CALLS][",
-    call=('{"name": %(json)s, "arguments": ', "}"),
+    call=_JSON_CALL,
     between=", ",
     after="]",
     id_characters=9,
 )
+_DEEPSEEK_STARTS = ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>")
+_DEEPSEEK_ENDS = ("```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>")
+_DEEPSEEK_HEADER = re.compile(
+    r"\s*(?:<｜tool▁call▁begin｜>)?(?:function<｜tool▁sep｜>)?"
+    + _NAME
+    + r"(?:<｜tool▁sep｜>)?\s*(?:```json)?\s*"
+)
+DEEPSEEK_FENCED = ToolFormat(
+    "deepseek-fenced",
+    signs=("<｜tool▁call", "```json"),
+    call_starts=_DEEPSEEK_STARTS,
+    call_header=_DEEPSEEK_HEADER,
+    separators=_DEEPSEEK_ENDS,
+    before="<｜tool▁calls▁begin｜>",
+    call=("<｜tool▁call▁begin｜>function<｜tool▁sep｜>%(name)s\n```json\n", "\n```<｜tool▁call▁end｜>"),
+    between="\n",
+    after="<｜tool▁calls▁end｜>",
+)
 DEEPSEEK = ToolFormat(
     "deepseek",
-    call_starts=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
-    call_header=re.compile(
-        r"\s*(?:<｜tool▁call▁begin｜>)?(?:function<｜tool▁sep｜>)?"
-        + _NAME
-        + r"(?:<｜tool▁sep｜>)?\s*(?:```json)?\s*"
-    ),
-    separators=("```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"),
+    signs=("<｜tool▁call",),
+    call_starts=_DEEPSEEK_STARTS,
+    call_header=_DEEPSEEK_HEADER,
+    separators=_DEEPSEEK_ENDS,
     before="<｜tool▁calls▁begin｜>",
     call=("<｜tool▁call▁begin｜>%(name)s<｜tool▁sep｜>", "<｜tool▁call▁end｜>"),
     after="<｜tool▁calls▁end｜>",
 )
-DEEPSEEK_FENCED = ToolFormat(
-    "deepseek-fenced",
-    call_starts=DEEPSEEK.call_starts,
-    call_header=DEEPSEEK.call_header,
-    separators=DEEPSEEK.separators,
-    before="<｜tool▁calls▁begin｜>",
-    call=(
-        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>%(name)s\n```json\n",
-        "\n```<｜tool▁call▁end｜>",
-    ),
-    between="\n",
-    after="<｜tool▁calls▁end｜>",
-)
 KIMI = ToolFormat(
     "kimi",
+    signs=("<|tool_call_argument_begin|>",),
     call_starts=("<|tool_calls_section_begin|>", "<|tool_call_begin|>"),
     call_header=re.compile(
         r"\s*(?:<\|tool_call_begin\|>)?\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+?)(?::\d+)?)"
         r"\s*<\|tool_call_argument_begin\|>\s*"
     ),
     separators=("<|tool_call_end|>", "<|tool_calls_section_end|>"),
+    ends_reasoning=True,
     before="<|tool_calls_section_begin|>",
     call=("<|tool_call_begin|>functions.%(name)s:0<|tool_call_argument_begin|>", "<|tool_call_end|>"),
     after="<|tool_calls_section_end|>",
 )
+SOLAR = ToolFormat(
+    "solar",
+    signs=("<|tool_call:name|>",),
+    call_starts=("<|tool_call:begin|>",),
+    call_header=re.compile(r"\s*(?P<id>[\w-]*)<\|tool_call:name\|>" + _NAME + r"<\|tool_call:args\|>\s*"),
+    separators=("<|tool_call:end|>", "<|calls|>"),
+    call=("<|tool_call:begin|>0<|tool_call:name|>%(name)s<|tool_call:args|>", "<|tool_call:end|>"),
+)
 COMMAND_R = ToolFormat(
     "command-r",
+    signs=("<|START_ACTION|>",),
     call_starts=("<|START_ACTION|>",),
-    separators=("[", ",", "]", "<|END_ACTION|>"),
-    ignored_markers=_COHERE_DROPS,
+    separators=(*_LIST, "<|END_ACTION|>"),
     before="<|START_ACTION|>[",
     call=('{"tool_call_id": "0", "tool_name": %(json)s, "parameters": ', "}"),
     between=", ",
@@ -144,8 +159,9 @@ COMMAND_R = ToolFormat(
 )
 COMMAND_R_PLUS = ToolFormat(
     "command-r-plus",
-    call_starts=("Action: ```json", "Action:```json"),
-    separators=("[", ",", "]", "```"),
+    signs=("Action:", "tool_name"),
+    call_starts=("Action: ```json", "Action:```json", "Action:\n```json"),
+    separators=(*_LIST, "```"),
     before="Action: ```json\n[",
     call=('{"tool_name": %(json)s, "parameters": ', "}"),
     between=", ",
@@ -153,6 +169,8 @@ COMMAND_R_PLUS = ToolFormat(
 )
 FUNCTION_TAG = ToolFormat(
     "function-tag",
+    signs=("<function=",),
+    without=("<parameter=",),
     call_starts=("<function=",),
     call_header=re.compile(_NAME + r">\s*"),
     separators=("</function>",),
@@ -160,43 +178,88 @@ FUNCTION_TAG = ToolFormat(
     call=("<function=%(name)s>", "</function>"),
     between="\n",
 )
-HERMES = ToolFormat(
-    "hermes",
-    call_starts=("<tool_call>", "<tool_calls>"),
-    separators=("</tool_call>", "</tool_calls>", "[", ",", "]"),
-    call=('<tool_call>\n{"name": %(json)s, "arguments": ', "}\n</tool_call>"),
-    between="\n",
-)
-FIREFUNCTION = ToolFormat(
-    "firefunction",
-    call_starts=("functools",),
-    separators=("[", ",", "]"),
-    before=" functools[",
-    call=('{"name": %(json)s, "arguments": ', "}"),
-    between=", ",
-    after="]",
+FUNCTIONARY = ToolFormat(
+    "functionary",
+    signs=(">>>all",),
+    call_starts=(">>>",),
+    call_header=re.compile(_NAME + r"\n\s*"),
+    call=(">>>%(name)s\n", ""),
 )
 TOOLCALL = ToolFormat(
     "toolcall",
+    signs=("<TOOLCALL>",),
     call_starts=("<TOOLCALL>",),
-    separators=("[", ",", "]", "</TOOLCALL>"),
+    separators=(*_LIST, "</TOOLCALL>"),
     before="<TOOLCALL>[",
-    call=('{"name": %(json)s, "arguments": ', "}"),
+    call=_JSON_CALL,
     between=", ",
     after="]</TOOLCALL>",
 )
-PHI = ToolFormat(
-    "phi",
+GRANITE = ToolFormat(
+    "granite",  # and Phi 4
+    signs=("<|tool_call|>",),
     call_starts=("<|tool_call|>",),
-    separators=("[", ",", "]", "<|/tool_call|>"),
+    separators=(*_LIST, "<|/tool_call|>"),
     before="<|tool_call|>[",
-    call=('{"name": %(json)s, "arguments": ', "}"),
+    call=_JSON_CALL,
     between=", ",
     after="]",
 )
+FIREFUNCTION = ToolFormat(
+    "firefunction",
+    signs=(" functools",),
+    call_starts=("functools",),
+    separators=_LIST,
+    before=" functools[",
+    call=_JSON_CALL,
+    between=", ",
+    after="]",
+)
+GIGACHAT = ToolFormat(
+    "gigachat",
+    signs=("function call", "<|role_sep|>"),
+    call_starts=("<|message_sep|>\n\nfunction call<|role_sep|>",),
+    before="<|message_sep|>\n\nfunction call<|role_sep|>\n",
+    call=_JSON_CALL,
+)
+GIGACHAT_31 = ToolFormat(
+    "gigachat-3.1",
+    signs=("<|function_call|>",),
+    call_starts=("<|function_call|>",),
+    call=('<|function_call|>{"name": %(json)s, "arguments": ', "}"),
+)
+APRIEL = ToolFormat(
+    "apriel",
+    signs=("<tool_calls>[",),
+    call_starts=("<tool_calls>",),
+    separators=(*_LIST, "</tool_calls>"),
+    before="<tool_calls>[",
+    call=_JSON_CALL,
+    between=", ",
+    after="]</tool_calls>",
+)
+MINIMAX_M1 = ToolFormat(
+    "minimax-m1",
+    signs=("<tool_calls>\\n{",),
+    call_starts=("<tool_calls>",),
+    separators=("</tool_calls>",),
+    before="<tool_calls>\n",
+    call=_JSON_CALL,
+    between="\n",
+    after="\n</tool_calls>",
+)
+HERMES = ToolFormat(
+    "hermes",
+    signs=("<tool_call>",),
+    without=("<parameter=", "<arg_key>", "<invoke", "<parameter "),  # arguments as XML: GENERIC
+    call_starts=("<tool_call>", "<tool_calls>"),
+    separators=("</tool_call>", "</tool_calls>", *_LIST),
+    call=('<tool_call>\n{"name": %(json)s, "arguments": ', "}\n</tool_call>"),
+    between="\n",
+)
 LLAMA = ToolFormat(
     "llama",
-    call_starts=(),
+    signs=("<|start_header_id|>", "ipython"),
     separators=(";",),
     json_only=True,
     python_tag="<|python_tag|>",
@@ -205,45 +268,53 @@ LLAMA = ToolFormat(
 )
 GENERIC = ToolFormat(
     "generic",
-    call_starts=(),
     separators=(",", "]", "}"),
     before='{"tool_calls": [',
-    call=('{"name": %(json)s, "arguments": ', "}"),
+    call=_JSON_CALL,
     between=", ",
     after="]}",
 )
-"""For templates that know nothing of tools: these are described in words, and the answer is made JSON."""
+"""For templates with no known format: the tools are described in words, and the answer is made JSON."""
 
-_XML_TAGS = ("<parameter=", "<arg_key>", "<invoke", "<parameter ")
-"""Of templates whose models write arguments as XML: those are GENERIC here."""
-
-_KNOWN: tuple[tuple[Callable[[str], bool], ToolFormat], ...] = (
-    (lambda source: "<|channel|>" in source, GPT_OSS),
-    (lambda source: "[TOOL_CALLS]" in source and "[ARGS]" in source, MISTRAL_NAMED),
-    (lambda source: "[TOOL_CALLS]" in source, MISTRAL),
-    (lambda source: "<｜tool▁call" in source and "```json" in source, DEEPSEEK_FENCED),
-    (lambda source: "<｜tool▁call" in source, DEEPSEEK),
-    (lambda source: "<|tool_call_argument_begin|>" in source, KIMI),
-    (lambda source: "<|START_ACTION|>" in source, COMMAND_R),
-    (lambda source: "Action:" in source and "tool_name" in source, COMMAND_R_PLUS),
-    (lambda source: "<function=" in source and "<parameter=" not in source, FUNCTION_TAG),
-    (lambda source: "<TOOLCALL>" in source, TOOLCALL),
-    (lambda source: "<|tool_call|>" in source, PHI),
-    (lambda source: " functools" in source, FIREFUNCTION),
-    (lambda source: "<tool_call>" in source and not any(tag in source for tag in _XML_TAGS), HERMES),
-    (lambda source: "<|start_header_id|>" in source and "ipython" in source, LLAMA),
+FORMATS = (
+    *(GPT_OSS, MISTRAL_NAMED, MISTRAL, DEEPSEEK_FENCED, DEEPSEEK, KIMI, SOLAR, COMMAND_R, COMMAND_R_PLUS),
+    *(FUNCTION_TAG, FUNCTIONARY, TOOLCALL, GRANITE, FIREFUNCTION, GIGACHAT_31, GIGACHAT),
+    *(APRIEL, MINIMAX_M1, HERMES, LLAMA, GENERIC),
 )
+"""The first one whose signs a template contains is its format."""
+
+_IGNORED = (
+    (
+        "<|channel|>",
+        (
+            "<|start|>assistant",
+            "<|channel|>final<|message|>",
+            "<|channel|>final <|constrain|>json<|message|>",
+            "<|channel|>commentary<|message|>",
+            "<|channel|>commentary to=assistant",
+            "<|end|>",
+        ),
+    ),
+    ("<|START_RESPONSE|>", ("<|START_RESPONSE|>", "<|END_RESPONSE|>")),
+    ("<|START_TEXT|>", ("<|START_TEXT|>", "<|END_TEXT|>")),
+    ("<response></response>", ("<response>", "</response>")),  # Granite 3.3
+    ("<|calls|>", ("<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|end|>")),  # Solar Open
+    (">>>all", (">>>all\n",)),  # Functionary 3.2
+    ("<mm:think>", ("</mm:think>",)),  # MiniMax M3, before answers without reasoning
+)
+"""By a text in the template: markers without meaning anywhere in an answer."""
 
 
 def detect_tool_format(template: str, *, takes_tools: bool) -> ToolFormat:
-    """The family of a chat template; GENERIC for one that does not tell of tools in a way known here."""
-    if not takes_tools:
-        return GENERIC
-    return next((family for is_one, family in _KNOWN if is_one(template)), GENERIC)
+    """The format of a chat template; GENERIC for one that does not describe tools in a known way."""
+    return next(each for each in FORMATS if each.is_of(template)) if takes_tools else GENERIC
 
 
 def detect_ignored_markers(template: str) -> tuple[str, ...]:
-    """Marks of a template that mean nothing to a reader of the answer, with tools or without."""
-    if "<|channel|>" in template:
-        return GPT_OSS.ignored_markers
-    return COMMAND_R.ignored_markers if COMMAND_R.ignored_markers[0] in template else ()
+    """The markers in a model's answers to leave out, with tools or without."""
+    return tuple(marker for sign, markers in _IGNORED if sign in template for marker in markers)
+
+
+def unfinished_marker(prompt: str) -> str:
+    """The beginning of a marker at the end of `prompt`, which an answer continues (Functionary 3.2)."""
+    return ">>>" if prompt.endswith(">>>") else ""

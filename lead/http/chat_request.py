@@ -10,6 +10,7 @@ from lead.chat.constraint import Demand, constrain
 from lead.chat.parser import ParserConfig
 from lead.chat.request import ConversationFields
 from lead.chat.template import Conversation
+from lead.chat.tool_formats import unfinished_marker
 from lead.grammar import check_grammar, schema_to_gbnf
 from lead.http.errors import first_invalid
 from lead.http.generation_request import GenerationRequest, read_request
@@ -64,6 +65,8 @@ def _prepare(body: ChatRequest, services: Services) -> tuple[list[int], ParserCo
     conversation = _conversation(body, demand, services)
     prompt = services.template.render(conversation)
     parser = _parser_config(body, demand, services, prompt)
+    if parser.reasoning and conversation.continues_reasoning:
+        parser = replace(parser, in_reasoning=True)
     if body.grammar:
         grammar = body.constraint(services.vocabulary, services.limits)
     else:
@@ -98,6 +101,7 @@ def _parser_config(body: ConversationFields, demand: Demand, services: Services,
         tools=frozenset(tool.function.name for tool in demand.tools),
         one_call=not demand.several,
         prefix=f"{reasoning.start}\n" if reasoning and opened and not separate else "",
+        unfinished=unfinished_marker(prompt),
     )
 
 
@@ -123,12 +127,9 @@ def _grammar(demand: Demand, services: Services, parser: ParserConfig, *, may_th
 
 def _special_tokens(parser: ParserConfig, vocabulary: Vocabulary) -> frozenset[int]:
     """Control tokens that mark calls and reasoning: the parser needs their text."""
-    markers = set(parser.ignored_markers)
-    markers |= {parser.reasoning.start, parser.reasoning.end} if parser.reasoning else set()
-    markers |= set(parser.tool_format.marks()) if parser.tool_format else set()
     tokens = {
         token
-        for marker in markers
+        for marker in parser.markers()
         for token in vocabulary.tokenize(marker, add_special=False, parse_special=True)
         if not vocabulary.piece(token)
     }

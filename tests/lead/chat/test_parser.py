@@ -87,7 +87,10 @@ CALLS = {
         tool_formats.GPT_OSS,
         f"<|channel|>commentary to=functions.add <|constrain|>json<|message|>{ARGUMENTS}<|call|>",
     ),
-    "phi": (tool_formats.PHI, f'<|tool_call|>[{{"name": "add", "arguments": {ARGUMENTS}}}]<|/tool_call|>'),
+    "phi": (
+        tool_formats.GRANITE,
+        f'<|tool_call|>[{{"name": "add", "arguments": {ARGUMENTS}}}]<|/tool_call|>',
+    ),
     "toolcall": (
         tool_formats.TOOLCALL,
         f'<TOOLCALL>[{{"name": "add", "arguments": {ARGUMENTS}}}]</TOOLCALL>',
@@ -228,7 +231,7 @@ def test_channels_are_reasoning_and_content(size):
         text,
         size,
         reasoning=ReasoningMarkers("<|channel|>analysis<|message|>", "<|end|>"),
-        ignored_markers=tool_formats.GPT_OSS.ignored_markers,
+        ignored_markers=tool_formats.detect_ignored_markers("<|channel|>"),
     )
     assert (message.reasoning, message.content) == ("Hm.", "Yes.")
 

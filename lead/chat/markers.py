@@ -1,0 +1,27 @@
+"""Finding markers in text that is still being written."""
+
+from collections.abc import Collection
+
+
+def split_at_marker(text: str, markers: Collection[str], *, complete: bool) -> tuple[str, str | None, str]:
+    """The text before the first marker, that marker, and the rest.
+
+    Without a marker, the rest is an end of `text` that may become one, unless `text` is `complete`. The
+    result does not depend on how the text was cut into pieces: of markers that begin at the same place the
+    longest wins, and is waited for.
+    """
+    found = [(at, -len(marker), marker) for marker in markers if (at := text.find(marker)) >= 0]
+    at, _, marker = min(found, default=(len(text), 0, None))
+    n_certain = len(text) if complete else len(text) - partial_marker_length(text, markers)
+    if marker is None or n_certain <= at:
+        return text[:n_certain], None, text[n_certain:]
+    return text[:at], marker, text[at + len(marker) :]
+
+
+def partial_marker_length(text: str, markers: Collection[str]) -> int:
+    """The length of the longest end of `text` that is the beginning of a marker, but not a whole one."""
+    longest = max((len(mark) - 1 for mark in markers), default=0)
+    for n in range(min(len(text), longest), 0, -1):
+        if any(len(mark) > n and mark.startswith(text[-n:]) for mark in markers):
+            return n
+    return 0

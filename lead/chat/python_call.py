@@ -1,0 +1,25 @@
+"""Tool calls that Llama 3 and Functionary write as code, after `<|python_tag|>`."""
+
+import json
+import re
+from collections.abc import Collection
+
+_CALL = re.compile(r"\s*([\w.]+?)(?:\.call)?\((.*)\)\s*", re.DOTALL)
+_ARGUMENT = re.compile(r'\s*(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|[^,"]+)\s*,?')
+_INTERPRETERS = ("python", "ipython", "code_interpreter")
+
+
+def parse_python_call(code: str, tools: Collection[str]) -> tuple[str, dict[str, object]] | None:
+    """The tool and arguments of `name.call(key="value")`, or of any code if there is an interpreter."""
+    call = _CALL.fullmatch(code)
+    if call and call[1] in tools:
+        return call[1], {key: _value(text) for key, text in _ARGUMENT.findall(call[2])}
+    interpreter = next((name for name in _INTERPRETERS if name in tools), None)
+    return (interpreter, {"code": code}) if interpreter and code.strip() else None
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()

@@ -1,0 +1,91 @@
+"""The corpus of chat templates and outputs (see corpus/README.md)."""
+
+import functools
+import json
+import tarfile
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lead.chat import tool_formats
+from lead.chat.message import ChatMessage
+from lead.chat.parser import ParserConfig
+from lead.chat.template import ChatTemplate, Conversation
+from lead.chat.tool_formats import unfinished_marker
+
+_FOLDER = Path(__file__).parent / "corpus"
+HELLO = {"role": "user", "content": "Hello"}
+
+
+@functools.cache
+def _sources():
+    with tarfile.open(_FOLDER / "templates.tar.xz") as archive:
+        return {Path(each.name).stem: archive.extractfile(each).read().decode() for each in archive}
+
+
+@functools.cache
+def template(name):
+    return ChatTemplate(_sources()[name], "<s>", "</s>")
+
+
+def load(name):
+    return tomllib.loads((_FOLDER / name).read_text("utf-8"))
+
+
+def tool(name):
+    return {
+        "type": "function",
+        "function": {"name": name, "description": "", "parameters": {"type": "object"}},
+    }
+
+
+@dataclass(frozen=True)
+class Case:
+    """One entry of outputs.toml."""
+
+    template: str
+    output: str
+    content: str = ""
+    reasoning: str = ""
+    calls: list[Any] = field(default_factory=list)
+    ids: list[str] | None = None
+    tools: bool = True
+    names: list[str] | None = None
+    variables: dict[str, Any] = field(default_factory=dict)
+    tool_format: str | None = None
+
+    @property
+    def expected(self):
+        calls = [(name, json.loads(arguments)) for name, arguments in self.calls]
+        return self.content, self.reasoning, calls, self.ids
+
+    def prompt(self):
+        chat = template(self.template)
+        tools = [tool(name) for name in sorted(self._names())] if self.tools else []
+        return chat.render(Conversation([ChatMessage(**HELLO)], tools, variables=self.variables))
+
+    def config(self):
+        """As lead/http configures the parser."""
+        chat, prompt = template(self.template), self.prompt()
+        own = {each.name: each for each in tool_formats.FORMATS}.get(self.tool_format, chat.tool_format)
+        return ParserConfig(
+            reasoning=chat.reasoning,
+            in_reasoning=chat.reasoning is not None and chat.reasoning.is_open(prompt),
+            tool_format=own if self.tools else None,
+            ignored_markers=chat.ignored_markers,
+            tools=frozenset(self._names()),
+            unfinished=unfinished_marker(prompt),
+        )
+
+    def text(self):
+        if "<<open>>" not in self.output:
+            return self.output
+        config = self.config()
+        return self.output.replace("<<open>>", "" if config.in_reasoning else config.reasoning.start)
+
+    def _names(self):
+        return set(self.names or [name for name, _ in self.calls] or ["special_function"])
+
+
+CASES = [Case(**case) for case in load("outputs.toml")["case"]]
