@@ -1,12 +1,12 @@
 import json
 
 import pytest
+from shared.text import Utf8Decoder
 
 from lead.chat.deltas import AssistantMessage
 from lead.chat.message import ChatMessage
 from lead.chat.parser import OutputParser, ParserConfig
 from lead.chat.template import Conversation
-from shared.text import Utf8Decoder
 from tests.lead.chat.cases import CASES, HELLO, load, template, tool
 
 TEMPLATES = load("templates.toml")

@@ -106,6 +106,15 @@ async def test_reasoning_comes_apart(lead, client, reasoning_format):
     assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == ("Hm.", "Yes.")
 
 
+@pytest.mark.parametrize("template", [HERMES + "{# </think> #}", THINKS])
+async def test_reasoning_that_the_client_began_goes_on(lead, client, template):
+    lead.use(template=ChatTemplate(template, "", ""))
+    lead.will_say(" more.\n</think>\n\nYes.")
+    began = {"role": "assistant", "reasoning_content": "Once"}
+    (choice,) = (await ask(client, messages=[*ASK["messages"], began], tools=[]))["choices"]
+    assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == ("more.", "Yes.")
+
+
 async def test_reasoning_is_streamed_apart(lead, client):
     lead.use(template=ChatTemplate(THINKS, "", ""))
     lead.will_say("Hm.\n</think>\n\nYes.")
