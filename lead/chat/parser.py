@@ -40,7 +40,8 @@ class Mode(Enum):
 class ParserConfig:
     """How to parse an answer.
 
-    reasoning: None leaves reasoning in the content. in_reasoning: the prompt ends inside reasoning.
+    reasoning: None leaves reasoning in the content. in_reasoning: the prompt ends inside reasoning, which the
+    client began if continues_reasoning.
     tool_format: None finds no calls. tools: the names of those offered. one_call: ignore all but the first.
     prefix: content that the prompt contains and the client should receive, too.
     unfinished: the beginning of a marker that the prompt contains.
@@ -48,6 +49,7 @@ class ParserConfig:
 
     reasoning: ReasoningMarkers | None = None
     in_reasoning: bool = False
+    continues_reasoning: bool = False
     tool_format: ToolFormat | None = None
     ignored_markers: tuple[str, ...] = ()
     tools: frozenset[str] = frozenset()
@@ -83,7 +85,7 @@ class OutputParser:
         self._response = ResponseStream()
         self._after_reasoning = Mode.GENERIC if self._format is GENERIC else Mode.CONTENT
         self._mode = Mode.REASONING if config.reasoning and config.in_reasoning else self._after_reasoning
-        self._skips_space = self._mode is Mode.REASONING
+        self._skips_space = self._mode is Mode.REASONING and not config.continues_reasoning
         self._steps: dict[Mode, Callable[[], list[Delta] | None]] = {
             Mode.CONTENT: self._read_content,
             Mode.REASONING: self._read_reasoning,

@@ -66,7 +66,7 @@ def _prepare(body: ChatRequest, services: Services) -> tuple[list[int], ParserCo
     prompt = services.template.render(conversation)
     parser = _parser_config(body, demand, services, prompt)
     if parser.reasoning and conversation.continues_reasoning:
-        parser = replace(parser, in_reasoning=True)
+        parser = replace(parser, in_reasoning=True, continues_reasoning=True)
     if body.grammar:
         grammar = body.constraint(services.vocabulary, services.limits)
     else:

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from shared.text import Utf8Decoder
+ import Utf8Decoder
 
 from lead.chat.deltas import AssistantMessage
 from lead.chat.message import ChatMessage

@@ -112,7 +112,7 @@ async def test_reasoning_that_the_client_began_goes_on(lead, client, template):
     lead.will_say(" more.\n</think>\n\nYes.")
     began = {"role": "assistant", "reasoning_content": "Once"}
     (choice,) = (await ask(client, messages=[*ASK["messages"], began], tools=[]))["choices"]
-    assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == ("more.", "Yes.")
+    assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == (" more.", "Yes.")
 
 
 async def test_reasoning_is_streamed_apart(lead, client):
