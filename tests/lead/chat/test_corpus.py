@@ -1,7 +1,7 @@
+import codecs
 import json
 
 import pytest
- import Utf8Decoder
 
 from lead.chat.deltas import AssistantMessage
 from lead.chat.message import ChatMessage
@@ -58,8 +58,8 @@ def test_the_result_does_not_depend_on_where_the_text_is_split(case):
 def test_the_result_does_not_depend_on_where_the_bytes_are_split(case):
     config, data = case.config(), case.text().encode()
     for i in range(1, len(data)):
-        decoder = Utf8Decoder()
-        pieces = [decoder.push(data[:i]), decoder.push(data[i:])]
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        pieces = [decoder.decode(data[:i]), decoder.decode(data[i:])]
         assert outcome(parse(config, pieces), case) == case.expected, data[:i]
 
 
