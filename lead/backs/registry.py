@@ -1,91 +1,55 @@
-"""The backs that are connected, and what each of them has been told.
+"""The connected backs.
 
-Knows the messages but no transport: WebSocket and POST handlers ask for news and hand in drafts. News is
-computed from cursors when it is asked for, so a back that is slow or away costs no memory, and what it
-missed arrives merged.
+Knows the messages but no transport: the routes for WebSocket and POST ask for updates and hand in drafts.
 """
 
 import itertools
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from lead.backs.back_stats import BackStats
+from lead.backs.draft_limits import DraftLimits
+from lead.backs.updates import Updates
 from lead.engine.commands import NGRAM, PREDICTION, PostDraft
 from lead.engine.events import Committed
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.settings.limits import RequestLimits
-from shared.bucket import Bucket
 from shared.errors import ProtocolError, UnavailableError
-from shared.protocol import (
-    MAX_TOKENS_PER_MESSAGE,
-    PROTOCOL_VERSION,
-    Close,
-    Draft,
-    Extend,
-    Hello,
-    LeadMessage,
-    Open,
-    Tune,
-    VocabularyId,
-    Welcome,
-)
+from shared.protocol import PROTOCOL_VERSION, Draft, Hello, LeadMessage, Tune, VocabularyId, Welcome
 from shared.terminal import one_line
 
 log = logging.getLogger("lead.backs")
 
 Transport = Literal["websocket", "http"]
 
-MAX_INVALID_DRAFTS = 100
-"""A back that sends more of them is broken or hostile, and is disconnected."""
-FLOOD_TIMES = 3
-"""A back that sends so many times the drafts per second that it may is disconnected, unlike one that has a
-fast model and many sequences and was not told how many the lead takes."""
-_FLOOD_SECONDS = 10.0
-"""It takes a while: so many seconds at one more time that rate."""
 HTTP_SILENCE_SECONDS = 90.0
-"""A back that posts is gone when it has not been heard for this long; it long-polls for at most 60."""
-
-
-@dataclass(slots=True)
-class Figures:
-    """What came of a back's drafts. Used tokens were in a step's batch; the others were never needed."""
-
-    n_drafts: int = 0
-    n_draft_tokens: int = 0
-    n_used_tokens: int = 0
-    n_accepted_tokens: int = 0
-    n_stale_drafts: int = 0
-    n_invalid_drafts: int = 0
-    n_excess_drafts: int = 0
+"""A back that posts is taken for disconnected after this time without a request; it polls for at most 60."""
 
 
 @dataclass(slots=True)
 class Back:
-    """A connected back. `cursors` says how many committed tokens it has been told, by sequence."""
+    """A connected back. Times are in seconds of the registry's clock."""
 
     id: str
     name: str
     hello: Hello
     transport: Transport
     connected_at: float
-    last_heard: float
-    allowance: Bucket  # drafts that are taken
-    patience: Bucket  # drafts beyond them that are only dropped
-    cursors: dict[str, int] = field(default_factory=dict)
-    figures: Figures = field(default_factory=Figures)
-    tune: Tune | None = None  # what it has been told to do
-    n_replies: int = 0  # to its posts
-    confirmed: tuple[dict[str, int], Tune | None] = field(default_factory=lambda: ({}, None))
-    # `cursors` and `tune` as of the last reply that arrived
+    last_seen: float
+    updates: Updates
+    draft_limits: DraftLimits
+    stats: BackStats
 
     def __str__(self) -> str:
         return f"{self.name} ({one_line(self.hello.vocabulary.model)}, {self.transport})"
 
 
 class Backs:
-    """Joins, tells, listens. An observer of `Sequences`."""
+    """Registers backs, composes their updates, takes their drafts. An observer of `Sequences`."""
 
     def __init__(
         self,
@@ -98,7 +62,7 @@ class Backs:
         clock: Callable[[], float],
         limits: RequestLimits | None = None,
     ) -> None:
-        """`post_draft` hands a draft to the engine; `on_change` hears the names of the connected backs.
+        """`post_draft` passes a draft to the engine; `on_change` gets the names of the connected backs.
 
         `clock` gives seconds, and must be the engine's.
         """
@@ -114,17 +78,17 @@ class Backs:
         sequences.observe(self)
 
     def __iter__(self) -> Iterator[Back]:
-        """The backs that are connected, in the order in which they came."""
-        self._forget_silent()
+        """The connected backs in the order in which they joined."""
+        self._remove_silent()
         return iter(self._backs.values())
 
     def join(self, hello: Hello, transport: Transport) -> tuple[Back, Welcome]:
-        """Take a back.
+        """Register a back.
 
-        Raises ProtocolError with a reason that a person can act on; UnavailableError for one back too many,
-        which may be its own ghost behind a cut cable.
+        Raises ProtocolError with a reason that a person can act on; UnavailableError if there are too many
+        backs, one of which may be a stale connection of the same back.
         """
-        self._forget_silent()
+        self._remove_silent()
         if hello.protocol != PROTOCOL_VERSION:
             raise ProtocolError(
                 f"the lead speaks protocol {PROTOCOL_VERSION}, this back {hello.protocol}: "
@@ -136,124 +100,80 @@ class Backs:
             raise UnavailableError(
                 f"the lead has {len(self._backs)} backs already, which is as many as it takes (--max-backs)"
             )
-        now = self._clock()
-        rate = self._limits.max_drafts_per_second
-        back = Back(
-            id=secrets.token_hex(16),
-            name=self._free_name(hello.name),
-            hello=hello,
-            transport=transport,
-            connected_at=now,
-            last_heard=now,
-            allowance=Bucket(rate, max(1.0, rate), now),
-            patience=Bucket(rate * (FLOOD_TIMES - 1), max(1.0, rate * _FLOOD_SECONDS), now),
-        )
-        self._backs[back.id] = back
-        log.info("back %s joined", back)
-        self._tell_change()
+        back = self._register(hello, transport)
         welcome = Welcome(
             back=back.id,
             name=back.name,
             max_draft=self._limits.max_draft,
-            max_drafts_per_second=rate,
+            max_drafts_per_second=self._limits.max_drafts_per_second,
         )
         return back, welcome
 
-    def get(self, back_id: str) -> Back | None:
-        """The connected back with this id; hearing of it keeps it alive."""
-        self._forget_silent()
-        back = self._backs.get(back_id)
-        if back:
-            back.last_heard = self._clock()
+    def _register(self, hello: Hello, transport: Transport) -> Back:
+        now = self._clock()
+        stats = BackStats()
+        back = Back(
+            id=secrets.token_hex(16),
+            name=self._unique_name(hello.name),
+            hello=hello,
+            transport=transport,
+            connected_at=now,
+            last_seen=now,
+            updates=Updates(hello.n_sequences),
+            draft_limits=DraftLimits(self._limits, self._n_vocab, stats, now),
+            stats=stats,
+        )
+        self._backs[back.id] = back
+        log.info("back %s joined", back)
+        self._report_change()
         return back
 
+    def get(self, back_id: str) -> Back | None:
+        """The connected back with this id, which counts as a sign of life."""
+        self._remove_silent()
+        back = self._backs.get(back_id)
+        if back:
+            back.last_seen = self._clock()
+        return back
+
+    def is_connected(self, back: Back) -> bool:
+        """Whether `back` has neither left nor been removed."""
+        return back.id in self._backs
+
     def leave(self, back: Back) -> None:
-        """Forget a back; its drafts on the board stay, they may still be right."""
+        """Remove a back. Its drafts stay with the engine: they may still be right."""
         if self._backs.pop(back.id, None):
             log.info(
-                "back %s left after %.0f s: %d drafts, %d of their tokens checked, %d accepted",
+                "back %s left after %.0f s: %d drafts, %d of their tokens verified, %d accepted",
                 back,
                 self._clock() - back.connected_at,
-                back.figures.n_drafts,
-                back.figures.n_used_tokens,
-                back.figures.n_accepted_tokens,
+                back.stats.n_drafts,
+                back.stats.n_used_tokens,
+                back.stats.n_accepted_tokens,
             )
-            self._tell_change()
+            self._report_change()
 
-    def dismiss(self) -> None:
-        """The lead is about to end: forget the backs that post, and wake those that wait for news."""
+    def disconnect_http(self) -> None:
+        """Before shutdown: remove the backs that post, and wake the requests that wait for updates."""
         for back in list(self._backs.values()):
             if back.transport == "http":
                 self.leave(back)
         self._sequences.changed.notify()
 
-    def knows(self, back: Back) -> bool:
-        """Whether `back` has neither left nor been forgotten."""
-        return back.id in self._backs
-
-    def news(self, back: Back) -> list[LeadMessage]:
-        """All that has happened since the last call, merged; empty if nothing has."""
-        messages: list[LeadMessage] = []
-        if self._tune != back.tune and self._tune is not None:
-            back.tune = self._tune
-            messages.append(self._tune)
-        for sequence_id in [known for known in back.cursors if self._sequences.get(known) is None]:
-            del back.cursors[sequence_id]
-            messages.append(Close(sequence=sequence_id, reason="ended"))
-        for sequence in self._sequences:
-            if sequence.private:
-                continue
-            if sequence.id not in back.cursors:
-                if len(back.cursors) >= back.hello.n_sequences:
-                    continue
-                messages.append(_open(sequence))
-                back.cursors[sequence.id] = min(len(sequence.tokens), MAX_TOKENS_PER_MESSAGE)
-            messages += _extensions(sequence, back.cursors[sequence.id])
-            back.cursors[sequence.id] = len(sequence.tokens)
-        return messages
-
-    def confirm(self, back: Back, heard: int | None) -> None:
-        """The last reply that a posting back has had is number `heard`; what a later one told is news again.
-
-        None: it does not say, and all are taken to have arrived.
-        """
-        if heard in {None, back.n_replies}:
-            back.confirmed = dict(back.cursors), back.tune
-        else:
-            cursors, back.tune = back.confirmed
-            back.cursors = dict(cursors)
-
-    def number_reply(self, back: Back) -> int:
-        """The number of the next reply to a posting back."""
-        back.n_replies += 1
-        return back.n_replies
+    def updates(self, back: Back) -> list[LeadMessage]:
+        """All messages for `back` since the last call; empty if nothing has changed."""
+        return back.updates.take(self._sequences, self._tune)
 
     def tune(self, tune: Tune) -> None:
-        """All backs should draft like this from now on."""
+        """How all backs should draft from now on."""
         self._tune = tune
         self._sequences.changed.notify()
 
     def take_draft(self, back: Back, draft: Draft) -> None:
-        """Check a draft and hand it on; raises ProtocolError when a back has sent too many wrong ones."""
-        back.last_heard = self._clock()
-        figures = back.figures
-        figures.n_drafts += 1
-        figures.n_draft_tokens += len(draft.tokens)
-        if not back.allowance.take(back.last_heard):
-            self._count_excess(back)
-            return
+        """Check a draft and pass it on; raises ProtocolError after too many invalid or excess ones."""
+        back.last_seen = now = self._clock()
         sequence = self._sequences.get(draft.sequence)
-        if draft.sequence not in back.cursors and sequence is not None:
-            self._count_invalid(back)  # it was never told of this sequence
-        elif sequence is None:
-            figures.n_stale_drafts += 1
-        elif (
-            draft.base > len(sequence.tokens)
-            or max(draft.tokens) >= self._n_vocab
-            or len(draft.tokens) > self._limits.max_draft
-        ):
-            self._count_invalid(back)
-        else:
+        if back.draft_limits.accept(draft, sequence, is_open=back.updates.has_open(draft.sequence), now=now):
             self._post_draft(
                 PostDraft(
                     sequence=draft.sequence,
@@ -262,25 +182,25 @@ class Backs:
                     tokens=draft.tokens,
                     parents=draft.parents,
                     confidences=draft.confidences,
-                    received_at=back.last_heard,
+                    received_at=now,
                 )
             )
 
     def count_stale(self, name: str, n: int) -> None:
         """The engine found `n` drafts of a back stale."""
-        if back := self._named(name):
-            back.figures.n_stale_drafts += n
+        if back := self._by_name(name):
+            back.stats.n_stale_drafts += n
 
     def on_step(self, _sequence: LiveSequence, step: Committed) -> None:
         """Credit the backs whose drafts were verified."""
         for i, source in enumerate(step.sources):
-            if back := self._named(source):
-                back.figures.n_used_tokens += 1
-                back.figures.n_accepted_tokens += i < step.n_accepted
+            if back := self._by_name(source):
+                back.stats.n_used_tokens += 1
+                back.stats.n_accepted_tokens += i < step.n_accepted
 
     def on_end(self, _sequence: LiveSequence) -> None:
-        """The next `news` says it. Silent backs are forgotten here, too, for nobody may ask for them."""
-        self._forget_silent()
+        """Remove silent backs here as well: otherwise that happens only when the list of backs is read."""
+        self._remove_silent()
 
     def describe(self) -> list[dict[str, Any]]:
         """One record per back, for people and dashboards."""
@@ -290,57 +210,36 @@ class Backs:
                 "model": back.hello.vocabulary.model,
                 "transport": back.transport,
                 "connected_seconds": round(self._clock() - back.connected_at, 3),
-                "n_sequences": len(back.cursors),
-                **{name: getattr(back.figures, name) for name in Figures.__slots__},
+                "n_sequences": back.updates.n_open,
+                **back.stats.as_dict(),
             }
             for back in self
         ]
 
-    def _tell_change(self) -> None:
+    def totals(self) -> dict[str, int]:
+        """The sums of all connected backs' statistics."""
+        sums = Counter(BackStats().as_dict())
+        for back in self:
+            sums.update(back.stats.as_dict())
+        return dict(sums)
+
+    def _report_change(self) -> None:
         self._on_change([back.name for back in self._backs.values()])
 
-    def _count_invalid(self, back: Back) -> None:
-        back.figures.n_invalid_drafts += 1
-        if back.figures.n_invalid_drafts > MAX_INVALID_DRAFTS:
-            raise ProtocolError(f"more than {MAX_INVALID_DRAFTS} drafts were not valid")
-
-    def _count_excess(self, back: Back) -> None:
-        back.figures.n_excess_drafts += 1
-        if not back.patience.take(back.last_heard):
-            rate = self._limits.max_drafts_per_second
-            raise ProtocolError(
-                f"more than {FLOOD_TIMES} times {rate:g} drafts a second (--max-drafts-per-second)"
-            )
-
-    def _named(self, name: str) -> Back | None:
+    def _by_name(self, name: str) -> Back | None:
         return next((back for back in self._backs.values() if back.name == name), None)
 
-    def _free_name(self, wanted: str) -> str:
+    def _unique_name(self, wanted: str) -> str:
         taken = {NGRAM, PREDICTION, *(back.name for back in self._backs.values())}
         names = (wanted if i == 1 else f"{wanted}-{i}" for i in itertools.count(1))
         return next(name for name in names if name not in taken)
 
-    def _forget_silent(self) -> None:
-        """A WebSocket's end is noticed by its pings; only backs that post can fall silent."""
+    def _remove_silent(self) -> None:
+        """Only backs that post can fall silent: pings notice the end of a WebSocket."""
         deadline = self._clock() - HTTP_SILENCE_SECONDS
         for back in list(self._backs.values()):
-            if back.transport == "http" and back.last_heard < deadline:
+            if back.transport == "http" and back.last_seen < deadline:
                 self.leave(back)
-
-
-def _open(sequence: LiveSequence) -> Open:
-    return Open(
-        sequence=sequence.id, sampling=sequence.sampling, tokens=sequence.tokens[:MAX_TOKENS_PER_MESSAGE]
-    )
-
-
-def _extensions(sequence: LiveSequence, cursor: int) -> list[Extend]:
-    return [
-        Extend(
-            sequence=sequence.id, start=start, tokens=sequence.tokens[start : start + MAX_TOKENS_PER_MESSAGE]
-        )
-        for start in range(cursor, len(sequence.tokens), MAX_TOKENS_PER_MESSAGE)
-    ]
 
 
 def _vocabularies_differ(ours: VocabularyId, theirs: VocabularyId) -> str:

@@ -96,7 +96,7 @@ class Lead:
             self._settings.drain_seconds,
             self._sequences,
             self._settings.limits,
-            on_drain=self._dismiss_backs,
+            on_drain=self._disconnect_backs,
             on_drained=self._end_local_back,
             tls=(self._settings.security.ssl_cert_file, self._settings.security.ssl_key_file),
         )
@@ -184,9 +184,9 @@ class Lead:
             calibrate=settings.calibrate,
         )
 
-    def _dismiss_backs(self) -> None:
+    def _disconnect_backs(self) -> None:
         if self._backs:
-            self._backs.dismiss()
+            self._backs.disconnect_http()
 
     async def _end_local_back(self) -> None:
         if self._local_back:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lead.backs.registry import FLOOD_TIMES, HTTP_SILENCE_SECONDS, MAX_INVALID_DRAFTS
+from lead.backs.draft_limits import ABUSE_FACTOR, MAX_INVALID_DRAFTS
+from lead.backs.registry import HTTP_SILENCE_SECONDS
 from lead.http.routes.speculation import HELLO_SECONDS, MAX_WAIT_SECONDS
 from shared.protocol import (
     MAX_BACK_MESSAGE_BYTES,
@@ -59,7 +60,7 @@ def test_what_is_posted_and_answered_is_described(envelope):
         f"(at most {MAX_WAIT_SECONDS:.0f})",
         f"has not posted for {HTTP_SILENCE_SECONDS:.0f} seconds",
         f"counted as invalid; more than {MAX_INVALID_DRAFTS}:",
-        f"counted as excess; over {FLOOD_TIMES} times as many for some seconds:",
+        f"counted as excess; over {ABUSE_FACTOR} times as many for some seconds:",
     ],
 )
 def test_the_bounds_are_those_of_the_code(words):

@@ -48,7 +48,7 @@ class Served:
         self.server.on_signal()
 
     def _begin(self):
-        self._lead.backs.dismiss()
+        self._lead.backs.disconnect_http()
         self.draining.set()
 
     async def _end_help(self):

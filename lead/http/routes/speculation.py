@@ -1,16 +1,15 @@
-"""`/v1/speculation`: the backs' door, as a WebSocket, as plain POST, and as a list to look at."""
+"""`/v1/speculation`: for backs as a WebSocket and as POST, for people as a report."""
 
 import asyncio
 import contextlib
 import importlib.metadata
 import logging
-from collections import Counter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, Field
 
-from lead.backs.registry import Back, Backs, Figures
+from lead.backs.registry import Back, Backs
 from lead.engine.commands import PolicyName
 from lead.engine.speculation.draft_chain import MAX_DEPTH
 from lead.generation.sequences import Sequences
@@ -34,7 +33,7 @@ log = logging.getLogger("lead.backs")
 router = APIRouter()
 
 HELLO_SECONDS = 10.0
-"""A peer that connects and says nothing for so long is no back."""
+"""A peer that sends no hello within this time is disconnected."""
 MAX_WAIT_SECONDS = 60.0
 
 _CLOSE_GONE = 1006  # RFC 6455: closed without a word
@@ -45,21 +44,17 @@ _MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two
 
 @router.get("/v1/speculation")
 async def describe(services: Annotated[Services, Depends(provide)]) -> dict[str, Any]:
-    """The connected backs, what came of their drafts, and why the planner decides as it does."""
-    backs = services.backs.describe()
-    totals: Counter[str] = Counter()
-    for back in backs:
-        totals.update({name: back[name] for name in Figures.__slots__})
+    """The connected backs with the statistics of their drafts, and what the planner has measured."""
     return {
         "lead": _about(services),
-        "backs": backs,
-        "totals": {name: totals[name] for name in Figures.__slots__},
+        "backs": services.backs.describe(),
+        "totals": services.backs.totals(),
         "planner": await services.engine.explain(),
     }
 
 
 def _about(services: Services) -> dict[str, Any]:
-    """What `back doctor` compares with its own side, and a back without a model sends back."""
+    """What `back doctor` compares with its own side, and a back without a model sends in its hello."""
     ready = services.engine.ready
     return {
         "version": importlib.metadata.version("llama-duo"),
@@ -94,17 +89,17 @@ async def exchange(
     services: Annotated[Services, Depends(provide_ready)],
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False)] = 0.0,
 ) -> Reply:
-    """Hand in drafts, get the news; with `wait`, news is waited for so many seconds."""
+    """Hand in drafts and get updates; waits up to `wait` seconds for an update."""
     back, answers = _take_post(body, services.backs)
     if back is None:
         return Reply(messages=answers)
-    news = await unless_gone(request, _news_within(back, services, 0.0 if answers else wait))
-    return Reply(messages=[*answers, *news], number=services.backs.number_reply(back))
+    updates = await unless_gone(request, _updates_within(back, services, 0.0 if answers else wait))
+    return Reply(messages=[*answers, *updates], number=back.updates.number_reply())
 
 
 @router.websocket("/v1/speculation")
 async def follow(socket: WebSocket) -> None:
-    """Hello, welcome, then drafts one way and news the other until either side ends it."""
+    """Hello, welcome, then drafts one way and updates the other until either side ends it."""
     services: Services | None = socket.app.state.services
     await socket.accept()
     if services is None or services.engine.ready is None:
@@ -146,14 +141,14 @@ async def _welcome(socket: WebSocket, backs: Backs) -> Back:
 
 
 async def _serve(socket: WebSocket, back: Back, services: Services) -> None:
-    telling = asyncio.ensure_future(_tell(socket, back, services))
-    listening = asyncio.ensure_future(_listen(socket, back, services.backs))
+    sending = asyncio.ensure_future(_send_updates(socket, back, services))
+    receiving = asyncio.ensure_future(_receive_drafts(socket, back, services.backs))
     try:
-        await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        telling.cancel()
-        listening.cancel()
-        results = await asyncio.gather(telling, listening, return_exceptions=True)
+        sending.cancel()
+        receiving.cancel()
+        results = await asyncio.gather(sending, receiving, return_exceptions=True)
     for error in results:
         if isinstance(error, ProtocolError):
             log.warning("back %s is disconnected: %s", back, error)
@@ -162,16 +157,16 @@ async def _serve(socket: WebSocket, back: Back, services: Services) -> None:
             raise error
 
 
-async def _tell(socket: WebSocket, back: Back, services: Services) -> None:
-    """A back that does not read blocks this task alone, until its pings fail."""
+async def _send_updates(socket: WebSocket, back: Back, services: Services) -> None:
+    """A back that does not read blocks only this task, until its pings fail."""
     while True:
         change = services.sequences.changed.next_change()
-        for message in services.backs.news(back):
+        for message in services.backs.updates(back):
             await _send(socket, message)
         await change.wait()
 
 
-async def _listen(socket: WebSocket, back: Back, backs: Backs) -> None:
+async def _receive_drafts(socket: WebSocket, back: Back, backs: Backs) -> None:
     while True:
         message = parse_back_message(await _receive_text(socket))
         if isinstance(message, Hello):
@@ -208,7 +203,7 @@ async def _receive_text(socket: WebSocket) -> str:
 def _take_post(body: Post, backs: Backs) -> tuple[Back | None, list[LeadMessage]]:
     back = backs.get(body.back) if body.back else None
     if back:
-        backs.confirm(back, body.heard)
+        back.updates.acknowledge(body.heard)
     answers: list[LeadMessage] = []
     for message in body.messages:
         if isinstance(message, Hello):
@@ -230,14 +225,14 @@ def _take_post(body: Post, backs: Backs) -> tuple[Back | None, list[LeadMessage]
     return back, answers
 
 
-async def _news_within(back: Back, services: Services, seconds: float) -> list[LeadMessage]:
+async def _updates_within(back: Back, services: Services, seconds: float) -> list[LeadMessage]:
     sequences: Sequences = services.sequences
     try:
         async with asyncio.timeout(seconds):
-            while services.backs.knows(back):
+            while services.backs.is_connected(back):
                 change = sequences.changed.next_change()
-                if news := services.backs.news(back):
-                    return news
+                if updates := services.backs.updates(back):
+                    return updates
                 await change.wait()
     except TimeoutError:
         pass

@@ -133,7 +133,7 @@ def test_decodes_are_what_the_engine_says_and_stay_when_it_is_busy(watched):
 
 def test_a_backs_figures_end_when_it_leaves(watched):
     back = watched.join("desk")
-    back.figures.n_used_tokens, back.figures.n_accepted_tokens = 9, 7
+    back.stats.n_used_tokens, back.stats.n_accepted_tokens = 9, 7
     values = watched.values()
     assert values["llama_duo:back_connected", "desk"] == 1
     assert values["llama_duo:back_wasted_tokens_total", "desk"] == 2
@@ -151,9 +151,9 @@ def test_how_long_a_back_takes_to_answer_is_shown_but_not_for_the_leads_own_sour
 
 def test_every_figure_of_a_back_is_shown(watched):
     back = watched.join("desk")
-    numbers = {name: i for i, name in enumerate(type(back.figures).__slots__, 1)}
+    numbers = {name: i for i, name in enumerate(type(back.stats).__slots__, 1)}
     for name, value in numbers.items():
-        setattr(back.figures, name, value)
+        setattr(back.stats, name, value)
     values = watched.values()
     shown = {name: value for (name, *labels), value in _labelled(values) if labels == ["desk"]}
     for name, value in numbers.items():
@@ -176,7 +176,7 @@ def test_names_of_backs_cannot_grow_without_end(watched):
 def test_draft_messages_reach_a_backs_counters(watched):
     back = watched.join("desk")
     sequence = watched.begin()
-    watched.lead.backs.news(back)
+    watched.lead.backs.updates(back)
     watched.lead.backs.take_draft(back, draft_for(sequence))
     assert isinstance(watched.lead.engine.posted[0], PostDraft)
     assert watched.values()["llama_duo:back_draft_tokens_total", "desk"] == 2

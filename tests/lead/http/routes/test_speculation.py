@@ -11,7 +11,7 @@ from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from lead.backs.registry import MAX_INVALID_DRAFTS
+from lead.backs.draft_limits import MAX_INVALID_DRAFTS
 from lead.engine.client import EngineState
 from lead.engine.events import Committed, Started
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
@@ -347,11 +347,11 @@ async def test_waiting_ends_without_news_too(lead, client):
 async def test_waiting_ends_when_the_lead_does(lead, client, monkeypatch):
     (welcome,) = await post(client, hello(lead))
     asked = asyncio.Event()
-    monkeypatch.setattr(lead.backs, "news", lambda _: asked.set())
+    monkeypatch.setattr(lead.backs, "updates", lambda _: asked.set())
     waiting = asyncio.ensure_future(post(client, back=welcome.back, wait=30))
     async with asyncio.timeout(10):
         await asked.wait()
-        lead.backs.dismiss()
+        lead.backs.disconnect_http()
         assert await waiting == []
 
 

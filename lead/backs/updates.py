@@ -1,0 +1,96 @@
+"""What a back has been sent of the sequences, and the messages for what it has not.
+
+They are computed from cursors when they are sent: a back that is slow or disconnected costs no memory, and
+gets what it has missed in few messages.
+"""
+
+from dataclasses import dataclass, field
+
+from lead.generation.sequences import LiveSequence, Sequences
+from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Extend, LeadMessage, Open, Tune
+
+
+@dataclass(slots=True)
+class _Sent:
+    """`n_tokens`: how many committed tokens of each open sequence."""
+
+    n_tokens: dict[str, int] = field(default_factory=dict)
+    tune: Tune | None = None
+
+    def copy(self) -> "_Sent":
+        return _Sent(dict(self.n_tokens), self.tune)
+
+
+class Updates:
+    """What one back has been sent."""
+
+    def __init__(self, max_sequences: int) -> None:
+        """The back drafts for at most `max_sequences` at the same time."""
+        self._max_sequences = max_sequences
+        self._sent = _Sent()
+        self._acknowledged = _Sent()  # by the last reply that is known to have arrived
+        self._n_replies = 0
+
+    @property
+    def n_open(self) -> int:
+        """The number of sequences that the back drafts for."""
+        return len(self._sent.n_tokens)
+
+    def has_open(self, sequence_id: str) -> bool:
+        """Whether the back was told of this sequence, and not of its end."""
+        return sequence_id in self._sent.n_tokens
+
+    def take(self, sequences: Sequences, tune: Tune | None) -> list[LeadMessage]:
+        """All messages since the last call; empty if nothing has changed."""
+        messages: list[LeadMessage] = []
+        if tune is not None and tune != self._sent.tune:
+            self._sent.tune = tune
+            messages.append(tune)
+        cursors = self._sent.n_tokens
+        for sequence_id in [open_id for open_id in cursors if sequences.get(open_id) is None]:
+            del cursors[sequence_id]
+            messages.append(Close(sequence=sequence_id, reason="ended"))
+        for sequence in sequences:
+            if not sequence.private:
+                messages += self._messages_of(sequence)
+        return messages
+
+    def _messages_of(self, sequence: LiveSequence) -> list[LeadMessage]:
+        cursors = self._sent.n_tokens
+        messages: list[LeadMessage] = []
+        if sequence.id not in cursors:
+            if len(cursors) >= self._max_sequences:
+                return []
+            messages.append(_open(sequence))
+            cursors[sequence.id] = min(len(sequence.tokens), MAX_TOKENS_PER_MESSAGE)
+        messages += _extensions(sequence, cursors[sequence.id])
+        cursors[sequence.id] = len(sequence.tokens)
+        return messages
+
+    def acknowledge(self, reply: int | None) -> None:
+        """The last reply that has arrived is number `reply`; later ones are sent again.
+
+        None: the back does not number them, and all are taken to have arrived.
+        """
+        if reply in {None, self._n_replies}:
+            self._acknowledged = self._sent.copy()
+        else:
+            self._sent = self._acknowledged.copy()
+
+    def number_reply(self) -> int:
+        """The number of the next reply, counted from 1."""
+        self._n_replies += 1
+        return self._n_replies
+
+
+def _open(sequence: LiveSequence) -> Open:
+    return Open(
+        sequence=sequence.id, sampling=sequence.sampling, tokens=sequence.tokens[:MAX_TOKENS_PER_MESSAGE]
+    )
+
+
+def _extensions(sequence: LiveSequence, start: int) -> list[Extend]:
+    return [
+        Extend(sequence=sequence.id, start=at, tokens=sequence.tokens[at : at + MAX_TOKENS_PER_MESSAGE])
+        for at in range(start, len(sequence.tokens), MAX_TOKENS_PER_MESSAGE)
+    ]

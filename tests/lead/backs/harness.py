@@ -1,0 +1,48 @@
+"""The registry of backs without engine, transport and real time."""
+
+from lead.backs.registry import Backs
+from lead.engine.events import Committed, Started
+from lead.generation.sequences import Sequences
+from lead.settings.limits import RequestLimits
+from shared.protocol import Hello, VocabularyId
+from shared.sampling.sampler import SamplingParameters
+
+OURS = VocabularyId(fingerprint="same", n_tokens=100, model="big")
+SAMPLING = SamplingParameters(seed=5, temperature=0.3)
+
+
+def hello(**changes):
+    fields = {"protocol": 1, "name": "b", "vocabulary": OURS, "n_ctx": 64, "n_sequences": 2}
+    return Hello(**fields | changes)
+
+
+class RegistryHarness:
+    """Backs with their sequences, what reaches the engine, and a clock that a test moves."""
+
+    def __init__(self, **limits):
+        self.now = 0.0
+        self.posted = []
+        self.sequences = Sequences()
+        self.names = []
+        self.backs = Backs(
+            self.sequences,
+            OURS,
+            100,
+            post_draft=self.posted.append,
+            on_change=lambda names: setattr(self, "names", names),
+            clock=lambda: self.now,
+            limits=RequestLimits(**limits),
+        )
+
+    def join(self, transport="websocket", **changes):
+        return self.backs.join(hello(**changes), transport)[0]
+
+    def sequence(self, tokens=(1, 2, 3)):
+        sequence = self.sequences.create(list(tokens), SAMPLING)
+        self.sequences.apply(Started(sequence=sequence.id, n_cached=0), 0.0)
+        return sequence
+
+    def commit(self, sequence, tokens, **speculation):
+        start = len(sequence.tokens)
+        step = Committed(sequence=sequence.id, start=start, tokens=tokens, **speculation)
+        self.sequences.apply(step, 0.0)

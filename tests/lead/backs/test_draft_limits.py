@@ -1,0 +1,106 @@
+"""Which drafts are accepted, and when a back is disconnected."""
+
+import pytest
+
+from lead.backs.draft_limits import MAX_INVALID_DRAFTS
+from shared.errors import ProtocolError
+from shared.protocol import Draft
+from tests.lead.backs.harness import RegistryHarness, hello
+
+
+@pytest.mark.parametrize("draft", [{"base": 4, "tokens": [8]}, {"base": 3, "tokens": [8, 100]}])
+def test_a_draft_ahead_of_the_text_or_outside_the_vocabulary_is_counted_and_dropped(harness, draft):
+    sequence, back = harness.sequence(), harness.join()
+    harness.backs.updates(back)
+    harness.backs.take_draft(back, Draft(sequence=sequence.id, **draft))
+    assert (harness.posted, back.stats.n_invalid_drafts) == ([], 1)
+
+
+def test_a_draft_for_a_sequence_that_was_not_opened_is_invalid(harness):
+    sequence = harness.sequence()
+    back = harness.join()
+    harness.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=[8]))
+    assert (harness.posted, back.stats.n_invalid_drafts) == ([], 1)
+
+
+def test_a_draft_for_a_sequence_that_has_ended_is_stale(harness):
+    sequence, back = harness.sequence(), harness.join()
+    harness.backs.updates(back)
+    harness.sequences.discard(sequence)
+    harness.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=[8]))
+    assert (back.stats.n_stale_drafts, back.stats.n_invalid_drafts) == (1, 0)
+
+
+def test_too_many_invalid_drafts_are_an_error(harness):
+    sequence, back = harness.sequence(), harness.join()
+    harness.backs.updates(back)
+    wrong = Draft(sequence=sequence.id, base=99, tokens=[8])
+    for _ in range(MAX_INVALID_DRAFTS):
+        harness.backs.take_draft(back, wrong)
+    with pytest.raises(ProtocolError, match="not valid"):
+        harness.backs.take_draft(back, wrong)
+
+
+def test_the_welcome_has_the_longest_draft_and_longer_ones_are_invalid():
+    harness = RegistryHarness(max_draft=2)
+    sequence = harness.sequence()
+    back, welcome = harness.backs.join(hello(), "websocket")
+    harness.backs.updates(back)
+    for tokens in ([8, 9], [8, 9, 7]):
+        harness.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=tokens))
+    assert welcome.max_draft == 2
+    assert [draft.tokens for draft in harness.posted] == [[8, 9]]
+    assert back.stats.n_invalid_drafts == 1
+
+
+def test_drafts_above_the_rate_limit_are_dropped():
+    harness = RegistryHarness(max_drafts_per_second=3)
+    sequence, back = harness.sequence(), harness.join()
+    harness.backs.updates(back)
+    draft = Draft(sequence=sequence.id, base=3, tokens=[8])
+    for _ in range(5):
+        harness.backs.take_draft(back, draft)
+    assert (len(harness.posted), back.stats.n_excess_drafts) == (3, 2)
+    harness.now = 1.0
+    harness.backs.take_draft(back, draft)
+    assert len(harness.posted) == 4
+
+
+def send_for(harness, back, seconds, per_second):
+    """`back` sends so many drafts, evenly."""
+    (sequence,) = harness.sequences
+    draft = Draft(sequence=sequence.id, base=3, tokens=[8])
+    harness.backs.updates(back)
+    for _ in range(seconds * per_second):
+        harness.now += 1 / per_second
+        harness.backs.take_draft(back, draft)
+
+
+def test_a_back_that_sends_twice_the_rate_limit_is_not_disconnected():
+    harness = RegistryHarness(max_drafts_per_second=8)
+    harness.sequence()
+    back = harness.join()
+    send_for(harness, back, seconds=600, per_second=16)
+    assert back.stats.n_excess_drafts > 600
+
+
+def test_a_flood_of_drafts_is_an_error():
+    harness = RegistryHarness(max_drafts_per_second=8)
+    harness.sequence()
+    back = harness.join()
+    with pytest.raises(ProtocolError, match="more than 3 times 8 drafts a second"):
+        send_for(harness, back, seconds=3, per_second=80)
+
+
+def test_bursts_with_pauses_are_tolerated():
+    harness = RegistryHarness(max_drafts_per_second=8)
+    harness.sequence()
+    back = harness.join()
+    for _ in range(20):
+        send_for(harness, back, seconds=1, per_second=80)
+        harness.now += 60
+
+
+def test_the_welcome_has_the_rate_limit():
+    _, welcome = RegistryHarness(max_drafts_per_second=7).backs.join(hello(), "websocket")
+    assert welcome.max_drafts_per_second == 7

@@ -1,0 +1,147 @@
+"""What a back is sent, and when it is sent again."""
+
+from lead.engine.events import Finished, Started
+from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Open, Tune
+from tests.lead.backs.harness import SAMPLING
+
+
+def test_running_sequences_are_opened_with_their_sampling_parameters(harness):
+    sequence = harness.sequence()
+    assert harness.backs.updates(harness.join()) == [
+        Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3])
+    ]
+
+
+def test_private_sequences_are_not_sent_to_backs(harness):
+    back = harness.join()
+    secret = harness.sequences.create([1, 2, 3], SAMPLING, private=True)
+    harness.sequences.apply(Started(sequence=secret.id, n_cached=0), 0.0)
+    harness.commit(secret, [4])
+    assert harness.backs.updates(back) == []
+    harness.backs.take_draft(back, Draft(sequence=secret.id, base=3, tokens=[4]))
+    assert (harness.posted, back.stats.n_invalid_drafts) == ([], 1)
+    harness.sequences.discard(secret)
+    assert harness.backs.updates(back) == []
+
+
+def test_nothing_is_sent_twice(harness):
+    harness.sequence()
+    back = harness.join()
+    harness.backs.updates(back)
+    assert harness.backs.updates(back) == []
+
+
+def test_a_slow_back_gets_missed_tokens_in_one_message(harness):
+    sequence, back = harness.sequence(), harness.join()
+    harness.backs.updates(back)
+    for token in (4, 5, 6):
+        harness.commit(sequence, [token])
+    assert harness.backs.updates(back) == [Extend(sequence=sequence.id, start=3, tokens=[4, 5, 6])]
+
+
+def test_a_back_that_joins_late_gets_all_tokens(harness):
+    sequence = harness.sequence()
+    harness.commit(sequence, [4, 5])
+    (news,) = harness.backs.updates(harness.join())
+    assert news.tokens == [1, 2, 3, 4, 5]
+
+
+def test_an_ended_sequence_is_closed_once(harness):
+    sequence, back = harness.sequence(), harness.join()
+    harness.backs.updates(back)
+    harness.sequences.apply(Finished(sequence=sequence.id, reason="stop"), 0.0)
+    assert harness.backs.updates(back) == [Close(sequence=sequence.id, reason="ended")]
+    assert harness.backs.updates(back) == []
+
+
+def test_a_sequence_that_ended_before_it_was_opened_is_not_sent(harness):
+    back, sequence = harness.join(), harness.sequence()
+    harness.sequences.discard(sequence)
+    assert harness.backs.updates(back) == []
+
+
+def test_a_back_gets_at_most_as_many_sequences_as_it_asked_for(harness):
+    sequences = [harness.sequence() for _ in range(3)]
+    back = harness.join(n_sequences=2)
+    assert [message.sequence for message in harness.backs.updates(back)] == [s.id for s in sequences[:2]]
+    harness.sequences.discard(sequences[0])
+    assert [(m.type, m.sequence) for m in harness.backs.updates(back)] == [
+        ("close", sequences[0].id),
+        ("open", sequences[2].id),
+    ]
+
+
+def test_a_long_prompt_is_sent_in_several_messages(harness):
+    tokens = [7] * (2 * MAX_TOKENS_PER_MESSAGE + 1)
+    harness.sequence(tokens)
+    news = harness.backs.updates(harness.join())
+    assert [message.type for message in news] == ["open", "extend", "extend"]
+    assert [token for message in news for token in message.tokens] == tokens
+    assert [message.start for message in news[1:]] == [MAX_TOKENS_PER_MESSAGE, 2 * MAX_TOKENS_PER_MESSAGE]
+
+
+def test_tune_is_sent_to_each_back_once(harness):
+    early = harness.join()
+    assert harness.backs.updates(early) == []
+    tune = Tune(n_ahead=4, min_confidence=0.25)
+    harness.backs.tune(tune)
+    assert harness.backs.updates(early) == [tune]
+    assert harness.backs.updates(early) == []
+    assert harness.backs.updates(harness.join()) == [tune]
+
+
+def test_only_the_newest_tune_is_sent(harness):
+    back = harness.join()
+    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    harness.backs.tune(Tune(n_ahead=2, min_confidence=0.0))
+    assert harness.backs.updates(back) == [Tune(n_ahead=2, min_confidence=0.0)]
+
+
+def test_tune_is_sent_before_sequences_are_opened(harness):
+    harness.sequence()
+    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    assert [message.type for message in harness.backs.updates(harness.join())] == ["tune", "open"]
+
+
+async def test_tune_wakes_requests_that_wait_for_updates(harness):
+    change = harness.sequences.changed.next_change()
+    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    assert change.is_set()
+
+
+def test_a_lost_reply_is_sent_again(harness):
+    back, sequence = harness.join(transport="http"), harness.sequence()
+    ended = harness.sequence()
+    back.updates.acknowledge(0)
+    harness.backs.updates(back)
+    heard = back.updates.number_reply()
+    back.updates.acknowledge(heard)
+    harness.commit(sequence, [4, 5])
+    harness.sequences.discard(ended)
+    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    lost = harness.backs.updates(back)
+    back.updates.number_reply()
+    back.updates.acknowledge(heard)
+    assert harness.backs.updates(back) == lost
+    assert [message.type for message in lost] == ["tune", "close", "extend"]
+
+
+def test_a_reply_that_arrived_is_not_repeated(harness):
+    back = harness.join(transport="http")
+    harness.sequence()
+    harness.backs.updates(back)
+    back.updates.acknowledge(back.updates.number_reply())
+    assert harness.backs.updates(back) == []
+
+
+def test_two_lost_replies_are_both_sent_again(harness):
+    back, sequence = harness.join(transport="http"), harness.sequence()
+    for _ in range(2):
+        back.updates.acknowledge(0)
+        harness.backs.updates(back)
+        back.updates.number_reply()
+        harness.commit(sequence, [9])
+    back.updates.acknowledge(0)
+    assert harness.backs.updates(back) == [
+        Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3, 9, 9])
+    ]
