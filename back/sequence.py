@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from back.draft_path import DraftPath
 from shared.protocol import MAX_DRAFT_TOKENS, Draft
 from shared.sampling.sampler import SamplingParameters
-from shared.slot_cache import SlotCache, n_alike
+from shared.slot_cache import SlotCache, common_prefix_length
 
 _CONFIDENCE_DIGITS = 4
 
@@ -68,9 +68,9 @@ class SequenceState:
 
     def restore_cache(self) -> None:
         """Reuse more of the slot's previous contents: a long prompt arrives in several messages."""
-        n = min(n_alike(self.previous_cache, self.committed), len(self.committed) - 1)
+        n = min(common_prefix_length(self.previous_cache, self.committed), len(self.committed) - 1)
         if n > len(self.main.cache):
-            self.main.cache.revive(self.previous_cache[:n])
+            self.main.cache.restore(self.previous_cache[:n])
 
     def move_window(self, n_window: int) -> list[SlotCache]:
         """Move a full window: its second half is decoded again, from position 0; returns the caches freed.

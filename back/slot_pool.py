@@ -34,7 +34,7 @@ class SlotPool:
 
     def take(self, tokens: list[int]) -> SlotCache:
         """The idle slot that holds most of `tokens`."""
-        slot = max(self._idle, key=lambda cache: cache.affinity(tokens))
+        slot = max(self._idle, key=lambda cache: cache.reuse_score(tokens))
         self._idle.remove(slot)
         return slot
 

@@ -34,7 +34,7 @@ from lead.engine.speculation.stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan
 from lead.engine.verify import VerifiedTokens, verify
 from shared.errors import GrammarTooSlowError
-from shared.llama.span import Span, fillers
+from shared.llama.span import Span, padding
 from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")
@@ -176,7 +176,7 @@ class Scheduler:
         limits = self._limits
         if limits.n_ctx_slot is None or not limits.can_trim:
             return 0
-        return sum(fillers(spans, limits.n_batch, limits.n_ctx_slot))
+        return sum(padding(spans, limits.n_batch, limits.n_ctx_slot))
 
     def _plan_drafts(self, generating: list[Slot], n_prompt: int, now: float) -> SpeculationPlan:
         if not self._limits.can_trim or self._minimal_step:

@@ -8,7 +8,7 @@ from lead.engine.cache_edits import CacheEdit, Copy, Trim
 from lead.engine.events import Started
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
-from shared.slot_cache import SlotCache, n_alike
+from shared.slot_cache import SlotCache, common_prefix_length
 
 _MIN_TOKENS_SAVED = 32
 """A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
@@ -199,7 +199,9 @@ class Slots:
             return False
         n_shared = {slot.index: slot.cache.shared_with(sequence.tokens) for slot in self._slots}
         n_elsewhere = max((n_shared[slot.index] for slot in self._slots if slot not in decoding), default=0)
-        n_coming = max(n_alike(slot.sequence.tokens, sequence.tokens) for slot in decoding if slot.sequence)
+        n_coming = max(
+            common_prefix_length(slot.sequence.tokens, sequence.tokens) for slot in decoding if slot.sequence
+        )
         n_coming = min(n_coming, len(sequence.tokens) - 1)
         return n_coming > max(n_shared.values()) and n_coming - n_elsewhere >= _MIN_TOKENS_SAVED
 
@@ -240,7 +242,7 @@ def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:
         return next(slot for slot in idle if slot.index == sequence.options.slot)
     if not sequence.options.cache_prompt:
         return idle[0]
-    return max(idle, key=lambda slot: slot.cache.affinity(sequence.tokens))
+    return max(idle, key=lambda slot: slot.cache.reuse_score(sequence.tokens))
 
 
 def _number(slot: Slot) -> int:

@@ -17,8 +17,8 @@ from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
 from lead.engine.speculation.manager import SpeculationManager
 from shared.errors import ModelLoadError
+from shared.llama.batch_invariance import measure_batch_invariance
 from shared.llama.chain import make_sampler
-from shared.llama.exactness import warm_up_and_measure
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.sampling.sampler import Sampler
@@ -49,7 +49,7 @@ def main() -> None:
 
 def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     vocabulary = model.vocabulary
-    exactness = warm_up_and_measure(model)
+    exactness = measure_batch_invariance(model)
     limits = EngineLimits(
         n_slots=load.options.parallel,
         n_ctx=model.n_ctx - exactness.pads,  # the padding token takes a cell for the time of its step

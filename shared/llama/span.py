@@ -1,4 +1,4 @@
-"""What one sequence contributes to a decode. Stands alone, so that schedulers need no native library."""
+"""The part of a batch that belongs to one sequence. Imports no native library: schedulers use it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Tokens of one sequence at positions start, start + 1, …; logits are wanted for the last `n_logits`.
+    """Tokens of one sequence at positions start, start + 1, …; logits are computed for the last `n_logits`.
 
-    `slot` is the sequence's place in the KV cache, 0 ≤ slot < n_slots.
+    slot: the sequence id in llama.cpp, 0 ≤ slot < n_slots.
     """
 
     slot: int
@@ -17,12 +17,12 @@ class Span:
     n_logits: int
 
 
-def fillers(spans: Sequence[Span], n_batch: int, n_ctx_slot: int) -> list[int]:
-    """How many tokens to add behind each span, to be thrown away, for slots with cells of their own.
+def padding(spans: Sequence[Span], n_batch: int, n_ctx_slot: int) -> list[int]:
+    """Number of padding tokens to append to each span, for a KV cache without `kv_unified`.
 
-    llama.cpp decodes such slots together only as far as they have equally many tokens, and the rest in
-    further passes, each of which reads all weights. So all get as many as the longest draft; what is longer
-    is a prompt, whose rest is worth a pass of its own. None are added where batch or slot have no room.
+    llama.cpp splits a batch into ubatches in which each such slot has the same number of tokens, and every
+    ubatch reads all weights. So each span is padded to the length of the longest draft. Longer spans are
+    prompts, whose remainder is worth a ubatch of its own. No padding is added where batch or slot are full.
     """
     lengths = [len(span.tokens) for span in spans]
     longest = max((len(span.tokens) for span in spans if span.n_logits == len(span.tokens)), default=0)

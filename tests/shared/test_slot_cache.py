@@ -88,19 +88,19 @@ def test_the_shared_beginning_ends_where_texts_differ(tokens, n):
 
 
 def test_a_cache_that_holds_half_of_a_text_is_drawn_to_it():
-    assert cache_of(1, 2, 9, 9, 9).affinity([1, 2, 3, 4]) == 2
+    assert cache_of(1, 2, 9, 9, 9).reuse_score([1, 2, 3, 4]) == 2
 
 
 def test_a_cache_of_which_a_text_uses_half_is_drawn_to_it():
-    assert cache_of(1, 2, 9).affinity([1, 2, 3, 4, 5, 6, 7]) == 2
+    assert cache_of(1, 2, 9).reuse_score([1, 2, 3, 4, 5, 6, 7]) == 2
 
 
 def test_a_cache_that_shares_little_with_a_text_is_not_drawn_to_it():
-    assert cache_of(1, 2, 9, 9, 9).affinity([1, 2, 3, 4, 5]) == 0
+    assert cache_of(1, 2, 9, 9, 9).reuse_score([1, 2, 3, 4, 5]) == 0
 
 
 def test_an_empty_cache_is_not_drawn_to_a_text():
-    assert SlotCache(0).affinity([1, 2]) == 0
+    assert SlotCache(0).reuse_score([1, 2]) == 0
 
 
 few_tokens = st.lists(st.integers(0, 2), max_size=6)

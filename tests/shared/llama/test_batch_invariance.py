@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from shared.llama import exactness
-from shared.llama.exactness import Exactness, warm_up_and_measure
+from shared.llama import batch_invariance
+from shared.llama.batch_invariance import BatchInvariance, measure_batch_invariance
 from shared.llama.span import Span
 
 
@@ -30,28 +30,30 @@ class Kernels:
 
 def measure(monkeypatch, logits, seconds):
     model = Kernels(logits, seconds)
-    monkeypatch.setattr(exactness.time, "perf_counter", lambda: model.now)
-    result = warm_up_and_measure(model)
+    monkeypatch.setattr(batch_invariance.time, "perf_counter", lambda: model.now)
+    result = measure_batch_invariance(model)
     assert model.pads_single_tokens == result.pads
     return result
 
 
 def test_quantized_weights_are_exact_without_padding(model):
-    assert warm_up_and_measure(model) == Exactness(exact=True, pads=False)
+    assert measure_batch_invariance(model) == BatchInvariance(exact=True, pads=False)
 
 
 def test_the_probe_leaves_the_cache_empty(model):
-    warm_up_and_measure(model)
+    measure_batch_invariance(model)
     assert model.decode([Span(0, 0, [1], 1)])[0].shape == (1, model.n_vocab)
 
 
 def test_a_lone_token_is_padded_where_that_is_free(monkeypatch):
-    assert measure(monkeypatch, {1: 0.5}, {1: 1.0, 2: 1.04}) == Exactness(exact=True, pads=True)
+    assert measure(monkeypatch, {1: 0.5}, {1: 1.0, 2: 1.04}) == BatchInvariance(exact=True, pads=True)
 
 
-def test_plain_speed_counts_for_more_than_exactness(monkeypatch):
-    assert measure(monkeypatch, {1: 0.5}, {1: 1.0, 2: 1.3}) == Exactness(exact=False, pads=False)
+def test_plain_speed_counts_for_more_than_batch_invariance(monkeypatch):
+    assert measure(monkeypatch, {1: 0.5}, {1: 1.0, 2: 1.3}) == BatchInvariance(exact=False, pads=False)
 
 
 def test_padding_is_no_use_where_every_width_differs(monkeypatch):
-    assert measure(monkeypatch, {1: 0.5, 2: 0.4}, {1: 1.0, 2: 1.0}) == Exactness(exact=False, pads=False)
+    assert measure(monkeypatch, {1: 0.5, 2: 0.4}, {1: 1.0, 2: 1.0}) == BatchInvariance(
+        exact=False, pads=False
+    )

@@ -1,0 +1,75 @@
+"""llama.cpp's parameter structures for a model and its context."""
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+
+from shared.errors import ModelLoadError
+from shared.settings.model_options import MAX_SLOTS, UNQUANTIZED, CacheType, ModelOptions
+
+_GGML_TYPE_BF16 = 30
+"""ggml.h; llama_cpp has no name for it."""
+
+
+def model_parameters(options: ModelOptions) -> Any:
+    """A llama_model_params."""
+    parameters = llama_cpp.llama_model_default_params()
+    parameters.n_gpu_layers = options.n_gpu_layers
+    parameters.load_mode = llama_cpp.llama_load_mode_from_str(options.load_mode.encode())
+    parameters.split_mode = getattr(llama_cpp, f"LLAMA_SPLIT_MODE_{options.split_mode.upper()}")
+    parameters.main_gpu = options.main_gpu
+    if options.tensor_split:
+        n_devices = llama_cpp.llama_max_devices()
+        # ctypes keeps the array alive as long as the parameters
+        parameters.tensor_split = (ctypes.c_float * n_devices)(*options.tensor_split[:n_devices])
+    return parameters
+
+
+def context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
+    """A llama_context_params for `n_ctx` cells and `n_slots` sequences."""
+    parameters = llama_cpp.llama_context_default_params()
+    parameters.n_ctx = n_ctx
+    parameters.n_batch = max(options.batch_size, n_slots)  # at least one token of each slot
+    parameters.n_ubatch = min(parameters.n_batch, options.ubatch_size)
+    parameters.n_seq_max = n_slots
+    parameters.n_threads = options.threads
+    parameters.n_threads_batch = options.threads_batch if options.threads_batch > 0 else options.threads
+    parameters.kv_unified = options.kv_unified
+    parameters.swa_full = True  # a cached prefix must stay usable after later tokens are removed
+    parameters.type_k = _ggml_type(options.cache_type_k)
+    parameters.type_v = _ggml_type(options.cache_type_v)
+    parameters.offload_kqv = options.kv_offload
+    parameters.flash_attn_type = _flash_attention(options)
+    parameters.no_perf = True
+    return parameters
+
+
+def add_guard_sequences(parameters: Any, path: Path) -> None:
+    """Add the sequences of a `WindowGuard`, and limit a batch to one ubatch. Raises ModelLoadError."""
+    n_slots, n_most = parameters.n_seq_max, MAX_SLOTS // 2
+    if n_slots > n_most:
+        raise ModelLoadError(
+            f"{path}: a model with a sliding window has at most {n_most} slots in one KV cache, not "
+            f"{n_slots}: lower --parallel, or use --no-kv-unified"
+        )
+    parameters.n_seq_max = 2 * n_slots
+    parameters.n_ubatch = max(parameters.n_ubatch, n_slots)
+    parameters.n_batch = parameters.n_ubatch
+
+
+def _ggml_type(name: CacheType) -> int:
+    return _GGML_TYPE_BF16 if name == "bf16" else int(getattr(llama_cpp, f"GGML_TYPE_{name.upper()}"))
+
+
+def _flash_attention(options: ModelOptions) -> int:
+    if options.flash_attn == "on" or options.cache_type_v not in UNQUANTIZED:
+        return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED)
+    on_cpu = options.n_gpu_layers == 0 or not llama_cpp.llama_supports_gpu_offload()
+    if options.flash_attn == "off" or on_cpu:
+        # On CPUs flash attention accumulates in half precision, in an order that depends on the batch's width,
+        # the threads and how full the cache is: a text would depend on other requests. It is also slower as
+        # soon as a step has several tokens (docs/performance.md).
+        return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED)
+    return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO)
