@@ -1,4 +1,4 @@
-"""Starting the real programs, waiting for what they say, stopping them by their own process id."""
+"""Starting the real programs, waiting for lines of their logs, stopping them by their own process id."""
 
 import re
 import signal
@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-_STOP_SECONDS = 20.0
+_STOP_SECONDS = 60.0
+_PATIENCE_SECONDS = 240.0
+"""Longer than anything takes on a machine that is busy with other things."""
 
 
 class ProgramError(Exception):
-    """A program ended, or did not say in time what was waited for; the message has its last lines."""
+    """A program ended, or did not log the expected line in time; the message has its last lines."""
 
 
 class Program:
@@ -49,22 +51,22 @@ class Program:
 
     @property
     def log(self) -> str:
-        """All it has said so far."""
+        """All that it has logged so far."""
         with self._news:
             return "\n".join(self._lines)
 
-    def wait_for(self, pattern: str, seconds: float = 60.0, *, since: int = 0) -> re.Match[str]:
+    def wait_for(self, pattern: str, seconds: float = _PATIENCE_SECONDS, *, since: int = 0) -> re.Match[str]:
         """The first match of `pattern` in a line of its log, from line `since` on; raises ProgramError."""
         expression = re.compile(pattern)
         with self._news:
             self._news.wait_for(lambda: self._ended or self._search(expression, since), seconds)
             if match := self._search(expression, since):
                 return match
-        state = "ended" if self._ended else f"said nothing like it for {seconds:.0f} s"
+        state = "ended" if self._ended else f"has not logged it for {seconds:.0f} s"
         raise ProgramError(f"waiting for {pattern!r}, {self.name} {state}:\n" + "\n".join(self._lines[-20:]))
 
     def n_lines(self) -> int:
-        """For `wait_for(since=…)`: how much it has said."""
+        """The number of lines it has logged, for `wait_for(since=…)`."""
         with self._news:
             return len(self._lines)
 
@@ -73,7 +75,7 @@ class Program:
         self.process.send_signal(number)
 
     def stop(self) -> int:
-        """End it in an orderly way, by force if that takes too long; returns its exit status."""
+        """Terminate it, kill it if that takes too long; returns its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
@@ -101,8 +103,8 @@ class Program:
             self._news.notify_all()
 
 
-def start_lead(*arguments: str, seconds: float = 120.0) -> tuple[Program, str]:
-    """A lead on a free port that has loaded its model, and its URL."""
+def start_lead(*arguments: str, seconds: float = _PATIENCE_SECONDS) -> tuple[Program, str]:
+    """Start a lead on a free port and wait until it has loaded its model; returns it and its URL."""
     lead = Program("lead", "--port", "0", *arguments)
     try:
         url = lead.wait_for(r"listening on (http://\S+),", seconds).group(1)
@@ -113,8 +115,8 @@ def start_lead(*arguments: str, seconds: float = 120.0) -> tuple[Program, str]:
     return lead, url
 
 
-def start_back(url: str, *arguments: str, seconds: float = 60.0) -> Program:
-    """A back that the lead at `url` has welcomed."""
+def start_back(url: str, *arguments: str, seconds: float = _PATIENCE_SECONDS) -> Program:
+    """Start a back and wait until the lead at `url` has welcomed it."""
     back = Program("back", "--lead", url, *arguments)
     try:
         back.wait_for(r"drafting for ", seconds)

@@ -1,4 +1,4 @@
-"""Property tests give the same result each time, and leave nothing behind.
+"""Property tests give the same result each time and write no files.
 
 Tests marked `both_loops` run under asyncio's event loop and under uvloop, the lead's own: they differ where
 connections begin and end.
@@ -6,6 +6,7 @@ connections begin and end.
 
 import asyncio
 import functools
+import signal
 
 import pytest
 import uvloop
@@ -23,6 +24,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("steady")
+
+
+def pytest_configure():
+    """A shell that starts `make test &` lets it ignore Ctrl-C, and all that it starts: tests send Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_asyncio_loop_factories(item):

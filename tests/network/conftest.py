@@ -1,7 +1,7 @@
 import pytest
 
 from bench.processes import start_back, start_lead
-from tests.network.asking import BACK_KEY, CLIENT_KEY, PORT, ask
+from tests.network.client import BACK_KEY, CLIENT_KEY, PORT, ask
 from tests.network.namespaces import Network, why_not
 from tests.real.conftest import target  # noqa: F401 - a fixture
 from tests.real.processes import BACK, LEAD
@@ -49,9 +49,7 @@ def back_on(network, lead):
 
     def start(machine, *arguments):
         with network.at(machine):
-            backs[machine] = start_back(
-                lead[1], "--name", machine, "--key", BACK_KEY, *BACK, *arguments, seconds=30
-            )
+            backs[machine] = start_back(lead[1], "--name", machine, "--key", BACK_KEY, *BACK, *arguments)
         return backs[machine]
 
     yield start

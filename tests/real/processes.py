@@ -1,11 +1,12 @@
-"""Real leads and backs, and what tests do to them."""
+"""Real leads and backs as processes: starting, stopping, killing and freezing them."""
 
 import os
+import random
 import select
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bench.processes import Program, start_back
@@ -34,7 +35,7 @@ def _child_of(lead: Program, module: bytes) -> int:
 
 @contextmanager
 def frozen_engine(lead: Program) -> Iterator[None]:
-    """What happens inside happens between two steps of the engine."""
+    """While this context lasts, the engine makes no step."""
     engine = engine_of(lead)
     os.kill(engine, signal.SIGSTOP)
     try:
@@ -43,7 +44,7 @@ def frozen_engine(lead: Program) -> Iterator[None]:
         os.kill(engine, signal.SIGCONT)
 
 
-def wait_for_end(pid: int, seconds: float = 20.0) -> bool:
+def wait_for_end(pid: int, seconds: float = 240.0) -> bool:
     """Whether the process with this id, which need not be a child, ends in time."""
     try:
         descriptor = os.pidfd_open(pid)
@@ -66,18 +67,21 @@ def back_of(lead: Program, url: str, name: str, *arguments: str) -> Iterator[Pro
 
 
 def kill(program: Program) -> None:
-    """SIGKILL, and its end."""
+    """Send SIGKILL and wait until it has ended."""
     program.signal(signal.SIGKILL)
     program.process.wait()
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """A port that nothing listens on, below those that Linux gives to programs which ask for any port."""
+    while True:
+        port = random.randint(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def start_lead_at(port: int, *arguments: str) -> Program:
-    """A lead that has loaded its model, on a port of the test's choice."""
+    """A lead on this port that has loaded its model."""
     lead = Program("lead", "--port", str(port), *arguments)
     try:
         lead.wait_for(r" ready: ")

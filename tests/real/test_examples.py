@@ -1,45 +1,49 @@
 """The examples of docs/protocol.md beside a real lead."""
 
-import json
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from bench.processes import Program
+from bench.processes import Program, start_lead
 from docs.generate.pages import BY_HAND, TINY_BACK
-from tests.real.asking import ask, stream
+from tests.real.client import ask, ask_until_accepted, backs
+from tests.real.processes import LEAD
 
 pytestmark = pytest.mark.real
 
+MOST_RUNS = 10
+
+
+@pytest.fixture(scope="module")
+def lead(target):
+    """(lead, url), with no backs but the examples."""
+    lead, url = start_lead("--model", str(target), *LEAD)
+    with lead:
+        yield lead, url
+
 
 @pytest.fixture
-def tiny_back():
-    """Starts the example in Python for a lead: (lead, url)."""
-    backs = []
-
-    def start(lead, url):
-        backs.append(Program("tiny", url, command=[sys.executable, str(TINY_BACK)]))
-        lead.wait_for(r"back tiny .*joined")
-
-    yield start
-    for back in backs:
-        back.stop()
+def tiny_back(lead):
+    """The example in Python, connected."""
+    with Program("tiny", lead[1], command=[sys.executable, str(TINY_BACK)]):
+        lead[0].wait_for(r"back tiny .*joined")
+        yield
 
 
-def test_what_the_tiny_back_has_seen_once_it_drafts_and_the_lead_accepts(own_lead, tiny_back):
-    lead, url = own_lead()
-    tiny_back(lead, url)
+@pytest.mark.usefixtures("tiny_back")
+def test_the_tiny_back_drafts_a_text_it_has_seen_before_and_the_lead_accepts(lead):
+    url = lead[1]
     first = ask(url)
-    with stream(url) as second:
-        told = second.rest()
-    assert (told.text, "tiny" in told.sources) == (first.text, True)
-    assert told.n_accepted > 0
+    assert ask_until_accepted(url).text == first.text
 
 
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="it needs curl and jq")
-def test_a_draft_that_is_posted_with_curl_is_accepted(own_lead):
-    _, url = own_lead()
-    done = subprocess.run([BY_HAND, url], check=True, capture_output=True, text=True, timeout=60)
-    assert json.loads(done.stdout.splitlines()[-1])["n_accepted_tokens"] > 0
+def test_a_draft_that_is_posted_with_curl_is_accepted(lead):
+    """On a busy machine the text may be complete before its draft comes."""
+    for _ in range(MOST_RUNS):
+        subprocess.run([BY_HAND, lead[1]], check=True, capture_output=True)
+        if any(back["n_accepted_tokens"] for back in backs(lead[1])):
+            return
+    raise AssertionError(f"no drafted token was accepted in {MOST_RUNS} runs")

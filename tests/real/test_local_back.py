@@ -1,13 +1,13 @@
-"""`lead --back`: a back of the lead's own, which comes, drafts, comes back, and goes with the lead."""
+"""`lead --back`: a back that the lead starts, supervises and ends."""
 
 import os
 import signal
 
 import pytest
 
-from bench.processes import Program
+from bench.processes import start_lead
 from shared.models.builtin import builtin_draft
-from tests.real.asking import ask, backs, stream
+from tests.real.client import TIMEOUT_S, ask, ask_until_accepted, backs, stream
 from tests.real.processes import LEAD, free_port, kill, local_back_of, start_lead_at, wait_for_end
 
 pytestmark = pytest.mark.real
@@ -15,9 +15,18 @@ pytestmark = pytest.mark.real
 JOINED = r"back local .*joined"
 
 
+@pytest.fixture(scope="module")
+def shared_lead(target):
+    """(lead, url) with a back of its own, for tests that leave it with one."""
+    lead, url = start_lead("--model", str(target), *LEAD, "--back", "builtin")
+    with lead:
+        lead.wait_for(JOINED)
+        yield lead, url
+
+
 @pytest.fixture
 def lead_with_back(own_lead):
-    """(lead, url), once its own back has joined."""
+    """Starts leads that belong to one test: (lead, url), once its own back has joined."""
 
     def start(*arguments):
         lead, url = own_lead("--back", "builtin", *arguments)
@@ -27,58 +36,55 @@ def lead_with_back(own_lead):
     return start
 
 
-def test_a_leads_own_back_is_accepted_and_changes_nothing(served, lead_with_back):
-    _, url = lead_with_back()
-    told = ask(url)
-    assert told.text == ask(served[1]).text
-    assert told.n_accepted > 0
+def test_its_drafts_are_accepted_and_change_no_text(served, shared_lead):
+    _, url = shared_lead
+    assert ask_until_accepted(url).text == ask(served[1]).text
     assert [back["name"] for back in backs(url)] == ["local"]
 
 
-def test_its_log_is_the_leads(lead_with_back):
-    lead, url = lead_with_back()
+def test_it_logs_to_the_log_of_the_lead(shared_lead):
+    lead, url = shared_lead
     lead.wait_for(rf"back INFO: drafting for ws{url.removeprefix('http')}/v1/speculation as local")
 
 
-def test_a_killed_one_is_started_again(lead_with_back):
-    lead, url = lead_with_back()
+def test_after_sigkill_it_is_started_again(shared_lead):
+    lead, url = shared_lead
     since = lead.n_lines()
     os.kill(local_back_of(lead), signal.SIGKILL)
     lead.wait_for(r"the local back ended \(signal 9\): starting it again", since=since)
     lead.wait_for(JOINED, since=since)
-    assert ask(url).n_accepted > 0
+    ask_until_accepted(url)
 
 
-def test_an_orderly_end_of_the_lead_ends_it(lead_with_back):
+def test_it_ends_when_the_lead_is_terminated(lead_with_back):
     lead, _ = lead_with_back()
     back = local_back_of(lead)
     lead.signal(signal.SIGTERM)
-    assert lead.process.wait(30) == 0
+    assert lead.process.wait(TIMEOUT_S) == 0
     assert wait_for_end(back, 0)
 
 
-def test_it_drafts_for_the_last_answer_and_ends_without_a_complaint(lead_with_back):
-    lead, url = lead_with_back("--drain-seconds", "60")
-    with stream(url) as answer:
-        answer.until(lambda told: told.text)
+def test_it_drafts_for_the_last_answer_and_ends_without_an_error(lead_with_back):
+    lead, url = lead_with_back("--drain-seconds", "600")
+    with stream(url, max_tokens=400) as answer:
+        answer.until(lambda reply: reply.text)
         lead.signal(signal.SIGTERM)
-        told = answer.rest()
-    assert lead.process.wait(30) == 0
-    assert told.done
-    assert told.n_accepted > 0
-    assert "stopping: 1 answer has up to 60 s" in lead.log
+        reply = answer.rest()
+    assert lead.process.wait(TIMEOUT_S) == 0
+    assert (reply.done, reply.n_accepted > 0) == (True, True)
+    assert "stopping: 1 answer has up to 600 s" in lead.log
     assert "no lead at" not in lead.log
     assert "Traceback" not in lead.log
 
 
-def test_a_killed_lead_leaves_none_behind(lead_with_back):
+def test_a_killed_lead_leaves_no_back_behind(lead_with_back):
     lead, _ = lead_with_back()
     back = local_back_of(lead)
     kill(lead)
     assert wait_for_end(back)
 
 
-def test_one_that_cannot_draft_for_this_lead_is_given_up(own_lead, tmp_path):
+def test_a_back_that_cannot_draft_for_this_lead_is_not_started_again(own_lead, tmp_path):
     path = tmp_path / "stranger.gguf"
     path.write_bytes(builtin_draft().read_bytes().replace(b"speculative", b"speculatife"))
     lead, url = own_lead("--back", str(path))
@@ -95,9 +101,8 @@ def test_lead_and_back_run_on_the_cores_they_were_given(lead_with_back):
     assert os.sched_getaffinity(local_back_of(lead)) == {other}
 
 
-def test_a_lead_that_listens_everywhere_is_dialled_on_loopback(target):
+def test_it_connects_over_loopback_to_a_lead_that_listens_on_all_addresses(target):
     port = free_port()
     arguments = ("--model", str(target), "--host", "0.0.0.0", "--insecure", "--back", "builtin", *LEAD)
     with start_lead_at(port, *arguments) as lead:
-        assert isinstance(lead, Program)
         lead.wait_for(rf"drafting for ws://127\.0\.0\.1:{port}/")

@@ -1,4 +1,4 @@
-"""A real lead serves several clients at once, keeps what it has computed, and drops what nobody waits for."""
+"""A real lead serves several clients at once, reuses its cache, and cancels answers whose client has gone."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 
-from tests.real.asking import ENDLESS, ask, chat, stream
+from tests.real.client import ENDLESS, TIMEOUT_S, ask, chat, stream
 from tests.real.processes import back_of
 
 pytestmark = pytest.mark.real
@@ -33,7 +33,7 @@ async def ask_at_once(url):
                     if "role" not in choice["delta"]:
                         arrived.append((index, choice["delta"].get("content")))
 
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_S) as client:
         await asyncio.gather(*(one(client, index) for index in range(len(PROMPTS))))
     return arrived
 
@@ -79,23 +79,25 @@ RULES = (
 )
 
 
-def asking(question):
+def conversation(question):
     return [{"role": "system", "content": RULES}, {"role": "user", "content": question}]
 
 
-def test_what_two_chats_have_in_common_is_read_once_and_gives_the_same_text(served):
+def test_a_prompt_prefix_shared_by_two_chats_is_processed_once_and_gives_the_same_text(served):
     url = served[1]
-    alone = ask(url, messages=asking(PROMPTS[0]), id_slot=0, cache_prompt=False, **SAMPLING)
-    ask(url, messages=asking(PROMPTS[2]), id_slot=1, cache_prompt=False, max_tokens=4, **SAMPLING)
+    alone = ask(url, messages=conversation(PROMPTS[0]), id_slot=0, cache_prompt=False, **SAMPLING)
+    ask(url, messages=conversation(PROMPTS[2]), id_slot=1, cache_prompt=False, max_tokens=4, **SAMPLING)
     ask(url, prompt=PROMPTS[3], id_slot=0, cache_prompt=False, max_tokens=4)
-    copied = ask(url, messages=asking(PROMPTS[0]), id_slot=2, **SAMPLING)
+    copied = ask(url, messages=conversation(PROMPTS[0]), id_slot=2, **SAMPLING)
     assert (alone.n_cached, copied.n_cached > 60) == (0, True)
     assert copied.text == alone.text
 
 
-def test_several_answers_to_one_prompt_read_it_once(served):
+def test_several_answers_to_one_prompt_process_it_once(served):
     body = chat(f"{RULES} {PROMPTS[1]}", n=3, max_tokens=8, **SAMPLING)
-    answer = httpx.post(f"{served[1]}/v1/chat/completions", json=body, trust_env=False, timeout=60).json()
+    answer = httpx.post(
+        f"{served[1]}/v1/chat/completions", json=body, trust_env=False, timeout=TIMEOUT_S
+    ).json()
     usage = answer["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] >= 2 * (usage["prompt_tokens"] - 1) // 3
 
@@ -103,6 +105,6 @@ def test_several_answers_to_one_prompt_read_it_once(served):
 def test_a_client_that_hangs_up_frees_its_slot(own_lead):
     lead, url = own_lead("--parallel", "1")
     with stream(url, max_tokens=ENDLESS) as answer:
-        answer.until(lambda told: told.text)
+        answer.until(lambda reply: reply.text)
     assert int(lead.wait_for(r"generated (\d+),").group(1)) < ENDLESS
     assert ask(url, max_tokens=8).n_generated == 8

@@ -1,4 +1,4 @@
-"""Asking a real lead over HTTP: whole answers, and streams that are watched while they run."""
+"""Requests to a real lead over HTTP: whole answers, and streams that are watched while they run."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,6 +12,10 @@ PROMPT = "Tell me a story about a fox named Zorvi who gets lost, with a red umbr
 N_TOKENS = 120
 ENDLESS = 2000
 """More tokens than any test waits for; fewer than the context has."""
+TIMEOUT_S = 240.0
+"""How long a lead may be silent on a machine that is busy with other things; pytest's own limit is longer."""
+MOST_ANSWERS = 60
+"""How many answers a back on a busy machine gets to have a draft token accepted; usually one is enough."""
 
 
 def chat(prompt: str = PROMPT, **fields: Any) -> dict[str, Any]:
@@ -27,8 +31,8 @@ def chat(prompt: str = PROMPT, **fields: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Told:
-    """What a client got. `sources` are those of the tokens that were drafted."""
+class Reply:
+    """What a client has received. `sources` are those of the tokens that were drafted."""
 
     text: str = ""
     sources: set[str] = field(default_factory=set)
@@ -62,30 +66,28 @@ class Told:
 
 
 class Stream:
-    """One streamed answer; `told` is what has arrived."""
+    """One streamed answer; `reply` is what has arrived."""
 
     def __init__(self, response: httpx.Response) -> None:
-        self.told = Told()
+        self.reply = Reply()
         self._events = self._read(response.iter_lines())
 
-    def until(self, enough: Callable[[Told], object]) -> Self:
-        """Read on until `enough`; the stream must not end before."""
-        while not enough(self.told):
-            event = next(self._events, None)
-            assert event is not None, f"the stream ended with {self.told}"
-            self.told.take(event)
+    def until(self, enough: Callable[[Reply], object]) -> Self:
+        """Read on until `enough`, or to the end."""
+        while not enough(self.reply) and (event := next(self._events, None)) is not None:
+            self.reply.take(event)
         return self
 
-    def rest(self) -> Told:
+    def rest(self) -> Reply:
         """Read to the end."""
         for event in self._events:
-            self.told.take(event)
-        return self.told
+            self.reply.take(event)
+        return self.reply
 
     def _read(self, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
         for line in lines:
             if line == "data: [DONE]":
-                self.told.done = True
+                self.reply.done = True
             elif line.startswith("data: "):
                 yield json.loads(line.removeprefix("data: "))
 
@@ -95,26 +97,42 @@ def stream(url: str, **fields: Any) -> Iterator[Stream]:
     """A streamed answer; leaving the context hangs up."""
     extra = {"stream": True, "stream_options": {"include_usage": True}, "return_speculation": True}
     with (
-        httpx.Client(trust_env=False, timeout=60) as client,
+        httpx.Client(trust_env=False, timeout=TIMEOUT_S) as client,
         client.stream("POST", f"{url}/v1/chat/completions", json=chat(**fields) | extra) as response,
     ):
         assert response.status_code == 200, response.read()
         yield Stream(response)
 
 
-def ask(url: str, **fields: Any) -> Told:
+def ask(url: str, **fields: Any) -> Reply:
     """A whole answer."""
     response = post(url, chat(**fields))
     assert response.status_code == 200, response.text
     body = response.json()
     (choice,) = body["choices"]
-    told = Told(text=choice["message"]["content"], finish_reason=choice["finish_reason"], done=True)
-    told.take_usage(body["usage"])
-    return told
+    reply = Reply(text=choice["message"]["content"], finish_reason=choice["finish_reason"], done=True)
+    reply.take_usage(body["usage"])
+    return reply
+
+
+def repeat_until(enough: Callable[[Reply], object], answer: Callable[[], Reply]) -> Reply:
+    """The first answer that is `enough`; the answers before it must have the same text."""
+    first = reply = answer()
+    for _ in range(MOST_ANSWERS):
+        assert reply.text == first.text
+        if enough(reply):
+            return reply
+        reply = answer()
+    raise AssertionError(f"{MOST_ANSWERS} answers were not enough, the last one is {reply}")
+
+
+def ask_until_accepted(url: str, **fields: Any) -> Reply:
+    """The first whole answer with an accepted draft token."""
+    return repeat_until(lambda reply: reply.n_accepted > 0, lambda: ask(url, **fields))
 
 
 def post(url: str, body: dict[str, Any]) -> httpx.Response:
-    return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60, trust_env=False)
+    return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=TIMEOUT_S, trust_env=False)
 
 
 def backs(url: str) -> list[dict[str, Any]]:

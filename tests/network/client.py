@@ -1,21 +1,21 @@
-"""Asking a lead that has keys."""
+"""Requests to a lead that has keys."""
 
 from typing import Any
 
 import httpx
 
-from tests.real.asking import Told, chat
+from tests.real.client import TIMEOUT_S, Reply, chat
 
 PORT = 5555
 CLIENT_KEY, BACK_KEY = "the-clients-key", "the-backs-key"
 
 
-def ask(url: str, **fields: Any) -> Told:
+def ask(url: str, **fields: Any) -> Reply:
     """A whole answer."""
     body = _request("POST", f"{url}/v1/chat/completions", json=chat(**fields))
-    told = Told(text=body["choices"][0]["message"]["content"])
-    told.take_usage(body["usage"])
-    return told
+    reply = Reply(text=body["choices"][0]["message"]["content"])
+    reply.take_usage(body["usage"])
+    return reply
 
 
 def accepted(url: str) -> dict[str, int]:
@@ -26,7 +26,7 @@ def accepted(url: str) -> dict[str, int]:
 
 def _request(method: str, url: str, **arguments: Any) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {CLIENT_KEY}"}
-    response = httpx.request(method, url, headers=headers, trust_env=False, timeout=60, **arguments)
+    response = httpx.request(method, url, headers=headers, trust_env=False, timeout=TIMEOUT_S, **arguments)
     assert response.status_code == 200, response.text
     body: dict[str, Any] = response.json()
     return body
