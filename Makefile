@@ -1,6 +1,6 @@
 # Six verbs, each of which sets up what it needs by itself:
 #   make demo    the point of the project in a minute
-#   make test    all tests
+#   make test    all tests but those that download packages; ARGS="tests/chat -k terminal" for some of them
 #   make check   format, lint, types
 #   make bench   how fast, against what: each part for two minutes; ARGS="speed --repeats 5" for one of them
 #   make docs    the tables, examples and pictures of the documentation that follow from the code
@@ -53,8 +53,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@$(BIN)/python -m bench demo
 
+# Two at a time: most tests that start processes wait more than they compute.
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format $(if $(CI),--check) .
