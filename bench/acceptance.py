@@ -48,7 +48,7 @@ _CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One place in a text: did a rule propose the target's token; the overlap of the distributions."""
+    """One position of a text: whether each rule proposed the target's token; the distributions' overlap."""
 
     coupled: bool
     likeliest: bool
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 class Pair:
-    """The two models, decoding the same text side by side."""
+    """The two models, decoding the same text."""
 
     def __init__(self, target: Path, draft: Path) -> None:
         self._target, self._draft = (

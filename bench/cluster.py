@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.asking import client
+from bench.client import client
 from bench.processes import Program, ProgramError, start_lead
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
@@ -20,7 +20,7 @@ _START_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Which cores play the lead's machine and which the backs', as `--cpus` takes them."""
+    """The cores for the lead and for the backs, in the syntax of `--cpus`."""
 
     lead: str
     back: str
@@ -28,7 +28,7 @@ class Cores:
 
 @dataclass(frozen=True, slots=True)
 class BackPlan:
-    """How to start a back: the program, and its options but for --lead and --cpus."""
+    """How to start a back: the program and its options, without --lead and --cpus."""
 
     program: str
     arguments: tuple[str, ...]
@@ -40,14 +40,14 @@ class BackPlan:
 
     @classmethod
     def bad(cls, kind: str, delay_ms: float = 0.0) -> "BackPlan":
-        """A `bench.adversarial_back`, under a name of its kind: the lead scores by name."""
+        """A `bench.adversarial_back`, named after its kind: the lead scores backs by name."""
         return cls(
             "bench.adversarial_back", ("--kind", kind, "--name", f"bad-{kind}", "--delay-ms", str(delay_ms))
         )
 
 
 class Cluster:
-    """One lead; backs come and go with `connected`. A context manager."""
+    """One lead; `connected` adds backs for a while. A context manager."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Cluster:
 
     @contextmanager
     def connected(self, plans: Sequence[BackPlan], rtt_ms: float = 0.0) -> Iterator[list[Program]]:
-        """These backs are connected, `rtt_ms` away, until the context is left. Raises ConfigError."""
+        """Within this context these backs are connected, `rtt_ms` away. Raises ConfigError."""
         with ExitStack() as stack:
             try:
                 url = self._far_url(stack, rtt_ms)
@@ -119,6 +119,6 @@ class Cluster:
 
 @functools.cache
 def lead_help() -> str:
-    """What the lead says about its options: whether this one has those that the bench would use."""
+    """The lead's --help: older leads lack options that the bench would use."""
     command = [sys.executable, "-m", "lead", "--help"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""Several ways to answer the same fresh prompts, taking turns, so that a slower moment meets all of them.
+"""Several ways to answer the same fresh prompts, in turns, so that a slower moment affects all of them.
 
 In each repeat one half runs without any back connected, the other half with them; which half is first
 alternates. The order of the ways is drawn anew for every prompt.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from bench.asking import Reading
+from bench.client import Measurement
 from bench.prompts import Prompt, draw
 
 
@@ -18,23 +18,23 @@ class Way:
     """One contestant: a policy of the lead, or another server."""
 
     name: str
-    ask: Callable[[Prompt], Reading]
+    ask: Callable[[Prompt], Measurement]
     with_backs: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of one prompt in one way."""
+    """One prompt answered in one way."""
 
     way: str
     repeat: int
     prompt: Prompt
-    reading: Reading
+    measurement: Measurement
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """What all ways have to do."""
+class Workload:
+    """The prompts that every way answers."""
 
     kinds: Sequence[str]
     n_each: int
@@ -42,23 +42,23 @@ class Course:
     seed: int
 
 
-def hold(
+def run_contest(
     ways: Sequence[Way],
-    course: Course,
+    workload: Workload,
     connect: Callable[[], AbstractContextManager[object]],
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Run]:
-    """All runs, in the order in which they were made. `connect` holds the backs while its context lasts."""
-    rng = random.Random(course.seed)  # noqa: S311 - a seeded order is wanted
+    """All runs in the order they were made. Within the context of `connect` the backs are connected."""
+    rng = random.Random(workload.seed)  # noqa: S311 - a seeded order is wanted
     runs = []
-    for repeat in range(course.n_repeats):
-        prompts = draw(course.kinds, course.n_each, hash_seed(course.seed, repeat))
+    for repeat in range(workload.n_repeats):
+        prompts = draw(workload.kinds, workload.n_each, hash_seed(workload.seed, repeat))
         halves = [False, True] if repeat % 2 == 0 else [True, False]
         for with_backs in halves:
             chosen = [way for way in ways if way.with_backs == with_backs]
             if not chosen:
                 continue
-            tell(f"repeat {repeat + 1} of {course.n_repeats}, {'with' if with_backs else 'without'} backs")
+            tell(f"repeat {repeat + 1} of {workload.n_repeats}, {'with' if with_backs else 'without'} backs")
             if with_backs:
                 with connect():
                     runs += _take_turns(chosen, repeat, prompts, rng)
@@ -68,13 +68,13 @@ def hold(
 
 
 def warm_up(ways: Sequence[Way], prompt: Prompt) -> None:
-    """Every way once, unmeasured: pages in weights."""
+    """Have every way answer once, unmeasured, so that the weights are in memory."""
     for way in ways:
         way.ask(prompt)
 
 
 def hash_seed(seed: int, repeat: int) -> int:
-    """Prompts of their own for each repeat."""
+    """A seed for the prompts of one repeat."""
     return seed * 1_000_003 + repeat
 
 

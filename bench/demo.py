@@ -1,4 +1,4 @@
-"""`make demo`: the point of the project in a minute, on this machine alone.
+"""`make demo`: what the project does, shown in a minute on this machine.
 
 The lead gets all cores but one, the back the last one: they stand for two computers.
 """
@@ -31,7 +31,7 @@ _MAX_TOKENS = 160
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The same questions asked once: the texts, and what they took together."""
+    """The answers to all questions: their texts and total figures."""
 
     texts: list[str]
     figures: Figures

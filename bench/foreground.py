@@ -1,4 +1,4 @@
-"""A child that has the terminal to itself, as a shell's job has it in the foreground: Ctrl-C is for it alone.
+"""Runs a child in the foreground of the terminal, as a shell does: Ctrl-C reaches the child alone.
 
 Without that Ctrl-C also reaches whatever shares our process group: us, `make`, and the programs that we run.
 """
@@ -31,7 +31,7 @@ def run_in_foreground(command: Sequence[str], terminal: int = 0) -> int:
 
 
 def _take_back(terminal: int) -> None:
-    """Whoever takes the terminal from the background would be stopped by SIGTTOU."""
+    """A background process that takes the terminal would be stopped by SIGTTOU."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     os.tcsetpgrp(terminal, os.getpgrp())
     signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,4 +1,4 @@
-"""The configurations of `bench speed`: every combination of the values that were chosen for each axis."""
+"""The configurations of `bench speed`: every combination of the values chosen for each axis."""
 
 import argparse
 import itertools
@@ -16,7 +16,7 @@ class Configuration:
 
     target: str
     cost: str
-    """Of a draft step relative to the target's; "shipped" for the shipped draft model."""
+    """The cost of a draft step relative to a step of the target; "shipped": the shipped draft model."""
     temperature: float
     n_backs: int
     rtt_ms: float
@@ -37,22 +37,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--draft-costs",
         type=listed(_cost),
         default=["0.02", "0.1", "0.3"],
-        help="draft step over target step, or shipped",
+        help='cost of a draft step relative to the target\'s, or "shipped"',
     )
     parser.add_argument("--temperatures", type=listed(float), default=[0.0])
     parser.add_argument("--backs", type=listed(int), default=[1], help="numbers of backs")
     parser.add_argument(
-        "--rtt-ms", type=listed(float), default=[0.0], help="round trips between lead and back"
+        "--rtt-ms", type=listed(float), default=[0.0], help="round-trip times between lead and back"
     )
     parser.add_argument("--policies", type=listed(str), default=["sync", "fixed", "adaptive"])
-    parser.add_argument("--depths", type=listed(int), default=list(DEPTHS), help="of sync and fixed")
+    parser.add_argument("--depths", type=listed(int), default=list(DEPTHS), help="depths of sync and fixed")
     parser.add_argument(
         "--full", action="store_true", help="temperatures 0, 1 with 0, 1, 2 backs, 0, 2, 20 ms away"
     )
 
 
 def configurations(arguments: argparse.Namespace) -> Iterator[Configuration]:
-    """All cells; what does not matter without a back is not varied there."""
+    """All cells; without a back, options of the back are not varied."""
     temperatures, backs, rtts = arguments.temperatures, arguments.backs, arguments.rtt_ms
     if arguments.full:
         temperatures, backs, rtts = [0.0, 1.0], [0, 1, 2], [0.0, 2.0, 20.0]

@@ -1,4 +1,4 @@
-"""A load of concurrent clients: each streams one answer after the other, and notes when its text arrived."""
+"""Load from concurrent clients: each streams one answer after the other and records when text arrives."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from httpx_sse import aconnect_sse
 
-from bench.asking import Sampling
+from bench.client import Sampling
 from bench.prompts import Prompt
 from bench.stats import percentile
 from shared.errors import ConfigError
@@ -23,11 +23,11 @@ class Stay:
 
     asked_at: float
     arrivals: list[float] = field(default_factory=list)
-    """When each piece of text came."""
+    """When each piece of text arrived."""
     n_tokens: int = 0
 
     def take(self, event: dict[str, Any], now: float) -> None:
-        """An event of the stream. Raises ConfigError if it tells of an error."""
+        """Record an event of the stream. Raises ConfigError if it reports an error."""
         if "error" in event:
             raise ConfigError(f"the server broke off an answer: {event['error']}")
         if any(choice.get("delta", {}).get("content") for choice in event.get("choices", [])):
@@ -37,7 +37,7 @@ class Stay:
 
     @property
     def to_first(self) -> float | None:
-        """Seconds to the first text; None if none came."""
+        """Seconds until the first text; None without text."""
         return self.arrivals[0] - self.asked_at if self.arrivals else None
 
     @property
@@ -48,13 +48,13 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a number of clients saw of one server. Latencies in milliseconds."""
+    """What concurrent clients measured of one server. Latencies in milliseconds."""
 
     server: str
     n_clients: int
     n_answers: int
     tokens_per_second: float
-    """Of all clients together, from the first question to the last answer's end."""
+    """All clients together, from the first request to the end of the last answer."""
     first_ms_p50: float
     first_ms_p95: float
     between_ms_p50: float
@@ -62,7 +62,7 @@ class Load:
 
 
 def digest(server: str, n_clients: int, stays: Sequence[Stay], seconds: float) -> Load:
-    """The figures of one run that took `seconds` altogether."""
+    """The figures of a run of `seconds`."""
     firsts = [1000 * first for stay in stays if (first := stay.to_first) is not None]
     gaps = [1000 * gap for stay in stays for gap in stay.gaps]
     return Load(

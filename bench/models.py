@@ -23,7 +23,7 @@ TARGET_SHAPES = {
     "0.8G": Shape(width=2048, n_layers=12, n_heads=64, n_feed_forward=8192),
     "1.1G": Shape(width=2048, n_layers=18, n_heads=64, n_feed_forward=8192),
 }
-"""By their number of parameters."""
+"""Shapes by number of parameters."""
 _DEMO = "0.4G:f16"
 
 _DRAFT_LAYERS, _DRAFT_WIDTH_STEP = 4, 64
@@ -37,7 +37,7 @@ _REPEATS = 15
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """A draft model and what a step of it costs, relative to the target's."""
+    """A draft model and the cost of its step relative to the target's."""
 
     path: Path
     ratio: float
@@ -75,7 +75,7 @@ def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftMo
 
 
 def draft_shape(n_parameters: float) -> Shape:
-    """The smallest draft shape with at least so many parameters."""
+    """The smallest draft shape with at least `n_parameters` parameters."""
     width = 2 * _DRAFT_WIDTH_STEP
     while n_draft_parameters(_draft_shape(width)) < n_parameters:
         width += _DRAFT_WIDTH_STEP
@@ -95,7 +95,7 @@ def _draft_shape(width: int) -> Shape:
 
 
 def _fit(cost: float, of_target: Path, back_cpus: str, first: float) -> DraftModel:
-    """Grow, measure, correct: time is nearly proportional to size, so that few tries do."""
+    """Grow, measure, correct: time is nearly proportional to size, so a few attempts are enough."""
     wanted = cost * of_target.stat().st_size
     tried: dict[Shape, DraftModel] = {}
     for _ in range(_FIT_TRIES):

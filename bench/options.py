@@ -1,4 +1,4 @@
-"""Reading lists on the command line, and the options of parts that ask prompts."""
+"""Lists on the command line, and the options of parts that send prompts."""
 
 import argparse
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 def listed(item: Callable[[str], Item]) -> Callable[[str], list[Item]]:
-    """An argparse type: items with commas between them."""
+    """An argparse type: items separated by commas."""
 
     def parse(text: str) -> list[Item]:
         return [item(part.strip()) for part in text.split(",") if part.strip()]
@@ -25,22 +25,22 @@ def listed(item: Callable[[str], Item]) -> Callable[[str], list[Item]]:
 def kind(text: str) -> str:
     """A kind of prompt."""
     if text not in KINDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(KINDS)}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(KINDS)}")
     return text
 
 
-def add_course_options(parser: argparse.ArgumentParser) -> None:
-    """What is asked, how often and where."""
+def add_workload_options(parser: argparse.ArgumentParser) -> None:
+    """Which prompts, how often, and on which cores."""
     parser.add_argument("--kinds", type=listed(kind), default=list(KINDS), help="kinds of prompts")
     parser.add_argument("--prompts", type=int, default=1, help="prompts of each kind in a repeat")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=96, help="most tokens of an answer")
-    parser.add_argument("--seed", type=int, default=1, help="of prompts and their order")
-    parser.add_argument("--lead-cpus", help="cores of the lead's machine; without it all but the last")
-    parser.add_argument("--back-cpus", help="cores of the backs' machine; without it the last")
+    parser.add_argument("--tokens", type=int, default=96, help="maximum number of tokens in an answer")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the prompts and their order")
+    parser.add_argument("--lead-cpus", help="cores for the lead (default: all but the last)")
+    parser.add_argument("--back-cpus", help="cores for the backs (default: the last)")
 
 
 def cores(arguments: argparse.Namespace) -> Cores:
-    """Which cores play which machine."""
+    """The cores for the lead and those for the backs."""
     lead, back = split_cores(sorted(cpus.usable()))
     return Cores(arguments.lead_cpus or lead, arguments.back_cpus or back)

@@ -17,7 +17,7 @@ from pathlib import Path
 from bench import report, table
 from bench.plot import Rows as PlotRows
 from bench.plot import plot_lines
-from bench.stand_in import SEQUENCE, Rows, Shares, StandInFront, StandInTarget, TimedSampler
+from bench.replay import SEQUENCE, ReplayFront, ReplayTarget, Rows, Shares, TimedSampler
 from lead.engine.commands import Submit
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.limits import EngineLimits
@@ -38,7 +38,7 @@ SAMPLINGS = {
 DRAFTS = {"none": None, "3 of 4 right": 0.75, "all right": 1.0}
 DEPTH = 4
 BOUNDS = {4_096: 300.0, 128_000: 1000.0}
-"""Microseconds that a step may take, at temperature 0 and with the default sampling."""
+"""Upper bounds in microseconds per step, at temperature 0 and with the default sampling."""
 
 _N_PROMPT = 256
 _N_BATCH = 512
@@ -102,10 +102,10 @@ def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
     n_tokens = (n_steps + _N_WARM_UP) * (1 if accuracy is None else DEPTH + 1)
     truth = _truth(rows, parameters, n_vocab, n_tokens)
     shares = Shares()
-    front = StandInFront(truth, accuracy, shares)
+    front = ReplayFront(truth, accuracy, shares)
     speculation = _speculation(0 if accuracy is None else DEPTH)
     scheduler = _scheduler(speculation, parameters, n_vocab, len(truth), shares)
-    loop = Loop(StandInTarget(rows, n_vocab, _N_BATCH, shares), scheduler, speculation, front)
+    loop = Loop(ReplayTarget(rows, n_vocab, _N_BATCH, shares), scheduler, speculation, front)
     request = Submit(sequence=SEQUENCE, tokens=truth[:_N_PROMPT], sampling=parameters, max_tokens=n_tokens)
     with contextlib.closing(front):
         front.command(request)
@@ -158,7 +158,7 @@ def _truth(rows: Rows, parameters: SamplingParameters, n_vocab: int, n_tokens: i
 
 
 def _step(loop: Loop, shares: Shares) -> tuple[float, Shares]:
-    """Seconds of one step without what was outside the engine, and where they went."""
+    """Seconds of one step without the time outside the engine, and their parts."""
     shares.sampling = shares.pipe = shares.outside = 0.0
     started = time.perf_counter()
     loop.step()

@@ -10,7 +10,7 @@ from typing import Self
 
 import httpx
 
-from bench.asking import client
+from bench.client import client
 from bench.processes import Program
 from shared import cpus
 from shared.errors import ConfigError
@@ -29,7 +29,7 @@ def find(option: str) -> Path:
 
 
 def draft_arguments(help_text: str, draft: Path, depth: int) -> list[str]:
-    """Options for a draft model and a fixed number of draft tokens, in this version's words."""
+    """Options for a draft model and a fixed number of draft tokens, as this version spells them."""
     if "--spec-draft-n-max" in help_text:
         names = ("--spec-draft-n-max", "--spec-draft-n-min")
         # Without a type this version loads the draft model and does not use it.
@@ -71,7 +71,7 @@ class Peer:
         self.stop()
 
     def stop(self) -> None:
-        """End it."""
+        """Terminate it."""
         self.http.close()
         self._program.stop()
 
@@ -88,7 +88,7 @@ class Peer:
 
 
 def help_text(binary: Path) -> str:
-    """What this version's options are."""
+    """The --help of this version."""
     done = subprocess.run([str(binary), "--help"], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 

@@ -26,7 +26,7 @@ def plot_speed(rows: Rows, folder: Path) -> list[Path]:
 def plot_lines(
     rows: Rows, folder: Path, *, name: str, x: str, y: str, group: str, labels: tuple[str, str]
 ) -> Path:
-    """One line for each value of `group`; `labels` are those of the axes."""
+    """One line for each value of `group`; `labels` of the axes."""
     figure = new_figure(7, 4)
     axes = figure.subplots()
     for value in dict.fromkeys(row[group] for row in rows):

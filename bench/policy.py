@@ -1,4 +1,4 @@
-"""The lead's speculation as the bench sees it: choosing a policy while it runs, reading its counters."""
+"""Choosing the policy of a running lead and reading its counters."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ _PATH = "/v1/speculation"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How the lead uses drafts; `depth` counts for sync and fixed, for adaptive it is the most."""
+    """How the lead uses drafts; `depth` is that of sync and fixed, and the maximum of adaptive."""
 
     name: str
     depth: int | None = None
@@ -26,7 +26,7 @@ ADAPTIVE = Policy("adaptive")
 
 
 def choose(http: httpx.Client, policy: Policy) -> bool:
-    """Have the lead follow `policy` from now on; False if this lead cannot be told while it runs."""
+    """Switch the lead to `policy`; False if this lead cannot change its policy while it runs."""
     body: dict[str, Any] = {"policy": policy.name}
     if policy.depth is not None:
         body["depth"] = policy.depth
@@ -39,7 +39,7 @@ def choose(http: httpx.Client, policy: Policy) -> bool:
 
 
 def counters(http: httpx.Client) -> dict[str, Any]:
-    """The planner's figures, cumulative since the lead started; empty where the lead has none."""
+    """The planner's counters since the lead started; empty if the lead has none."""
     response = http.get(_PATH)
     if not response.is_success:
         return {}
@@ -48,7 +48,7 @@ def counters(http: httpx.Client) -> dict[str, Any]:
 
 
 def grown(before: dict[str, Any], after: dict[str, Any], counter: str) -> float | None:
-    """How much a counter grew between two readings; None where the lead does not have it."""
+    """By how much a counter grew; None if the lead does not have it."""
     if counter not in after:
         return None
     return float(after[counter]) - float(before.get(counter, 0.0))

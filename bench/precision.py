@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bench import models, options, report, table
-from bench.asking import Sampling
+from bench.client import Sampling
 from bench.cluster import BackPlan, Cluster, Cores
-from bench.contest import Course, hold, warm_up
+from bench.contest import Workload, run_contest, warm_up
 from bench.plot import plot_lines
 from bench.prompts import draw
 from bench.summary import BASELINE, Row, summarize
@@ -77,17 +77,21 @@ def records_of(quantization: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench precision", description=__doc__)
-    parser.add_argument("--size", choices=list(models.TARGET_SHAPES), default="0.4G", help="of the target")
+    parser.add_argument(
+        "--size", choices=list(models.TARGET_SHAPES), default="0.4G", help="size of the target"
+    )
     parser.add_argument(
         "--types",
         type=options.listed(str),
         default=["f16", "q8_0", "q4_0", "f32"],
-        help="of the target's weights",
+        help="quantizations of the target's weights",
     )
-    parser.add_argument("--draft-cost", default="shipped", help="draft step over target step, or shipped")
+    parser.add_argument(
+        "--draft-cost", default="shipped", help='cost of a draft step relative to the target\'s, or "shipped"'
+    )
     parser.add_argument("--depths", type=options.listed(int), default=list(_DEPTHS))
     parser.add_argument("--policy", choices=("sync", "fixed"), default="sync")
-    options.add_course_options(parser)
+    options.add_workload_options(parser)
     report.add_options(parser)
     settings = report.parse(parser, arguments, _QUICK)
     if unknown := set(settings.types) - set(get_args(Quantization)):
@@ -110,8 +114,8 @@ def _measure(settings: argparse.Namespace, cores: Cores, quantization: str) -> l
             *lead_ways(cluster.http, sampling, [settings.policy], settings.depths),
         ]
         warm_up(ways[:1], draw(settings.kinds[:1], 1, settings.seed - 1)[0])
-        course = Course(settings.kinds, settings.prompts, settings.repeats, settings.seed)
-        runs = hold(ways, course, lambda: cluster.connected(backs), _tell)
+        workload = Workload(settings.kinds, settings.prompts, settings.repeats, settings.seed)
+        runs = run_contest(ways, workload, lambda: cluster.connected(backs), _tell)
     return records_of(quantization, summarize(name, runs, [way.name for way in ways]))
 
 

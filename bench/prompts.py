@@ -1,7 +1,7 @@
 """Prompts of several kinds, drawn fresh from a seed, within what the shipped pair can do (models/README.md).
 
 The kinds differ in how well a draft model guesses the answer: knowledge is learned by heart, stories are
-closest to real use, copying repeats what stands in the prompt.
+closest to real use, copying repeats what is in the prompt.
 """
 
 import random
@@ -47,7 +47,7 @@ _ITEMS = (
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a user says; `seed` is the request's."""
+    """A user's message; `seed` is that of the request."""
 
     kind: str
     text: str
@@ -65,7 +65,7 @@ def draw(kinds: Sequence[str], n_each: int, seed: int) -> list[Prompt]:
 
 
 def preamble(n_words: int, seed: int) -> str:
-    """Text that many requests begin with, as those of an agent do with its instructions."""
+    """A common beginning of many requests, like the instructions of an agent."""
     rng = random.Random(f"{seed} preamble")  # noqa: S311 - a seeded choice is wanted
     words: list[str] = []
     while len(words) < n_words:

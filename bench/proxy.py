@@ -1,4 +1,4 @@
-"""A TCP proxy that delays: a network with a longer round trip, on one machine.
+"""A TCP proxy with a delay: simulates a longer round trip on one machine.
 
     python -m bench.proxy --to 127.0.0.1:5555 --rtt-ms 20
 
@@ -20,7 +20,7 @@ log = logging.getLogger("bench.proxy")
 
 _CHUNK = 1 << 16
 _QUEUED = 1024
-"""Chunks on their way; a reader that does not read stops the sender, as a full socket does."""
+"""Maximum number of chunks in flight; then the sender has to wait, as with a full socket."""
 
 
 class Reader(Protocol):
@@ -50,7 +50,7 @@ async def carry(
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]],
 ) -> None:
-    """Bring everything from `reader` to `writer`, in order, each chunk `delay` seconds after it came."""
+    """Copy from `reader` to `writer` in order, each chunk `delay` seconds after it arrived."""
     on_their_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED)
 
     async def depart() -> None:
@@ -78,7 +78,7 @@ async def carry(
 
 
 async def serve(host: str, port: int, delay: float) -> None:
-    """Pass connections on until cancelled."""
+    """Forward connections until cancelled."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -97,13 +97,13 @@ async def serve(host: str, port: int, delay: float) -> None:
 
 
 async def _quietly(carrying: Awaitable[None]) -> None:
-    """A connection that breaks ends both ways; that is no news for a log."""
+    """A broken connection ends in both directions; that is not logged."""
     with contextlib.suppress(OSError):
         await carrying
 
 
 def main() -> None:
-    """Proxy until a signal."""
+    """Forward connections until a signal."""
     parser = argparse.ArgumentParser(prog="bench.proxy", description=__doc__)
     parser.add_argument("--to", required=True, help="host:port")
     parser.add_argument("--rtt-ms", type=float, required=True)

@@ -1,4 +1,4 @@
-"""What a part of the bench ends with: its rows, where they came from, files, and one line of JSON."""
+"""The result of a part of the bench: rows, environment, files, and one line of JSON."""
 
 import argparse
 import json
@@ -21,15 +21,17 @@ Plot = Callable[[Sequence[Mapping[str, Any]], Path], list[Path]]
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options that all parts share."""
-    parser.add_argument("--quick", action="store_true", help="end within two minutes: shows that it runs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there, too")
+    parser.add_argument(
+        "--quick", action="store_true", help="end within two minutes, only to show that it runs"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="write charts (SVG) into this folder")
 
 
 def parse(
     parser: argparse.ArgumentParser, arguments: Sequence[str], quick: Mapping[str, Any]
 ) -> argparse.Namespace:
-    """Parse; with --quick the defaults are those of `quick`, and what is given beside it still counts."""
+    """Parse; --quick replaces the defaults by those of `quick`; explicit options override them."""
     settings = parser.parse_args(arguments)
     if settings.quick:
         parser.set_defaults(**quick)
@@ -59,7 +61,7 @@ def finish(
 
 
 def rounded(value: Any) -> Any:
-    """Four significant digits of every float inside: more is noise."""
+    """Round every float inside to four significant digits; more would be noise."""
     match value:
         case float():
             return float(f"{value:.4g}")
@@ -71,7 +73,7 @@ def rounded(value: Any) -> Any:
 
 
 def environment() -> dict[str, Any]:
-    """Hardware and versions, for whoever compares results."""
+    """Hardware and versions, to compare results by."""
     return {
         "cpu": cpu_name(),
         "n_cores": os.cpu_count(),
@@ -83,7 +85,7 @@ def environment() -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """What Linux calls the processor; elsewhere what Python knows of it."""
+    """The processor's name: Linux's, elsewhere Python's."""
     try:
         lines = _CPUINFO.read_text(encoding="utf-8").splitlines()
     except OSError:

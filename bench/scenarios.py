@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from bench import models
-from bench.asking import Sampling, ask
+from bench.client import Sampling, ask
 from bench.cluster import BackPlan, Cluster, Cores
-from bench.contest import Course, Run, Way, hold, warm_up
+from bench.contest import Run, Way, Workload, run_contest, warm_up
 from bench.policy import ADAPTIVE, choose
 from bench.prompts import Prompt, draw
 from bench.step_time import step_times
@@ -28,15 +28,15 @@ Connect = Callable[[Cluster], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
-    """A set of backs under a name: one column of a comparison."""
+class BackSet:
+    """A named set of backs: one column of a comparison."""
 
     name: str
     connect: Connect
 
 
 def run(settings: argparse.Namespace, cores: Cores, tell: Tell) -> tuple[list[Row], dict[str, Any]]:
-    """The rows of the chosen scenario, and what else to report of it. Raises ConfigError."""
+    """The rows of the chosen scenario, and further fields of the report. Raises ConfigError."""
     scenarios = {"hostile": _hostile, "sources": _sources, "two-backs": _two_backs, "branches": _branches}
     scenario = scenarios[settings.scenario]
     return scenario(settings, cores, tell), {"scenario": settings.scenario}
@@ -49,14 +49,14 @@ def _hostile(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row
     honest = BackPlan.of_model(good.path, "stopped")
     step = step_times(target, cores.lead, [1], 5)[1]
     slow = BackPlan.bad("slow", _SLOW_FACTOR * step * 1000)
-    companies = [
-        Company("nobody", lambda cluster: cluster.connected([])),
-        Company("random back", lambda cluster: cluster.connected([BackPlan.bad("random")])),
-        Company("lying back", lambda cluster: cluster.connected([BackPlan.bad("liar")])),
-        Company("stopped back", lambda cluster: _stopped(cluster, honest)),
-        Company(f"{_SLOW_FACTOR}x too slow back", lambda cluster: cluster.connected([slow])),
+    back_sets = [
+        BackSet("no back", lambda cluster: cluster.connected([])),
+        BackSet("random back", lambda cluster: cluster.connected([BackPlan.bad("random")])),
+        BackSet("lying back", lambda cluster: cluster.connected([BackPlan.bad("liar")])),
+        BackSet("stopped back", lambda cluster: _stopped(cluster, honest)),
+        BackSet(f"{_SLOW_FACTOR}x too slow back", lambda cluster: cluster.connected([slow])),
     ]
-    return _compare_companies("hostile", settings, cores, companies, tell)
+    return _compare_back_sets("hostile", settings, cores, back_sets, tell)
 
 
 def _two_backs(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row]:
@@ -68,29 +68,29 @@ def _two_backs(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[R
         for cost in costs
     ]
     random_one = BackPlan.bad("random")
-    companies = [
-        Company(f"draft {costs[0]}", lambda cluster: cluster.connected(plans[:1])),
-        Company(f"draft {costs[1]}", lambda cluster: cluster.connected(plans[1:])),
-        Company(f"drafts {costs[0]} and {costs[1]}", lambda cluster: cluster.connected(plans)),
-        Company(
+    back_sets = [
+        BackSet(f"draft {costs[0]}", lambda cluster: cluster.connected(plans[:1])),
+        BackSet(f"draft {costs[1]}", lambda cluster: cluster.connected(plans[1:])),
+        BackSet(f"drafts {costs[0]} and {costs[1]}", lambda cluster: cluster.connected(plans)),
+        BackSet(
             f"draft {costs[0]} and a random back", lambda cluster: cluster.connected([plans[0], random_one])
         ),
     ]
-    return _compare_companies("two backs", settings, cores, companies, tell)
+    return _compare_back_sets("two backs", settings, cores, back_sets, tell)
 
 
 def _branches(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row]:
     """The same back with and without side branches."""
     target = models.target(settings.targets[0])
-    companies = []
+    back_sets = []
     for cost in ["shipped"] if settings.quick else ["0.02", "0.1"]:
         path = models.draft(cost, target, cores.lead, cores.back).path
         for n in (0, 3):
             plan = BackPlan.of_model(path, f"draft-{cost}-{n}", "--n-branches", str(n))
-            companies.append(
-                Company(f"draft {cost}, {n} branches", lambda cluster, plan=plan: cluster.connected([plan]))  # type: ignore[misc]
+            back_sets.append(
+                BackSet(f"draft {cost}, {n} branches", lambda cluster, plan=plan: cluster.connected([plan]))  # type: ignore[misc]
             )
-    return _compare_companies("branches", settings, cores, companies, tell)
+    return _compare_back_sets("branches", settings, cores, back_sets, tell)
 
 
 def _sources(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row]:
@@ -102,22 +102,22 @@ def _sources(settings: argparse.Namespace, cores: Cores, tell: Tell) -> list[Row
         warm_up(ways, _warm_prompt(settings))
         for kind in settings.kinds:
             tell(f"prompts: {kind}")
-            course = Course([kind], settings.prompts, settings.repeats, settings.seed)
-            rows += summarize(kind, hold(ways, course, lambda: cluster.connected([]), tell))
+            workload = Workload([kind], settings.prompts, settings.repeats, settings.seed)
+            rows += summarize(kind, run_contest(ways, workload, lambda: cluster.connected([]), tell))
     return rows
 
 
-def _compare_companies(
-    name: str, settings: argparse.Namespace, cores: Cores, companies: Sequence[Company], tell: Tell
+def _compare_back_sets(
+    name: str, settings: argparse.Namespace, cores: Cores, back_sets: Sequence[BackSet], tell: Tell
 ) -> list[Row]:
-    """Adaptive in each company against a lead that nobody ever joined, a configuration per company.
+    """The adaptive policy with each set of backs, compared with a lead that never has a back.
 
-    The second lead takes no time while it is not asked, so the two can take turns prompt by prompt: a host
-    that becomes slower meets both.
+    The second lead is idle while the first one answers, so the two can take turns prompt by prompt: if the
+    host becomes slower, it does so for both.
     """
     sampling = Sampling(settings.temperatures[0], settings.tokens)
     target = models.target(settings.targets[0])
-    runs: dict[str, list[Run]] = {company.name: [] for company in companies}
+    runs: dict[str, list[Run]] = {back_set.name: [] for back_set in back_sets}
     with Cluster(target, cores, with_ngram=settings.ngram) as cluster, Cluster(target, cores) as lonely:
         ways = [
             replace(baseline(lonely.http, sampling), with_backs=True),
@@ -125,13 +125,13 @@ def _compare_companies(
         ]
         warm_up(ways, _warm_prompt(settings))
         for repeat in range(settings.repeats):
-            # Each company has one round of the same prompts: `hold` draws them from seed and repeat number.
-            course = Course(settings.kinds, settings.prompts, 1, settings.seed * 1000 + repeat)
-            for company in companies if repeat % 2 == 0 else reversed(companies):
-                tell(f"repeat {repeat + 1} of {settings.repeats}: {company.name}")
-                held = hold(ways, course, partial(company.connect, cluster), tell)
-                runs[company.name] += [Run(run.way, repeat, run.prompt, run.reading) for run in held]
-    return [row for company, made in runs.items() for row in summarize(f"{name}: {company}", made)]
+            # Each set of backs gets the same prompts: they follow from the seed and the repeat's number.
+            workload = Workload(settings.kinds, settings.prompts, 1, settings.seed * 1000 + repeat)
+            for back_set in back_sets if repeat % 2 == 0 else reversed(back_sets):
+                tell(f"repeat {repeat + 1} of {settings.repeats}: {back_set.name}")
+                made = run_contest(ways, workload, partial(back_set.connect, cluster), tell)
+                runs[back_set.name] += [Run(run.way, repeat, run.prompt, run.measurement) for run in made]
+    return [row for back_set, all_runs in runs.items() for row in summarize(f"{name}: {back_set}", all_runs)]
 
 
 def _alone(cluster: Cluster, sampling: Sampling) -> Way:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import models, options, peer, report, table
-from bench.asking import Sampling
+from bench.client import Sampling
 from bench.cluster import BackPlan, Cluster, Cores
 from bench.contest import hash_seed
 from bench.load import Load, put_on
@@ -68,26 +68,36 @@ def compare(loads: Sequence[Load]) -> list[dict[str, Any]]:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench serve", description=__doc__)
     parser.add_argument("--target", default="0.4G:f16", help="size:type")
-    parser.add_argument("--clients", type=listed(int), default=[1, 2, 4, 8, 16], help="numbers of them")
-    parser.add_argument("--answers", type=int, default=2, help="answers that each client waits for")
     parser.add_argument(
-        "--back", action="store_true", help="with the shipped draft model on the back's cores"
+        "--clients", type=listed(int), default=[1, 2, 4, 8, 16], help="numbers of concurrent clients"
+    )
+    parser.add_argument("--answers", type=int, default=2, help="answers per client")
+    parser.add_argument(
+        "--back", action="store_true", help="connect a back with the shipped draft model, on the back's cores"
     )
     parser.add_argument(
-        "--policy", choices=("off", "adaptive"), help="without it adaptive with a back, else off"
+        "--policy",
+        choices=("off", "adaptive"),
+        help="policy of the lead (default: adaptive with a back, else off)",
     )
     parser.add_argument(
         "--lead-options",
         type=shlex.split,
         default=[],
-        help="further options of the lead; '--no-kv-unified -fa on' is how llama-server serves",
+        help="further options of the lead; llama-server's own are '--no-kv-unified -fa on'",
     )
     parser.add_argument(
-        "--preamble", type=int, default=0, metavar="WORDS", help="what all clients' prompts begin with"
+        "--preamble",
+        type=int,
+        default=0,
+        metavar="WORDS",
+        help="length of a text with which all prompts begin",
     )
-    parser.add_argument("--all-cores", action="store_true", help="give the servers the back's cores, too")
-    parser.add_argument("--peer", type=peer.find, metavar="llama-server=PATH", help="put the load on it, too")
-    options.add_course_options(parser)
+    parser.add_argument("--all-cores", action="store_true", help="let the servers use the back's cores, too")
+    parser.add_argument(
+        "--peer", type=peer.find, metavar="llama-server=PATH", help="also measure this server"
+    )
+    options.add_workload_options(parser)
     report.add_options(parser)
     settings = report.parse(parser, arguments, _QUICK)
     if settings.back and settings.all_cores:
@@ -125,7 +135,7 @@ def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:
 
 
 def _prompts(settings: argparse.Namespace, n_clients: int, repeat: int) -> list[list[Prompt]]:
-    """Fresh ones for each client, repeat and number of clients."""
+    """New prompts for each client, repeat and number of clients."""
     n_prompts = n_clients * settings.answers
     n_each = -(-n_prompts // len(settings.kinds))
     seed = hash_seed(settings.seed, 100 * (repeat + 1) + n_clients)

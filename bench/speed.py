@@ -12,9 +12,9 @@ from dataclasses import asdict
 from typing import Any
 
 from bench import grid, models, options, peer, report, scenarios, table
-from bench.asking import Sampling
+from bench.client import Sampling
 from bench.cluster import BackPlan, Cluster, Cores
-from bench.contest import Course, hold, warm_up
+from bench.contest import Workload, run_contest, warm_up
 from bench.grid import Configuration
 from bench.plot import plot_speed
 from bench.policy import counters
@@ -66,14 +66,14 @@ def main(arguments: Sequence[str]) -> None:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench speed", description=__doc__)
     grid.add_options(parser)
-    options.add_course_options(parser)
+    options.add_workload_options(parser)
     report.add_options(parser)
-    parser.add_argument("--scenario", choices=scenarios.NAMES, help="a special case instead of the grid")
+    parser.add_argument("--scenario", choices=scenarios.NAMES, help="run a special case instead of the grid")
     parser.add_argument(
-        "--ngram", action="store_true", help="leave the lead's own n-gram source on in the grid"
+        "--ngram", action="store_true", help="keep the lead's own n-gram drafter enabled in the grid"
     )
     parser.add_argument(
-        "--peer", type=peer.find, metavar="llama-server=PATH", help="measure it beside the lead"
+        "--peer", type=peer.find, metavar="llama-server=PATH", help="also measure this server"
     )
     return report.parse(parser, arguments, _QUICK)
 
@@ -100,7 +100,7 @@ def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], di
 def _run_cell(
     settings: argparse.Namespace, cores: Cores, configuration: Configuration, steps: dict[int, float]
 ) -> tuple[list[Row], dict[str, Any]]:
-    """The rows of one cell, and what its lead's planner had learned at the end."""
+    """The rows of one cell, and the planner's report at the end."""
     target = models.target(configuration.target)
     draft = models.draft(configuration.cost, target, cores.lead, cores.back)
     sampling = Sampling(configuration.temperature, settings.tokens)
@@ -115,8 +115,8 @@ def _run_cell(
         warm = draw(settings.kinds[:1], 1, settings.seed - 1)[0]
         short = Sampling(configuration.temperature, _WARM_UP_TOKENS)
         warm_up([baseline(cluster.http, short), *(way for way in ways if "llama-server" in way.name)], warm)
-        course = Course(settings.kinds, settings.prompts, settings.repeats, settings.seed)
-        runs = hold(ways, course, lambda: cluster.connected(backs, configuration.rtt_ms), _tell)
+        workload = Workload(settings.kinds, settings.prompts, settings.repeats, settings.seed)
+        runs = run_contest(ways, workload, lambda: cluster.connected(backs, configuration.rtt_ms), _tell)
         planner = counters(cluster.http)
     return summarize(str(configuration), runs, [way.name for way in ways], step_times=steps), planner
 

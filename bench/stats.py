@@ -1,4 +1,4 @@
-"""Figures from measurements: medians, percentiles, and what speculation could reach at best."""
+"""Medians, percentiles, and an upper bound for the speed-up by speculation."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of some values, and the least and the greatest of them."""
+    """Median, minimum and maximum."""
 
     median: float
     low: float
@@ -46,7 +46,7 @@ def accepted_runs(drafted: Sequence[bool]) -> list[int]:
 
 
 def survival(runs: Iterable[int], depth: int) -> list[float]:
-    """For i = 1 … depth the share of steps that accepted at least i tokens; [] without steps."""
+    """For i = 1 … depth, the share of steps that accepted at least i tokens; [] without steps."""
     lengths = list(runs)
     if not lengths:
         return []
@@ -66,7 +66,7 @@ def extended(shares: Sequence[float], depth: int) -> list[float]:
 
 
 def bound_speedup(shares: Sequence[float], step_times: Mapping[int, float]) -> float:
-    """The speed-up over no drafts that a free, instant drafter of this acceptance reaches at its best depth.
+    """The speed-up over no drafts of an instant, free drafter with this acceptance, at its best depth.
 
     max over d of (1 + sum of the first d shares) * T(1) / T(d + 1), T(n) = `step_times`[n]; d = 0 is among
     the candidates. Raises KeyError without T(1).

@@ -21,7 +21,7 @@ from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions
 
 _N_CONTEXT = 128
-"""Tokens before the measured ones: about what stands before the middle of a short answer."""
+"""Tokens before the measured ones: about half a short conversation."""
 
 
 def step_times(model: Path, cores: str, widths: Sequence[int], n_repeats: int) -> dict[int, float]:
@@ -35,7 +35,7 @@ def step_times(model: Path, cores: str, widths: Sequence[int], n_repeats: int) -
 
 
 def main() -> None:
-    """Widths take turns, so that a slower moment of the machine meets all of them."""
+    """Measure the widths in turns, so that a slower moment of the machine affects all of them."""
     parser = argparse.ArgumentParser(prog="bench.step_time", description=__doc__)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--cpus", required=True)

@@ -1,9 +1,9 @@
-"""From runs to rows: one per way, compared with the baseline of the same repeat."""
+"""Summarizes runs: one row per way, compared with the baseline of the same repeat."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from bench.asking import Reading
+from bench.client import Measurement
 from bench.contest import Run
 from bench.stats import Spread, accepted_runs, bound_speedup, survival
 
@@ -12,7 +12,7 @@ BASELINE = "no back"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One way in one configuration. Ratios are None where nothing was drafted or nothing compared."""
+    """One way in one configuration. Ratios are None if nothing was drafted or compared."""
 
     configuration: str
     way: str
@@ -30,7 +30,7 @@ class Row:
     by_kind: dict[str, float]
     """Tokens per second of each kind of prompt."""
     bound_share: float | None = None
-    """The speed-up over that of a free, instant drafter of the same acceptance."""
+    """The speed-up divided by that of an instant, free drafter with the same acceptance."""
 
     def record(self) -> dict[str, object]:
         """For JSON."""
@@ -57,18 +57,18 @@ def summarize(
     return [_row(configuration, way, runs, baseline, bound) for way in ordered]
 
 
-def tokens_per_second(readings: Iterable[Reading]) -> float:
-    """Tokens after the first of each answer over the time they took; 0 if none took any."""
-    taken = list(readings)
-    seconds = sum(reading.seconds for reading in taken)
-    return sum(max(0, reading.n_tokens - 1) for reading in taken) / seconds if seconds > 0 else 0.0
+def tokens_per_second(measurements: Iterable[Measurement]) -> float:
+    """Tokens after the first of each answer, divided by the time they took; 0 if there are none."""
+    taken = list(measurements)
+    seconds = sum(measurement.seconds for measurement in taken)
+    return sum(max(0, measurement.n_tokens - 1) for measurement in taken) / seconds if seconds > 0 else 0.0
 
 
 def by_repeat(runs: Sequence[Run], way: str) -> dict[int, float]:
     """Tokens per second of one way in each repeat."""
     repeats = sorted({run.repeat for run in runs if run.way == way})
     return {
-        repeat: tokens_per_second(run.reading for run in runs if (run.way, run.repeat) == (way, repeat))
+        repeat: tokens_per_second(run.measurement for run in runs if (run.way, run.repeat) == (way, repeat))
         for repeat in repeats
     }
 
@@ -79,9 +79,9 @@ def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str, bound
     spread = Spread.of(list(speeds.values()))
     ratios = [speeds[repeat] / base[repeat] for repeat in speeds if base.get(repeat)]
     speedup = Spread.of(ratios).median if ratios else None
-    n_steps = sum(run.reading.n_steps for run in mine)
-    n_drafted = sum(run.reading.n_drafted for run in mine)
-    n_accepted = sum(run.reading.n_accepted for run in mine)
+    n_steps = sum(run.measurement.n_steps for run in mine)
+    n_drafted = sum(run.measurement.n_drafted for run in mine)
+    n_accepted = sum(run.measurement.n_accepted for run in mine)
     n_same, n_texts = _same_texts(mine, runs, baseline)
     return Row(
         configuration=configuration,
@@ -97,7 +97,7 @@ def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str, bound
         n_same_text=n_same,
         n_texts=n_texts,
         by_kind={
-            kind: tokens_per_second(run.reading for run in mine if run.prompt.kind == kind)
+            kind: tokens_per_second(run.measurement for run in mine if run.prompt.kind == kind)
             for kind in dict.fromkeys(run.prompt.kind for run in mine)
         },
         bound_share=speedup / bound if bound and speedup and n_drafted else None,
@@ -105,16 +105,16 @@ def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str, bound
 
 
 def _same_texts(mine: Sequence[Run], runs: Sequence[Run], baseline: str) -> tuple[int, int]:
-    expected = {(run.repeat, run.prompt): run.reading.text for run in runs if run.way == baseline}
-    pairs = [(run.reading.text, expected.get((run.repeat, run.prompt))) for run in mine]
+    expected = {(run.repeat, run.prompt): run.measurement.text for run in runs if run.way == baseline}
+    pairs = [(run.measurement.text, expected.get((run.repeat, run.prompt))) for run in mine]
     compared = [(got, wanted) for got, wanted in pairs if wanted is not None]
     return sum(got == wanted for got, wanted in compared), len(compared)
 
 
 def _wait_share(mine: Sequence[Run]) -> float | None:
-    told = [run.reading for run in mine if run.reading.wait_seconds is not None]
-    seconds = sum(reading.seconds for reading in told)
-    return sum(reading.wait_seconds or 0.0 for reading in told) / seconds if seconds > 0 else None
+    waits = [run.measurement for run in mine if run.measurement.wait_seconds is not None]
+    seconds = sum(measurement.seconds for measurement in waits)
+    return sum(measurement.wait_seconds or 0.0 for measurement in waits) / seconds if seconds > 0 else None
 
 
 def _bound(runs: Sequence[Run], step_times: Mapping[int, float]) -> float | None:
@@ -122,7 +122,7 @@ def _bound(runs: Sequence[Run], step_times: Mapping[int, float]) -> float | None
     if not depths:
         return None
     deepest = max(depths, key=lambda way: depths[way])
-    lengths = [n for run in runs if run.way == deepest for n in accepted_runs(run.reading.drafted)]
+    lengths = [n for run in runs if run.way == deepest for n in accepted_runs(run.measurement.drafted)]
     return bound_speedup(survival(lengths, depths[deepest]), step_times) if lengths else None
 
 

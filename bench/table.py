@@ -1,4 +1,4 @@
-"""Rows as a table for people."""
+"""Prints rows as a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 Columns = Mapping[str, tuple[str, str]]
-"""Heading by field: how it is called and a format; fields without a value show a dash."""
+"""Heading and format by field; a field without a value is shown as a dash."""
 
 _WIDTH_OF_A_FILE = 160
 
@@ -21,7 +21,7 @@ def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Non
 
 
 def build(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Table:
-    """Numbers stand to the right, names to the left."""
+    """Numbers are aligned to the right, names to the left."""
     table = Table(title=title, title_justify="left")
     for field, (heading, _) in columns.items():
         numeric = any(isinstance(row.get(field), int | float) for row in rows)
@@ -32,5 +32,5 @@ def build(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Ta
 
 
 def cell(value: object, form: str) -> str:
-    """One value in its format."""
+    """Format one value."""
     return "-" if value is None else format(value, form)

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from bench import peer
-from bench.asking import Reading, Sampling, ask
+from bench.client import Measurement, Sampling, ask
 from bench.cluster import Cores
 from bench.contest import Way
 from bench.policy import ADAPTIVE, OFF, Policy, choose, counters, grown
@@ -27,17 +27,17 @@ def policy_way(
 ) -> Way:
     """The lead under `policy`, which is chosen before every prompt.
 
-    A lead that cannot be told while it runs answers as it was started.
+    A lead that cannot change its policy while it runs keeps the one it was started with.
     """
 
-    def answer(prompt: Prompt) -> Reading:
+    def answer(prompt: Prompt) -> Measurement:
         choose(http, policy)
         before = counters(http)
-        reading = ask(http, prompt, sampling)
+        measurement = ask(http, prompt, sampling)
         after = counters(http)
         n_steps = grown(before, after, "n_steps")
         return replace(
-            reading,
+            measurement,
             wait_seconds=grown(before, after, "wait_seconds"),
             n_counted=None if n_steps is None else int(n_steps),
         )
@@ -46,14 +46,14 @@ def policy_way(
 
 
 def baseline(http: httpx.Client, sampling: Sampling) -> Way:
-    """The lead without drafts and without a back that takes its time to send some."""
+    """The lead without drafts and without a connected back."""
     return policy_way(http, sampling, OFF, BASELINE, with_backs=False)
 
 
 def lead_ways(
     http: httpx.Client, sampling: Sampling, policies: Sequence[str], depths: Sequence[int]
 ) -> list[Way]:
-    """The named policies; sync and fixed at each depth. Raises ConfigError for a name that is none.
+    """The named policies; sync and fixed at each depth. Raises ConfigError for an unknown name.
 
     Of a lead that cannot change its policy while it runs only the one it was started with can be measured.
     """

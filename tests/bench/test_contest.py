@@ -1,9 +1,9 @@
 from contextlib import contextmanager
 
-from bench.asking import Reading
-from bench.contest import Course, Way, hold
+from bench.client import Measurement
+from bench.contest import Way, Workload, run_contest
 
-COURSE = Course(kinds=["stories", "lists"], n_each=2, n_repeats=2, seed=3)
+WORKLOAD = Workload(kinds=["stories", "lists"], n_each=2, n_repeats=2, seed=3)
 
 
 class FakeCluster:
@@ -22,14 +22,14 @@ class FakeCluster:
     def way(self, name, *, with_backs):
         def ask(prompt):
             self.asked.append((name, self.connected, prompt))
-            return Reading(name, 1, 1.0)
+            return Measurement(name, 1, 1.0)
 
         return Way(name, ask, with_backs)
 
 
 def held(*ways, cluster):
-    return hold(
-        [cluster.way(name, with_backs=with_backs) for name, with_backs in ways], COURSE, cluster.connect
+    return run_contest(
+        [cluster.way(name, with_backs=with_backs) for name, with_backs in ways], WORKLOAD, cluster.connect
     )
 
 
@@ -59,7 +59,7 @@ def test_no_back_is_started_for_nobody():
         raise AssertionError
 
     cluster = FakeCluster()
-    assert len(hold([cluster.way("a", with_backs=False)], COURSE, connect)) == 8
+    assert len(run_contest([cluster.way("a", with_backs=False)], WORKLOAD, connect)) == 8
 
 
 def test_each_repeat_has_prompts_of_its_own():

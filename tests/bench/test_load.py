@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from bench import load
-from bench.asking import Sampling
+from bench.client import Sampling
 from bench.load import Stay, digest, put_on
 from bench.prompts import Prompt
 from shared.errors import ConfigError

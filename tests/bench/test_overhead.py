@@ -5,7 +5,7 @@ import pytest
 
 from bench import overhead
 from bench.overhead import Cost, measure
-from bench.stand_in import Rows, Shares, StandInTarget
+from bench.replay import ReplayTarget, Rows, Shares
 from shared.llama.span import Span
 
 COST = Cost(4096, "default", "none", 1.0, 200.0, 300.0, 50.0, 20.0, 130.0, bound_us=300.0)
@@ -39,7 +39,7 @@ def test_the_parts_make_up_the_step():
 
 def test_the_models_own_time_is_told_apart():
     shares = Shares()
-    target = StandInTarget(Rows(1000, seed=0), 1000, 64, shares)
+    target = ReplayTarget(Rows(1000, seed=0), 1000, 64, shares)
     target.decode([Span(0, 0, [1, 2, 3], 1)])
     assert shares.outside > 0
     assert shares.sampling == shares.pipe == 0
@@ -47,7 +47,7 @@ def test_the_models_own_time_is_told_apart():
 
 def test_logits_belong_to_the_positions_that_they_choose():
     rows = Rows(1000, seed=0)
-    table = StandInTarget(rows, 1000, 64, Shares()).decode([Span(0, 10, [5, 6, 7], 2)])[0]
+    table = ReplayTarget(rows, 1000, 64, Shares()).decode([Span(0, 10, [5, 6, 7], 2)])[0]
     assert (table == [rows.at(12), rows.at(13)]).all()
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from bench.asking import Reading
+from bench.client import Measurement
 from bench.contest import Run
 from bench.prompts import Prompt
 from bench.summary import BASELINE, summarize, tokens_per_second
@@ -9,7 +9,7 @@ STORY, LIST = Prompt("stories", "s", 1), Prompt("lists", "l", 2)
 
 
 def run(way, repeat, seconds, prompt=STORY, text="t", **fields):
-    return Run(way, repeat, prompt, Reading(text, 11, seconds, **fields))
+    return Run(way, repeat, prompt, Measurement(text, 11, seconds, **fields))
 
 
 def row(runs, way, **options):
@@ -17,11 +17,11 @@ def row(runs, way, **options):
 
 
 def test_the_first_token_takes_no_time_and_does_not_count():
-    assert tokens_per_second([Reading("", 11, 1.0), Reading("", 21, 2.0)]) == 10
+    assert tokens_per_second([Measurement("", 11, 1.0), Measurement("", 21, 2.0)]) == 10
 
 
 def test_answers_of_one_token_have_no_speed():
-    assert tokens_per_second([Reading("", 1, 0.0)]) == 0
+    assert tokens_per_second([Measurement("", 1, 0.0)]) == 0
 
 
 def test_tokens_per_second_are_the_median_of_the_repeats():

@@ -1,4 +1,4 @@
-"""Stand-ins for the engine's neighbours, whose own time does not count: a model, a front process, drafts.
+"""A model, a front process and drafts around the real engine, whose own time is not counted.
 
 The engine between them is the real one: loop, scheduler, board, planner, sampler, and its end of the pipe.
 """
@@ -27,7 +27,7 @@ _N_AHEAD = 8
 
 @dataclass(slots=True)
 class Shares:
-    """Seconds of a step: in the sampler, in the engine's end of the pipe, and outside the engine."""
+    """Seconds of a step spent in the sampler, in the engine's end of the pipe, and outside the engine."""
 
     sampling: float = 0.0
     pipe: float = 0.0
@@ -57,7 +57,7 @@ class Rows:
 
 
 class TimedSampler(Sampler):
-    """The engine's own sampler, its time counted."""
+    """The engine's own sampler, timed."""
 
     def __init__(
         self, parameters: SamplingParameters, filters: Filters | None, history: Sequence[int], shares: Shares
@@ -77,7 +77,7 @@ class TimedSampler(Sampler):
         self._shares.sampling += time.perf_counter() - started
 
 
-class StandInTarget:
+class ReplayTarget:
     """Copies prepared logits to where the engine reads them, as llama.cpp does at the end of a decode."""
 
     def __init__(self, rows: Rows, n_vocab: int, n_batch: int, shares: Shares) -> None:
@@ -99,14 +99,14 @@ class StandInTarget:
         return result
 
     def trim(self, slot: int, n_keep: int) -> None:
-        """There is no cache to trim …"""
+        """There is no cache."""
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """… or to share."""
+        """There is no cache."""
 
 
-class StandInFront:
-    """The engine's own pipe, and at its other end a front that passes on a draft before every step.
+class ReplayFront:
+    """The engine's own pipe, and at its other end a front that posts a draft before every step.
 
     Of the drafted tokens a share of `accuracy` is right; with None there are no drafts.
     """
@@ -125,7 +125,7 @@ class StandInFront:
         self._front.sendall(encode_command(command))
 
     def drain(self, wait: float | None) -> list[Command]:
-        """The engine asks what is new."""
+        """The engine reads its commands."""
         started = time.perf_counter()
         if self._accuracy is not None and self.n_committed:
             self.command(self._draft(self._accuracy))
@@ -136,7 +136,7 @@ class StandInFront:
         return commands
 
     def send(self, event: Event) -> None:
-        """The engine says something."""
+        """The engine reports an event."""
         started = time.perf_counter()
         self._pipe.send(event)
         sent = time.perf_counter()

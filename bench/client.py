@@ -1,4 +1,4 @@
-"""Asking an OpenAI-compatible server for one whole answer, and reading what it says about its speed."""
+"""Requests one whole answer from an OpenAI-compatible server and reads the timings in it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What all requests of a configuration share. Above temperature 0 nothing is truncated."""
+    """Fields that all requests of a configuration share. No filter truncates the distribution."""
 
     temperature: float
     n_tokens: int
@@ -33,10 +33,10 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One answer. `seconds` run from its first token to its last: the prompt does not count.
+class Measurement:
+    """One measured answer. `seconds` run from its first token to its last, without the prompt.
 
-    `drafted` says of each token whether it came from a draft; empty where the server does not tell.
+    `drafted`: for each token whether it came from a draft; empty if the server does not report it.
     """
 
     text: str
@@ -46,16 +46,16 @@ class Reading:
     n_accepted: int = 0
     drafted: tuple[bool, ...] = ()
     wait_seconds: float | None = None
-    """Of the lead, for drafts; None where it is not known."""
+    """How long the lead waited for drafts; None if it does not report it."""
     n_counted: int | None = None
-    """Forward passes as the server counted them, with the prompt's one; None where it does not."""
+    """Forward passes as counted by the server, including the prompt's; None if it does not report them."""
 
     @property
     def n_steps(self) -> int:
         """Forward passes after the prompt's.
 
-        Where they were not counted: each gives the accepted tokens and one more, so that a last one that the
-        limit cut short is missed.
+        If the server does not count them, they are estimated: each yields its accepted tokens and one more. A
+        last pass that was cut short by the token limit is then missed.
         """
         if self.n_counted is not None:
             return max(0, self.n_counted - 1)
@@ -63,23 +63,23 @@ class Reading:
 
 
 def client(url: str) -> httpx.Client:
-    """Connections to a server on this machine: no proxy of the environment leads back to it."""
+    """A client for a server on this machine; ignores proxies set in the environment."""
     return httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
 
 
-def ask(http: httpx.Client, prompt: Prompt, sampling: Sampling) -> Reading:
-    """A whole answer. Raises ConfigError with the server's words if it refuses."""
+def ask(http: httpx.Client, prompt: Prompt, sampling: Sampling) -> Measurement:
+    """Request a whole answer. Raises ConfigError with the server's message if it refuses."""
     response = http.post("/v1/chat/completions", json=sampling.request(prompt) | {"return_speculation": True})
     if not response.is_success:
         raise ConfigError(f"{http.base_url} answered {response.status_code}: {response.text[:300]}")
     return read(response.json())
 
 
-def read(answer: Mapping[str, Any]) -> Reading:
-    """An answer of lead or llama-server; both name their `timings` alike."""
+def read(answer: Mapping[str, Any]) -> Measurement:
+    """Read an answer of the lead or llama-server; both use the same names in `timings`."""
     timings = answer["timings"]
     tokens = answer.get("speculation", {}).get("tokens", [])
-    return Reading(
+    return Measurement(
         text=answer["choices"][0]["message"]["content"] or "",
         n_tokens=timings["predicted_n"],
         seconds=timings["predicted_ms"] / 1000,

@@ -3,7 +3,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from bench.asking import Reading, Sampling, ask, read
+from bench.client import Measurement, Sampling, ask, read
 from bench.prompts import Prompt
 from shared.errors import ConfigError
 
@@ -16,13 +16,13 @@ PROMPT = Prompt("stories", "Tell me a story.", 5)
 
 
 def test_an_answer_is_read():
-    assert read(ANSWER) == Reading("Once", 9, 0.5, 8, 6, (True, False))
+    assert read(ANSWER) == Measurement("Once", 9, 0.5, 8, 6, (True, False))
 
 
 def test_a_server_that_does_not_draft_has_no_drafts():
     timings = {"predicted_n": 2, "predicted_ms": 10.0}
-    reading = read({"choices": [{"message": {"content": None}}], "timings": timings})
-    assert reading == Reading("", 2, 0.01)
+    measurement = read({"choices": [{"message": {"content": None}}], "timings": timings})
+    assert measurement == Measurement("", 2, 0.01)
 
 
 def test_each_step_gives_the_accepted_tokens_and_one_more():
