@@ -1,24 +1,24 @@
-"""`back --check`: what it would draft with, and what would keep it from doing so."""
+"""`back --check`: what the back would draft with, and what would prevent that."""
 
 from back.settings import BackSettings
-from shared.diagnostics.check import Report, check_cores, check_memory, read_model
+from shared.diagnostics.preflight import PreflightReport, check_cores, check_memory, read_model
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
 from shared.settings.model_source import ModelSource
 
 
-def check(settings: BackSettings) -> Report:
-    """Loads the vocabulary; does not ask the lead, which may be started later. Raises nothing."""
-    report, source = Report(), settings.source
+def check(settings: BackSettings) -> PreflightReport:
+    """Loads the vocabulary; does not contact the lead, which may be started later. Raises nothing."""
+    report, source = PreflightReport(), settings.source
     try:
         if source.model is None and source.hf_repo is None:
             source = ModelSource(model=builtin_draft())
         settings.read_key()
     except ConfigError as error:
-        report.complain(str(error))
+        report.add_problem(str(error))
     vocabulary = read_model(report, source)
     if vocabulary:
         check_memory(report, vocabulary.info, settings.model_options)
     check_cores(report, settings.cpus, lambda: settings.n_threads)
-    report.say("lead", settings.lead)
+    report.add("lead", settings.lead)
     return report

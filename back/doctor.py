@@ -1,4 +1,4 @@
-"""`back doctor`: why a back with these settings brings no speed-up to its lead."""
+"""`back doctor`: find out why a back with these options does not make its lead faster."""
 
 import asyncio
 import importlib.metadata
@@ -13,16 +13,16 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from back.dial import refusal
 from back.settings import BackSettings
 from shared import cpus
-from shared.diagnostics.doctor.diagnosis import Diagnosis, Finding, good, problem
-from shared.diagnostics.doctor.judge import (
-    judge_cores,
-    judge_crowding,
-    judge_draft_speed,
-    judge_lead,
-    judge_round_trip,
-    judge_version,
+from shared.diagnostics.findings import DoctorReport, Finding, good, problem
+from shared.diagnostics.lead_checks import (
+    check_contention,
+    check_draft_speed,
+    check_lead,
+    check_round_trip,
+    check_shared_cores,
+    check_version,
 )
-from shared.diagnostics.doctor.visit import Visit, is_own_address
+from shared.diagnostics.lead_probe import LeadProbe, is_own_address
 from shared.errors import ConfigError, DuoError, ProtocolError
 from shared.llama.model import Model
 from shared.llama.span import Span
@@ -35,32 +35,35 @@ _N_STEPS = 24
 _SECONDS = 10.0
 
 
-def examine(settings: BackSettings) -> Diagnosis:
-    """Reads the model, asks the lead, joins it for a moment and drafts for nobody; raises nothing."""
-    diagnosis = Diagnosis()
+def diagnose(settings: BackSettings) -> DoctorReport:
+    """Loads the model, asks the lead for its report, connects for a moment and times drafting.
+
+    Raises nothing.
+    """
+    report = DoctorReport()
     try:
         key = settings.read_key()
         settings = settings.discovered().located()
         tls = settings.tls()
         model = _load(settings)
     except ConfigError as error:
-        diagnosis.add([problem(str(error))])
-        return diagnosis
-    with Visit(settings.lead, key, tls=tls) as visit:
-        diagnosis.add(visit.examine())
-    if diagnosis.status == 0:
+        report.add([problem(str(error))])
+        return report
+    with LeadProbe(settings.lead, key, tls=tls) as probe:
+        report.add(probe.run())
+    if report.status == 0:
         hello = _hello(settings, model.vocabulary.identify())
-        diagnosis.add(_join(settings, hello, key, tls, visit))
-    diagnosis.add(_draft(settings, model, visit))
-    if visit.report:
+        report.add(_join(settings, hello, key, tls, probe))
+    report.add(_draft(settings, model, probe))
+    if probe.report:
         if is_own_address(settings.lead):
-            diagnosis.add(judge_cores(visit.report, cpus.usable(), settings.n_threads))
-        diagnosis.add(judge_lead(visit.report, settings.own_name))
-    return diagnosis
+            report.add(check_shared_cores(probe.report, cpus.usable(), settings.n_threads))
+        report.add(check_lead(probe.report, settings.own_name))
+    return report
 
 
 def _load(settings: BackSettings) -> Model:
-    """As the back itself would; raises ConfigError."""
+    """As the back would; raises ConfigError."""
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
     options = settings.model_options.model_copy(update={"ctx_size": _N_STEPS * 2, "parallel": 1})
@@ -73,11 +76,11 @@ def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:
 
 
 def _join(
-    settings: BackSettings, hello: Hello, key: str | None, tls: ssl.SSLContext | None, visit: Visit
+    settings: BackSettings, hello: Hello, key: str | None, tls: ssl.SSLContext | None, probe: LeadProbe
 ) -> Iterator[Finding]:
-    """Key, protocol and vocabulary as the lead sees them, and the round trip of messages."""
-    if visit.report:
-        yield from judge_version(visit.report, importlib.metadata.version("llama-duo"))
+    """Whether the lead accepts key, protocol and vocabulary, and the time of a round trip."""
+    if probe.report:
+        yield from check_version(probe.report, importlib.metadata.version("llama-duo"))
     try:
         seconds = asyncio.run(measure_round_trip(settings.websocket_url, hello, key, tls))
     except InvalidStatus as error:
@@ -85,16 +88,20 @@ def _join(
     except ProtocolError as error:
         yield problem(f"the lead refuses this back: {error}")
     except (OSError, ConnectionClosed, InvalidHandshake) as error:
-        yield problem(f"no WebSocket to {settings.websocket_url} ({error}): does a proxy stand between?")
+        yield problem(
+            f"no WebSocket connection to {settings.websocket_url} ({error}): is there a proxy in between?"
+        )
     else:
-        yield good(f"it takes this back: key, protocol and vocabulary ({hello.vocabulary.model}) fit")
-        yield from judge_round_trip(1000 * seconds, visit.report.planner if visit.report else None)
+        yield good(
+            f"the lead accepts this back: key, protocol and vocabulary ({hello.vocabulary.model}) match"
+        )
+        yield from check_round_trip(1000 * seconds, probe.report.planner if probe.report else None)
 
 
 async def measure_round_trip(
     url: str, hello: Hello, key: str | None, tls: ssl.SSLContext | None = None
 ) -> float:
-    """Median seconds of a ping on a connection that the lead has welcomed.
+    """Median seconds of a ping on an accepted connection.
 
     Raises ProtocolError with the lead's reason, OSError, and what websockets raises.
     """
@@ -110,34 +117,34 @@ async def measure_round_trip(
             case Refused(reason=reason):
                 raise ProtocolError(one_line(reason))
             case other:
-                raise ProtocolError(f"it said {other.type} instead of welcome")
+                raise ProtocolError(f"the lead sent {other.type} instead of welcome")
         times = [await (await connection.ping()) for _ in range(_N_PINGS)]
     return statistics.median(times)
 
 
-def _draft(settings: BackSettings, model: Model, visit: Visit) -> Iterator[Finding]:
+def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[Finding]:
     if not model.can_trim:
         yield problem(
-            f"{model.vocabulary.info.name} cannot draft: tokens cannot be taken back from a recurrent or "
-            "hybrid model's memory; choose another draft model"
+            f"{model.vocabulary.info.name} cannot draft: it is recurrent or hybrid, and tokens cannot be "
+            "removed from its state; use another draft model"
         )
         return
     try:
         seconds = measure_step(model)
     except DuoError as error:
-        yield problem(f"the draft model cannot be run: {error}")
+        yield problem(f"the draft model failed: {error}")
         return
-    report = visit.report
-    found = judge_draft_speed(1000 * seconds, report.planner if report else None)
+    report = probe.report
+    found = check_draft_speed(1000 * seconds, report.planner if report else None)
     where = f" (with --threads {settings.n_threads})"
-    yield from (Finding(each.weight, each.sentence + where) for each in found)
+    yield from (Finding(each.severity, each.sentence + where) for each in found)
     if report:
         is_beside = is_own_address(settings.lead)
-        yield from judge_crowding(report, settings.own_name, 1000 * seconds, beside=is_beside)
+        yield from check_contention(report, settings.own_name, 1000 * seconds, beside=is_beside)
 
 
 def measure_step(model: Model, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Median seconds of decoding one token; the first ones, which warm up, do not count."""
+    """Median seconds of decoding one token, without the first quarter, which warms up."""
     times = []
     for position in range(_N_STEPS):
         began = clock()

@@ -21,7 +21,7 @@ from back.send_scheduler import SendScheduler
 from back.settings import BackSettings
 from back.worker import Worker
 from shared import cpus
-from shared.diagnostics.verdict import end_with
+from shared.diagnostics.report import exit_with
 from shared.errors import ConfigError
 from shared.llama.model import Model
 from shared.logs import configure_logging
@@ -64,15 +64,15 @@ def main() -> None:
 
 
 def _doctor(settings: BackSettings) -> NoReturn:
-    from back.doctor import examine  # noqa: PLC0415  (as below)
+    from back.doctor import diagnose  # noqa: PLC0415  (as below)
 
-    end_with(examine(settings))
+    exit_with(diagnose(settings))
 
 
 def _check(settings: BackSettings) -> NoReturn:
     from back.check import check  # noqa: PLC0415  (no start needs it, nor the time to import it)
 
-    end_with(check(settings))
+    exit_with(check(settings))
 
 
 def _exit_with_stdin() -> None:
@@ -86,8 +86,8 @@ def _load(settings: BackSettings) -> Model:
     model = Model(settings.source.model or builtin_draft(), settings.model_options, settings.n_slots)
     if not model.can_trim:
         raise ConfigError(
-            f"{model.vocabulary.info.name} cannot draft: tokens cannot be taken back from a recurrent or "
-            "hybrid model's memory; choose another draft model"
+            f"{model.vocabulary.info.name} cannot draft: it is recurrent or hybrid, and tokens cannot be "
+            "removed from its state; use another draft model"
         )
     return model
 

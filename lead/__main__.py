@@ -1,4 +1,4 @@
-"""The ways into the programs `lead` and `lead-llama-server`, which are not imported before Ctrl-C is safe."""
+"""Entry points of `lead` and `lead-llama-server`: the rest is imported once Ctrl-C exits quietly."""
 
 from shared.interrupts import QuietInterrupts
 

@@ -1,4 +1,4 @@
-"""The `lead` program."""
+"""The `lead` program: `run`, `check` and `doctor`."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ import uvloop
 from lead.server.server import Lead
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
-from shared.diagnostics.verdict import end_with
+from shared.diagnostics.report import exit_with
 from shared.errors import ConfigError
 from shared.logs import configure_logging
 
@@ -18,19 +18,24 @@ log = logging.getLogger("lead")
 
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
-    """Serve until a signal, as the command line says; exit status 1 if that cannot be done."""
-    to_doctor = sys.argv[1:2] == ["doctor"]
-    settings = kind.from_command_line(sys.argv[2:] if to_doctor else None)
+    """Do what the command line says: run the lead, or report with --check or `doctor`."""
+    is_doctor = sys.argv[1:2] == ["doctor"]
+    settings = kind.from_command_line(sys.argv[2:] if is_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)
-    if to_doctor:
-        _doctor(settings)
+    if is_doctor:
+        doctor(settings)
     if settings.check:
-        _check(settings)
+        check(settings)
+    run(settings)
+
+
+def run(settings: LeadSettings) -> None:
+    """Serve until a signal ends it; exits with status 1 if it cannot start."""
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
         settings = settings.located()
-        # A fifth of what a message costs the core that the engine wants.
+        # With uvloop a message costs a fifth of the time on the core that the engine needs.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(Lead(settings).serve())
     except ConfigError as error:
@@ -38,13 +43,15 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
         sys.exit(1)
 
 
-def _doctor(settings: LeadSettings) -> NoReturn:
-    from lead.diagnostics.doctor import examine  # noqa: PLC0415  (as below)
+def check(settings: LeadSettings) -> NoReturn:
+    """Report what would be served, and exit."""
+    from lead.diagnostics import check  # noqa: PLC0415 - keeps the start fast
 
-    end_with(examine(settings))
+    exit_with(check.check(settings))
 
 
-def _check(settings: LeadSettings) -> NoReturn:
-    from lead.diagnostics.check import check  # noqa: PLC0415  (no start needs it, nor the time to import it)
+def doctor(settings: LeadSettings) -> NoReturn:
+    """Report why the running lead is not faster, and exit."""
+    from lead.diagnostics import doctor  # noqa: PLC0415 - keeps the start fast
 
-    end_with(check(settings))
+    exit_with(doctor.diagnose(settings))

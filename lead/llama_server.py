@@ -1,7 +1,8 @@
-"""The `lead-llama-server` program: the lead behind llama-server's command line, for scripts made for that.
+"""The `lead-llama-server` program: the lead with llama-server's command line, for existing scripts.
 
-`lead` itself understands what both have (`shared.settings.llama_server_options`). llama-server's
-defaults apply here where they differ; options for features that the lead lacks are ignored with a warning.
+`lead` itself understands the options that both have (`shared.settings.llama_server_options`). Here
+llama-server's defaults apply where they differ, and options for features that the lead lacks are ignored
+with a warning.
 """
 
 import os
@@ -21,7 +22,7 @@ _UNIFIED = ("-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified")
 class LlamaServerSettings(LeadSettings):
     """Serve a GGUF model with llama-server's command line.
 
-    Options that make no difference here, or that the lead lacks, are passed over with a warning.
+    Options for features that the lead does not have are ignored with a warning.
     """
 
     program = PROGRAM
@@ -33,38 +34,38 @@ class LlamaServerSettings(LeadSettings):
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
-        """As `LeadSettings`, after what the lead lacks has been taken out of `arguments`."""
+        """As `LeadSettings`, without the options that the lead lacks."""
         given = [_dashed(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
-        kept, passed_over = without_refused(given, cls.dialect.refused)
-        for option in passed_over:
+        kept, ignored = without_refused(given, cls.dialect.refused)
+        for option in ignored:
             sys.stderr.write(
-                f"{PROGRAM}: {option} is passed over: {cls.dialect.refused[option.partition('=')[0]]}\n"
+                f"{PROGRAM}: {option} is ignored: {cls.dialect.refused[option.partition('=')[0]]}\n"
             )
         return super().from_command_line(kept + _context_of_slots(kept))
 
 
 def without_refused(arguments: Sequence[str], refused: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """(what is left of `arguments`, the options of `refused` that stood there).
+    """Split `arguments` into (what remains, the options in `refused`).
 
-    What follows such an option and looks like no option is its value.
+    What follows such an option and does not look like an option is its value.
     """
     kept: list[str] = []
-    passed_over: list[str] = []
+    ignored: list[str] = []
     skipping = False
     for argument in arguments:
         if argument.partition("=")[0] in refused:
-            passed_over.append(argument)
+            ignored.append(argument)
             skipping = "=" not in argument
         elif skipping and not _is_option(argument):
             skipping = False
         else:
             kept.append(argument)
             skipping = False
-    return kept, passed_over
+    return kept, ignored
 
 
 def _dashed(argument: str) -> str:
-    """llama-server takes --ctx_size for --ctx-size."""
+    """llama-server also accepts --ctx_size for --ctx-size."""
     name, sign, value = argument.partition("=")
     return name.replace("_", "-") + sign + value if name.startswith("--") else argument
 
@@ -74,7 +75,7 @@ def _is_option(argument: str) -> bool:
 
 
 def _context_of_slots(arguments: Sequence[str]) -> list[str]:
-    """llama-server divides the context among slots whose number is given, and else lets them share it."""
+    """llama-server divides the context among the slots only if their number is set."""
     names = [argument.partition("=")[0] for argument in arguments]
     is_given = any(name in names for name in _SLOTS) or "LLAMA_ARG_N_PARALLEL" in os.environ
     is_settled = any(name in names for name in _UNIFIED) or "LLAMA_ARG_KV_UNIFIED" in os.environ
@@ -82,5 +83,5 @@ def _context_of_slots(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Serve until a signal; exit status 1 if that cannot be done."""
+    """As `lead.cli.main`."""
     lead_main(LlamaServerSettings)

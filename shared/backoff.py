@@ -1,13 +1,13 @@
-"""Delays between tries to reach something that may come back."""
+"""Exponential back-off with jitter."""
 
 import random
 from collections.abc import Generator
 
 
 def jittered_delays(first: float, most: float, rng: random.Random) -> Generator[float]:
-    """Seconds to wait before each next try: doubling from `first` up to `most`, each between half and whole.
+    """Seconds to wait before each retry: doubling from `first` up to `most`, each times 0.5 to 1.
 
-    The jitter keeps many peers that lost the same server from coming back at the same moment.
+    Jitter keeps many clients of one server from reconnecting at the same moment.
     """
     delay = first
     while True:

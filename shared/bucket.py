@@ -1,11 +1,11 @@
-"""A token bucket: how often something may happen."""
+"""A token bucket, for rate limits."""
 
 
 class Bucket:
     """Allows `rate` a second on average, and up to `burst` at once. Knows no clock."""
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
-        """`now` is in seconds, of the clock that `take` goes by, too."""
+        """`now` is in seconds, of the same clock as in `take`."""
         self._rate = rate
         self._burst = burst
         self._left = burst

@@ -1,4 +1,4 @@
-"""Which CPU cores a program may use, and how many threads that makes.
+"""Which CPU cores a program may use, and how many threads pay.
 
 Knows Linux's affinity and topology files; elsewhere every core counts as usable and pinning is refused.
 """
@@ -23,27 +23,27 @@ def parse_cpus(text: str) -> frozenset[int]:
         try:
             low, high = int(first), int(last if dash else first)
         except ValueError:
-            raise ConfigError(f"cpus {text!r}: write them as in 0-3,8") from None
+            raise ConfigError(f"{text!r} is not a list of cores, as in 0-3,8") from None
         if low < 0 or high < low or high > 1 << 16:
-            raise ConfigError(f"cpus {text!r}: {part.strip()!r} is not a range of cores")
+            raise ConfigError(f"{text!r} is not a list of cores: {part.strip()!r} is not a range")
         cpus.update(range(low, high + 1))
     return frozenset(cpus)
 
 
 def pin(cpus: frozenset[int]) -> None:
-    """Keep this process and its later children on these cores; raises ConfigError if it may not use one.
+    """Run this process and its later children on these cores only; raises ConfigError if one is not allowed.
 
-    What it was started with does not limit it: a lead that is pinned starts a back on other cores.
+    Cores outside the current affinity are allowed: a pinned lead starts a back on other cores.
     """
     if not hasattr(os, "sched_setaffinity"):
         raise ConfigError("--cpus needs Linux: this system cannot pin a process to cores")
     before = usable()
-    with contextlib.suppress(OSError):  # raised where it may use none of them; of some, Linux takes those
+    with contextlib.suppress(OSError):  # raised if none is allowed; if some are, Linux uses those
         os.sched_setaffinity(0, cpus)
     granted = usable()
     if granted != cpus:
         os.sched_setaffinity(0, before)
-        raise ConfigError(f"--cpus names cores that this process may not use: {sorted(cpus - granted)}")
+        raise ConfigError(f"--cpus contains cores that this process may not use: {sorted(cpus - granted)}")
 
 
 def usable() -> frozenset[int]:

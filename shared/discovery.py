@@ -1,7 +1,7 @@
 """Leads on the local network: announced and found by multicast DNS, with zeroconf (an extra, `discover`).
 
-It tells where a lead is, not who it is: whoever is on the network may announce one, and sees the key of a
-back that comes. So both sides ask for it, and only on networks that they trust.
+An announcement is not authenticated: any machine on the network can announce a lead, and receives the key of
+a back that connects. So it is off by default on both sides, and meant for trusted networks.
 """
 
 import contextlib
@@ -25,21 +25,21 @@ log = logging.getLogger("discovery")
 SERVICE = "_llama-duo._tcp.local."
 Scheme = Literal["http", "https"]
 _READ_MS = 3000
-"""How long to wait for the details of a lead whose name is known."""
+"""Time-out for the details of a lead whose name is known."""
 _MORE_SECONDS = 1.0
-"""After the first lead, how long others may take to answer: multicast DNS answers within half a second."""
+"""How long to wait for further leads after the first; multicast DNS answers within half a second."""
 _MOST_NAME_BYTES = 200
-"""A text of multicast DNS has 255 bytes at most, its key included."""
+"""A property in multicast DNS has at most 255 bytes, including its key."""
 _KNOCK_SECONDS = 1.0
 
 
 class NoLeadError(ConfigError):
-    """None is there, or none can be heard; that may change by itself."""
+    """No lead was found; that may change without anybody's doing."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FoundLead:
-    """A lead that announces itself."""
+    """A lead that is announced."""
 
     url: str
     name: str
@@ -50,7 +50,7 @@ class FoundLead:
 
 @contextlib.contextmanager
 def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Iterator[None]:
-    """Tell the local network of a lead that listens on `host` and `port`, until the context is left.
+    """Announce a lead that listens on `host` and `port`, until the context is left.
 
     Blocks for up to two seconds on entering. Raises ConfigError.
     """
@@ -97,24 +97,24 @@ def find_leads(seconds: float) -> list[FoundLead]:
 
 
 def choose(found: Iterable[FoundLead], *, with_https: bool = False) -> FoundLead:
-    """The only one there is (`with_https`: that has it); raises NoLeadError, or ConfigError for several."""
+    """The only lead found (of those with HTTPS). Raises NoLeadError, or ConfigError for several."""
     leads = [each for each in found if each.url.startswith("https:") or not with_https]
     if not leads and with_https:
         raise NoLeadError(
-            "no lead with HTTPS announces itself on this network: start one with --announce, --ssl-cert-file "
-            "and --ssl-key-file, or name it with --lead"
+            "no lead with HTTPS is announced on this network: start one with --announce, --ssl-cert-file "
+            "and --ssl-key-file, or set --lead"
         )
     if not leads:
-        raise NoLeadError(
-            "no lead announces itself on this network: start one with --announce, or name it with --lead"
-        )
+        raise NoLeadError("no lead is announced on this network: start one with --announce, or set --lead")
     if len(leads) > 1:
-        raise ConfigError(f"there are several leads: name one with --lead: {', '.join(map(str, leads))}")
+        raise ConfigError(
+            f"several leads are announced: set --lead to one of them: {', '.join(map(str, leads))}"
+        )
     return leads[0]
 
 
 def own_addresses() -> list[str]:
-    """The IPv4 addresses at which others may reach this machine."""
+    """The IPv4 addresses at which other machines may reach this one."""
     import ifaddr  # noqa: PLC0415  (comes with zeroconf)
 
     addresses = [str(ip.ip) for adapter in ifaddr.get_adapters() for ip in adapter.ips if ip.is_IPv4]
@@ -131,7 +131,7 @@ def _register(announcer: "Zeroconf", info: "ServiceInfo") -> None:
     try:
         announcer.register_service(info, allow_name_change=True)
     except _zeroconf().Error as error:
-        raise ConfigError(f"--announce: the network does not take {info.name!r}: {error}") from error
+        raise ConfigError(f"--announce: cannot register {info.name!r}: {error}") from error
 
 
 def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "ServiceInfo":
@@ -150,9 +150,9 @@ def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "Se
 
 
 def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead:
-    """With its address: a name of its own choice is one for which it may well have a certificate.
+    """With an address, not a host name: an attacker could announce one that he has a certificate for.
 
-    A machine has several addresses, of containers and tunnels, too: the first that `reaches` somebody counts.
+    A machine has several addresses, also of containers and tunnels: the first that `reaches` one is used.
     """
     model = (info.properties.get(b"model") or b"").decode("utf-8", "replace")
     scheme = "https" if info.properties.get(b"scheme") == b"https" else "http"
@@ -163,12 +163,12 @@ def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead
 
 
 def _harmless(name: str) -> str:
-    """A name from somebody else on one line of a log."""
+    """A name from the network, safe for one line of a log."""
     return " ".join(sanitize(name).split())
 
 
 def answers(address: str, port: int) -> bool:
-    """Whether somebody listens there, asked for up to a second."""
+    """Whether a server accepts connections there, within a second."""
     try:
         socket.create_connection((address, port), _KNOCK_SECONDS).close()
     except OSError:

@@ -1,31 +1,31 @@
-"""What can go wrong, in one tree.
+"""The exceptions of this project, in one tree.
 
     DuoError                     everything this project raises on purpose
-    ├── ConfigError              a setting or a file that a person has to change
+    ├── ConfigError              an option or a file that a person has to change
     │   └── ModelLoadError       a GGUF that cannot be loaded
     ├── ProtocolError            a peer sent what the protocol does not allow
     ├── RequestError             a client's request is wrong: HTTP 400, names the field
     │   └── GrammarTooSlowError  its grammar takes too long where the text has come to
-    ├── UnsupportedError         what a client asks for is not done here: HTTP 501
-    ├── UnavailableError         the engine is not there (yet, or again): HTTP 503
-    │   └── QueueFullError       as many requests wait as may: HTTP 503
-    ├── ServerError              a request that fails without being at fault: HTTP 500
-    ├── IntegrityError           records contradict each other: the engine has to be started again
+    ├── UnsupportedError         not supported, or not as the lead was started: HTTP 501
+    ├── UnavailableError         the engine is loading or restarting: HTTP 503
+    │   └── QueueFullError       too many requests are waiting: HTTP 503
+    ├── ServerError              the request is valid, but failed in the server: HTTP 500
+    ├── IntegrityError           records contradict each other: the engine has to be restarted
     └── DecodeError              llama_decode did not return 0
         ├── KvCacheFullError     1: no room in the KV cache, nothing was changed: retry with less
         ├── DecodeAbortedError   2: aborted, part of the batch is in the cache
-        └── DecodeFatalError     < 0: the engine has to be started again
+        └── DecodeFatalError     < 0: the engine has to be restarted
 
 Every message is a sentence that a person can act on.
 """
 
 
 class DuoError(Exception):
-    """The root: catch this to catch what llama-duo raises on purpose."""
+    """The base of all exceptions that llama-duo raises on purpose."""
 
 
 class ConfigError(DuoError):
-    """A setting or a file that a person has to change."""
+    """An option or a file that a person has to change."""
 
 
 class ModelLoadError(ConfigError):
@@ -50,19 +50,19 @@ class GrammarTooSlowError(RequestError):
 
 
 class UnsupportedError(DuoError):
-    """What a client asks for is something that llama-server can do and the lead cannot, or not as started."""
+    """A feature of llama-server that the lead does not have, or not with its current options."""
 
 
 class UnavailableError(DuoError):
-    """The engine is not there yet, or not any more; the same request may succeed later."""
+    """The engine is loading or restarting; the same request may succeed later."""
 
 
 class QueueFullError(UnavailableError):
-    """As many requests wait for a slot as may."""
+    """The maximum number of requests is waiting for a slot."""
 
 
 class ServerError(DuoError):
-    """A request fails and is not at fault."""
+    """The request is valid, but failed in the server."""
 
 
 class IntegrityError(DuoError):

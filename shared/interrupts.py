@@ -1,7 +1,7 @@
-"""Ctrl-C while nobody handles it: the program ends at once, and says nothing.
+"""Ctrl-C before a program handles it: the program ends at once, without a traceback.
 
-Imports next to nothing: it stands before the imports that take a second. What Python makes of Ctrl-C there is
-a traceback at best; an import in C, or of another thread, may swallow it.
+Imports almost nothing, because it is used before the imports that take a second. There, Python would print a
+traceback at best; an import in C, or in another thread, may even swallow Ctrl-C.
 """
 
 import signal
@@ -9,13 +9,13 @@ import sys
 from types import TracebackType
 
 STATUS = 130
-"""128 + SIGINT, as shells have it."""
+"""128 + SIGINT, as in shells."""
 
 
 class QuietInterrupts:
-    """Within this context Ctrl-C has the system's own effect, until somebody handles it.
+    """Within this context Ctrl-C has the system's default effect, until the program installs a handler.
 
-    A process that ignores Ctrl-C, as those that a script starts with `&`, goes on ignoring it.
+    A process that ignores Ctrl-C, as one that a script has started with `&`, continues to ignore it.
     """
 
     def __enter__(self) -> None:
@@ -27,6 +27,6 @@ class QuietInterrupts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         signal.signal(signal.SIGINT, self._before)
-        # An event loop that handled it leaves Python's handler behind.
+        # An event loop that handled it has restored Python's handler.
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             sys.exit(STATUS)

@@ -1,4 +1,4 @@
-"""The key that a program shows a lead: from a setting, or from a file."""
+"""The key that a program sends to a lead: from an option or a file."""
 
 import re
 from pathlib import Path
@@ -8,16 +8,16 @@ from pydantic import SecretStr
 from shared.errors import ConfigError
 
 _KEY = re.compile(r"[!-~]+")
-"""What an HTTP header can carry without quoting."""
+"""The characters that an HTTP header can carry without quoting."""
 
 
 def is_key(text: str) -> bool:
-    """Whether an HTTP header can carry it."""
+    """Whether `text` can be a key: an HTTP header must be able to carry it."""
     return _KEY.fullmatch(text) is not None
 
 
 def read_key(given: SecretStr | None, file: Path | None) -> str | None:
-    """The key given, or else the one in `file`, or else None. Raises ConfigError without showing it."""
+    """`given`, or the key in `file`, or None. Raises ConfigError, which does not contain the key."""
     if given is not None:
         key, place = given.get_secret_value().strip(), "the key"
     elif file is not None:
@@ -25,7 +25,7 @@ def read_key(given: SecretStr | None, file: Path | None) -> str | None:
     else:
         return None
     if not is_key(key):
-        raise ConfigError(f"{place} is empty or has characters that no key has")
+        raise ConfigError(f"{place} is empty or has characters that a key cannot have")
     return key
 
 

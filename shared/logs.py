@@ -1,4 +1,4 @@
-"""Logging for the programs: one logger per role, a handler only in their `program`, everything to stderr."""
+"""Logging for the programs: one logger per role, a handler set up only by `main`, everything to stderr."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line. `extra={"fields": {...}}` adds keys, for machines that read no sentences."""
+    """One JSON object per line. `extra={"fields": {...}}` adds keys, for programs that read the log."""
 
     def format(self, record: logging.LogRecord) -> str:
         item = {
@@ -31,6 +31,6 @@ def configure_logging(level: LogLevel, *, as_json: bool = False) -> None:
     text = logging.Formatter("%(asctime)s %(name)s %(levelname)s: %(message)s", "%H:%M:%S")
     handler.setFormatter(JsonFormatter() if as_json else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # These say what our own lines already say.
+    # Their messages repeat ours.
     for chatty in ("uvicorn", "httpx", "httpcore", "websockets", "asyncio"):
         logging.getLogger(chatty).setLevel("WARNING")

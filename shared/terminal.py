@@ -1,4 +1,4 @@
-"""Writing text from models and peers to a terminal: nothing in it may act on the terminal."""
+"""Writing text of models and peers to a terminal, without control characters that act on it."""
 
 from collections.abc import Iterable, Mapping
 from typing import TextIO
@@ -15,13 +15,13 @@ def sanitize(text: str) -> str:
 
 
 def one_line(text: str, most: int = 1000) -> str:
-    """What a peer said, for a line of a log: harmless, on one line, and at most `most` characters."""
+    """A peer's text for a log: without control characters, on one line, at most `most` characters."""
     line = " ".join(sanitize(text).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Only on a terminal that can, and not against NO_COLOR (no-color.org: set and not empty)."""
+    """On a terminal with colors, unless NO_COLOR is set and not empty (no-color.org)."""
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 

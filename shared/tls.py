@@ -1,4 +1,4 @@
-"""TLS on the side that dials: whom to trust."""
+"""TLS of clients: which server certificates to trust."""
 
 import re
 import ssl
@@ -13,13 +13,13 @@ _OUT_OF_DATE: Final = {9, 10}
 _NAME_MISMATCHES: Final = {62, 64}
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
-HANGS_UP: Final = "it hangs up: if it has a certificate, its address begins with https://"
-"""Of a server that was asked in plain HTTP and went away without a word."""
+HANGS_UP: Final = "it closed the connection: if it serves HTTPS, its address begins with https://"
+"""For a server that closes a connection with plain HTTP without an answer."""
 SPEAKS_PLAIN: Final = "it does not speak HTTPS: does its address begin with http://?"
 
 
 def trusting(authorities: Path | None) -> ssl.SSLContext:
-    """Trust the system's authorities, or those in a PEM file instead; raises ConfigError."""
+    """Trust the CA certificates in a PEM file; None: the system's. Raises ConfigError."""
     try:
         return ssl.create_default_context(cafile=authorities)
     except (OSError, ssl.SSLError) as error:
@@ -27,15 +27,15 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
 
 
 def pinning(certificate: Path) -> ssl.SSLContext:
-    """Trust the first certificate in a PEM file alone, whatever name it stands for and whoever signed it.
+    """Trust only the first certificate in a PEM file, whatever its name and issuer.
 
-    It is for a program that knows the server's own certificate and reaches it under another name. Those who
-    signed it stand behind it in the file: they have signed others, too. Raises ConfigError.
+    For a program that knows the server's own certificate and connects under another name. The certificates
+    after it, of its issuers, are not trusted, because they have signed others, too. Raises ConfigError.
     """
     try:
         own = _FIRST_CERTIFICATE.search(certificate.read_text("utf-8"))
         if own is None:
-            raise ConfigError(f"there is no certificate (PEM) in {certificate}")
+            raise ConfigError(f"no certificate (PEM) in {certificate}")
         context = ssl.create_default_context(cadata=own[0])
     except (OSError, UnicodeError, ssl.SSLError) as error:
         raise ConfigError(f"cannot read certificates from {certificate}: {_reason(error)}") from error
@@ -45,17 +45,17 @@ def pinning(certificate: Path) -> ssl.SSLContext:
 
 
 def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
-    """Why a server's certificate was not taken, and what a person can do."""
+    """Why a server's certificate was rejected, and what a person can do."""
     reason = error.verify_message.rstrip(".")
     if error.verify_code in _NAME_MISMATCHES:
-        return f"{reason}: with --lead give a name that its certificate has"
+        return f"{reason}: set --lead to a name that the certificate contains"
     if error.verify_code in _OUT_OF_DATE:
-        return f"{reason}: the lead needs a new one, or this machine the right time"
-    return f"{reason}: name who vouches for it with --ca-file"
+        return f"{reason}: renew the certificate, or correct the clock of this machine"
+    return f"{reason}: set --ca-file to its certificate or that of its CA"
 
 
 def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None:
-    """What a library made `error` of, if it was that."""
+    """The failed verification of a certificate that caused `error`, if one did."""
     cause: BaseException | None = error
     while cause:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -65,12 +65,12 @@ def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None
 
 
 def is_plain(error: Exception) -> bool:
-    """Whether `error` is what comes of greeting a server of plain HTTP with TLS."""
+    """Whether `error` means that TLS was used with a server of plain HTTP."""
     return "WRONG_VERSION_NUMBER" in str(error)
 
 
 def check_certificate(certificate: Path, key: Path) -> None:
-    """Whether a server can present `certificate`; raises ConfigError if not."""
+    """Raises ConfigError if a server cannot use `certificate`."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ssl.SSLError) as error:
@@ -80,8 +80,8 @@ def check_certificate(certificate: Path, key: Path) -> None:
 
 
 def _no_password() -> str:
-    """Instead of asking on the terminal."""
-    raise ConfigError("the key of the certificate asks for a password: give one that does not")
+    """Called by ssl, which would otherwise ask on the terminal."""
+    raise ConfigError("the private key of the certificate is encrypted: use one without a password")
 
 
 def _reason(error: OSError | UnicodeError) -> str:

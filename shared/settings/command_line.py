@@ -1,6 +1,6 @@
-"""A program's command line: names of options, groups of `--help`, options that it lacks.
+"""A program's command line: spellings of options, headings of `--help`, options that are refused.
 
-Knows nothing of settings: `shared.settings.base` puts one option per setting here and reads what was given.
+Knows nothing of settings: `shared.settings.sources` adds the options and reads the values.
 """
 
 import argparse
@@ -24,15 +24,15 @@ _METAVARS = {
 
 
 _DOCTOR = "doctor"
-"""What a program may be asked to do instead of running; only as the first word."""
+"""A subcommand, which must be the first word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How another program spells a setting.
+    """How another program spells one of our options.
 
-    Each of `options` takes its value as the setting's own option does; those of `constants` stand for the
-    value beside them. `variables` are of the environment. `default`: if it has another one than ours.
+    options: take a value as our option does. constants: take none and stand for the value beside them.
+    variables: of the environment. default: the other program's, if it differs from ours.
     """
 
     options: tuple[str, ...] = ()
@@ -43,25 +43,24 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Another program's command line, as far as it is understood.
+    """Another program's command line, as far as we support it.
 
-    `spellings` are by setting; those of settings that a program lacks count for nothing. `granted` are
-    options that ask for what is so anyway, with the number of values behind each. `refused` options end the
-    program with a reason.
+    spellings: by our option; those of options that a program lacks are ignored. ignored: options without
+    effect here, with the number of their values. refused: options that are errors, with the reason.
     """
 
     spellings: Mapping[str, Spelling] = field(default_factory=dict)
-    granted: Mapping[str, int] = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
 class OptionParser(argparse.ArgumentParser):
-    """argparse with errors of one line, which repeat no values that may be secrets."""
+    """argparse with errors of one line, without values that may be secrets."""
 
     def __init__(
-        self, program: str, description: str, version: str, groups: Mapping[str, str], dialect: Dialect
+        self, program: str, description: str, version: str, headings: Mapping[str, str], dialect: Dialect
     ) -> None:
-        """`groups` gives settings a heading in `--help`; they are shown in its order, those without first."""
+        """`headings` of options in `--help`, which are shown in this order, after those without."""
         self._constants: dict[str, tuple[str, ...]] = {}
         super().__init__(
             prog=program,
@@ -73,11 +72,11 @@ class OptionParser(argparse.ArgumentParser):
         self.add_argument("--version", action="version", version=version, help="show the version and exit")
         self._dialect = dialect
         self._settings: dict[str, list[str]] = {}
-        titles = {heading: self.add_argument_group(heading) for heading in dict.fromkeys(groups.values())}
-        self._groups = {setting: titles[heading] for setting, heading in groups.items()}
+        titles = {heading: self.add_argument_group(heading) for heading in dict.fromkeys(headings.values())}
+        self._headings = {setting: titles[heading] for setting, heading in headings.items()}
 
     def add_setting(self, *names: str, **arguments: Any) -> None:
-        """As `add_argument`, with the dialect's spellings beside `names`."""
+        """As `add_argument`, with the spellings of the dialect in addition to `names`."""
         if not names[0].startswith("-"):
             self.usage = f"{self.usage} {arguments['metavar']}"
             self.add_argument(*names, **arguments)
@@ -86,7 +85,7 @@ class OptionParser(argparse.ArgumentParser):
         spelling = self._dialect.spellings.get(setting, Spelling())
         if "metavar" in arguments:
             arguments["metavar"] = _metavar(arguments["metavar"])
-        group = self._groups.get(setting, self)
+        group = self._headings.get(setting, self)
         options = dict.fromkeys((*names, *spelling.options))
         action = group.add_argument(*sorted(options, key=_shortness), **arguments)
         self._settings[setting] = list(action.option_strings)
@@ -103,9 +102,9 @@ class OptionParser(argparse.ArgumentParser):
             )
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """What was given; ends the program with status 2 if that cannot be understood."""
-        for option, n_values in self._dialect.granted.items():
-            self._add_hidden(option, _Granted, nargs=n_values)
+        """The values that are given; exits with status 2 for a wrong command line."""
+        for option, n_values in self._dialect.ignored.items():
+            self._add_hidden(option, _Ignored, nargs=n_values)
         for option, reason in self._dialect.refused.items():
             self._add_hidden(option, _Refused, nargs="?", const=reason)
         namespace, rest = self.parse_known_args(arguments)
@@ -114,18 +113,20 @@ class OptionParser(argparse.ArgumentParser):
         return namespace
 
     def given_as(self, setting: str, arguments: Sequence[str]) -> str | None:
-        """The option that gives `setting` in `arguments`, as it is spelled there."""
+        """How the option `setting` is spelled in `arguments`; None if it is not there."""
         options = self._settings.get(setting, [])
         typed = (argument.partition("=")[0] for argument in arguments)
         return next((name for name in typed if name in options), None)
 
     def error(self, message: str) -> NoReturn:
-        """One line, and status 2."""
+        """Print one line and exit with status 2."""
         sys.stderr.write(f"{self.prog}: {message} ({self.prog} --help lists all options)\n")
         sys.exit(2)
 
     def _add_hidden(self, option: str, action: type[argparse.Action], **arguments: Any) -> None:
-        if option not in self._option_string_actions:  # a program may have what another lacks
+        if (
+            option not in self._option_string_actions
+        ):  # a program may have an option that another ignores or refuses
             self.add_argument(
                 option,
                 action=action,
@@ -142,23 +143,23 @@ class OptionParser(argparse.ArgumentParser):
         known = [name for names in self._settings.values() for name in names]
         similar = difflib.get_close_matches(options[0], known, 1)
         hint = f": did you mean {similar[0]}?" if similar else ""
-        return f"there is no option {options[0]}{hint}"
+        return f"unknown option {options[0]}{hint}"
 
     def _explain_stray(self, words: Sequence[str], *, may_be_secret: bool) -> str:
         if _DOCTOR in words:
-            return f"{_DOCTOR} comes first: {self.prog} {_DOCTOR} [options]"
+            return f"{_DOCTOR} must come first: {self.prog} {_DOCTOR} [options]"
         word = "a value" if may_be_secret else repr(words[0])
-        return f"{word} stands behind no option: a model, for instance, is named with --model FILE"
+        return f"{word} does not belong to an option: to load a model, for instance, use --model FILE"
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str, constants: Mapping[str, Sequence[str]]) -> None:
-        """`constants` are options by the setting for a value of which they stand."""
+        """`constants`: by option, the spellings that stand for one of its values."""
         super().__init__(prog)
         self._constants = constants
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """The value's name once behind all spellings, as Python 3.13 has it; then those that take none."""
+        """All spellings and then the value's name, as in Python 3.13; then the spellings without a value."""
         return ", ".join([self._format_own(action), *self._constants.get(action.dest, ())])
 
     def _format_own(self, action: argparse.Action) -> str:
@@ -168,15 +169,15 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         return f"{', '.join(action.option_strings)} {value}"
 
 
-class _Granted(argparse.Action):
-    """Is so without being asked for."""
+class _Ignored(argparse.Action):
+    """An option without effect."""
 
     def __call__(self, *_: object) -> None:
         """Do nothing."""
 
 
 class _Refused(argparse.Action):
-    """`const` says why there is no such option."""
+    """An option that is an error; `const` is the reason."""
 
     def __call__(
         self,
@@ -190,16 +191,16 @@ class _Refused(argparse.Action):
 
 
 def _metavar(kind: str) -> str:
-    """What stands for a value of `kind`, a type as pydantic-settings writes it."""
+    """The placeholder for a value of type `kind`, as pydantic-settings writes types."""
     return "NAME;NAME" if kind.startswith("tuple[{") else _METAVARS.get(kind, kind)
 
 
 def _names_secret(argument: str) -> bool:
-    """Whether a part of a secret may stand beside `argument`: one with a space in it that nobody quoted."""
+    """Whether the next word may be part of a secret: of one with a space in it that was not quoted."""
     name = argument.partition("=")[0]
     return name.startswith("-") and ("key" in name or "token" in name)
 
 
 def _shortness(option: str) -> tuple[bool, int]:
-    """`-x` before `--xxx`, short before long."""
+    """Sorts `-x` before `--xxx`, short before long."""
     return option.startswith("--"), len(option)

@@ -1,7 +1,7 @@
-"""llama-server's command line and variables, as far as lead and back understand them.
+"""llama-server's options and environment variables, as far as lead and back support them.
 
-What people paste works where there is such a thing here, is taken without effect where it is so anyway, and
-is otherwise refused with a reason. The source is llama.cpp's common/arg.cpp.
+Options that we have are mapped, options that change nothing are ignored, all others are refused with a
+reason. The source is llama.cpp's common/arg.cpp.
 """
 
 from typing import Annotated, Final
@@ -18,7 +18,7 @@ def _reading(words: dict[str, int]) -> BeforeValidator:
 GpuLayers = Annotated[int, _reading({"auto": -1, "all": -1, "-2": -1})]
 Slots = Annotated[int, _reading({"-1": 4})]
 Threads = Annotated[int, _reading({"-1": 0})]
-"""Numbers for which llama-server has words, or another number for its own choice."""
+"""Numbers for which llama-server also accepts words, or another number for "automatic"."""
 
 _SPELLINGS: Final = {
     "alias": Spelling(("-a",), ("LLAMA_ARG_ALIAS",)),
@@ -97,8 +97,8 @@ _SPELLINGS: Final = {
     "write_seconds": Spelling(("-to", "--timeout"), ("LLAMA_ARG_TIMEOUT",)),
 }
 
-_GRANTED: Final = {
-    # what is so anyway
+_IGNORED: Final = {
+    # what they ask for is always the case
     0: (
         "-cb --cont-batching --swa-full --jinja "
         "--no-context-shift --no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
@@ -106,26 +106,26 @@ _GRANTED: Final = {
         "--log-timestamps --no-mmproj-offload -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
         "--perf --no-perf --no-warmup --reuse-port --no-log-prefix --no-log-timestamps"
     ),
-    # what changes no answer
+    # they do not change answers
     1: (
         "--threads-http --prio --prio-batch --poll --poll-batch --log-colors -fit --fit -fitt "
         "--fit-target -fitc --fit-ctx -cram --cache-ram -ctxcp --ctx-checkpoints -sps "
         "--slot-prompt-similarity --swa-checkpoints -cms --checkpoint-min-step -dt --defrag-thold"
     ),
 }
-"""Options by the number of values behind them."""
+"""Options by the number of their values."""
 
 _REFUSED: Final = {
-    "only text is served, no images or sound": (
+    "only text is supported, no images or audio": (
         "-mm --mmproj -mmu --mmproj-url --mmproj-auto --mmproj-offload --image --audio --video "
         "--media-path --image-min-tokens --image-max-tokens -mv --model-vocoder -mmdev --mmproj-device "
         "--mtmd-batch-max-tokens --video-fps --video-timestamp-interval --video-ffmpeg-dir"
     ),
-    "the lead finds out by itself how many draft tokens pay; --policy fixed with --depth N fixes it": (
+    "the lead chooses the number of draft tokens itself; --policy fixed with --depth N sets it": (
         "--draft --draft-n --draft-max --draft-min --draft-n-min --spec-draft-n-max --spec-draft-n-min "
         "--draft-p-min --draft-p-split --spec-draft-p-min --spec-draft-p-split"
     ),
-    "a draft model is named with --back; --ngram or --no-ngram says whether the text drafts for itself": (
+    "use --back for a draft model, and --ngram or --no-ngram for drafts from the text itself": (
         "--spec-type --spec-default -lcs --lookup-cache-static -lcd --lookup-cache-dynamic "
         "--spec-ngram-mod-n-min --spec-ngram-mod-n-max --spec-ngram-mod-n-match --spec-ngram-simple-size-n "
         "--spec-ngram-simple-size-m --spec-ngram-simple-min-hits --spec-ngram-map-k-size-n "
@@ -133,83 +133,81 @@ _REFUSED: Final = {
         "--spec-ngram-map-k4v-size-m --spec-ngram-map-k4v-min-hits --spec-ngram-size-n --spec-ngram-size-m "
         "--spec-ngram-min-hits"
     ),
-    "the back has its own context size: BACK_CTX_SIZE": "-cd --ctx-size-draft",
-    "the back has its own settings, as variables: BACK_CACHE_TYPE_K, BACK_THREADS_BATCH and so on": (
+    "use the variable BACK_CTX_SIZE": "-cd --ctx-size-draft",
+    "use the back's variables: BACK_CACHE_TYPE_K, BACK_THREADS_BATCH, …": (
         "--spec-draft-type-k -ctkd --cache-type-k-draft --spec-draft-type-v -ctvd --cache-type-v-draft "
         "--spec-draft-threads-batch -tbd --threads-batch-draft"
     ),
-    "the back's cores are named with --back-cpus, as in --back-cpus 6-7": (
+    "use --back-cpus for the back's cores, as in --back-cpus 6-7": (
         "--spec-draft-cpu-mask -Cd --cpu-mask-draft --spec-draft-cpu-range -Crd --cpu-range-draft "
         "--spec-draft-cpu-strict --cpu-strict-draft --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft "
         "--spec-draft-cpu-strict-batch --cpu-strict-batch-draft"
     ),
-    "a back on another device is started by itself: back --model FILE": (
+    "start a back on another device separately: back --model FILE": (
         "-devd --device-draft --spec-draft-device"
     ),
-    "the cores are named with --cpus, as in --cpus 0-7": (
+    "use --cpus for the cores, as in --cpus 0-7": (
         "-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb --cpu-range-batch "
         "--cpu-strict-batch --numa"
     ),
-    "tensors are placed by whole layers: --n-gpu-layers": (
+    "only whole layers can be placed: --n-gpu-layers": (
         "-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe -ncffn --n-cpu-ffn "
         "--spec-draft-override-tensor -otd --override-tensor-draft --spec-draft-cpu-moe -cmoed "
         "--cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft"
     ),
-    "the GPUs are chosen with CUDA_VISIBLE_DEVICES or the like": "-dev --device",
-    "one model is served: start a lead for each": (
+    "use CUDA_VISIBLE_DEVICES or its equivalents to choose GPUs": "-dev --device",
+    "a lead serves one model: start one lead per model": (
         "--models-dir --models-preset --models-max --models-autoload"
     ),
-    "text is generated here, nothing is embedded or ranked": (
+    "only text generation is supported, no embeddings or reranking": (
         "--embedding --embeddings --rerank --reranking --pooling --embd-normalize"
     ),
-    "the model runs as its file says": (
+    "the model runs as its file specifies": (
         "--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
         "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --override-kv --lora "
         "--lora-scaled --lora-init-without-apply "
         "--control-vector-layer-range --control-vector --control-vector-scaled -gan "
         "--grp-attn-n -gaw --grp-attn-w"
     ),
-    "a request asks for it, not the command line": (
+    "set it in the request": (
         "-p --prompt -f --file -bf --binary-file "
         "--grammar --grammar-file -j --json-schema -jf --json-schema-file -l --logit-bias --keep -r "
         "--reverse-prompt"
     ),
-    "no files are served, and no tools are run": (
+    "serving files and running tools are not supported": (
         "--path --tools --slot-save-path -ag --agent --tools-runtime --mcp-servers-config "
         "--mcp-servers-json --ui-mcp-proxy --webui-mcp-proxy"
     ),
-    "the page has nothing to be set": "--ui-config --webui-config --ui-config-file --webui-config-file",
-    "comments keep a silent stream alive every 15 to 30 seconds": "--sse-ping-interval",
-    "it is a variable of the chat template: --chat-template-kwargs": (
+    "the web UI has no settings": "--ui-config --webui-config --ui-config-file --webui-config-file",
+    "idle event streams get a comment every 15 to 30 seconds": "--sse-ping-interval",
+    "set it as a variable of the chat template: --chat-template-kwargs": (
         "--reasoning-effort --reasoning-preserve --no-reasoning-preserve"
     ),
-    "/completion gives the text as the model writes it": (
+    "/completion returns the text as the model writes it": (
         "--skip-chat-parsing --no-skip-chat-parsing -sp --special"
     ),
-    "the model stays loaded": "--sleep-idle-seconds",
-    "--check says what would be run, and on what": "--list-devices -cl --cache-list",
-    "there is no such sampler here": (
+    "the model always stays loaded": "--sleep-idle-seconds",
+    "--check reports what would be run, and where": "--list-devices -cl --cache-list",
+    "this sampler is not supported": (
         "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay"
     ),
-    "tokens are chosen on the CPU, under the noise shared with backs": (
+    "sampling runs on the CPU, with random numbers shared with the backs": (
         "-bs --backend-sampling --spec-draft-backend-sampling"
     ),
-    "a model is named with --model FILE or -hf USER/REPO[:QUANT]": "-mu --model-url -dr --docker-repo",
-    "batches are always continuous": "-nocb --no-cont-batching",
-    "other machines help by drafting: start a back there": "--rpc",
-    "templates are Jinja's; --chat-template names another one": "--no-jinja",
-    "an answer ends where its context is full": "--context-shift",
-    "only what two prompts begin with is reused": "--cache-reuse",
-    "a proxy in front can add it": "--api-prefix",
-    "how much is logged is said with --log-level": (
-        "--log-disable --log-file -lv --verbosity --log-verbosity"
-    ),
-    "--log-prompts puts them into the log": "--log-prompts-dir",
+    "use --model FILE or -hf USER/REPO[:QUANT]": "-mu --model-url -dr --docker-repo",
+    "batching is always continuous": "-nocb --no-cont-batching",
+    "other machines can draft instead: start a back there": "--rpc",
+    "chat templates are always Jinja; --chat-template sets another one": "--no-jinja",
+    "generation ends when the context is full": "--context-shift",
+    "only common prefixes of prompts are reused": "--cache-reuse",
+    "use a reverse proxy to add a prefix": "--api-prefix",
+    "use --log-level": ("--log-disable --log-file -lv --verbosity --log-verbosity"),
+    "use --log-prompts, which writes them to the log": "--log-prompts-dir",
 }
-"""Options by the reason why there are none."""
+"""Options by the reason why they are refused."""
 
 LLAMA_SERVER: Final = Dialect(
     _SPELLINGS,
-    {option: n_values for n_values, options in _GRANTED.items() for option in options.split()},
+    {option: n_values for n_values, options in _IGNORED.items() for option in options.split()},
     {option: reason for reason, options in _REFUSED.items() for option in options.split()},
 )

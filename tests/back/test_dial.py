@@ -43,7 +43,7 @@ async def test_http_to_a_lead_with_a_certificate_suggests_https(tmp_path, caplog
     async with server_of(b"", tls) as port:
         with caplog.at_level("INFO", logger="back"):
             await dial_three_times(f"ws://127.0.0.1:{port}/")
-    assert "(it hangs up: if it has a certificate, its address begins with https://)" in caplog.text
+    assert "(it closed the connection: if it serves HTTPS, its address begins with https://)" in caplog.text
 
 
 async def test_https_to_a_lead_without_a_certificate_suggests_http(caplog):

@@ -29,7 +29,7 @@ class Network:
 
 
 def none():
-    return NoLeadError("no lead announces itself")
+    return NoLeadError("no lead is announced")
 
 
 def test_it_looks_until_there_is_a_lead():
@@ -43,7 +43,7 @@ def test_it_looks_until_there_is_a_lead():
 def test_that_there_is_none_is_said_once(caplog):
     caplog.set_level("INFO", "back")
     discover.find(Network(none(), none(), "ws://lead"), random.Random(1), lambda _: None)
-    assert caplog.messages == ["no lead announces itself (searching until there is one)"]
+    assert caplog.messages == ["no lead is announced (searching until there is one)"]
 
 
 def test_of_several_leads_a_person_has_to_choose():

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 from websockets.asyncio.server import serve
 
-from back.doctor import examine, measure_round_trip, measure_step
+from back.doctor import diagnose, measure_round_trip, measure_step
 from back.settings import BackSettings
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
@@ -28,13 +28,13 @@ HELLO = Hello(
 
 @contextlib.asynccontextmanager
 async def lead_that_says(message):
-    async def visit(connection):
+    async def probe(connection):
         await connection.recv()
         await connection.send(message.model_dump_json())
         with contextlib.suppress(Exception):
             await connection.recv()
 
-    async with serve(visit, "127.0.0.1", 0) as server:
+    async with serve(probe, "127.0.0.1", 0) as server:
         port = next(iter(server.sockets)).getsockname()[1]
         yield f"ws://127.0.0.1:{port}/v1/speculation"
 
@@ -68,48 +68,48 @@ async def lead_with_tls(tmp_path):
 async def test_a_lead_with_tls_is_asked_and_joined(lead_with_tls):
     port, made = lead_with_tls
     settings = BackSettings(lead=f"https://localhost:{port}", ca_file=made.authority)
-    diagnosis = await asyncio.to_thread(examine, settings)
-    assert "it takes this back" in str(diagnosis)
+    report = await asyncio.to_thread(diagnose, settings)
+    assert "the lead accepts this back" in str(report)
 
 
 @pytest.mark.parametrize(
     ("url", "knows", "words"),
     [
         ("https://localhost", False, "--ca-file"),
-        ("https://127.0.0.1", True, "a name that its certificate has"),
+        ("https://127.0.0.1", True, "a name that the certificate contains"),
         ("http://localhost", True, "begins with https://"),
     ],
 )
 async def test_what_is_wrong_with_tls_is_said(lead_with_tls, url, knows, words):
     port, made = lead_with_tls
     settings = BackSettings(lead=f"{url}:{port}", ca_file=made.authority if knows else None)
-    diagnosis = await asyncio.to_thread(examine, settings)
-    assert diagnosis.status == 1
-    assert words in str(diagnosis)
+    report = await asyncio.to_thread(diagnose, settings)
+    assert report.status == 1
+    assert words in str(report)
 
 
 async def test_https_to_a_lead_without_it_is_said():
     async with serving(ScriptedLead(Vocabulary.load(builtin_target()))) as start:
         settings = BackSettings(lead=f"https://localhost:{start().port}")
-        assert "does not speak HTTPS" in str(await asyncio.to_thread(examine, settings))
+        assert "does not speak HTTPS" in str(await asyncio.to_thread(diagnose, settings))
 
 
 def test_a_file_of_authorities_that_is_not_there_is_said(tmp_path):
     settings = BackSettings(lead="https://localhost", ca_file=tmp_path / "nowhere.pem")
-    assert "cannot read certificates from" in str(examine(settings))
+    assert "cannot read certificates from" in str(diagnose(settings))
 
 
 def test_without_a_lead_the_draft_model_is_timed_all_the_same():
-    diagnosis = examine(BackSettings(lead=f"http://127.0.0.1:{free_port()}"))
-    assert diagnosis.status == 1
-    assert "nothing listens on this port" in str(diagnosis)
-    assert "a drafted token takes" in str(diagnosis)
+    report = diagnose(BackSettings(lead=f"http://127.0.0.1:{free_port()}"))
+    assert report.status == 1
+    assert "nothing listens on this port" in str(report)
+    assert "drafting a token takes" in str(report)
 
 
 def test_a_model_that_is_not_there_is_said(tmp_path):
-    diagnosis = examine(BackSettings.from_options(model=tmp_path / "nowhere.gguf"))
-    assert diagnosis.status == 1
-    assert "is not there" in str(diagnosis)
+    report = diagnose(BackSettings.from_options(model=tmp_path / "nowhere.gguf"))
+    assert report.status == 1
+    assert "is not there" in str(report)
 
 
 class Steady:

@@ -28,11 +28,11 @@ from tests.back.linking import (
 async def test_hello_is_the_first_message():
     said = asyncio.Queue()
 
-    async def visit(connection):
+    async def probe(connection):
         said.put_nowait(parse_back_message(await connection.recv()))
         await connection.wait_closed()
 
-    async with linked(visit):
+    async with linked(probe):
         assert await said.get() == HELLO
 
 

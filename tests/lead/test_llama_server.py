@@ -15,9 +15,9 @@ def test_the_port_is_llama_servers():
     "arguments",
     [["--no-jinja"], ["--mirostat", "2"], ["--context-shift"], ["--keep", "-1"], ["--mirostat=2"]],
 )
-def test_what_the_lead_lacks_is_passed_over_with_a_reason(arguments, capsys):
+def test_an_option_that_the_lead_lacks_is_ignored_with_the_reason(arguments, capsys):
     assert parse(*arguments, "-c", "256").compute.ctx_size == 256
-    assert f"lead-llama-server: {arguments[0]} is passed over: " in capsys.readouterr().err
+    assert f"lead-llama-server: {arguments[0]} is ignored: " in capsys.readouterr().err
 
 
 def test_a_value_goes_with_its_option():

@@ -24,7 +24,7 @@ def test_the_only_lead_is_chosen():
 
 
 def test_of_several_leads_a_person_chooses():
-    with pytest.raises(ConfigError, match=r"several leads: .*10\.0\.0\.1:5555 \(70B\), .*10\.0\.0\.2"):
+    with pytest.raises(ConfigError, match=r"several leads .*10\.0\.0\.1:5555 \(70B\), .*10\.0\.0\.2"):
         choose([GPU, OLD])
 
 

@@ -19,7 +19,7 @@ def test_a_given_key_stands_before_a_file(tmp_path):
 def test_what_is_no_key_is_refused_and_not_shown(tmp_path, text):
     (tmp_path / "key").write_text(text)
     for given, file in ((SecretStr(text), None), (None, tmp_path / "key")):
-        with pytest.raises(ConfigError, match="characters that no key has") as error:
+        with pytest.raises(ConfigError, match="characters that a key cannot have") as error:
             read_key(given, file)
         assert not text or text not in str(error.value)
 

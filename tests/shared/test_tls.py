@@ -80,7 +80,7 @@ def test_who_signed_the_pinned_certificate_is_not_trusted(tmp_path):
 
 
 def test_a_file_without_a_certificate_cannot_be_pinned(files):
-    with pytest.raises(ConfigError, match=r"there is no certificate \(PEM\) in .*key.pem"):
+    with pytest.raises(ConfigError, match=r"no certificate \(PEM\) in .*key.pem"):
         pinning(files[1])
 
 
@@ -102,7 +102,7 @@ def test_of_one_out_of_date_nobody_is_asked_to_vouch(code):
     error = ssl.SSLCertVerificationError()
     error.verify_code, error.verify_message = code, "certificate has expired"
     assert explain_distrust(error) == (
-        "certificate has expired: the lead needs a new one, or this machine the right time"
+        "certificate has expired: renew the certificate, or correct the clock of this machine"
     )
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from lead.diagnostics.doctor import _own_key, examine, judge_address, judge_machine
+from lead.diagnostics.doctor import _own_key, check_address, check_threads, diagnose
 from lead.settings.lead_settings import LeadSettings
-from shared.diagnostics.doctor.diagnosis import Weight
+from shared.diagnostics.findings import Severity
 from shared.errors import ConfigError
 from tests.certificates import make_certificate
 from tests.real.processes import free_port
@@ -14,21 +14,21 @@ from tests.real.processes import free_port
 TWO = frozenset({0, 1})
 
 
-def weights(findings):
-    return [each.weight for each in findings]
+def severities(findings):
+    return [each.severity for each in findings]
 
 
 def test_a_lead_that_is_not_there_is_a_problem():
-    diagnosis = examine(LeadSettings.from_options(port=free_port()))
-    assert diagnosis.status == 1
-    assert "nothing listens on this port" in str(diagnosis)
+    report = diagnose(LeadSettings.from_options(port=free_port()))
+    assert report.status == 1
+    assert "nothing listens on this port" in str(report)
 
 
 async def test_a_lead_with_tls_is_asked_under_its_own_certificate(serve, tmp_path):
     made = make_certificate(tmp_path, "gpu-box")
     served = serve(tls=(made.chain, made.key))
-    diagnosis = await asyncio.to_thread(examine, LeadSettings.from_options(port=served.port, **made.options))
-    assert f"the lead at https://127.0.0.1:{served.port} is ready" in str(diagnosis)
+    report = await asyncio.to_thread(diagnose, LeadSettings.from_options(port=served.port, **made.options))
+    assert f"the lead at https://127.0.0.1:{served.port} is ready" in str(report)
 
 
 async def test_another_server_on_its_port_is_not_trusted(serve, tmp_path):
@@ -36,34 +36,36 @@ async def test_another_server_on_its_port_is_not_trusted(serve, tmp_path):
         (tmp_path / name).mkdir()
     own, other = (make_certificate(tmp_path / name, "gpu-box") for name in ("lead", "stranger"))
     served = serve(tls=(other.chain, other.key))
-    diagnosis = await asyncio.to_thread(examine, LeadSettings.from_options(port=served.port, **own.options))
-    assert "is not trusted" in str(diagnosis)
+    report = await asyncio.to_thread(diagnose, LeadSettings.from_options(port=served.port, **own.options))
+    assert "is not trusted" in str(report)
 
 
 def test_a_lead_on_loopback_is_told_that_nobody_else_reaches_it():
-    (found,) = judge_address(LeadSettings())
+    (found,) = check_address(LeadSettings())
     assert "--host 0.0.0.0" in found.sentence
 
 
 def test_a_lead_with_keys_for_clients_alone_is_told_that_backs_need_one():
-    (found,) = judge_address(LeadSettings.from_options(api_key="k", host="0.0.0.0"))
+    (found,) = check_address(LeadSettings.from_options(api_key="k", host="0.0.0.0"))
     assert "--back-key-file" in found.sentence
-    assert weights(judge_address(LeadSettings.from_options(api_key="k", back_key="b", host="0.0.0.0"))) == []
+    assert (
+        severities(check_address(LeadSettings.from_options(api_key="k", back_key="b", host="0.0.0.0"))) == []
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "load", "expected"),
     [
         ({"threads": 1}, 1.0, []),
-        ({"threads": 3}, None, [Weight.PROBLEM]),
-        ({"threads": 2, "back": "builtin"}, None, [Weight.PROBLEM]),
+        ({"threads": 3}, None, [Severity.PROBLEM]),
+        ({"threads": 2, "back": "builtin"}, None, [Severity.PROBLEM]),
         ({"threads": 1, "back": "builtin"}, None, []),
         ({"threads": 1, "cpus": "0", "back": "builtin", "back_cpus": "1"}, None, []),
-        ({"threads": 1}, 4.0, [Weight.HINT]),
+        ({"threads": 1}, 4.0, [Severity.HINT]),
     ],
 )
 def test_threads_need_cores(settings, load, expected):
-    assert weights(judge_machine(LeadSettings.from_options(**settings), TWO, load)) == expected
+    assert severities(check_threads(LeadSettings.from_options(**settings), TWO, load)) == expected
 
 
 def test_it_asks_with_a_clients_key_rather_than_with_a_backs():
@@ -76,4 +78,4 @@ def test_a_key_file_that_is_not_there_is_said(tmp_path):
     settings = LeadSettings.from_options(api_key_file=tmp_path / "nowhere")
     with pytest.raises(ConfigError):
         _own_key(settings.security)
-    assert "cannot read the keys" in str(examine(settings))
+    assert "cannot read the keys" in str(diagnose(settings))

@@ -8,7 +8,7 @@ DIALECT = Dialect(
         "unified": Spelling(constants={"-no-kvu": False}),
         "absent": Spelling(("--absent",)),
     },
-    granted={"-cb": 0, "--prio": 1, "--layers": 1},
+    ignored={"-cb": 0, "--prio": 1, "--layers": 1},
     refused={"--mmproj": "only text is served"},
 )
 
@@ -60,11 +60,11 @@ def test_what_is_lacking_is_refused_with_the_reason(parser, capsys):
 
 
 def test_a_spelling_of_a_setting_that_is_not_there_is_unknown(parser, capsys):
-    assert "there is no option --absent" in complaint(parser, capsys, "--absent", "1")
+    assert "unknown option --absent" in complaint(parser, capsys, "--absent", "1")
 
 
 def test_an_unknown_option_is_named_with_the_closest_one(parser, capsys):
-    assert "there is no option --gpu-layer: did you mean --gpu-layers?" in complaint(
+    assert "unknown option --gpu-layer: did you mean --gpu-layers?" in complaint(
         parser, capsys, "--gpu-layer", "1"
     )
 
@@ -77,11 +77,13 @@ def test_no_value_of_an_unknown_option_is_repeated(parser, capsys, arguments):
 
 
 def test_a_word_behind_no_option_is_named(parser, capsys):
-    assert "'foo' stands behind no option" in complaint(parser, capsys, "--layers", "7", "foo")
+    assert "'foo' does not belong to an option" in complaint(parser, capsys, "--layers", "7", "foo")
 
 
 def test_the_doctor_comes_first(parser, capsys):
-    assert "doctor comes first: thing doctor [options]" in complaint(parser, capsys, "-ngl", "7", "doctor")
+    assert "doctor must come first: thing doctor [options]" in complaint(
+        parser, capsys, "-ngl", "7", "doctor"
+    )
 
 
 def test_a_missing_value_is_said_with_the_option(parser, capsys):

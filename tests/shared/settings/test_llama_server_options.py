@@ -104,5 +104,5 @@ def test_an_option_is_understood_in_one_way():
     spelled = [option for item in LLAMA_SERVER.spellings.values() for option in item.options]
     spelled += [option for item in LLAMA_SERVER.spellings.values() for option in item.constants]
     assert len(spelled) == len(set(spelled))
-    assert not LLAMA_SERVER.granted.keys() & LLAMA_SERVER.refused.keys()
-    assert not set(spelled) & (LLAMA_SERVER.granted.keys() | LLAMA_SERVER.refused.keys())
+    assert not LLAMA_SERVER.ignored.keys() & LLAMA_SERVER.refused.keys()
+    assert not set(spelled) & (LLAMA_SERVER.ignored.keys() | LLAMA_SERVER.refused.keys())

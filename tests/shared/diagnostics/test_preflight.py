@@ -10,7 +10,7 @@ from lead.cli import main as lead
 from lead.diagnostics.check import check
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
-from shared.diagnostics.check import cache_bytes
+from shared.diagnostics.preflight import cache_bytes
 from shared.errors import ConfigError
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
@@ -28,7 +28,9 @@ def machine(monkeypatch):
 
     def pin(chosen):
         if chosen - usable:
-            raise ConfigError(f"--cpus names cores that this process may not use: {sorted(chosen - usable)}")
+            raise ConfigError(
+                f"--cpus contains cores that this process may not use: {sorted(chosen - usable)}"
+            )
         usable.intersection_update(chosen)
 
     monkeypatch.setattr(cpus, "usable", lambda: frozenset(usable))
@@ -41,10 +43,10 @@ def report(*arguments):
     return check(LeadSettings.from_command_line(["-m", TARGET, "--port", "0", "-t", "2", *arguments]))
 
 
-def test_what_would_be_run_is_said():
+def test_the_report_says_what_would_be_run():
     text = str(report("-c", "8192", "-np", "2", "-ctk", "q8_0", "--back", "builtin"))
     for fact in (
-        *(TARGET, "5.8M parameters, 6 MB, mostly in Q8_0", "8192 tokens for 2 slots", "KV cache q8_0/f16"),
+        *(TARGET, "5.8M parameters, 6 MB, mostly Q8_0", "8192 tokens for 2 slots", "KV cache q8_0/f16"),
         *("2 threads on 4 cores", "127.0.0.1 port 0, no keys", "spec-demo-draft"),
         "This machine can run it.",
     ):
@@ -61,15 +63,15 @@ def test_keys_are_not_shown():
     ("arguments", "problem"),
     [
         (["-c", "10000000"], "weights and KV cache need about 30"),
-        (["-t", "5"], "5 threads on 4 cores wait for each other"),
-        (["-t", "3", "--cpus", "0-1"], "3 threads on 2 cores wait for each other"),
-        (["--cpus", "7"], "--cpus names cores that this process may not use: [7]"),
+        (["-t", "5"], "5 threads on 4 cores slow each other down"),
+        (["-t", "3", "--cpus", "0-1"], "3 threads on 2 cores slow each other down"),
+        (["--cpus", "7"], "--cpus contains cores that this process may not use: [7]"),
         (["--back", "no.gguf"], "no.gguf is not there: check the path"),
         (["--host", "192.0.2.1", "--insecure"], "cannot listen on 192.0.2.1"),
         (["--api-key-file", "no.keys"], "no.keys"),
     ],
 )
-def test_what_would_go_wrong_is_said(arguments, problem):
+def test_the_report_says_what_would_go_wrong(arguments, problem):
     found = report(*arguments)
     assert len(found.problems) == 1
     assert problem in found.problems[0]
@@ -90,13 +92,13 @@ def test_a_taken_port_is_a_problem():
         assert f"cannot listen on 127.0.0.1 port {port}" in report("--port", str(port)).problems[0]
 
 
-def test_a_file_that_is_no_model_is_a_problem(tmp_path):
+def test_a_file_that_is_not_a_model_is_a_problem(tmp_path):
     (tmp_path / "a.gguf").write_text("no model")
     found = check(LeadSettings.from_command_line(["-m", str(tmp_path / "a.gguf"), "--port", "0", "-t", "1"]))
     assert "cannot be loaded: not a GGUF file" in found.problems[0]
 
 
-def test_the_models_cache_is_as_large_as_said(caplog):
+def test_the_size_of_the_kv_cache_is_right(caplog):
     options = ModelOptions(
         ctx_size=512, parallel=1, batch_size=32, threads=1, cache_type_k="q8_0", cache_type_v="f32"
     )
@@ -108,7 +110,7 @@ def test_the_models_cache_is_as_large_as_said(caplog):
     assert [float(size) for size in sizes] == [pytest.approx(expected, abs=0.01)]
 
 
-def test_a_model_says_how_it_is_stored():
+def test_a_model_file_names_its_quantization():
     info = Vocabulary.load(builtin_target()).info
     assert info.file_type == 7  # MOSTLY_Q8_0
     assert all(n > 0 for n in info.n_kv)
@@ -116,7 +118,7 @@ def test_a_model_says_how_it_is_stored():
 
 @pytest.mark.parametrize("program", [lead, back])
 @pytest.mark.parametrize(("arguments", "status"), [([], 0), (["-t", "99"], 1)])
-def test_the_status_says_whether_it_would_run(monkeypatch, capsys, program, arguments, status):
+def test_the_exit_status_is_1_if_there_is_a_problem(monkeypatch, capsys, program, arguments, status):
     name = program.__module__.partition(".")[0]
     monkeypatch.setenv("LEAD_PORT", "0")
     monkeypatch.setattr("sys.argv", [name, "--check", "-m", TARGET, "-t", "1", *arguments])
@@ -133,7 +135,7 @@ def test_nothing_is_downloaded(tmp_path, monkeypatch):
     assert "a/b-GGUF is not in the hub's cache, and nothing is to be downloaded" in found.problems[0]
 
 
-def test_nor_is_the_model_of_the_leads_own_back(tmp_path, monkeypatch):
+def test_the_model_of_the_leads_own_back_is_not_downloaded(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     found = check(
         LeadSettings.from_command_line(["-m", TARGET, "-hfd", "a/b-GGUF", "--port", "0", "-t", "1"])
@@ -141,7 +143,7 @@ def test_nor_is_the_model_of_the_leads_own_back(tmp_path, monkeypatch):
     assert "--back: a/b-GGUF is not in the hub's cache" in found.problems[0]
 
 
-def test_a_missing_model_of_the_back_is_not_blamed_on_the_leads():
+def test_a_missing_model_of_the_back_is_reported_as_the_backs():
     (problem,) = report("--back", "no.gguf").problems
     assert problem.startswith("--back: ")
     assert "--model" not in problem
@@ -159,18 +161,18 @@ def demo(monkeypatch, tmp_path):
     return builtin.grown_path(), said
 
 
-def test_the_demo_model_is_made_at_the_first_start(demo):
+def test_the_demo_model_is_created_at_the_first_start(demo):
     _, said = demo
-    assert said() == "the built-in demo model, 0.8 GB, made at the first start"
+    assert said() == "the built-in demo model, 0.8 GB, created at the first start"
 
 
-def test_afterwards_the_demo_model_is_there(demo):
+def test_later_the_report_names_the_demo_models_file(demo):
     path, said = demo
     path.touch()
     assert said() == f"the built-in demo model, 0.8 GB, at {path}"
 
 
-def test_a_demo_model_that_cannot_be_made_is_a_problem(monkeypatch, tmp_path):
+def test_a_demo_model_that_cannot_be_created_is_a_problem(monkeypatch, tmp_path):
     monkeypatch.setattr(builtin, "files", lambda _: tmp_path)
     (problem,) = check(LeadSettings.from_command_line(["--port", "0", "-t", "2"])).problems
     assert "is missing: install llama-duo again" in problem

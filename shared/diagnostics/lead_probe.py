@@ -1,4 +1,4 @@
-"""Asking a lead how it is, over HTTP; every way in which that fails becomes a finding."""
+"""Asking a lead for its state over HTTP; each way in which that fails becomes a finding."""
 
 import socket
 import ssl
@@ -13,17 +13,17 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic import ValidationError
 
-from shared.diagnostics.doctor.diagnosis import Finding, good, hint, problem
-from shared.diagnostics.doctor.lead_report import LeadReport
+from shared.diagnostics.findings import Finding, good, hint, problem
+from shared.diagnostics.lead_report import LeadReport
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
 
 _SECONDS = 10.0
-"""An address behind which nobody answers takes as long; a report waits for the end of a step."""
+"""Time-out of a request; the lead's report waits for the end of a step."""
 _N_ASKED = 5
 
 
-class Visit:
-    """One lead; a context manager. `report` is there after `examine`, if the lead gave one."""
+class LeadProbe:
+    """One lead; a context manager. `run` sets `report` if the lead returned one."""
 
     def __init__(
         self,
@@ -32,12 +32,12 @@ class Visit:
         transport: httpx.BaseTransport | None = None,
         tls: ssl.SSLContext | None = None,
         *,
-        key_advice: str = "give --key or --key-file",
+        key_advice: str = "set --key or --key-file",
     ) -> None:
         """`url` has no slash at its end; `key` may be one of a client, a back or an admin.
 
-        `tls` says whom to trust at https://…, without it the system's authorities; `key_advice` how this
-        doctor is given another key.
+        `tls`: how to verify https://…; None: with the system's CA certificates. `key_advice`: how to set
+        another key.
         """
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._url = url
@@ -61,8 +61,8 @@ class Visit:
     ) -> None:
         self._client.close()
 
-    def examine(self) -> Iterator[Finding]:
-        """Is it there, is it ready, does it let us in; afterwards `report` says what it knows."""
+    def run(self) -> Iterator[Finding]:
+        """Whether it can be reached, is ready and accepts the key; sets `report`."""
         try:
             times = list(self._ask_health())
             answer = self._client.get("/v1/speculation")
@@ -78,7 +78,7 @@ class Visit:
         yield from self._read(answer)
 
     def _ask_health(self) -> Iterator[float]:
-        """Seconds of each request but the first, which connects."""
+        """The seconds of each request but the first, which connects."""
         for number in range(_N_ASKED):
             began = time.perf_counter()
             self._client.get("/health").raise_for_status()
@@ -89,17 +89,17 @@ class Visit:
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
             yield problem(f"the lead at {self._url} is not ready ({_said(response)}): wait, or read its log")
         else:
-            yield problem(f"what answers at {self._url} is no lead: /health gives {_said(response)}")
+            yield problem(f"the server at {self._url} is not a lead: /health returned {_said(response)}")
 
     def _read(self, answer: httpx.Response) -> Iterator[Finding]:
         if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            wrong = "this is none of its keys" if self._has_key else "none was given"
-            yield problem(f"the lead asks for a key, and {wrong}: {self._key_advice}")
+            wrong = "this one is not valid" if self._has_key else "none is set"
+            yield problem(f"the lead requires a key, and {wrong}: {self._key_advice}")
             return
         try:
             self.report = LeadReport.model_validate_json(answer.raise_for_status().content)
         except (httpx.HTTPStatusError, ValidationError):
-            yield hint(f"the lead does not say how it speculates ({_said(answer)}): is it a llama-duo lead?")
+            yield hint(f"the lead does not report on speculation ({_said(answer)}): is it a llama-duo lead?")
 
 
 def is_own_address(url: str) -> bool:
@@ -112,7 +112,7 @@ def is_own_address(url: str) -> bool:
     for family, kind, _, _, address in found:
         with socket.socket(family, kind) as probe:
             try:
-                probe.bind(address)  # only an address of one's own can be bound
+                probe.bind(address)  # only an address of this machine can be bound
             except OSError:
                 continue
             return True
@@ -122,15 +122,15 @@ def is_own_address(url: str) -> bool:
 def _explain(error: httpx.TransportError, url: str) -> str:
     host = urlsplit(url).hostname or ""
     if isinstance(error, httpx.TimeoutException):
-        return f"silence for {_SECONDS:.0f} seconds: a wrong address, a firewall or a cut cable"
+        return f"no answer for {_SECONDS:.0f} seconds: wrong address, a firewall or a broken connection"
     words = str(error)
     if "refused" in words:
         return (
-            "the machine is there, but nothing listens on this port: is the lead started, with this --port, "
+            "the machine answers, but nothing listens on this port: is the lead running, with this --port, "
             "and with --host 0.0.0.0 if it is on another machine?"
         )
     if any(each in words for each in ("resolution", "not known", "No address")):
-        return f"nobody knows the name {host}: try its address"
+        return f"unknown host name {host}: try its IP address"
     return _explain_tls(error, url) or words or type(error).__name__
 
 

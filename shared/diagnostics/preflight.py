@@ -1,4 +1,4 @@
-"""`--check`: what a program would run, and whether this machine can; nothing is started or downloaded."""
+"""`--check`: what a program would run, and whether this machine can. Starts and downloads nothing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,16 +18,16 @@ from shared.settings.model_source import ModelSource
 
 
 @dataclass(slots=True)
-class Report:
-    """Lines of (topic, what is so), and sentences on what is wrong."""
+class PreflightReport:
+    """Lines of (topic, text), and problems."""
 
     lines: list[tuple[str, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def say(self, topic: str, text: str) -> None:
+    def add(self, topic: str, text: str) -> None:
         self.lines.append((topic, text))
 
-    def complain(self, problem: str) -> None:
+    def add_problem(self, problem: str) -> None:
         self.problems.append(problem)
 
     @property
@@ -36,15 +36,15 @@ class Report:
         return int(bool(self.problems))
 
     def __str__(self) -> str:
-        """For a person."""
+        """Lines and problems."""
         width = max((len(topic) for topic, _ in self.lines), default=0)
         lines = [f"{topic:<{width}}  {text}" for topic, text in self.lines]
-        verdict = [f"PROBLEM: {problem}" for problem in self.problems] or ["This machine can run it."]
-        return "\n".join([*lines, "", *verdict])
+        result = [f"PROBLEM: {problem}" for problem in self.problems] or ["This machine can run it."]
+        return "\n".join([*lines, "", *result])
 
 
-def read_model(report: Report, source: ModelSource) -> Vocabulary | None:
-    """The vocabulary of the model that `source` names, in the hub's cache, too; None if it is not there."""
+def read_model(report: PreflightReport, source: ModelSource) -> Vocabulary | None:
+    """The vocabulary of a model, also from the hub's cache; None without a model, or with a problem added."""
     try:
         path = source.cached_only().located().model
         if path is None:
@@ -52,67 +52,69 @@ def read_model(report: Report, source: ModelSource) -> Vocabulary | None:
         parts = parts_of(path)
         vocabulary = Vocabulary.load(path)
     except ConfigError as error:
-        report.complain(str(error))
+        report.add_problem(str(error))
         return None
-    report.say("model", f"{path}{f' and {len(parts) - 1} more' if len(parts) > 1 else ''}")
-    report.say("", describe(vocabulary.info))
+    report.add("model", f"{path}{f' and {len(parts) - 1} more' if len(parts) > 1 else ''}")
+    report.add("", describe(vocabulary.info))
     return vocabulary
 
 
 def describe(info: ModelInfo) -> str:
     """Name, size and quantization."""
     names = {int(kind): kind.name.removeprefix("MOSTLY_") for kind in gguf.LlamaFileType}
-    stored = names.get(-1 if info.file_type is None else info.file_type, "an unknown type")
+    stored = names.get(-1 if info.file_type is None else info.file_type, "of an unknown type")
     n_params = f"{info.n_params / 1e9:.1f}B" if info.n_params >= 1e9 else f"{info.n_params / 1e6:.1f}M"  # noqa: PLR2004
-    return f"{info.name}, {n_params} parameters, {gigabytes(info.size)}, mostly in {stored}"
+    return f"{info.name}, {n_params} parameters, {gigabytes(info.size)}, mostly {stored}"
 
 
-def check_memory(report: Report, info: ModelInfo, options: ModelOptions) -> None:
-    """Weights and KV cache against what is free; on GPUs llama.cpp alone knows what fits."""
+def check_memory(report: PreflightReport, info: ModelInfo, options: ModelOptions) -> None:
+    """Compare weights and KV cache with the free memory; only llama.cpp knows what fits on a GPU."""
     n_ctx = choose_n_ctx(options, info.n_ctx_train)
     n_cache = cache_bytes(info, n_ctx, options)
     types = f"{options.cache_type_k}/{options.cache_type_v}"
-    report.say(
+    report.add(
         "context",
         f"{n_ctx} tokens for {options.parallel} slots, KV cache {types}: about {gigabytes(n_cache)}",
     )
     if options.n_gpu_layers != 0 and library.supports_gpu():
         layers = "all layers" if options.n_gpu_layers < 0 else f"{options.n_gpu_layers} layers"
-        report.say("memory", f"{layers} on the GPU, whose memory is not checked")
+        report.add("memory", f"{layers} in VRAM, which is not checked")
         return
     n_free = psutil.virtual_memory().available
     n_needed = info.size + n_cache
-    report.say("memory", f"about {gigabytes(n_needed)} of {gigabytes(n_free)} free, on the CPU")
+    report.add("memory", f"about {gigabytes(n_needed)} needed and {gigabytes(n_free)} free, on the CPU")
     if n_needed > n_free:
-        report.complain(
-            f"weights and KV cache need about {gigabytes(n_needed)} of memory, {gigabytes(n_free)} are free: "
-            "take a smaller model or --ctx-size, or --cache-type-k q8_0"
+        report.add_problem(
+            f"weights and KV cache need about {gigabytes(n_needed)} of memory, but only {gigabytes(n_free)} "
+            "are free: use a smaller model or --ctx-size, or --cache-type-k q8_0"
         )
 
 
-def check_cores(report: Report, chosen: str | None, count_threads: Callable[[], int]) -> None:
-    """Pins this process, as the program itself would: the number of threads depends on it."""
+def check_cores(report: PreflightReport, chosen: str | None, count_threads: Callable[[], int]) -> None:
+    """Pins this process as the program would, because the number of threads depends on it."""
     try:
         if chosen:
             cpus.pin(cpus.parse_cpus(chosen))
     except ConfigError as error:
-        report.complain(str(error))
+        report.add_problem(str(error))
         return
     n_threads, n_cores = count_threads(), len(cpus.usable())
-    report.say("computing", f"{n_threads} threads on {f'cores {chosen}' if chosen else f'{n_cores} cores'}")
+    report.add("computing", f"{n_threads} threads on {f'cores {chosen}' if chosen else f'{n_cores} cores'}")
     if n_threads > n_cores:
-        report.complain(f"{n_threads} threads on {n_cores} cores wait for each other: take fewer --threads")
+        report.add_problem(
+            f"{n_threads} threads on {n_cores} cores slow each other down: use fewer --threads"
+        )
 
 
 def cache_bytes(info: ModelInfo, n_ctx: int, options: ComputeOptions) -> int:
-    """The KV cache's size; 0 where the file does not say what it takes to know."""
+    """The size of the KV cache; 0 if the file's metadata are not sufficient to compute it."""
     n_keys, n_values = info.n_kv
     per_token = n_keys * _number_bytes(options.cache_type_k) + n_values * _number_bytes(options.cache_type_v)
     return int(n_ctx * per_token)
 
 
 def gigabytes(n_bytes: int) -> str:
-    """In units that fit."""
+    """With a suitable unit."""
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"  # noqa: PLR2004 - one GB
 
 

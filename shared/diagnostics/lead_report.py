@@ -11,7 +11,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class About(_Record):
+class LeadInfo(_Record):
     """The lead itself; `cores` are those it may run on, `n_threads` are its engine's."""
 
     version: str | None = None
@@ -66,6 +66,6 @@ class PlannerReport(_Record):
 class LeadReport(_Record):
     """`planner` is None while the engine is busy or started again."""
 
-    lead: About = About()
+    lead: LeadInfo = LeadInfo()
     backs: tuple[BackReport, ...] = ()
     planner: PlannerReport | None = None

@@ -1,0 +1,72 @@
+"""What `doctor` reports: findings of three severities, and an exit status."""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+class Severity(enum.Enum):
+    """GOOD: as it should be. HINT: could be better, or is not known yet. PROBLEM: prevents a speed-up."""
+
+    GOOD = "ok"
+    HINT = "hint"
+    PROBLEM = "PROBLEM"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One or two sentences: what is the case and, for hints and problems, what to change."""
+
+    severity: Severity
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.severity.value:>7}  {self.sentence}"
+
+
+def good(sentence: str) -> Finding:
+    """See Severity.GOOD."""
+    return Finding(Severity.GOOD, sentence)
+
+
+def hint(sentence: str) -> Finding:
+    """See Severity.HINT."""
+    return Finding(Severity.HINT, sentence)
+
+
+def problem(sentence: str) -> Finding:
+    """See Severity.PROBLEM."""
+    return Finding(Severity.PROBLEM, sentence)
+
+
+@dataclass(slots=True)
+class DoctorReport:
+    """Findings in the order in which they were added."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Append all of them."""
+        self.findings += findings
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 if there is a problem."""
+        return int(any(each.severity is Severity.PROBLEM for each in self.findings))
+
+    def __str__(self) -> str:
+        """One line for each finding, and a summary."""
+        n_problems = sum(each.severity is Severity.PROBLEM for each in self.findings)
+        n_hints = sum(each.severity is Severity.HINT for each in self.findings)
+        if n_problems:
+            summary = f"{count(n_problems, 'problem')} found."
+        elif n_hints:
+            summary = f"No problems, {count(n_hints, 'hint')}."
+        else:
+            summary = "No problems found."
+        return "\n".join([*map(str, self.findings), "", summary])
+
+
+def count(n: int, noun: str) -> str:
+    """`1 core`, `2 cores`."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"

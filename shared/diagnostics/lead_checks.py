@@ -1,0 +1,265 @@
+"""What a lead's report says about its speed. Pure: reports in, findings out."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from shared.diagnostics.findings import Finding, count, good, hint, problem
+from shared.diagnostics.lead_report import BackReport, LeadReport, PlannerReport
+from shared.protocol import PROTOCOL_VERSION
+
+_START_IT = "start it with the same options, without `doctor`"
+LEAST_STEPS = 50
+"""With fewer steps, acceptance rates and times are not meaningful."""
+_LEAST_SCORED = 50
+_LEAST_BOUND = 1.15
+"""With a smaller best case, wrong drafts and waiting leave no speed-up."""
+_FEW_RIGHT = 0.4
+_IDLE_SHARE = 0.8
+_LATE_SHARE = 0.5
+"""The share of late drafts, and of steps without drafts, above which a back is reported as late. Late drafts
+alone cost nothing: a back that sends a draft after each token is often overtaken by the lead.
+"""
+_CONTENDED = 2.0
+"""How many times slower drafting may be while the lead computes: shared caches and clocks explain less."""
+_SLOW, _TOO_SLOW = 0.3, 0.8
+"""Time of a drafted token in plain steps. docs/structure.md's simulation: 1.7 times as fast at 0.3, 1.2
+times at 0.6.
+"""
+
+
+def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
+    """Compare the lead's version with this installation's."""
+    lead = report.lead
+    if lead.protocol not in {None, PROTOCOL_VERSION}:
+        yield problem(
+            f"the lead speaks protocol {lead.protocol}, this installation {PROTOCOL_VERSION}: install "
+            "the same version of llama-duo on both"
+        )
+    elif lead.version not in {None, version}:
+        yield hint(f"the lead is llama-duo {lead.version} and this is {version}, with the same protocol")
+    else:
+        yield good(f"llama-duo {version} with protocol {PROTOCOL_VERSION}, like the lead")
+
+
+def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
+    """Everything the lead reports: model, policy, T(n), acceptance, each back.
+
+    `own` is the name of the back that asks.
+    """
+    if report.lead.speculates is False:
+        yield problem(
+            "the lead's model is recurrent or hybrid: tokens cannot be removed from its state, so it is "
+            "served without speculation. Use another model"
+        )
+        return
+    planner = report.planner
+    if planner is None:
+        yield hint("the engine does not answer: it is loading, busy or restarting; try again later")
+    else:
+        yield from _check_policy(planner)
+        yield from _check_step_times(planner)
+        yield from _check_acceptance(planner)
+    yield from _check_connected(report.backs, own)
+    for back in report.backs:
+        yield from check_back(back, planner or PlannerReport(), own)
+
+
+def check_back(back: BackReport, planner: PlannerReport, own: str | None = None) -> Iterator[Finding]:
+    """What became of one back's drafts; `own` as in `check_lead`."""
+    if back.n_invalid_drafts:
+        yield problem(
+            f"{back.name} has sent {back.n_invalid_drafts} invalid drafts: install the same "
+            "version of llama-duo on both machines"
+        )
+    if not back.n_drafts:
+        if planner.n_steps >= LEAST_STEPS:
+            yield problem(
+                f"{back.name} has sent no drafts since it connected. If there were requests since then that "
+                "are not private, read its log and run `back doctor` on its machine"
+            )
+        else:
+            yield good(f"{back.name} ({back.model}) is connected and idle")
+        return
+    if planner.n_steps < LEAST_STEPS:
+        yield good(f"{back.name} ({back.model}) has sent drafts; {_too_few(planner)}")
+        return
+    found = [*_check_back_acceptance(back, planner), *_check_back_speed(back, planner, own)]
+    yield from found or [good(f"{back.name} ({back.model}) drafts well{_share_right(back, planner)}")]
+
+
+def check_draft_speed(draft_ms: float, planner: PlannerReport | None) -> Iterator[Finding]:
+    """Compare the time of a drafted token with that of the lead's steps."""
+    step_ms = planner.plain_step_ms if planner else None
+    if step_ms is None:
+        yield hint(f"drafting a token takes {draft_ms:.1f} ms; the time of the lead's steps is not known yet")
+        return
+    share = draft_ms / step_ms
+    words = f"drafting a token takes {draft_ms:.1f} ms, a step of the lead {step_ms:.1f} ms"
+    if planner and planner.n_steps < LEAST_STEPS and share > _SLOW:
+        yield hint(f"{words}; {_too_few(planner)}")
+    elif share > _TOO_SLOW:
+        yield problem(f"{words}: the draft model is too slow; use a smaller one, more --threads or a GPU")
+    elif share > _SLOW:
+        yield hint(f"{words}: a smaller draft model, more --threads or a GPU would help")
+    else:
+        yield good(f"{words} (ratio {share:.2f})")
+
+
+def check_contention(report: LeadReport, own: str, draft_ms: float, *, beside: bool) -> Iterator[Finding]:
+    """Compare a back's time per token alone, `draft_ms`, with its time while the lead computes.
+
+    `own` is the back's name; `beside`: it is on the lead's machine.
+    """
+    planner, back = report.planner, next((each for each in report.backs if _is_named(each, own)), None)
+    if not planner or not back or min(planner.n_steps, back.n_drafts) < LEAST_STEPS:
+        return
+    token_ms = _token_ms(back, planner)
+    if token_ms and token_ms > _CONTENDED * draft_ms:
+        words = f"{draft_ms:.1f} ms alone and {token_ms:.1f} ms while the lead computes"
+        yield hint(
+            f"drafting a token takes {words}: "
+            + (
+                "they share cores or memory bandwidth; give each its own cores with --cpus"
+                if beside
+                else "other programs use its cores or memory, or it drafts for several requests at once"
+            )
+        )
+
+
+def check_round_trip(round_trip_ms: float, planner: PlannerReport | None) -> Iterator[Finding]:
+    """Compare a round trip on the back's connection with a step."""
+    step_ms = planner.plain_step_ms if planner else None
+    words = f"a round trip to the lead takes {round_trip_ms:.1f} ms"
+    if step_ms is not None and round_trip_ms > step_ms:
+        yield hint(
+            f"{words}, longer than a step ({step_ms:.1f} ms): after each rejected draft the lead gets no new "
+            "one for that long. A wired network, a nearer machine or more --n-branches help"
+        )
+    else:
+        yield good(words)
+
+
+def check_shared_cores(report: LeadReport, cores: frozenset[int], n_threads: int) -> Iterator[Finding]:
+    """A back on the lead's own machine: `cores` are those it may run on."""
+    lead = report.lead
+    shared = cores & lead.cores
+    if not lead.cores:
+        yield hint("the lead is on this machine but does not report its cores: set --cpus for both")
+    elif shared and lead.n_threads + n_threads > len(cores | lead.cores):
+        yield problem(
+            f"lead ({count(lead.n_threads, 'thread')}) and back ({count(n_threads, 'thread')}) share "
+            f"{count(len(shared), 'core')} of this machine, and both busy-wait, so they slow each other "
+            "down: set different --cpus for them"
+        )
+    else:
+        yield good("lead and back are on one machine and have enough cores")
+
+
+def _check_connected(backs: Sequence[BackReport], own: str | None) -> Iterator[Finding]:
+    if own is None:
+        if not backs:
+            yield problem("no back is connected: start one with `back --model SMALL.gguf --lead ADDRESS`")
+    elif not backs:
+        yield problem(f"this back ({own}) is not connected, nor is any other: {_START_IT}")
+    elif not any(_is_named(back, own) for back in backs):
+        names = ", ".join(back.name for back in backs)
+        yield hint(f"this back ({own}) is not connected, only {names}: {_START_IT}")
+
+
+def _is_named(back: BackReport, own: str) -> bool:
+    """A lead numbers backs with the same name: desk, desk-2."""
+    return re.fullmatch(rf"{re.escape(own)}(-\d+)?", back.name) is not None
+
+
+def _check_policy(planner: PlannerReport) -> Iterator[Finding]:
+    if planner.policy == "off":
+        yield problem(
+            "speculation is switched off: switch it on in the web UI or with PUT /v1/speculation, or start "
+            "the lead without --policy off"
+        )
+    elif planner.policy != "adaptive":
+        yield hint(f"--policy {planner.policy} is meant for comparison; adaptive chooses what is fastest")
+
+
+def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
+    """The best case: perfect drafts without delay, n tokens in T(n) instead of n * T(1)."""
+    plain = planner.plain_step_ms
+    wider = {n: n * plain / seconds for n, seconds in planner.step_ms.items() if n > 1} if plain else {}
+    if not plain or not wider:
+        yield hint("the time of a step is not known yet: send a request first")
+        return
+    best = max(wider, key=lambda n: wider[n])
+    words = (
+        f"a step with one token takes {plain:.1f} ms, one with {best} tokens {planner.step_ms[best]:.1f} ms"
+    )
+    if wider[best] < _LEAST_BOUND:
+        yield problem(
+            f"{words}: even perfect drafts would not help, because verifying tokens takes as long as "
+            "generating them (too few cores, or a mixture of experts): a smaller model or a GPU helps"
+        )
+    else:
+        yield good(f"{words}: perfect drafts would be {wider[best]:.1f} times as fast")
+
+
+def _check_acceptance(planner: PlannerReport) -> Iterator[Finding]:
+    n_choices = sum(planner.depths.values())
+    if planner.n_steps < LEAST_STEPS or not n_choices:
+        yield hint(
+            f"the lead has run only {planner.n_steps} steps: request a long answer, then run doctor again"
+        )
+        return
+    per_step = planner.n_committed / n_choices
+    n_drafted = planner.n_draft_tokens
+    words = f"{per_step:.2f} tokens per step and sequence (1 without drafts)"
+    if n_drafted:
+        words += f"; {planner.n_accepted_tokens / n_drafted:.0%} of the verified draft tokens were accepted"
+    if planner.idle_share > _IDLE_SHARE:
+        yield hint(f"{words}; in {planner.idle_share:.0%} of the steps there was no draft worth verifying")
+    else:
+        yield good(words)
+
+
+def _check_back_acceptance(back: BackReport, planner: PlannerReport) -> Iterator[Finding]:
+    source = planner.sources.get(back.name)
+    if source and source.n_scored >= _LEAST_SCORED and source.n_right < _FEW_RIGHT * source.n_scored:
+        yield problem(
+            f"only {source.n_right / source.n_scored:.0%} of {back.name}'s tokens after right ones are "
+            f"right: its model ({back.model}) predicts the lead's text poorly; use one of the same family "
+            "and training (base or chat), or a larger one"
+        )
+
+
+def _check_back_speed(back: BackReport, planner: PlannerReport, own: str | None) -> Iterator[Finding]:
+    token_ms, step_ms = _token_ms(back, planner), planner.plain_step_ms
+    is_own = own is not None and _is_named(back, own)
+    if back.n_drafts < _LEAST_SCORED:
+        return
+    if token_ms and step_ms and token_ms > _TOO_SLOW * step_ms:
+        yield problem(
+            f"{back.name} takes {token_ms:.1f} ms per token, a step of the lead {step_ms:.1f} ms: use a "
+            "smaller draft model, more --threads or a GPU there"
+            + ("" if is_own else "; `back doctor` there says more")
+        )
+    elif back.n_stale_drafts > _LATE_SHARE * back.n_drafts and planner.idle_share > _LATE_SHARE:
+        yield hint(
+            f"{back.n_stale_drafts / back.n_drafts:.0%} of {back.name}'s drafts arrive too late or continue "
+            f"a rejected token: {'the times above show' if is_own else 'run `back doctor` there to see'} "
+            "whether the network or the draft model is slow"
+        )
+
+
+def _share_right(back: BackReport, planner: PlannerReport) -> str:
+    source = planner.sources.get(back.name)
+    if not source or source.n_scored < _LEAST_SCORED:
+        return ""
+    # Not the share of the verified tokens: there, every token after a wrong one counts as wrong.
+    return f": {source.n_right / source.n_scored:.0%} of its tokens that follow correct ones are correct"
+
+
+def _token_ms(back: BackReport, planner: PlannerReport) -> float | None:
+    source = planner.sources.get(back.name)
+    return source.token_ms if source else None
+
+
+def _too_few(planner: PlannerReport) -> str:
+    return f"too few steps to tell ({planner.n_steps} of {LEAST_STEPS})"
