@@ -1,4 +1,4 @@
-"""Requests of Anthropic's Messages API as requests of the chat."""
+"""Requests of Anthropic's Messages API, converted to chat requests."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ Block = dict[str, Any]
 
 
 class AnthropicMessage(BaseModel):
-    """A turn: text, or blocks."""
+    """A message: text, or blocks."""
 
     model_config = _STRICT
 
@@ -23,7 +23,7 @@ class AnthropicMessage(BaseModel):
 
 
 class AnthropicTool(BaseModel):
-    """A tool; those that Anthropic's own servers run are not served."""
+    """A tool of the client; the tools of Anthropic's servers are not supported."""
 
     model_config = _STRICT
 
@@ -43,7 +43,7 @@ class AnthropicChoice(BaseModel):
 
 
 class AnthropicThinking(BaseModel):
-    """Whether to reason; how long is the model's business."""
+    """Whether to reason; the budget is ignored."""
 
     model_config = _STRICT
 
@@ -51,7 +51,7 @@ class AnthropicThinking(BaseModel):
 
 
 class CountRequest(BaseModel):
-    """What makes a prompt."""
+    """The part of a request that the prompt is made from."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -63,7 +63,7 @@ class CountRequest(BaseModel):
     chat_template_kwargs: dict[str, Any] | None = None
 
     def to_chat(self) -> dict[str, Any]:
-        """The fields of a chat request; raises RequestError for blocks that are no text."""
+        """The fields of a chat request; raises RequestError for blocks other than text."""
         chat: dict[str, Any] = {"messages": list(self._messages())}
         for name in _PASSED_ON:
             if (value := (self.model_extra or {}).get(name)) is not None:
@@ -86,18 +86,18 @@ class CountRequest(BaseModel):
             if isinstance(message.content, str):
                 yield {"role": message.role, "content": message.content}
             else:
-                yield from _turn(message.role, message.content)
+                yield from _split(message.role, message.content)
 
 
 class MessagesRequest(CountRequest):
-    """What a client posts."""
+    """The body of a request."""
 
     max_tokens: int = Field(4096, ge=1)
     stop_sequences: list[str] | None = None
     stream: bool = False
 
     def to_chat(self) -> dict[str, Any]:
-        """The fields of a chat request; raises RequestError for blocks that are no text."""
+        """The fields of a chat request; raises RequestError for blocks other than text."""
         return {
             **super().to_chat(),
             "max_tokens": self.max_tokens,
@@ -106,8 +106,8 @@ class MessagesRequest(CountRequest):
         }
 
 
-def _turn(role: str, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
-    """One message, behind the results of tools that it may bring."""
+def _split(role: str, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+    """The tool results among the blocks, then one message of the others."""
     for block in blocks:
         if block.get("type") == "tool_result":
             yield {

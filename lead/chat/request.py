@@ -1,4 +1,4 @@
-"""The fields of a chat request that say what is told to the model."""
+"""The fields of a chat request that the prompt and the answer's form are made from."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -10,9 +10,8 @@ from lead.chat.message import ChatMessage
 from lead.chat.options import ChatOptions, ReasoningFormat
 from lead.chat.response_format import ResponseFormat
 from lead.chat.template import Conversation
-from lead.chat.told_tools import describe
 from lead.chat.tool_formats import GENERIC, ToolFormat
-from lead.chat.tools import NamedToolChoice, Tool, ToolChoice
+from lead.chat.tools import NamedToolChoice, Tool, ToolChoice, tools_prompt
 from lead.grammar import JSON_OBJECT
 from shared.errors import RequestError
 
@@ -38,7 +37,7 @@ class ConversationFields(BaseModel):
     verbose: bool | None = None
 
     def usable_tools(self) -> list[Tool]:
-        """The tools that may be called; raises RequestError where the choice is none of them."""
+        """The tools that may be called; raises RequestError for a choice that is not among them."""
         tools = self.tools or []
         if isinstance(self.tool_choice, NamedToolChoice):
             name = self.tool_choice.function.name
@@ -70,7 +69,7 @@ class ConversationFields(BaseModel):
     def conversation(
         self, options: ChatOptions, demand: Demand, family: ToolFormat = GENERIC
     ) -> Conversation:
-        """What to render for a template of `family`; raises RequestError for what cannot be continued.
+        """What to render for a template of `family`; raises RequestError for a message that cannot be continued.
 
         `demand` is this request's.
         """
@@ -78,7 +77,7 @@ class ConversationFields(BaseModel):
         tools = [tool.for_template() for tool in demand.tools]
         messages = self.messages
         if tools and family is GENERIC:
-            messages = _with_system(messages, describe(tools, must_call=demand.must_call))
+            messages = _with_system(messages, tools_prompt(tools, must_call=demand.must_call))
         return Conversation(
             messages=messages,
             tools=[] if family is GENERIC else tools,
@@ -92,7 +91,7 @@ class ConversationFields(BaseModel):
         variables = {**options.variables, **(self.chat_template_kwargs or {})}
         if not isinstance(variables.get("enable_thinking", True), bool):
             raise RequestError(
-                "chat_template_kwargs.enable_thinking: it is true or false", "chat_template_kwargs"
+                "chat_template_kwargs.enable_thinking: must be true or false", "chat_template_kwargs"
             )
         if self.reasoning_effort == "none":
             return {"enable_thinking": False} | variables
@@ -114,16 +113,16 @@ class ConversationFields(BaseModel):
         name = "continue_final_message" if self.continue_final_message else "messages"
         if self.continue_final_message and self.add_generation_prompt:
             raise RequestError(
-                "continue_final_message and add_generation_prompt: a message is either continued or begun",
+                "continue_final_message and add_generation_prompt: a message can be continued or begun, not both",
                 name,
             )
         *before, last = self.messages
         if last.role != "assistant":
-            raise RequestError(f"{name}: only an assistant's message can be continued", name)
+            raise RequestError(f"{name}: only an assistant message can be continued", name)
         if last.tool_calls:
             raise RequestError(f"{name}: a message with tool calls cannot be continued", name)
         if before and before[-1].role == "assistant":
-            raise RequestError(f"{name}: of two assistant's messages at the end neither is continued", name)
+            raise RequestError(f"{name}: of two assistant messages at the end neither can be continued", name)
         return True
 
 
@@ -131,10 +130,10 @@ def _object_if_empty(schema: dict[str, Any] | None) -> dict[str, Any] | None:
     return JSON_OBJECT if schema == {} else schema
 
 
-def _with_system(messages: list[ChatMessage], words: str) -> list[ChatMessage]:
-    """The messages, with `words` at the end of what the system says first."""
+def _with_system(messages: list[ChatMessage], text: str) -> list[ChatMessage]:
+    """The messages, with `text` at the end of the first system message."""
     first, *others = messages
     if first.role not in {"system", "developer"}:
-        return [ChatMessage(role="system", content=words), *messages]
-    said = "\n".join(first.parts)
-    return [ChatMessage(role=first.role, content=f"{said}\n\n{words}"), *others]
+        return [ChatMessage(role="system", content=text), *messages]
+    system = "\n".join(first.parts)
+    return [ChatMessage(role=first.role, content=f"{system}\n\n{text}"), *others]

@@ -1,4 +1,4 @@
-"""Requests of OpenAI's Responses API as requests of the chat."""
+"""Requests of OpenAI's Responses API, converted to chat requests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ Item = dict[str, Any]
 
 
 class TextOptions(BaseModel):
-    """What the text has to be; the formats are `response_format`'s, flatter."""
+    """The format of the text: `response_format`'s, with one level less."""
 
     model_config = ConfigDict(strict=True)
 
@@ -23,7 +23,7 @@ class TextOptions(BaseModel):
 
 
 class ReasoningOptions(BaseModel):
-    """How much to reason."""
+    """How much the model reasons."""
 
     model_config = ConfigDict(strict=True)
 
@@ -31,7 +31,7 @@ class ReasoningOptions(BaseModel):
 
 
 class ResponsesRequest(BaseModel):
-    """What a client posts. Nothing is stored, so there is nothing to go on from."""
+    """The body of a request. Nothing is stored, so there is nothing to continue by id."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -49,7 +49,7 @@ class ResponsesRequest(BaseModel):
     store: bool | None = None
 
     def to_chat(self) -> dict[str, Any]:
-        """The fields of a chat request; raises RequestError for what is not served."""
+        """The fields of a chat request; raises RequestError for what is not supported."""
         for name in ("previous_response_id", "conversation", "background"):
             if getattr(self, name):
                 raise RequestError(f"{name}: nothing is stored here, send the whole conversation", name)
@@ -79,6 +79,8 @@ class ResponsesRequest(BaseModel):
         pending: dict[str, Any] | None = None  # an assistant's message, which may be several items
         for item in self.input:
             message = _message(item)
+            if message is None:
+                continue
             if pending and message["role"] == "assistant":
                 _merge(pending, message)
                 continue
@@ -91,7 +93,8 @@ class ResponsesRequest(BaseModel):
             yield pending
 
 
-def _message(item: Item) -> dict[str, Any]:
+def _message(item: Item) -> dict[str, Any] | None:
+    """The message of an item; None for reasoning without text, which may be encrypted."""
     match item.get("type", "message"):
         case "message":
             return {"role": item.get("role"), "content": item.get("content")}
@@ -103,7 +106,8 @@ def _message(item: Item) -> dict[str, Any]:
             return {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
         case "reasoning":
             parts = item.get("content") or item.get("summary") or []
-            return {"role": "assistant", "reasoning_content": "".join(str(p.get("text", "")) for p in parts)}
+            text = "".join(str(part.get("text", "")) for part in parts)
+            return {"role": "assistant", "reasoning_content": text} if text else None
         case kind:
             raise RequestError(f"input: items of the type {kind!r} are not supported", "input")
 

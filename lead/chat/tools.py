@@ -1,6 +1,7 @@
 """The tools that a client offers, and which of them the model may or must call."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,7 +26,7 @@ class Tool(BaseModel):
     function: FunctionDefinition
 
     def for_template(self) -> Mapping[str, Any]:
-        """As templates expect it: a description and parameters always stand there."""
+        """The tool as templates expect it, always with a description and parameters."""
         function = self.function.model_dump(exclude_none=True)
         return {
             "type": "function",
@@ -34,7 +35,7 @@ class Tool(BaseModel):
 
 
 class ToolChoiceFunction(BaseModel):
-    """Which one."""
+    """The name of a tool."""
 
     model_config = ConfigDict(strict=True)
 
@@ -42,7 +43,7 @@ class ToolChoiceFunction(BaseModel):
 
 
 class NamedToolChoice(BaseModel):
-    """The one that must be called."""
+    """The choice of a tool that must be called."""
 
     model_config = ConfigDict(strict=True)
 
@@ -51,3 +52,16 @@ class NamedToolChoice(BaseModel):
 
 
 ToolChoice = Literal["auto", "none", "required"] | NamedToolChoice
+
+_TOOLS_PROMPT = (
+    "You can call tools. They are, with JSON schemas of their parameters:\n\n%s\n\n"
+    'Answer with JSON only: {"tool_calls": [{"name": NAME, "arguments": {...}}]} to call tools, %s'
+)
+_MAY_CALL = 'or {"response": ...} with what you have to say.'
+_MUST_CALL = "and call at least one."
+
+
+def tools_prompt(tools: Sequence[Mapping[str, Any]], *, must_call: bool) -> str:
+    """The tools as text of a system message, for templates without a known tool format."""
+    listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
+    return _TOOLS_PROMPT % (listed, _MUST_CALL if must_call else _MAY_CALL)
