@@ -1,4 +1,4 @@
-"""Chat templates as programs: Jinja, written by strangers, so it runs in a sandbox and within bounds."""
+"""Running chat templates. They are untrusted Jinja, so they run in a sandbox with limits."""
 
 import json
 import time
@@ -14,39 +14,39 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from shared.errors import ConfigError
-from shared.llama import named_templates
+from shared.llama import builtin_templates
 
 CHATML = (
     "{% for message in messages %}"
     "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-"""What llama-server uses for a model without a template of its own."""
+"""What llama-server uses for a model without a template."""
 
-MOST_CHARACTERS = 1 << 26
-"""Of a prompt: more than any context holds. A template may write a message as often as it likes."""
-MOST_SECONDS = 20.0
+MAX_CHARACTERS = 1 << 26
+"""Of a prompt: more than any context holds. A template may repeat a message any number of times."""
+MAX_SECONDS = 20.0
 
 
 class TemplateError(Exception):
-    """A template failed on, or refused, what it was given."""
+    """A template failed, or refused the messages."""
 
 
 class Template(Protocol):
-    """Makes a prompt of `messages`, `add_generation_prompt` and further variables."""
+    """Renders `messages`, `add_generation_prompt` and further variables as a prompt."""
 
     source: str
 
     @property
     def variables(self) -> frozenset[str]:
-        """The names that the template asks for."""
+        """The names of the variables that the template uses."""
 
     def run(self, variables: Mapping[str, Any]) -> str:
         """The text; raises TemplateError."""
 
 
 class JinjaTemplate:
-    """A template in Jinja, with what Hugging Face's transformers offer to templates."""
+    """A template in Jinja, with the functions that Hugging Face's transformers provides."""
 
     def __init__(self, source: str, now: Callable[[], datetime] = datetime.now) -> None:
         """Raises ConfigError if `source` is not Jinja."""
@@ -66,36 +66,36 @@ class JinjaTemplate:
     def run(self, variables: Mapping[str, Any]) -> str:
         """The text; raises TemplateError."""
         try:
-            return _within_bounds(self._template.generate(variables))
-        except Exception as error:  # a template is somebody's program: it may fail in any way
+            return _join_within_limits(self._template.generate(variables))
+        except Exception as error:  # an untrusted template may fail in any way
             raise TemplateError(str(error)) from error
 
 
 class BuiltinTemplate:
-    """One of llama.cpp's own templates: it knows roles and contents, and nothing else."""
+    """One of llama.cpp's built-in templates, which support only roles and contents."""
 
     variables = frozenset({"messages", "add_generation_prompt"})
 
     def __init__(self, name: str) -> None:
-        """`name` is one of `named_templates.names()`."""
+        """`name` is one of `builtin_templates.names()`."""
         self.source = name
 
     def run(self, variables: Mapping[str, Any]) -> str:
         """The text; raises TemplateError."""
         messages = [(message["role"], message["content"]) for message in variables["messages"]]
         try:
-            return named_templates.apply(
-                self.source, messages, open_answer=variables["add_generation_prompt"]
+            return builtin_templates.apply(
+                self.source, messages, add_generation_prompt=variables["add_generation_prompt"]
             )
         except ValueError as error:
             raise TemplateError(str(error)) from error
 
 
 def load_template(source: str | None) -> Template:
-    """What `source` means: nothing (ChatML), a name of llama.cpp's, or Jinja; raises ConfigError."""
+    """The template of `source`: none (ChatML), a name of a built-in one, or Jinja; raises ConfigError."""
     if not source:
         return JinjaTemplate(CHATML)
-    if source.strip() in named_templates.names():
+    if source.strip() in builtin_templates.names():
         return BuiltinTemplate(source.strip())
     return JinjaTemplate(source)
 
@@ -109,7 +109,7 @@ def date_variables() -> dict[str, str]:
 
 
 class _GenerationTag(Extension):
-    """`{% generation %}` marks the assistant's words for training; here they are words like others."""
+    """`{% generation %}` marks the assistant's text for training; ignored here."""
 
     tags = {"generation"}  # noqa: RUF012 - declared by Jinja without ClassVar
 
@@ -118,17 +118,17 @@ class _GenerationTag(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def _within_bounds(pieces: Iterable[str]) -> str:
-    """The pieces as one text; stops a template that goes on and on."""
-    deadline = time.monotonic() + MOST_SECONDS
+def _join_within_limits(pieces: Iterable[str]) -> str:
+    """The pieces as one text; stops a template that writes too much or takes too long."""
+    deadline = time.monotonic() + MAX_SECONDS
     kept, n_characters = [], 0
     for piece in pieces:
         kept.append(piece)
         n_characters += len(piece)
-        if n_characters > MOST_CHARACTERS:
-            raise jinja2.TemplateError(f"it writes more than {MOST_CHARACTERS} characters")
+        if n_characters > MAX_CHARACTERS:
+            raise jinja2.TemplateError(f"it writes more than {MAX_CHARACTERS} characters")
         if time.monotonic() > deadline:
-            raise jinja2.TemplateError(f"it takes longer than {MOST_SECONDS:.0f} seconds")
+            raise jinja2.TemplateError(f"it takes longer than {MAX_SECONDS:.0f} seconds")
     return "".join(kept)
 
 
@@ -146,12 +146,12 @@ def _to_json(
         indent=indent,
         separators=separators,
         sort_keys=sort_keys,
-        default=_iterated,
+        default=_as_list,
     )
 
 
-def _iterated(value: object) -> list[object]:
-    """What Jinja's `map` and `select` give is no list."""
+def _as_list(value: object) -> list[object]:
+    """Jinja's `map` and `select` return iterators."""
     if isinstance(value, Iterator):
         return list(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,4 +1,4 @@
-"""Reading JSON that is still being written: where a value ends, and what an object's members are."""
+"""Reading JSON while it is generated: where a value ends, and an object's members."""
 
 import json
 import re
@@ -11,8 +11,8 @@ _MEMBER = re.compile(r'[\s,]*"((?:[^"\\]|\\.)*)"\s*:\s*')
 _SPACE = re.compile(r"[\s,]*")
 
 
-class ValueEnd:
-    """Finds the end of one JSON value; what stands inside is not checked."""
+class ValueScanner:
+    """Finds the end of one JSON value without checking what it contains."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -21,13 +21,13 @@ class ValueEnd:
         self._begun = False
 
     def push(self, text: str) -> int | None:
-        """How many characters of `text` still belong to the value; None: all of them, and more to come."""
+        """The number of characters of `text` that belong to the value; None if it does not end in `text`."""
         for i, c in enumerate(text):
             if self._in_string:
                 self._push_in_string(c)
                 ended = not self._in_string and self._depth == 0
             elif self._depth == 0 and self._begun and (c in ",}]" or c.isspace()):
-                return i  # behind a number or a word
+                return i  # after a number or a literal
             else:
                 ended = self._push_outside(c)
             if ended:
@@ -55,7 +55,7 @@ class ValueEnd:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """More of the JSON text of a member's value; `done`: that was the last of it."""
+    """More of the JSON text of a member's value; `done` with the last of it."""
 
     key: str
     text: str
@@ -63,13 +63,13 @@ class Member:
 
 
 class ObjectStream:
-    """The members of one object as they are written; those of an object called `function` as if its own."""
+    """The members of one object; those of a member `function` count as its own."""
 
     def __init__(self) -> None:
         self._text = ""
         self._depth = 0
         self._key: str | None = None
-        self._end = ValueEnd()
+        self._end = ValueScanner()
         self.rest: str | None = None
         """The text after the object, or from where it is not an object; None until then."""
 
@@ -103,7 +103,7 @@ class ObjectStream:
 
     def _leave(self) -> bool:
         start = _SPACE.match(self._text)
-        assert start  # it matches nothing, too
+        assert start  # the pattern also matches nothing
         if not self._depth or self._text[start.end() : start.end() + 1] != "}":
             return False
         self._text = self._text[start.end() + 1 :]
@@ -123,27 +123,27 @@ class ObjectStream:
             self._text = self._text[1:]
             self._depth += 1
             return True
-        self._key, self._end = member[1], ValueEnd()
+        self._key, self._end = member[1], ValueScanner()
         return True
 
 
 class StringDecoder:
-    """The characters of a JSON string as they are written, without the quote that began it."""
+    """Decodes the characters of a JSON string, after its opening quote."""
 
     def __init__(self) -> None:
         self._text = ""
         self.rest: str | None = None
-        """What came after the closing quote."""
+        """The text after the closing quote; None until then."""
 
     def push(self, text: str) -> str:
         """The characters that `text` adds."""
         self._text += text
         safe = _SAFE.match(self._text)
-        assert safe  # it matches nothing, too
+        assert safe  # the pattern also matches nothing
         n = safe.end()
         ended = self._text[n : n + 1] == '"'
         if not ended and (high := _HIGH_SURROGATE.search(self._text[:n])):
-            n = high.start()  # its other half is still to come
+            n = high.start()  # the low surrogate is missing
         decoded: str = json.loads(f'"{self._text[:n]}"', strict=False)
         self._text = self._text[n:]
         if ended:
@@ -156,7 +156,7 @@ class ResponseStream:
 
     def __init__(self) -> None:
         self._string: StringDecoder | None = None
-        self._end = ValueEnd()
+        self._end = ValueScanner()
         self._begun = self._ended = False
 
     def push(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""The messages of a conversation as clients send them."""
+"""The messages of a chat request."""
 
 import json
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
 
 class ContentPart(BaseModel):
-    """A part of a message. Only text is understood; a refusal is text, too."""
+    """A part of a message. Only text is supported; a refusal counts as text."""
 
     model_config = ConfigDict(strict=True)
 
@@ -24,7 +24,7 @@ class ContentPart(BaseModel):
 
 
 class FunctionCallParam(BaseModel):
-    """What an assistant asked to be called."""
+    """The function and arguments of a tool call."""
 
     model_config = ConfigDict(strict=True)
 
@@ -33,7 +33,7 @@ class FunctionCallParam(BaseModel):
 
     @property
     def as_object(self) -> Any:
-        """The arguments as JSON's values; text that is none stays text."""
+        """The arguments as a JSON value; text that is not JSON stays text."""
         if isinstance(self.arguments, dict):
             return self.arguments
         try:
@@ -50,7 +50,7 @@ class FunctionCallParam(BaseModel):
 
 
 class ToolCallParam(BaseModel):
-    """A call in an assistant's message."""
+    """A tool call in an assistant message."""
 
     model_config = ConfigDict(strict=True)
 
@@ -60,7 +60,7 @@ class ToolCallParam(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """One turn of a conversation; further fields are passed on to the chat template."""
+    """One message; unknown fields are passed on to the chat template."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -74,21 +74,21 @@ class ChatMessage(BaseModel):
     @field_validator("content", mode="before")
     @classmethod
     def _explain_content(cls, value: Any) -> Any:
-        """One error that says what is wrong, rather than one for each thing that a content may be."""
+        """Raise one error, instead of one for each type that a content may have."""
         if isinstance(value, list):
             for part in value:
                 _check_part(part)
         elif value is not None and not isinstance(value, str):
-            raise PydanticCustomError("content", "a content is text, a list of parts, or null")
+            raise PydanticCustomError("content", "content must be text, a list of parts, or null")
         return value
 
     @model_validator(mode="after")
-    def _check_says_something(self) -> "ChatMessage":
+    def _check_not_empty(self) -> "ChatMessage":
         if "content" not in self.model_fields_set:
             if self.role != "assistant":
-                raise PydanticCustomError("content", "every message but an assistant's has a content")
+                raise PydanticCustomError("content", "every message except an assistant's must have content")
             if not self.tool_calls and not self.reasoning_content:
-                raise PydanticCustomError("content", "an assistant's message has a content or tool_calls")
+                raise PydanticCustomError("content", "an assistant message must have content or tool_calls")
         return self
 
     @property
@@ -99,7 +99,7 @@ class ChatMessage(BaseModel):
         return [self.content] if self.content else []
 
     def for_template(self) -> dict[str, Any]:
-        """The fields for a chat template, apart from the content; tool_calls are still to be told."""
+        """The fields for a chat template except the content; the tool calls are not converted yet."""
         fields: dict[str, Any] = {**(self.model_extra or {}), "role": self.role}
         if self.role == "function":
             fields["role"] = "tool"
@@ -116,11 +116,11 @@ def _check_part(part: Any) -> None:
     field = "refusal" if kind == "refusal" else "text"
     if kind in _TEXT_PARTS:
         if not isinstance(part.get(field), str):
-            raise PydanticCustomError("part", 'a part is {{"type": "text", "text": "..."}}')
+            raise PydanticCustomError("part", 'a part must be {{"type": "text", "text": "..."}}')
     elif isinstance(kind, str):
         medium = kind.removeprefix("input_").removesuffix("_url")
         raise PydanticCustomError(
             "part", "{medium} input is not supported: this model reads text", {"medium": medium}
         )
     else:
-        raise PydanticCustomError("part", 'a part is {{"type": "text", "text": "..."}}')
+        raise PydanticCustomError("part", 'a part must be {{"type": "text", "text": "..."}}')

@@ -1,4 +1,4 @@
-"""What the lead's settings say about conversations, for requests that do not say it themselves."""
+"""Defaults from the lead's settings for fields that a chat request omits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ ReasoningFormat = Literal["auto", "none", "deepseek"]
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """variables: of the chat template. prefill: an assistant's message at the end is continued.
+    """variables: of the chat template. prefill: continue an assistant message at the end.
 
-    reasoning_format: none leaves reasoning in the answer; auto and deepseek give it apart. verbose: answers
-    tell the prompt as it was rendered.
+    reasoning_format: `none` leaves reasoning in the content; `auto` and `deepseek` separate it. verbose:
+    answers contain the rendered prompt.
     """
 
     variables: Mapping[str, Any] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallStart, merge_deltas
-from lead.chat.json_stream import ObjectStream, ResponseStream, ValueEnd
+from lead.chat.json_stream import ObjectStream, ResponseStream, ValueScanner
 from lead.chat.markers import partial_marker_length, split_at_marker
 from lead.chat.python_call import parse_python_call
 from lead.chat.reasoning import ReasoningMarkers
@@ -81,7 +81,7 @@ class OutputParser:
         """The number of tool calls so far."""
         self._call: ToolCallParser | None = None
         self._object = ObjectStream()
-        self._arguments = ValueEnd()
+        self._arguments = ValueScanner()
         self._response = ResponseStream()
         self._after_reasoning = Mode.GENERIC if self._format is GENERIC else Mode.CONTENT
         self._mode = Mode.REASONING if config.reasoning and config.in_reasoning else self._after_reasoning
@@ -190,7 +190,7 @@ class OutputParser:
         if match is None:
             return self._reject_call()
         self._text, self._held = self._text[brace:], ""
-        self._call, self._arguments = self._new_call(), ValueEnd()
+        self._call, self._arguments = self._new_call(), ValueScanner()
         self._mode = Mode.ARGUMENTS
         groups = match.groupdict()
         return self._counted(self._call.begin(groups["name"], groups.get("id")))

@@ -49,7 +49,7 @@ class ConversationFields(BaseModel):
         return [] if self.tool_choice == "none" else tools
 
     def demand(self) -> Demand:
-        """What the answer has to look like, but for a grammar; raises RequestError for contradictions."""
+        """The form of the answer, except for a grammar; raises RequestError for contradictions."""
         tools = self.usable_tools()
         format_schema = self.response_format.schema_of_content() if self.response_format else None
         if self.grammar and tools:
@@ -69,9 +69,9 @@ class ConversationFields(BaseModel):
     def conversation(
         self, options: ChatOptions, demand: Demand, family: ToolFormat = GENERIC
     ) -> Conversation:
-        """What to render for a template of `family`; raises RequestError for a message that cannot be continued.
+        """What to render for a template of the format `family`; `demand` is this request's.
 
-        `demand` is this request's.
+        Raises RequestError for a message that cannot be continued.
         """
         continues = self._continues(options)
         tools = [tool.for_template() for tool in demand.tools]
@@ -91,7 +91,7 @@ class ConversationFields(BaseModel):
         variables = {**options.variables, **(self.chat_template_kwargs or {})}
         if not isinstance(variables.get("enable_thinking", True), bool):
             raise RequestError(
-                "chat_template_kwargs.enable_thinking: must be true or false", "chat_template_kwargs"
+                "chat_template_kwargs.enable_thinking must be true or false", "chat_template_kwargs"
             )
         if self.reasoning_effort == "none":
             return {"enable_thinking": False} | variables
@@ -113,7 +113,7 @@ class ConversationFields(BaseModel):
         name = "continue_final_message" if self.continue_final_message else "messages"
         if self.continue_final_message and self.add_generation_prompt:
             raise RequestError(
-                "continue_final_message and add_generation_prompt: a message can be continued or begun, not both",
+                "continue_final_message and add_generation_prompt exclude each other",
                 name,
             )
         *before, last = self.messages

@@ -1,4 +1,4 @@
-"""Reading one tool call as it is written."""
+"""Parsing one tool call while it is generated."""
 
 import json
 import secrets
@@ -12,10 +12,10 @@ _IDS = {"id", "tool_call_id"}
 
 
 class ToolCallParser:
-    """One call: its name first, whatever the order in which the model writes."""
+    """Emits the name first, even if the model writes the arguments first."""
 
     def __init__(self, index: int, known: frozenset[str] | None, id_characters: int) -> None:
-        """`known` are the names that count as tools; None: all."""
+        """`known` are the names of tools; None accepts any."""
         self._index = index
         self._known = known
         self._id_characters = id_characters
@@ -25,24 +25,24 @@ class ToolCallParser:
         self._n_arguments = 0
         self.begun = False
         self.unknown = False
-        """The name is no tool's."""
+        """The name is not a tool's."""
 
     def begin(self, name: str, call_id: str | None) -> list[Delta]:
-        """The tool is known."""
+        """Start the call of the tool `name`."""
         self.begun = True
         return [ToolCallStart(self._index, call_id or self._id or _new_id(self._id_characters), name)]
 
     def arguments(self, text: str) -> list[Delta]:
-        """More of the arguments."""
+        """Add text of the arguments."""
         self._n_arguments += len(text)
         return [ToolCallArguments(self._index, text)] if text else []
 
     def finish(self) -> list[Delta]:
-        """A call without arguments has an empty object of them."""
+        """End the call; its arguments are an empty object if there were none."""
         return [] if self._n_arguments else self.arguments("{}")
 
     def take(self, member: Member) -> list[Delta]:
-        """More of a member of the object that the call is."""
+        """Read more of a member of the call's object."""
         if member.key in _NAMES:
             return self._take_name(member)
         if member.key in _IDS:
@@ -87,5 +87,5 @@ def _as_text(value: str) -> str | None:
 
 
 def _new_id(n_characters: int) -> str:
-    """Mistral's templates want nine characters; others take what OpenAI's ids look like."""
+    """Mistral's templates require nine characters; otherwise an id in OpenAI's form."""
     return secrets.token_hex(n_characters)[:n_characters] if n_characters else f"call_{secrets.token_hex(12)}"

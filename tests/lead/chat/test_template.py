@@ -96,14 +96,14 @@ def test_a_long_conversation_fits_a_named_template():
 
 
 def test_a_template_that_never_ends_is_stopped(monkeypatch):
-    monkeypatch.setattr(jinja, "MOST_CHARACTERS", 1000)
+    monkeypatch.setattr(jinja, "MAX_CHARACTERS", 1000)
     endless = "{% for i in range(90000) %}{{ messages[0].content }}{% endfor %}"
     with pytest.raises(RequestError, match="more than 1000 characters"):
         render(endless)
 
 
 def test_a_template_that_takes_long_is_stopped(monkeypatch):
-    monkeypatch.setattr(jinja, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(jinja, "MAX_SECONDS", -1.0)
     with pytest.raises(RequestError, match="takes longer"):
         render(CHATML)
 

@@ -1,4 +1,4 @@
-"""The chat templates that llama.cpp has built in, by name (`--chat-template llama3`): turns, no tools."""
+"""llama.cpp's built-in chat templates, by name (`--chat-template llama3`). They do not support tools."""
 
 import ctypes
 import functools
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import llama_cpp
 
-_MOST_NAMES = 256
+_MAX_NAMES = 256
 
 
 @functools.cache
 def names() -> frozenset[str]:
-    """The names that llama.cpp knows."""
-    output = (ctypes.c_char_p * _MOST_NAMES)()
-    n = llama_cpp.llama_chat_builtin_templates(output, _MOST_NAMES)
-    return frozenset(name.decode() for name in output[: min(n, _MOST_NAMES)] if name)
+    """The names of the built-in templates."""
+    output = (ctypes.c_char_p * _MAX_NAMES)()
+    n = llama_cpp.llama_chat_builtin_templates(output, _MAX_NAMES)
+    return frozenset(name.decode() for name in output[: min(n, _MAX_NAMES)] if name)
 
 
-def apply(name: str, messages: Sequence[tuple[str, str]], *, open_answer: bool) -> str:
+def apply(name: str, messages: Sequence[tuple[str, str]], *, add_generation_prompt: bool) -> str:
     """The prompt of `messages`, (role, content) each; raises ValueError if the template cannot be applied."""
     native = (llama_cpp.llama_chat_message * len(messages))(
         *(llama_cpp.llama_chat_message(_native(role), _native(content)) for role, content in messages)
@@ -29,7 +29,7 @@ def apply(name: str, messages: Sequence[tuple[str, str]], *, open_answer: bool) 
             name.encode(),
             native,
             len(messages),
-            open_answer,
+            add_generation_prompt,
             buffer,
             size,
         )
@@ -41,5 +41,5 @@ def apply(name: str, messages: Sequence[tuple[str, str]], *, open_answer: bool) 
 
 
 def _native(text: str) -> bytes:
-    """As a C string: a NUL would end it."""
+    """As a C string, without NUL, which would end it."""
     return text.replace("\0", "").encode("utf-8", "replace")
