@@ -20,7 +20,7 @@ from bench.plot import plot_lines
 from bench.replay import SEQUENCE, ReplayFront, ReplayTarget, Rows, Shares, TimedSampler
 from lead.engine.commands import Submit
 from lead.engine.drafters.ngram import NgramDrafter
-from lead.engine.limits import EngineLimits
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from bench.checked_model import CheckedModel, Comparison
 from lead.engine.cache_edits import apply_edits
 from lead.engine.commands import PostDraft, RequestOptions, Submit
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, SequenceEvent
-from lead.engine.limits import EngineLimits
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
 from lead.engine.speculation.manager import SpeculationManager

@@ -15,8 +15,8 @@ from back.drafter_options import DrafterOptions
 from lead.engine.commands import Cancel, PostDraft, Submit
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
-from lead.engine.limits import EngineLimits
 from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.batching import EqualDepths, LikeliestFirst

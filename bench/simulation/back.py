@@ -1,7 +1,7 @@
 """A simulated back: drafts along the texts that it follows, as `back/` does, in simulated time.
 
-Main lines first; side branches, best first, when those are long enough. Whatever is told while it decodes is
-taken in after that.
+Main paths first; then side branches, best first, when the main paths are long enough. News that arrive while
+it decodes are applied after that.
 """
 
 import math
@@ -66,13 +66,13 @@ News = Opened | Extended | Closed | Tuned
 
 
 @dataclass(slots=True)
-class _Line:
+class _DraftPath:
     """Guesses for positions start, start + 1, …; `right`: all of them are, and what is before them."""
 
     start: int
     drafted: list[tuple[Guess, ...]] = field(default_factory=list)
     right: bool = True
-    n_todo: int = 1
+    n_to_decode: int = 1
 
     @property
     def end(self) -> int:
@@ -85,7 +85,7 @@ class _Line:
     def append(self, guesses: tuple[Guess, ...]) -> None:
         self.right = self.right and guesses[0].token == Text.token(self.end)
         self.drafted.append(guesses)
-        self.n_todo = 1
+        self.n_to_decode = 1
 
     def n_agreeing(self, n_committed: int) -> int:
         """How many of its tokens before position `n_committed` are those of the text."""
@@ -95,32 +95,32 @@ class _Line:
         return min(len(self.drafted), n_committed - self.start)
 
 
-class _Followed:
-    """One sequence: the main line starts where the committed tokens end, branches somewhere in it."""
+class _SequenceState:
+    """One sequence: the main path starts where the committed tokens end, branches somewhere in it."""
 
     def __init__(self, opened: Opened) -> None:
         self.id = opened.sequence
         self.text = opened.text
         self.n_committed = opened.n_committed
-        self.main = _Line(opened.n_committed)
-        self.branches: list[_Line] = []
+        self.main = _DraftPath(opened.n_committed)
+        self.branches: list[_DraftPath] = []
 
     def advance(self, n_committed: int) -> None:
-        """Keep what agrees; where the text leaves the main line on a branch, that becomes the main line."""
+        """Keep what agrees; where the text leaves the main path on a branch, that becomes the main path."""
         before, self.n_committed = self.n_committed, n_committed
         end = self.main.start + self.main.n_agreeing(n_committed)
         branch = next((b for b in self.branches if b.start == end and b.n_agreeing(n_committed)), None)
         if end < n_committed and branch:
             self.main, self.branches = branch, []
             end = branch.start + branch.n_agreeing(n_committed)
-        if end in {n_committed, self.main.end}:  # the line is right as far as it goes
-            self.main.n_todo += n_committed - end
+        if end in {n_committed, self.main.end}:  # the path is right as far as it goes
+            self.main.n_to_decode += n_committed - end
             del self.main.drafted[: n_committed - self.main.start]
             self.main.start = n_committed
             self.branches = [each for each in self.branches if each.start >= n_committed]
         else:
             self.main, self.branches = (
-                _Line(n_committed, n_todo=min(n_committed - before, n_committed - end)),
+                _DraftPath(n_committed, n_to_decode=min(n_committed - before, n_committed - end)),
                 [],
             )
 
@@ -135,8 +135,8 @@ class Back:
         self._post = post
         self._inbox: list[News] = []
         self._busy = False
-        self._chosen: list[tuple[_Followed, _Line]] | None = None  # what to decode next, if nothing is told
-        self._followed: dict[str, _Followed] = {}
+        self._chosen: list[tuple[_SequenceState, _DraftPath]] | None = None  # next, if no news arrive
+        self._sequences: dict[str, _SequenceState] = {}
         self._n_ahead = _MOST_AHEAD
         self._min_confidence = 0.0
         self._unsent: dict[str, None] = {}  # an ordered set
@@ -144,13 +144,13 @@ class Back:
         self._rng = random.Random(name)  # noqa: S311 - jitter
 
     def tell(self, news: News) -> None:
-        """The lead said something."""
+        """News of the lead arrive."""
         self._inbox.append(news)
         if not self._busy:
             self._begin()
 
     def _begin(self) -> None:
-        """Take in what was told, then decode."""
+        """Apply the news, then decode."""
         if self._inbox:
             for news in self._inbox:
                 self._take_in(news)
@@ -161,7 +161,7 @@ class Back:
         self._chosen = None
         self._busy = bool(work) and self._clock.now < self._spec.silent_from
         if self._busy:
-            n = sum(line.n_todo for _, line in work)
+            n = sum(path.n_to_decode for _, path in work)
             self._clock.after(self._decode_seconds(n), lambda: self._end(work))
 
     def _decode_seconds(self, n_tokens: int) -> float:
@@ -170,13 +170,13 @@ class Back:
             seconds *= max(0.2, self._rng.gauss(1.0, self._spec.jitter))
         return seconds
 
-    def _end(self, work: list[tuple[_Followed, _Line]]) -> None:
-        for followed, line in work:
-            guess = followed.text.guesses if line.right else followed.text.astray
-            line.append(guess(self._spec.skill, line.end))
-            self._unsent[followed.id] = None
-            if line is followed.main and len(line.drafted) <= self._n_at_once:
-                self._send(followed.id)
+    def _end(self, work: list[tuple[_SequenceState, _DraftPath]]) -> None:
+        for sequence, path in work:
+            guess = sequence.text.guesses if path.right else sequence.text.astray
+            path.append(guess(self._spec.skill, path.end))
+            self._unsent[sequence.id] = None
+            if path is sequence.main and len(path.drafted) <= self._n_at_once:
+                self._send(sequence.id)
         self._chosen = self._choose()
         if not self._chosen or self._clock.now - self._flushed_at >= _PACE_S:
             self._flush()
@@ -185,12 +185,12 @@ class Back:
     def _take_in(self, news: News) -> None:
         match news:
             case Opened():
-                self._followed[news.sequence] = _Followed(news)
+                self._sequences[news.sequence] = _SequenceState(news)
             case Extended():
-                if followed := self._followed.get(news.sequence):
-                    followed.advance(news.n_committed)
+                if sequence := self._sequences.get(news.sequence):
+                    sequence.advance(news.n_committed)
             case Closed():
-                self._followed.pop(news.sequence, None)
+                self._sequences.pop(news.sequence, None)
                 self._unsent.pop(news.sequence, None)
             case Tuned():
                 self._n_ahead = min(_MOST_AHEAD, news.n_ahead)
@@ -202,50 +202,52 @@ class Back:
     def _n_at_once(self) -> int:
         return max(1, self._n_ahead // 2)
 
-    def _choose(self) -> list[tuple[_Followed, _Line]]:
-        drafting = [each for each in self._followed.values() if self._wants_main(each)]
+    def _choose(self) -> list[tuple[_SequenceState, _DraftPath]]:
+        drafting = [each for each in self._sequences.values() if self._wants_main(each)]
         work = [(each, each.main) for each in drafting]
         if not any(len(each.main.drafted) < self._n_at_once for each in drafting):
-            for followed in self._followed.values():
-                n = _N_BESIDE if followed in drafting else self._spec.n_branches
-                work += [(followed, line) for line in self._side_work(followed, n)]
+            for sequence in self._sequences.values():
+                n = _N_BESIDE if sequence in drafting else self._spec.n_branches
+                work += [(sequence, path) for path in self._side_work(sequence, n)]
         return work
 
-    def _wants_main(self, followed: _Followed) -> bool:
-        main = followed.main
+    def _wants_main(self, sequence: _SequenceState) -> bool:
+        main = sequence.main
         return (
             len(main.drafted) < self._n_ahead
-            and main.end < followed.text.n_tokens
+            and main.end < sequence.text.n_tokens
             and main.confidence >= self._min_confidence
         )
 
-    def _side_work(self, followed: _Followed, n: int) -> list[_Line]:
+    def _side_work(self, sequence: _SequenceState, n: int) -> list[_DraftPath]:
         """At most `n` branches to go on with or to start, best first; they are started here."""
         if self._spec.n_branches == 0:
             return []
         reach = [1.0]
-        for guesses in followed.main.drafted:
+        for guesses in sequence.main.drafted:
             reach.append(reach[-1] * guesses[0].confidence)
-        start = followed.main.start
+        start = sequence.main.start
         worths = [
             (reach[branch.start - start] * branch.confidence, branch)
-            for branch in followed.branches
+            for branch in sequence.branches
             if len(branch.drafted) < _BRANCH_TOKENS
-            and branch.end < min(start + self._n_ahead, followed.text.n_tokens)
+            and branch.end < min(start + self._n_ahead, sequence.text.n_tokens)
         ]
         least = max(_LEAST_WORTH, self._min_confidence / 2)
-        n_room = self._spec.n_branches - len(followed.branches)
-        forks = self._forks(followed, reach, least) if n_room > 0 else []
+        n_room = self._spec.n_branches - len(sequence.branches)
+        forks = self._forks(sequence, reach, least) if n_room > 0 else []
         new = sorted(forks, key=lambda pair: -pair[0])[:n_room]
         chosen = sorted([*worths, *new], key=lambda pair: -pair[0])[:n]
-        lines = [line for worth, line in chosen if worth >= least]
-        followed.branches += [line for line in lines if not any(line is each for each in followed.branches)]
-        return lines
+        paths = [path for worth, path in chosen if worth >= least]
+        sequence.branches += [path for path in paths if not any(path is each for each in sequence.branches)]
+        return paths
 
-    def _forks(self, followed: _Followed, reach: list[float], least: float) -> list[tuple[float, _Line]]:
+    def _forks(
+        self, sequence: _SequenceState, reach: list[float], least: float
+    ) -> list[tuple[float, _DraftPath]]:
         """Branches that might be started now."""
-        taken = {(branch.start, branch.drafted[0][0].token) for branch in followed.branches}
-        main = followed.main
+        taken = {(branch.start, branch.drafted[0][0].token) for branch in sequence.branches}
+        main = sequence.main
         forks = []
         right = True
         for i, guesses in enumerate(main.drafted[: self._n_ahead - 1]):
@@ -253,9 +255,9 @@ class Back:
             for runner_up in guesses[1:]:
                 if (worth := reach[i] * runner_up.confidence) < least:
                     break
-                if (start, runner_up.token) not in taken and start + 1 < followed.text.n_tokens:
+                if (start, runner_up.token) not in taken and start + 1 < sequence.text.n_tokens:
                     is_right = right and runner_up.token == Text.token(start)
-                    forks.append((worth, _Line(start, [(runner_up,)], is_right)))
+                    forks.append((worth, _DraftPath(start, [(runner_up,)], is_right)))
             right = right and guesses[0].token == Text.token(start)
         return forks
 
@@ -268,24 +270,24 @@ class Back:
 
     def _send(self, sequence: str) -> None:
         self._unsent.pop(sequence, None)
-        followed = self._followed.get(sequence)
-        if not followed or not followed.main.drafted:
+        state = self._sequences.get(sequence)
+        if not state or not state.main.drafted:
             return
-        drafted = [guesses[0] for guesses in followed.main.drafted]
+        drafted = [guesses[0] for guesses in state.main.drafted]
         parents = list(range(-1, len(drafted) - 1))
-        for branch in followed.branches:
+        for branch in state.branches:
             part = [guesses[0] for guesses in branch.drafted[: _MAX_TOKENS - len(drafted)]]
             if len(part) > 1:
-                first = branch.start - followed.main.start - 1
+                first = branch.start - state.main.start - 1
                 parents += [first, *range(len(drafted), len(drafted) + len(part) - 1)]
                 drafted += part
         self._post(
             PostDraft(
                 sequence=sequence,
                 source=self.name,
-                base=followed.n_committed,
+                base=state.n_committed,
                 tokens=[guess.token for guess in drafted],
-                parents=parents if len(drafted) > len(followed.main.drafted) else None,
+                parents=parents if len(drafted) > len(state.main.drafted) else None,
                 confidences=[round(guess.confidence, 4) for guess in drafted],
             )
         )

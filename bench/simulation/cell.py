@@ -142,7 +142,7 @@ class _Simulation:
             self.clock.after(0.0, functools.partial(self._ask, client))
 
     def run(self, n_tokens: int) -> None:
-        """Until so many tokens are committed."""
+        """Until `n_tokens` are committed."""
         self.clock.run(lambda: self._lead.stats.n_committed >= n_tokens)
 
     def totals(self) -> _Totals:

@@ -1,4 +1,4 @@
-"""Simulated time: what is to happen happens in order of its time, then of its being asked for."""
+"""Simulated time: events happen in the order of their times, then in the order they were scheduled."""
 
 import heapq
 from collections.abc import Callable
@@ -13,7 +13,7 @@ class Clock:
         self._n_asked = 0
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call `call` so many seconds from now."""
+        """Call `call` in `seconds` from now."""
         assert seconds >= 0, f"{seconds} s from now is in the past"
         self._n_asked += 1
         heapq.heappush(self._events, (self.now + seconds, self._n_asked, call))

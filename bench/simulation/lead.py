@@ -12,8 +12,8 @@ from bench.simulation.step_table import StepTable
 from bench.simulation.text import Text
 from lead.engine.calibration import calibrate
 from lead.engine.commands import PolicyName, PostDraft, Submit
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
-from lead.engine.limits import EngineLimits
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager

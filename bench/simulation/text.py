@@ -1,4 +1,4 @@
-"""Simulated text: which token stands where, and what draft models think that it is.
+"""Simulated text: which token is at each position, and what draft models guess.
 
 A draft model knows its chance at a position only roughly: positions are hard or easy (Beta distributed), its
 confidence is that chance with noise. Tokens are numbers without meaning; after a wrong one all are wrong.

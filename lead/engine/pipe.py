@@ -1,7 +1,7 @@
 """The engine's end of the socket pair to the front process: commands in, events out.
 
-Bounded by the kernel's socket buffers: the front holds back what does not fit, and an event waits until the
-front has read.
+Bounded by the kernel's socket buffers: the front holds back drafts that do not fit, and `send` blocks until
+the front reads.
 """
 
 import select

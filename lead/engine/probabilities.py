@@ -1,4 +1,4 @@
-"""How likely a chosen token and its rivals were, for clients that ask for log-probabilities."""
+"""Probabilities of a chosen token and of the likeliest ones, for clients that ask for them."""
 
 import math
 from typing import Any
@@ -32,7 +32,7 @@ def filtered_probabilities(
     ids, weights = sampler.distribution(logits, position)
     order = np.lexsort((ids, -weights))[:n]
     chosen = weights[ids == token]
-    # Where a grammar refused the first choice, the token is none of these.
+    # If a grammar rejected the first choice, the chosen token is not among these.
     return TokenProbabilities(
         chosen=float(chosen[0]) if len(chosen) else 1.0,
         top=[(int(ids[i]), float(weights[i])) for i in order] if len(chosen) else [(token, 1.0)][:n],

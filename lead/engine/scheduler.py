@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.commands import Submit
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import (
     Committed,
     Failed,
@@ -23,7 +24,6 @@ from lead.engine.events import (
     Started,
     TokenProbabilities,
 )
-from lead.engine.limits import EngineLimits
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot

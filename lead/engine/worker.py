@@ -9,8 +9,8 @@ from lead.engine.commands import NGRAM, PREDICTION, Load, Submit
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import LoadFailed, Ready
-from lead.engine.limits import EngineLimits
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe
 from lead.engine.scheduler import Scheduler

@@ -1,12 +1,12 @@
-"""What came after an earlier occurrence of a text's end, as a draft with a confidence for each token."""
+"""Drafts from matches: what follows an earlier occurrence of a text's last tokens, with confidences."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 LONGEST_MATCH = 32
-"""Matches are followed back no further: beyond it, acceptance hardly rises (docs/performance.md)."""
+"""Longer matches are cut: acceptance hardly rises with more (docs/performance.md)."""
 SHORTEST_MATCH = 2
-"""One equal token says too little: on stories 15 % of what follows it is right, after two 38 %."""
+"""One equal token is not enough: on stories 15 % of what follows is right, after two 38 %."""
 
 # x / (x + 3) with x = length * weight spreads what was measured (docs/performance.md) over all of (0, 1). It
 # was, after 2, 5 and 12 tokens: alone .54, .75, .95; unanimous .77, .88, .96; disputed .22, .32, .75.
@@ -50,10 +50,12 @@ def confidence(length: int, n_agreeing: int, n_matches: int) -> float:
 
 
 def follow(text: Sequence[int], matches: Sequence[Match], max_tokens: int, *, wraps: bool) -> Continuation:
-    """What follows the first of `matches` in `text`, at most `max_tokens` tokens; the others only testify.
+    """What follows the first of `matches` in `text`, at most `max_tokens` tokens.
 
-    As long as the draft is right, the match grows with it. `wraps`: the text to continue is `text` itself,
-    so what comes after its end is the draft: a period goes on.
+    The other matches only change the confidences.
+
+    As long as the draft is right, the match grows with it. `wraps`: the text to continue is `text` itself, so
+    the draft continues after its end: repetitions go on.
     """
     chosen, *others = matches
     tokens = _continuation(text, chosen.at, max_tokens, wraps=wraps)
@@ -62,7 +64,7 @@ def follow(text: Sequence[int], matches: Sequence[Match], max_tokens: int, *, wr
         i = len(confidences)
         agreeing = [match for match in others if _token_at(text, match.at, i, wraps=wraps) == tokens[i]]
         confidences.append(confidence(chosen.length + i, 1 + len(agreeing), 1 + len(others)))
-        others = agreeing  # who was wrong once says nothing about the rest
+        others = agreeing  # a match that differs once says nothing about the rest
     lengths = range(chosen.length + len(confidences), chosen.length + len(tokens))
     confidences += [length / (length + _HALF) for length in lengths]
     return tokens, confidences

@@ -1,4 +1,4 @@
-"""The source "ngram": what followed when the end of the sequence stood in it before.
+"""The source "ngram": what followed an earlier occurrence of the sequence's last tokens.
 
 Needs no model: where text repeats itself (an edited file, a quoted passage) it is its own best draft.
 """
@@ -25,7 +25,7 @@ class NgramDrafter:
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
         """At most `max_tokens` tokens to follow `tokens`; nothing if their end has not occurred before.
 
-        They follow the longest of the matches that were found, the newest of equally long ones.
+        They continue the longest match, the newest of equally long ones.
         """
         self.extend(tokens)
         matches = self._matches(tokens)
@@ -36,10 +36,10 @@ class NgramDrafter:
         return follow(tokens, matches, max_tokens, wraps=True)
 
     def _matches(self, tokens: Sequence[int]) -> list[Match]:
-        """The best in front."""
+        """The best first."""
         end = len(tokens)
         places = self._index.places(tokens)
-        if self._followed:  # a copy goes on where it was, though the table may have forgotten the place
+        if self._followed:  # a copy goes on even if its place is no longer in the table
             place = self._followed + end - self._n_tokens
             if place not in places:
                 places.append(place)

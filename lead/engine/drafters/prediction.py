@@ -1,4 +1,4 @@
-"""The source "prediction": the text that the client expects, from where the answer is in it.
+"""The source "prediction": the text that the client expects, from the answer's current place in it.
 
 A client that asks for a file with one change sends the file (OpenAI's request field `prediction`).
 """
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from lead.engine.drafters.continuation import SHORTEST_MATCH, Continuation, Match, follow, match_length
 
 _TRUST = 6
-"""The client's word counts like so many equal tokens, until the answer departs from its text."""
+"""The length of the initial match: how far the client's prediction is trusted at first."""
 _MOST_PLACES = 8
-"""Places of the answer's last tokens that are compared: the nearest ones."""
+"""How many places of the answer's last tokens are compared: the nearest ones."""
 
 
 class PredictionDrafter:
     """Drafts for one sequence. `tokens` is always its whole text, which only grows; no copy is kept."""
 
     def __init__(self, prediction: Sequence[int], n_prompt: int) -> None:
-        """The answer, behind the sequence's first `n_prompt` tokens, may read like `prediction`."""
+        """The answer, after the sequence's first `n_prompt` tokens, may resemble `prediction`."""
         self._text = list(prediction)
         self._array: NDArray[np.int32] = np.array(self._text, np.int32)
         self._n_seen = n_prompt
@@ -28,12 +28,12 @@ class PredictionDrafter:
         self._left = 0  # where the answer was last seen to follow the prediction
 
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """At most `max_tokens` tokens to follow `tokens`; nothing where the prediction has ended."""
+        """At most `max_tokens` tokens to follow `tokens`; none where the prediction has ended."""
         matches = self._matches(tokens)
         return follow(self._text, matches, max_tokens, wraps=False) if matches else ([], [])
 
     def _matches(self, tokens: Sequence[int]) -> list[Match]:
-        """Where the answer may be in the prediction, the best in front."""
+        """Where the answer may be in the prediction, the best first."""
         new = list(tokens[self._n_seen :])
         if new:
             self._n_seen = len(tokens)
@@ -45,7 +45,7 @@ class PredictionDrafter:
         return [self._here] if self._here else []
 
     def _resume(self, tokens: Sequence[int]) -> list[Match]:
-        """Find the last tokens again: the longest match in front, of equally long ones the nearest."""
+        """Find the last tokens again: the longest match first, of equally long ones the nearest."""
         places = self._places(tokens[-SHORTEST_MATCH:])
         matches = [Match(match_length(self._text, at, tokens, len(tokens)), at) for at in places]
         matches.sort(key=lambda match: -match.length)
@@ -53,7 +53,7 @@ class PredictionDrafter:
         return matches
 
     def _places(self, last: Sequence[int]) -> list[int]:
-        """Behind the last two tokens: the nearest such places ahead in front, then those passed already."""
+        """After the last two tokens: the nearest such places ahead first, then those already passed."""
         if len(last) < SHORTEST_MATCH:
             return []
         found = (self._array[:-1] == last[0]) & (self._array[1:] == last[1])

@@ -1,7 +1,7 @@
 """Where the n-grams of a growing text ended: constant memory, linear time.
 
 For each n-gram the table keeps the two newest places where it, or another of the same hash, ended. It holds
-no tokens: whoever asks compares. Knows nothing of drafts.
+no tokens: callers must compare. Knows nothing of drafts.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ORDERS = (2, 5)
-"""Lengths of the n-grams. Two places of each find as good matches as a search through the whole text does."""
+"""Lengths of the n-grams. With two places of each, matches are as good as those of a full search."""
 
 _MASK = (1 << 64) - 1
 # Vector multiply-shift hashing (Dietzfelbinger, "Universal hashing via integer arithmetic without primes,
@@ -24,7 +24,7 @@ _FACTORS = (
     0xA0761D6478BD642F,
 )
 _MOST_ONE_BY_ONE = 24
-"""Up to so many tokens a loop is faster than numpy."""
+"""Up to this many tokens a loop is faster than numpy."""
 
 
 class SuffixIndex:
@@ -41,10 +41,10 @@ class SuffixIndex:
             for newest, previous in zip(self._newest, self._previous, strict=True)
         ]
         self.n_indexed = 0
-        """n-grams that end at this place or before it are in the table."""
+        """n-grams that end here or earlier are in the table."""
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Take in what is new in `tokens`, the whole text so far, but for what ends with its last token."""
+        """Index what is new in `tokens`, all tokens so far, except n-grams that end with the last one."""
         n_new = len(tokens) - 1 - self.n_indexed
         if n_new > _MOST_ONE_BY_ONE:
             self._extend_at_once(tokens)
@@ -54,7 +54,7 @@ class SuffixIndex:
         self.n_indexed = max(self.n_indexed, len(tokens) - 1)
 
     def places(self, tokens: Sequence[int]) -> list[int]:
-        """Places where the end of `tokens` may have stood before, without repetitions, in no order.
+        """Places where the end of `tokens` may have occurred before, without repetitions, in no order.
 
         Hashes may collide, so what is there must be compared.
         """
@@ -71,7 +71,7 @@ class SuffixIndex:
             newest[bucket] = end
 
     def _buckets(self, tokens: Sequence[int], end: int) -> list[int]:
-        """Of the n-grams that end at `end`; those of orders that do not fit are missing."""
+        """Of the n-grams that end at `end`; orders longer than the text are missing."""
         if end < ORDERS[0]:
             return []
         a, b, c, d, e = _FACTORS
@@ -94,7 +94,7 @@ class SuffixIndex:
 
 
 def _shifted(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
-    """shifted[i] = tokens[i - n]; what would come from before the beginning is 0."""
+    """shifted[i] = tokens[i - n]; 0 for i < n."""
     return np.concatenate([np.zeros(n, np.uint64), tokens])[: len(tokens)]
 
 
@@ -104,7 +104,7 @@ def _enter(
     buckets: NDArray[np.int64],
     ends: NDArray[np.int32],
 ) -> None:
-    """As if one by one. numpy promises no order when an index repeats; `maximum.at` needs none."""
+    """As if entered one by one. numpy promises no order if an index repeats; `maximum.at` needs none."""
     previous[buckets] = newest[buckets]
     np.maximum.at(newest, buckets, ends)
     passed = newest[buckets] != ends

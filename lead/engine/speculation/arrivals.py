@@ -59,7 +59,7 @@ class _CommitHistory:
 
 
 @dataclass(slots=True)
-class _Progress:
+class _DraftProgress:
     """Of a source with a sequence: its last draft followed `base` tokens and reached to position `end`.
 
     `dead_since`: how many tokens were committed when its draft was dead; None: its draft is alive.
@@ -81,7 +81,7 @@ class _SourceTiming:
     n_first: _RunningMean = field(default_factory=_RunningMean)
     token: _RunningMean = field(default_factory=_RunningMean)
     n_pauses: int = 0  # in a row
-    progress: dict[str, _Progress] = field(default_factory=dict)
+    progress: dict[str, _DraftProgress] = field(default_factory=dict)
 
 
 class Arrivals:
@@ -111,12 +111,12 @@ class Arrivals:
             self._sources.setdefault(source, _SourceTiming())
 
     def on_open(self, sequence: str, n_committed: int, now: float) -> None:
-        """A sequence begins; the sources are being told."""
+        """A sequence begins; the sources are informed now."""
         self._histories[sequence] = _CommitHistory(now)
         self._histories[sequence].commits.append((n_committed, now))
 
     def on_commit(self, sequence: str, n_committed: int, now: float) -> None:
-        """A sequence has `n_committed` tokens now; the sources are being told."""
+        """A sequence has `n_committed` tokens; the sources are informed now."""
         self._histories[sequence].commits.append((n_committed, now))
         for timing in self._sources.values():
             if (progress := timing.progress.get(sequence)) and progress.unseen_since is None:
@@ -137,7 +137,7 @@ class Arrivals:
         if history is None:
             return
         timing = self._sources.setdefault(source, _SourceTiming())
-        progress = timing.progress.setdefault(sequence, _Progress())
+        progress = timing.progress.setdefault(sequence, _DraftProgress())
         if base < progress.base:
             return
         gain = self._constants.arrival_gain
@@ -192,7 +192,7 @@ class Arrivals:
         timing = self._sources.get(source, _SourceTiming())
         return {"first_draft_ms": _ms(timing.first.value), "token_ms": _ms(timing.token.value)}
 
-    def _growth(self, timing: _SourceTiming, progress: _Progress, now: float) -> Arrival | None:
+    def _growth(self, timing: _SourceTiming, progress: _DraftProgress, now: float) -> Arrival | None:
         """Of a draft that is alive."""
         if timing.token.value is None:
             return None
@@ -201,8 +201,8 @@ class Arrivals:
             return self._resumption(timing, progress, now)
         return Arrival(self._remaining(timing.token, waited), 1, timing.token.value)
 
-    def _resumption(self, timing: _SourceTiming, progress: _Progress, now: float) -> Arrival | None:
-        """Of a source that had drafted as far as it should, and was then told of further committed tokens."""
+    def _resumption(self, timing: _SourceTiming, progress: _DraftProgress, now: float) -> Arrival | None:
+        """Of a source that had drafted as far as it should, and has since seen further committed tokens."""
         if timing.token.value is None or progress.unseen_since is None:
             return None
         waited = now - progress.unseen_since
@@ -223,7 +223,7 @@ class Arrivals:
         remaining = (mean.value or 0.0) - waited
         return remaining if remaining > 0 else max(mean.deviation, self._constants.min_remaining_s)
 
-    def _learn_growth(self, timing: _SourceTiming, progress: _Progress, end: int, now: float) -> None:
+    def _learn_growth(self, timing: _SourceTiming, progress: _DraftProgress, end: int, now: float) -> None:
         if end <= progress.end:
             return
         per_token = (now - progress.grown_at) / (end - progress.end)
@@ -236,7 +236,7 @@ class Arrivals:
         timing.token.learn(per_token, self._constants.arrival_gain)
 
 
-def _silent_since(progress: _Progress | None, history: _CommitHistory) -> float:
+def _silent_since(progress: _DraftProgress | None, history: _CommitHistory) -> float:
     if progress is None:
         return history.opened_at
     if progress.dead_since is None or progress.unseen_since is None:

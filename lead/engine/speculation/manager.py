@@ -146,7 +146,7 @@ class SpeculationManager:
         return SpeculationPlan(chains, choice.wait, choice.n_expected)
 
     def on_commit(self, committed: Committed, now: float) -> None:
-        """One sequence's part of a step; the backs are being told."""
+        """One sequence's part of a step; the backs are informed now."""
         sequence, board = committed.sequence, self._board
         before = list(board.sources(sequence))
         self.acceptance.learn(board.extend(sequence, committed.start, committed.tokens))
@@ -209,7 +209,7 @@ class SpeculationManager:
         if n_useful <= 0:
             return Candidate(EMPTY_CHAIN, 0)
         policy = self._policy_name
-        if policy != "sync":  # which stands for engines without drafters like these
+        if policy != "sync":  # which represents engines without local drafters
             self._ask_local_drafters(sequence)
         min_survival = self._constants.min_survival if policy == "adaptive" else 0.0
         best = self._board.best(sequence, self.acceptance.probability, min_survival)

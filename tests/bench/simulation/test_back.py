@@ -101,7 +101,7 @@ def test_after_a_rejection_it_begins_anew():
     assert (desk.last.base, desk.last.tokens) == (3, tokens(3))
 
 
-def test_a_branch_that_the_text_takes_becomes_the_main_line():
+def test_a_branch_that_the_text_takes_becomes_the_main_path():
     desk = Desk(Scripted(wrong={2}), n_branches=2)
     desk.back.tell(Tuned(n_ahead=4, min_confidence=0.0))
     desk.run(12.5)

@@ -48,7 +48,7 @@ def of(kind, events):
     return [event for event in events if isinstance(event, kind)]
 
 
-def test_the_prompts_progress_is_told_in_steps_when_asked_for():
+def test_the_prompts_progress_is_reported_in_steps_when_asked_for():
     run = Run(n_batch=4)
     run.submit(tokens=range(10), max_tokens=1, progress=True)
     told = of(PromptProgress, run.drain())
@@ -80,7 +80,7 @@ def test_what_is_cached_is_not_used_when_the_client_says_so():
     assert of(Started, run.drain())[0].n_cached == 0
 
 
-def test_a_wanted_slot_is_given():
+def test_a_requested_slot_is_given():
     run = Run(n_slots=3)
     run.submit(slot=2)
     assert of(Started, run.drain())[0].slot == 2
@@ -96,7 +96,7 @@ def test_who_waits_for_a_taken_slot_does_not_hold_up_others():
 
 
 @pytest.mark.parametrize(("n_draft", "widest"), [(0, 1), (2, 3), (None, 5)])
-def test_at_most_so_many_draft_tokens_are_verified_at_once(n_draft, widest):
+def test_no_more_draft_tokens_are_verified_than_the_request_allows(n_draft, widest):
     run = Run()
     request = run.submit(max_tokens=20, n_draft=n_draft)
     truth, _ = plain_run(request, 100)

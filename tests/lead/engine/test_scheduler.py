@@ -180,7 +180,7 @@ def post(harness, tokens, base=3, sequence="s", source="a", *, parents=None):
     harness.speculation.post_draft(draft)
 
 
-def test_a_draft_is_decoded_behind_the_last_committed_token():
+def test_a_draft_is_decoded_after_the_last_committed_token():
     harness = drafting()
     post(harness, TEXT[3:6])
     harness.step()
@@ -321,7 +321,7 @@ def test_a_plan_that_waits_has_nothing_to_decode_and_changes_nothing():
     assert text_of(harness.step()) == TEXT[3:8]
 
 
-def test_a_plan_that_waits_tells_who_was_started():
+def test_a_plan_that_waits_has_the_events_of_started_sequences():
     harness = drafting(policy="sync", sources=["a"])
     harness.submit("t", OTHER, max_tokens=3)
     plan = harness.scheduler.plan(NOW)
@@ -376,7 +376,7 @@ def test_steps_with_prompts_are_not_predicted():
     assert harness.scheduler.plan(NOW).n_expected is None
 
 
-def test_backs_are_told_to_rest_when_speculation_is_turned_off():
+def test_backs_are_told_to_stop_when_speculation_is_turned_off():
     harness = drafting()
     harness.speculation.set_policy("off", 0)
     post(harness, TEXT[3:6])
@@ -463,7 +463,7 @@ def test_when_cells_run_out_the_youngest_steps_back_and_goes_on_later():
     assert started == [("s", False), ("t", False), ("t", True)]
 
 
-def test_a_sequence_that_stepped_back_runs_before_those_that_wait():
+def test_a_preempted_sequence_runs_before_those_that_wait():
     harness = SchedulerHarness(n_ctx=99)
     harness.submit("a", LONG)
     harness.submit("b", LONG)
@@ -605,7 +605,7 @@ def test_after_a_full_cache_the_next_step_takes_one_token_of_each():
     assert sum(len(span.tokens) for span in harness.spans) > 2
 
 
-def test_after_a_full_cache_nobody_new_starts():
+def test_after_a_full_cache_no_sequence_starts():
     harness = drafting()
     planned(harness)
     harness.scheduler.on_cache_full()
@@ -648,7 +648,7 @@ def test_a_single_token_that_finds_no_room_ends_the_text():
     assert harness.scheduler.idle
 
 
-def test_a_frugal_scheduler_whose_sequences_are_cancelled_goes_on():
+def test_after_a_full_cache_a_scheduler_whose_sequences_are_cancelled_goes_on():
     harness = drafting()
     harness.submit("t", LONG, max_tokens=3)
     planned(harness)
@@ -674,7 +674,7 @@ def test_a_sequence_in_two_places_is_noticed():
         harness.scheduler.check_integrity()
 
 
-def test_a_prompt_is_read_once_for_all_who_ask_at_the_same_time():
+def test_a_prompt_is_decoded_once_for_simultaneous_requests():
     prompt = [*LONG, *range(4, 24), *range(4, 24)]
     harness = SchedulerHarness(n_slots=4, n_ctx=400)
     for name in "abcd":

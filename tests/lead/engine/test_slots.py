@@ -149,7 +149,7 @@ def test_a_slot_is_copied_before_it_is_given_up():
     assert room.slots.pop_edits() == [Copy(0, 1, 5), Trim(0, 0)]
 
 
-def test_a_text_of_its_own_is_left_in_its_slot_by_one_that_only_begins_alike():
+def test_a_text_stays_in_its_slot_if_another_only_begins_like_it():
     room = Room(n_slots=3, n_ctx=60)
     room.enter("s", [1, 2, *[3] * 9])
     room.decode()

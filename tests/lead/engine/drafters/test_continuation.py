@@ -31,7 +31,7 @@ def test_confidence_rises_with_agreement(length):
     assert ranking == sorted(set(ranking))
 
 
-def test_a_witness_that_was_wrong_is_not_heard_again():
+def test_another_match_that_differed_once_is_ignored_afterwards():
     text = [1, 2, 50, 51, 0, 1, 2, 60, 51]
     tokens, (first, second) = follow(text, [Match(2, 2), Match(2, 7)], 2, wraps=False)
     assert tokens == [50, 51]
@@ -39,13 +39,13 @@ def test_a_witness_that_was_wrong_is_not_heard_again():
     assert second == confidence(3, 1, 1)
 
 
-def test_a_witness_whose_text_has_ended_does_not_agree():
+def test_another_match_whose_text_has_ended_does_not_agree():
     text = [1, 2, 50, 51, 1, 2, 50]
     _, confidences = follow(text, [Match(2, 2), Match(2, 6)], 2, wraps=False)
     assert confidences == [confidence(2, 2, 2), confidence(3, 1, 2)]
 
 
-def test_a_witness_goes_on_with_its_period():
+def test_another_match_goes_on_with_its_period():
     text = [7, 7, 7, 7]
     tokens, confidences = follow(text, [Match(3, 3), Match(2, 2)], 4, wraps=True)
     assert tokens == [7, 7, 7, 7]

@@ -30,7 +30,7 @@ def test_it_goes_on_while_the_answer_follows():
     assert after(PREDICTION[:7]) == [107, 108, 109]
 
 
-def test_nothing_is_proposed_behind_the_predictions_end():
+def test_nothing_is_proposed_after_the_predictions_end():
     assert after(PREDICTION[:-1]) == [139]
     assert after(PREDICTION) == []
 
@@ -94,7 +94,7 @@ def test_a_prediction_too_short_to_match_does_no_harm(prediction):
     assert after([7, 8, 9], 3, prediction) == []
 
 
-def test_confidence_is_decent_at_first_and_rises_while_the_answer_follows():
+def test_confidence_is_moderate_at_first_and_rises_while_the_answer_follows():
     source = drafter()
     firsts = [source.draft([*PROMPT, *PREDICTION[:n]], 1)[1][0] for n in range(20)]
     assert firsts == sorted(firsts)
@@ -109,7 +109,7 @@ def test_confidence_falls_after_a_departure():
 
 
 @given(FEW_KINDS, FEW_KINDS, st.integers(1, 20))
-def test_every_draft_is_a_piece_of_the_prediction_behind_the_answers_last_tokens(prediction, answer, n):
+def test_every_draft_is_a_part_of_the_prediction_after_the_answers_last_tokens(prediction, answer, n):
     source = drafter(prediction)
     for end in range(len(answer) + 1):
         tokens = [*PROMPT, *answer[:end]]

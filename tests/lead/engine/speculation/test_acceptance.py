@@ -38,11 +38,11 @@ def test_a_new_source_that_states_no_confidence_is_right_every_other_time():
     assert acceptance.probability("new", None, "single") == acceptance.mean("new") == 0.5
 
 
-def test_a_few_trials_do_not_overturn_a_source_s_word():
+def test_a_few_outcomes_do_not_outweigh_the_stated_confidence():
     assert learned(outcome(False)).probability("a", 0.9, "single") == pytest.approx(0.675)
 
 
-def test_a_confidence_never_tried_is_believed_though_others_were():
+def test_a_confidence_without_outcomes_is_believed_although_others_have_some():
     assert learned(*[outcome(False, 0.9)] * 50).probability("a", 0.3, "single") == 0.3
 
 
@@ -51,7 +51,7 @@ def test_a_confidence_never_tried_is_believed_though_others_were():
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8, 0.95])
 @pytest.mark.parametrize("stated", [None, 0.05, 0.7, 0.999])
-def test_whatever_it_states_a_source_is_taken_for_what_it_showed(stated, share):
+def test_outcomes_outweigh_whatever_confidence_a_source_states(stated, share):
     acceptance = learned(*mixed(400, share, stated))
     assert acceptance.probability("a", stated, "single") == pytest.approx(share, abs=0.15)
 
@@ -62,14 +62,14 @@ def test_each_confidence_has_its_own_calibration():
     assert acceptance.probability("a", 0.3, "single") < 0.35
 
 
-def test_sources_do_not_share_what_they_showed():
+def test_sources_do_not_share_outcomes():
     acceptance = learned(*[outcome(False)] * 50, *[outcome(True, source="b")] * 50)
     assert acceptance.probability("a", 0.9, "single") < 0.1
     assert acceptance.probability("b", 0.9, "single") > 0.95
 
 
 @pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])
-def test_a_change_of_text_is_followed_within_some_tens_of_trials(before, after):
+def test_a_change_of_text_is_followed_within_some_tens_of_outcomes(before, after):
     acceptance = learned(*[outcome(before)] * 500)
     was_sure = acceptance.probability("a", 0.9, "single")
     acceptance.learn([outcome(after)] * 40)
@@ -78,7 +78,7 @@ def test_a_change_of_text_is_followed_within_some_tens_of_trials(before, after):
     assert (was_sure < 0.2, now < 0.4) == (after, before)
 
 
-def test_agreement_and_dispute_are_learned_apart():
+def test_agreement_and_conflict_are_learned_separately():
     acceptance = learned(*mixed(60, 0.95, agreement="agreed"), *mixed(60, 0.3, agreement="conflicting"))
     agreed, disputed = (
         acceptance.probability("a", 0.9, agreement) for agreement in ("agreed", "conflicting")
@@ -88,7 +88,7 @@ def test_agreement_and_dispute_are_learned_apart():
     assert disputed < acceptance.probability("a", 0.9, "single") < agreed
 
 
-def test_company_not_met_before_is_taken_for_none():
+def test_an_agreement_without_outcomes_counts_as_none():
     acceptance = learned(*mixed(60, 0.5))
     assert acceptance.probability("a", 0.9, "agreed") == acceptance.probability("a", 0.9, "single")
 
@@ -129,7 +129,7 @@ def test_a_position_never_tried_keeps_its_place_in_the_report():
     assert report["acceptance_by_position"] == [1.0, None, 0.0]
 
 
-def test_trials_far_along_a_draft_are_counted_too():
+def test_outcomes_far_along_a_draft_are_counted_too():
     assert learned(outcome(True, place=99)).describe("a")["n_scored"] == 1
 
 

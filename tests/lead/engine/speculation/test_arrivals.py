@@ -126,7 +126,7 @@ def test_a_source_that_became_slower_is_believed(drafting):
     assert drafting.expected(0.75).per_token == pytest.approx(0.1, rel=0.1)
 
 
-def test_a_first_draft_alone_tells_no_pace():
+def test_a_first_draft_alone_gives_no_pace():
     watching = Watching()
     watching.post(10, 12, 0.01)
     assert watching.expected(0.011) is None
@@ -135,7 +135,7 @@ def test_a_first_draft_alone_tells_no_pace():
 # A draft that died: the answer to the news
 
 
-def test_after_a_mismatch_the_next_draft_comes_as_long_after_the_news_as_usual(answering):
+def test_after_a_mismatch_the_next_draft_is_expected_as_long_after_the_commit_as_usual(answering):
     arrival = answering.expected(1.0)
     assert (arrival.first_in, arrival.n_first) == (pytest.approx(0.02), 2)
     assert answering.expected(1.015).first_in == pytest.approx(0.005)
@@ -169,7 +169,7 @@ def test_a_late_answer_is_expected_late_next_time():
     assert watching.expected(30.0).first_in == pytest.approx(0.3)
 
 
-def test_a_draft_on_older_news_does_not_count_as_a_quick_answer():
+def test_a_draft_on_older_tokens_does_not_count_as_a_quick_answer():
     """It was under way when its text died: measured from the newest commit it would seem to come at once."""
     watching = Watching()
     watching.post(10, 12, 0.005)
@@ -213,7 +213,7 @@ def test_a_draft_for_an_ended_sequence_is_ignored():
     assert arrivals.known == []
 
 
-def test_nobody_can_keep_the_lead_waiting_by_posting_the_same_again_and_again(drafting):
+def test_a_source_cannot_keep_the_lead_waiting_by_repeating_a_draft(drafting):
     """Old and new bases in turn: the draft lives, and does not grow."""
     drafting.commit(11, 0.051)
     for i in range(1, 500):
@@ -222,14 +222,14 @@ def test_nobody_can_keep_the_lead_waiting_by_posting_the_same_again_and_again(dr
     assert not drafting.is_drafting(5.05)
 
 
-def test_a_draft_that_was_overtaken_is_no_sign_of_life(drafting):
+def test_a_draft_that_was_overtaken_does_not_count_as_activity(drafting):
     drafting.commit(11, 0.051)
     drafting.post(11, 16, 0.06)
     drafting.post(10, 30, 0.3)
     assert drafting.expected(0.3) is None
 
 
-def test_a_draft_on_newer_text_is_a_sign_of_life(drafting):
+def test_a_draft_on_newer_text_counts_as_activity(drafting):
     drafting.commit(12, 3.0)
     drafting.post(12, 14, 3.01)
     assert drafting.expected(3.01) is not None
@@ -257,23 +257,23 @@ def test_a_source_that_never_drafted_is_not_waited_for_again_later():
     assert not watching.is_drafting(5.0)
 
 
-def test_a_growing_draft_is_work_until_patience_ends(drafting):
+def test_a_source_with_a_growing_draft_is_drafting_until_patience_ends(drafting):
     assert drafting.is_drafting(1.04)
     assert not drafting.is_drafting(1.06)
 
 
-def test_after_a_mismatch_the_source_is_at_work_until_patience_ends(answering):
+def test_after_a_mismatch_the_source_is_drafting_until_patience_ends(answering):
     assert answering.is_drafting(1.9)
     assert not answering.is_drafting(2.1)
 
 
-def test_a_source_that_is_behind_owes_a_word_since_what_it_has_not_seen(answering):
+def test_a_source_that_is_behind_is_waited_for_since_the_first_commit_it_has_not_seen(answering):
     for i in range(1, 200):
         answering.commit(30 + i, 1.0 + i / 100)
     assert not answering.is_drafting(3.0)
 
 
-def test_one_of_two_sources_at_work_is_enough(drafting):
+def test_one_of_two_drafting_sources_is_enough(drafting):
     drafting.post(10, 12, 9.0, source="b")
     assert drafting.is_drafting(9.5)
 
@@ -289,7 +289,7 @@ def test_a_source_that_has_disconnected_is_forgotten(drafting):
     assert not drafting.is_drafting(9.0)
 
 
-def test_the_death_of_a_draft_whose_source_has_left_is_no_news(drafting):
+def test_the_removal_of_a_draft_whose_source_has_disconnected_is_ignored(drafting):
     drafting.arrivals.connect([])
     drafting.commit(11, 0.06, dead=["a"])
     assert drafting.arrivals.known == []

@@ -74,7 +74,7 @@ def test_a_late_tree_lives_through_a_side_branch(board):
         (0, []),
     ],
 )
-def test_a_draft_without_a_future_is_refused(board, base, tokens):
+def test_a_draft_with_nothing_left_to_propose_is_refused(board, base, tokens):
     assert not post(board, base, tokens).alive
     assert best(board) == ()
 
@@ -102,7 +102,7 @@ def test_sequences_have_drafts_of_their_own(board):
     assert board.best("t", even) == EMPTY_CHAIN
 
 
-def test_refused_drafts_are_counted_by_source_and_told_once(board):
+def test_stale_drafts_are_counted_by_source_and_reported_once(board):
     post(board, 9, [1])
     post(board, 9, [1])
     board.post("unknown", "b", DraftTree(3, [1]), COMMITTED)
@@ -129,14 +129,14 @@ def test_a_draft_goes_when_it_has_come_true_to_its_end(board):
     assert list(board.sources("s")) == []
 
 
-def test_after_a_recovered_token_the_branch_that_begins_with_it_is_the_line(board):
+def test_after_a_recovered_token_the_branch_that_begins_with_it_is_the_main_branch(board):
     post(board, 3, [1, 2, 9, 8, 7], [-1, 0, -1, 2, 3])
     board.extend("s", 3, [9])
     assert best(board) == (8, 7)
     assert [draft.token for draft in board.main_branch("s", "a")] == [8, 7]
 
 
-def test_a_source_that_proposes_nothing_has_no_line(board):
+def test_a_source_that_proposes_nothing_has_no_main_branch(board):
     assert board.main_branch("s", "a") == []
 
 
@@ -171,7 +171,7 @@ def test_a_refused_draft_replaces_nothing(board):
 # The best line
 
 
-def test_of_lines_of_equal_chances_the_longest_is_the_best(board):
+def test_of_drafts_of_equal_probabilities_the_longest_is_the_best(board):
     post(board, 3, [1, 2])
     post(board, 3, [4, 5, 6], source="b")
     post(board, 3, [7], source="c")
@@ -184,13 +184,13 @@ def test_only_the_future_counts_for_length(board):
     assert best(board) == (4, 5)
 
 
-def test_a_likely_short_line_beats_an_unlikely_long_one(board):
+def test_a_likely_short_draft_beats_an_unlikely_long_one(board):
     post(board, 3, [1, 2], confidences=[0.9, 0.9])
     post(board, 3, [4, 5, 6, 7], confidences=[0.4, 0.9, 0.9, 0.9], source="b")
     assert best(board, stated) == (1, 2)
 
 
-def test_a_line_that_begins_worse_but_goes_on_better_is_the_best(board):
+def test_a_draft_that_begins_worse_but_goes_on_better_is_the_best(board):
     post(board, 3, [1, 2, 3], confidences=[0.6, 0.1, 0.1])
     post(board, 3, [4, 5, 6], confidences=[0.5, 0.9, 0.9], source="b")
     assert best(board, stated) == (4, 5, 6)
@@ -263,7 +263,7 @@ def test_a_chain_is_cut_with_its_sources_and_probabilities():
 # TokenOutcomes
 
 
-def test_each_committed_token_is_a_trial_up_to_the_first_wrong_one(board):
+def test_each_committed_token_is_an_outcome_up_to_the_first_wrong_one(board):
     post(board, 3, [1, 2, 3, 4], confidences=[0.9, 0.8, 0.7, 0.6])
     assert board.extend("s", 3, [1, 2, 9, 4]) == [
         TokenOutcome("a", 0.9, "single", 0, True),

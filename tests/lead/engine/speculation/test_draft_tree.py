@@ -42,11 +42,11 @@ def test_a_chain_and_the_same_chain_with_parents_are_the_same():
     assert not spelt_out.alive
 
 
-def test_the_line_takes_the_first_branch_at_every_fork():
+def test_the_main_branch_takes_the_first_child_at_every_fork():
     assert main_branch(tree()) == [1, 2, 3]
 
 
-def test_a_right_token_moves_the_cursor_along_the_line():
+def test_a_right_token_moves_the_cursor_along_the_main_branch():
     assert main_branch(after(tree(), 1)) == [2, 3]
 
 

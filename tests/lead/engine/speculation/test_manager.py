@@ -17,7 +17,7 @@ PROMPT = (10, 11, 12)
 
 
 class Scripted:
-    """A source in the lead that proposes what a test says."""
+    """A local drafter that proposes what a test says."""
 
     def __init__(self, tokens=(), confidence=0.9):
         self.tokens, self.confidence = tokens, confidence
@@ -103,7 +103,7 @@ def test_the_deepest_proposal_has_a_limit():
     assert len(table.tokens_at()) == MAX_DEPTH
 
 
-def test_off_proposes_nothing_and_asks_nobody():
+def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
     table = Table("off", local={"ngram": own})
     table.post([1, 2])
@@ -190,7 +190,7 @@ def test_a_recovered_token_is_covered_if_a_side_branch_goes_on_from_it():
     assert table.tokens_at() == (8,)
 
 
-def test_a_recovered_token_is_covered_if_another_source_s_line_goes_on_from_it():
+def test_a_recovered_token_is_covered_if_another_source_s_draft_goes_on_from_it():
     table = Table()
     table.post([1, 2])
     table.post([9, 8], source="b")
@@ -198,17 +198,17 @@ def test_a_recovered_token_is_covered_if_another_source_s_line_goes_on_from_it()
     assert table.speculation.stats.n_covered == 1
 
 
-def test_sources_in_the_lead_cover_nothing_that_backs_should_have_prepared():
+def test_local_drafters_do_not_cover_a_recovered_token():
     table = Table(local={"ngram": Scripted([9, 8])})
     table.tokens_at()
     table.commit(9, rejected=[1])
     assert (table.speculation.stats.n_recovered, table.speculation.stats.n_covered) == (1, 0)
 
 
-# Sources in the lead
+# Local drafters
 
 
-def test_a_source_in_the_lead_is_asked_with_the_whole_text_at_each_decision():
+def test_a_local_drafter_is_asked_with_all_tokens_at_each_plan():
     own = Scripted()
     table = Table(local={"ngram": own})
     table.tokens_at()
@@ -217,7 +217,7 @@ def test_a_source_in_the_lead_is_asked_with_the_whole_text_at_each_decision():
     assert [tokens for tokens, _ in own.asked] == [[10, 11, 12], [10, 11, 12, 7]]
 
 
-def test_a_source_in_the_lead_is_a_source_like_any_other():
+def test_a_local_drafter_is_scored_like_any_other_source():
     own = Scripted([1, 2])
     table = Table(local={"ngram": own})
     assert table.decide().chains[0].sources == ("ngram", "ngram")
@@ -225,7 +225,7 @@ def test_a_source_in_the_lead_is_a_source_like_any_other():
     assert table.scored("ngram") == (1, 2)
 
 
-def test_a_source_in_the_lead_that_is_never_right_costs_no_batch_place():
+def test_a_local_drafter_that_is_never_right_takes_no_place_in_the_batch():
     table = Table(table={1: 1.0, **{n: 1.2 + n / 10 for n in range(2, 12)}}, local={"ngram": Scripted([1])})
     for _ in range(40):
         table.tokens_at()
@@ -233,7 +233,7 @@ def test_a_source_in_the_lead_that_is_never_right_costs_no_batch_place():
     assert table.tokens_at() == ()
 
 
-def test_where_it_has_nothing_to_say_its_older_draft_stands():
+def test_if_a_local_drafter_proposes_nothing_its_older_draft_stays():
     own = Scripted([1, 2, 3])
     table = Table(local={"ngram": own})
     table.tokens_at()
@@ -242,13 +242,13 @@ def test_where_it_has_nothing_to_say_its_older_draft_stands():
     assert table.tokens_at() == (2, 3)
 
 
-def test_sync_stands_for_others_and_asks_no_source_in_the_lead():
+def test_sync_asks_no_local_drafter():
     own = Scripted([1, 2])
     assert Table("sync", local={"ngram": own}).tokens_at() == ()
     assert own.asked == []
 
 
-def test_each_sequence_has_sources_of_its_own():
+def test_each_sequence_has_local_drafters_of_its_own():
     made = []
 
     def make(request):
@@ -353,13 +353,13 @@ def test_sync_waits_for_its_depth_and_gives_up_on_a_source_that_says_nothing():
     assert table.decide(1.7).wait == 0, "it has not been heard since"
 
 
-def test_sync_does_not_wait_behind_an_end_token():
+def test_sync_does_not_wait_after_an_end_token():
     table = Table("sync", 3)
     table.post([1, END], now=0.1)
     assert table.decide(0.1).wait == 0
 
 
-def test_sync_does_not_wait_when_nobody_is_connected():
+def test_sync_does_not_wait_without_connected_sources():
     table = Table("sync", 3)
     table.speculation.connect([])
     assert table.decide(0.1).wait == 0
@@ -398,7 +398,7 @@ def test_the_drafts_of_a_source_that_left_may_still_be_right():
     assert table.tokens_at() == (1, 2)
 
 
-def test_what_a_source_that_left_has_pinned_up_is_no_lasting_memory_of_it():
+def test_a_source_that_left_is_forgotten_although_its_draft_is_still_on_the_board():
     table = Table()
     table.post([1, 2])
     table.speculation.connect(["b"])
@@ -407,7 +407,7 @@ def test_what_a_source_that_left_has_pinned_up_is_no_lasting_memory_of_it():
     assert table.speculation.describe()["sources"].keys() == {"b", "c"}
 
 
-def test_sources_in_the_lead_are_not_forgotten_when_backs_come_and_go():
+def test_local_drafters_are_not_forgotten_when_backs_come_and_go():
     table = Table(local={"ngram": Scripted([1])})
     table.tokens_at()
     table.commit(1)
@@ -425,7 +425,7 @@ def test_drafts_for_a_sequence_that_has_ended_are_stale_and_leave_nothing():
     table.speculation.check_integrity(set())
 
 
-def test_closing_twice_is_no_trouble():
+def test_closing_twice_does_nothing():
     table = Table()
     table.speculation.close("s")
     table.speculation.close("s")
@@ -514,7 +514,7 @@ def test_the_wait_before_a_step_counts_for_it_once():
     assert report["predicted_tokens_per_second"] == pytest.approx(6 / 0.3)
 
 
-def test_steps_that_took_no_time_are_no_trouble():
+def test_steps_that_took_no_time_are_counted():
     table = Table()
     for _ in range(64):
         report = step(table, n_tokens=1, seconds=0.0, depth=0, n_committed=1, n_expected=1.0)

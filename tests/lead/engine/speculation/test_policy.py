@@ -163,13 +163,13 @@ def test_the_next_place_goes_to_the_token_that_adds_most_whoever_s_it_is():
     assert depths(table, candidate(0.9, 0.3, 0.3), candidate(0.8, 0.8, 0.8)) == (1, 2)
 
 
-def test_company_in_the_batch_may_make_drafts_cheap():
+def test_other_sequences_in_the_batch_may_make_drafts_cheap():
     alone = {1: 1, 2: 2.0, 3: 2.0, 4: 2.0}
     assert depths(alone, candidate(0.7)) == (0,)
     assert depths(alone, candidate(0.7), Candidate(EMPTY_CHAIN, 99)) == (1, 0)
 
 
-def test_company_in_the_batch_may_make_drafts_dear():
+def test_other_sequences_in_the_batch_may_make_drafts_expensive():
     assert depths(Q8_0, candidate(0.9)) == (1,)
     assert depths(Q8_0, candidate(0.9), *[Candidate(EMPTY_CHAIN, 99)] * 3) == (0, 0, 0, 0)
 
@@ -184,7 +184,7 @@ def test_prompts_in_the_batch_count():
     assert depths(table, candidate(0.9, 0.9), n_prompt=16) == (0,)
 
 
-def test_beside_a_dear_prompt_a_draft_costs_little():
+def test_beside_an_expensive_prompt_a_draft_costs_little():
     table = {1: 1.0, 2: 1.5, 100: 50.0, 132: 66.0}
     assert depths(table, candidate(0.45)) == (0,)
     assert depths({1: 1.0, 2: 1.5, 96: 50.0, 128: 51.0}, candidate(0.45), n_prompt=100) == (1,)
@@ -209,7 +209,7 @@ def test_it_does_not_wait_for_a_token_that_is_likely_wrong():
     assert wait(F16, Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.001, mean=0.1),))) == 0
 
 
-def test_it_does_not_wait_for_nobody():
+def test_it_does_not_wait_without_sources():
     assert wait(F16, Candidate(EMPTY_CHAIN, 99)) == 0
 
 
@@ -240,7 +240,7 @@ def test_the_faster_things_go_the_less_it_waits():
     assert taught(4, cost).choose(candidates, 0, cost).wait == 0
 
 
-def test_a_guess_at_t_that_was_far_too_high_does_not_make_it_hasty():
+def test_a_guess_at_t_that_was_far_too_high_does_not_prevent_waiting():
     candidates, cost, policy = [candidate(0.9, 0.9, 0.9)], StepCost(), Adaptive()
     for _ in range(50):
         policy.learn(1, 4, T1 / 1000, cost)
@@ -255,7 +255,7 @@ def test_the_faster_things_go_the_fewer_doubtful_tokens_it_takes():
     assert taught(4, cost).choose(candidates, 0, cost).depths == (1,)
 
 
-def test_a_line_that_is_there_makes_waiting_for_another_source_less_worth():
+def test_a_draft_that_is_there_makes_waiting_for_another_source_less_worthwhile():
     soon = growing(first_in=0.01)
     assert wait(F16, Candidate(EMPTY_CHAIN, 99, (soon,))) > 0
     assert wait(F16, candidate(0.9, 0.9, 0.9, expected=(soon,))) == 0
@@ -277,7 +277,7 @@ def test_the_soonest_of_several_sources_is_waited_for():
     assert wait(FLAT, Candidate(EMPTY_CHAIN, 99, (late, soon))) == pytest.approx(0.002)
 
 
-def test_a_dear_model_is_worth_a_wait_that_a_cheap_one_is_not():
+def test_a_slow_model_is_worth_a_wait_that_a_fast_one_is_not():
     candidates = [Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.005, per_token=1.0),))]
     assert Adaptive().choose(candidates, 0, cost_of(F16, 0.070)).wait > 0
     assert Adaptive().choose(candidates, 0, cost_of(F16, 0.002)).wait == 0
@@ -334,7 +334,7 @@ def explored(table, n_choices, *candidates, cost=None):
     return chosen
 
 
-def test_exploration_is_seldom_and_beside_the_best_choice():
+def test_exploration_is_rare_and_next_to_the_best_choice():
     chosen = explored(F16 | {7: 2.0}, 4000, candidate(*[0.75] * 6))
     assert set(chosen) == {4, 5, 6}
     assert 0 < chosen[4] + chosen[6] <= 4000 / 32
@@ -355,7 +355,7 @@ def test_a_cost_that_fell_is_noticed():
     assert chosen[1] > 1000
 
 
-def test_a_depth_that_looks_dearer_than_a_deeper_one_is_asked_again_soon():
+def test_a_depth_that_seems_slower_than_a_deeper_one_is_measured_again_soon():
     """The machine was busy in three of five rounds of calibration: four draft tokens seem a bad choice."""
     cost = StepCost()
     for ratio_of_5, n in product((2.3, F16[5], 2.3, F16[5], 2.3), range(1, 8)):
@@ -364,7 +364,7 @@ def test_a_depth_that_looks_dearer_than_a_deeper_one_is_asked_again_soon():
     assert chosen[4] > 250
 
 
-def test_a_true_step_in_t_is_asked_again_seldom():
+def test_a_real_jump_in_t_is_seldom_measured_again():
     """Three draft tokens are dearer than four, for good."""
     step = {1: 1, 2: 1.28, 3: 1.4, 4: 2.5, 5: 1.7, 6: 2.2}
     chosen = explored(step, 8000, candidate(*[0.8] * 3, 0.05))

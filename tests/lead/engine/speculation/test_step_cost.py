@@ -33,11 +33,11 @@ def test_one_sample_is_enough_to_know_a_width():
     assert learned(Q4_0, repeats=1).seconds(4) == pytest.approx(T1 * Q4_0[4])
 
 
-def test_between_known_widths_the_cost_lies_on_the_line():
+def test_between_known_widths_the_cost_is_linear():
     assert learned({4: 1.0, 8: 2.0}).seconds(5) == pytest.approx(T1 * 1.25)
 
 
-def test_beyond_the_widest_known_the_line_goes_on_but_never_falls():
+def test_beyond_the_widest_known_the_cost_is_extrapolated_but_never_falls():
     assert learned({1: 1.0, 4: 1.6}).seconds(6) == pytest.approx(T1 * 2.0)
     assert learned({1: 1.0, 3: 2.16, 4: 1.51}).seconds(9) == pytest.approx(T1 * 1.51)
 
