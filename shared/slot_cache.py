@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class SlotCache:
-    """`tokens` are valid, at positions 0, 1, …; the native cache may hold later ones that are yet to be trimmed.
+    """`tokens` are valid, at positions 0, 1, …; the native cache may hold more, which are yet to be trimmed.
 
     valid in the cache       [0 ........ len(tokens))
     physically in the cache  [0 .............. n_physical)

@@ -49,10 +49,10 @@ def main() -> None:
 
 def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     vocabulary = model.vocabulary
-    exactness = measure_batch_invariance(model)
+    invariance = measure_batch_invariance(model)
     limits = EngineLimits(
         n_slots=load.options.parallel,
-        n_ctx=model.n_ctx - exactness.pads,  # the padding token takes a cell for the time of its step
+        n_ctx=model.n_ctx - invariance.pads,  # a padding token occupies a cell during its step
         n_ctx_sequence=min(model.n_ctx_slot, vocabulary.info.n_ctx_train),
         n_batch=model.n_batch,
         can_trim=model.can_trim,
@@ -78,7 +78,7 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
             n_ctx_sequence=limits.n_ctx_sequence,
             n_slots=limits.n_slots,
             speculates=limits.can_trim,
-            exact=exactness.exact,
+            exact=invariance.exact,
         )
     )
     if limits.can_trim and load.calibrate:

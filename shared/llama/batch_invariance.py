@@ -24,7 +24,7 @@ _MAX_PADDING_COST = 1.05
 
 @dataclass(frozen=True, slots=True)
 class BatchInvariance:
-    """exact: logits do not depend on the width of the batch. pads: single tokens are padded to achieve that."""
+    """exact: logits do not depend on the width of the batch, because single tokens are padded if `pads`."""
 
     exact: bool
     pads: bool

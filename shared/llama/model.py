@@ -107,7 +107,7 @@ class Model:
         return [by_slot[span.slot] for span in spans]
 
     def trim(self, slot: int, n_keep: int) -> None:
-        """Remove all but the first `n_keep` tokens of a slot. Raises DecodeFatalError if that is impossible."""
+        """Remove all but the first `n_keep` tokens of a slot; raises DecodeFatalError if that fails."""
         if not 0 <= slot < self.n_slots:
             raise ValueError(f"slot {slot} of {self.n_slots}")
         done = llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1)

@@ -68,8 +68,8 @@ def _flash_attention(options: ModelOptions) -> int:
         return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED)
     on_cpu = options.n_gpu_layers == 0 or not llama_cpp.llama_supports_gpu_offload()
     if options.flash_attn == "off" or on_cpu:
-        # On CPUs flash attention accumulates in half precision, in an order that depends on the batch's width,
-        # the threads and how full the cache is: a text would depend on other requests. It is also slower as
-        # soon as a step has several tokens (docs/performance.md).
+        # On CPUs flash attention accumulates in half precision, in an order that depends on the width of the
+        # batch, the threads and how full the cache is: a text would depend on other requests. It is also
+        # slower as soon as a step has several tokens (docs/performance.md).
         return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED)
     return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO)
