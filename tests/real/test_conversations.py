@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bench.processes import start_lead
-from tests.real.asking import post
+from tests.real.client import post
 
 pytestmark = pytest.mark.real
 
