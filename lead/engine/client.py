@@ -41,14 +41,14 @@ from shared.protocol import Tune
 log = logging.getLogger("lead")
 
 _MOST_UNSENT_BYTES = 1 << 16
-"""With more than this unread by the engine, drafts are held back: only the newest are worth sending."""
+"""With more than this unread by the engine, drafts are held back, and only the newest are sent."""
 _MOST_EVENT_BYTES = 1 << 20
 _STOP_SECONDS = 10.0
 """How long the engine may take for its last step before it is killed."""
 _EXPLAIN_SECONDS = 10.0
-"""An engine answers between two steps; with a long prompt on a slow machine those may take so long."""
+"""The engine replies between two steps; with a long prompt on a slow machine a step may take this long."""
 RETRY_AFTER_SECONDS = 5
-"""What clients are told to wait when the engine is not there."""
+"""The Retry-After sent while the engine is not available."""
 
 
 class EngineState(enum.Enum):
@@ -104,9 +104,9 @@ class EngineClient:
         self._stopping = asyncio.Event()
         self.state = EngineState.STARTING
         self.ready: Ready | None = None
-        """What the engine said when it last became ready."""
+        """The engine's last `Ready`."""
         self.has_been_ready = asyncio.Event()
-        """Set for good when the engine is ready for the first time."""
+        """Set when the engine is ready for the first time, and never cleared."""
 
     @property
     def _stopped(self) -> bool:
@@ -136,7 +136,7 @@ class EngineClient:
                     await self._stopping.wait()
 
     async def stop(self) -> None:
-        """End the engine: it finishes its step and goes; it is killed if that takes too long."""
+        """Let the engine finish its step and exit; it is killed if that takes too long."""
         self.state = EngineState.STOPPED
         self._stopping.set()
         if self._writer:
@@ -161,7 +161,7 @@ class EngineClient:
             self._send(Cancel(sequence=sequence_id))
 
     def post_draft(self, draft: PostDraft) -> None:
-        """Offer a draft; one that the engine cannot read yet is replaced by a newer one of its source."""
+        """Send a draft; one that the engine cannot read yet is replaced by the next of the same source."""
         if self.state is not EngineState.READY or self._writer is None:
             return
         if self._writer.transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
@@ -170,22 +170,22 @@ class EngineClient:
             self._send(draft)
 
     def connect(self, names: list[str]) -> None:
-        """These backs are connected now; an engine that is started again is told, too."""
+        """These backs are connected now; a restarted engine is told again."""
         self._sources = Sources(names=names)
         if self.state is EngineState.READY:
             self._send(self._sources)
 
     def set_policy(self, policy: PolicyName, depth: int) -> None:
-        """Choose depths in another way from now on; an engine that is started again does so, too."""
+        """Change the policy for the depth of drafts, also for a restarted engine."""
         self._load = self._load.model_copy(update={"policy": policy, "depth": depth})
         if self.state is EngineState.READY:
             self._send(SetPolicy(policy=policy, depth=depth))
 
     async def explain(self) -> dict[str, Any] | None:
-        """What the planner has learned and done; None if the engine is not there or busy for too long."""
+        """What the planner has learned and done; None if the engine does not reply in time."""
         if self.state is not EngineState.READY:
             return None
-        if self._explanation is None:  # one answer is for all who have asked: nobody can flood the pipe
+        if self._explanation is None:  # one reply serves all callers, so that no client can flood the pipe
             self._explanation = asyncio.get_running_loop().create_future()
             self._send(Explain())
         with contextlib.suppress(TimeoutError):
@@ -214,7 +214,7 @@ class EngineClient:
                 self._take(decode_event(line), sequences, backs)
                 was_ready = was_ready or self.state is EngineState.READY
         except ConnectionResetError:
-            pass  # how a killed engine's end of the pipe reads
+            pass  # what reading from a killed engine raises
         finally:
             await self._clean_up()
         return was_ready

@@ -29,11 +29,11 @@ class Load(BaseModel, frozen=True):
 
 
 class RequestOptions(BaseModel, frozen=True):
-    """What a client may ask of how it is served; none of it changes a token.
+    """How a client wants to be served; no token depends on it.
 
-    `n_probs`: tell the probabilities of so many tokens at each place, beside the chosen one's; None: of none.
-    `filtered`: those among what the filters leave. `n_draft`: verify at most so many draft tokens at once.
-    `slot`: run in no other one. `progress`: tell how far the prompt has come.
+    n_probs: at each position report the probabilities of this many tokens and of the chosen one; None: of
+    none. filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step.
+    slot: run in this slot only. progress: report how far the prompt has been read.
     """
 
     n_probs: int | None = None
@@ -52,12 +52,12 @@ class Submit(BaseModel, frozen=True):
     tokens: list[int]
     sampling: SamplingParameters
     max_tokens: int | None
-    prediction: list[int] = []  # what the client thinks the text will be
+    prediction: list[int] = []  # what the client expects the text to be
     options: RequestOptions = RequestOptions()
 
 
 class Cancel(BaseModel, frozen=True):
-    """Nobody wants this sequence any more."""
+    """Stop generating this sequence."""
 
     type: Literal["cancel"] = "cancel"
     sequence: str
@@ -66,7 +66,7 @@ class Cancel(BaseModel, frozen=True):
 class PostDraft(BaseModel, frozen=True):
     """`source` proposes `tokens` to follow the first `base` committed tokens (see `shared.protocol.Draft`).
 
-    `received_at` is the front's monotonic clock, which is the engine's, too.
+    `received_at` is on the monotonic clock that both processes share.
     """
 
     type: Literal["draft"] = "draft"
@@ -87,7 +87,7 @@ class Sources(BaseModel, frozen=True):
 
 
 class SetPolicy(BaseModel, frozen=True):
-    """Choose depths in this way from now on."""
+    """Use this policy for the depth of drafts from now on."""
 
     type: Literal["set_policy"] = "set_policy"
     policy: PolicyName

@@ -34,7 +34,7 @@ class LoadFailed(BaseModel, frozen=True):
 class Started(BaseModel, frozen=True):
     """A sequence got a slot; the keys and values of its first `n_cached` tokens were there already.
 
-    `again`: it had one before and had to give way for a time.
+    `again`: it had one before and was preempted.
     """
 
     type: Literal["started"] = "started"
@@ -55,7 +55,7 @@ class PromptProgress(BaseModel, frozen=True):
 
 
 class TokenProbabilities(BaseModel, frozen=True):
-    """Of a chosen token, and of the likeliest ones with their ids: see `lead.engine.probabilities`."""
+    """Of the chosen token, and of the most likely ones with their ids: see `lead.engine.probabilities`."""
 
     chosen: float
     top: list[tuple[int, float]]
@@ -92,7 +92,7 @@ class Finished(BaseModel, frozen=True):
 
 
 class Failed(BaseModel, frozen=True):
-    """A sequence cannot go on: `param` names what in its request is at fault; None: it is not the request."""
+    """A sequence cannot continue. `param` names the request's field at fault; None: the request was valid."""
 
     type: Literal["failed"] = "failed"
     sequence: str
@@ -101,7 +101,7 @@ class Failed(BaseModel, frozen=True):
 
 
 class DraftsDropped(BaseModel, frozen=True):
-    """How many drafts of a source were stale when the lead looked at them, since the last such event."""
+    """How many drafts of a source were stale when the engine read them, since the last such event."""
 
     type: Literal["drafts_dropped"] = "drafts_dropped"
     source: str
@@ -117,7 +117,7 @@ class Tuned(BaseModel, frozen=True):
 
 
 class Explained(BaseModel, frozen=True):
-    """What the planner has learned and done: plain JSON, for people and dashboards."""
+    """What the planner has learned and done, as JSON for people and dashboards."""
 
     type: Literal["explained"] = "explained"
     report: dict[str, Any]

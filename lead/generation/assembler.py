@@ -1,4 +1,4 @@
-"""From committed tokens to the text that a client gets, each piece with the token it came from."""
+"""From committed tokens to the text that a client gets: whole characters, nothing of a stop string."""
 
 import codecs
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from lead.engine.events import Committed, TokenProbabilities
 
 @dataclass(frozen=True, slots=True)
 class TextToken:
-    """The text that a token added, and who drafted it (None: the lead chose it without a draft)."""
+    """The text that a token added, and the source of its draft (None: it was not drafted)."""
 
     token: int
     text: str
@@ -32,7 +32,7 @@ class Assembler:
         """The stop string that ended the text."""
 
     def push(self, step: Committed) -> list[TextToken]:
-        """Take in a step's tokens; returns those whose text is certain now. After a stop nothing is."""
+        """Take in a step's tokens; returns those whose text is certain now: none after a stop string."""
         released: list[TextToken] = []
         for i, token in enumerate(step.tokens):
             if self.stop is not None:
@@ -43,7 +43,7 @@ class Assembler:
         return released
 
     def finish(self) -> list[TextToken]:
-        """The end of the sequence: what was held back, if no stop string came of it."""
+        """The end of the sequence: what was held back, unless it was a stop string."""
         if self.stop is None and (rest := self._utf8.decode(b"", final=True)):
             self._held.append(TextToken(-1, rest, None))
         held, self._held = self._held, []
@@ -63,7 +63,7 @@ class Assembler:
         return self._release(n_uncertain)
 
     def _cut(self, n: int) -> None:
-        """Take the last `n` characters away; tokens that have no text of their own stay with what follows."""
+        """Remove the last `n` characters; tokens without text of their own belong to what follows them."""
         n_left = sum(len(held.text) for held in self._held) - n
         kept = []
         for held in self._held:

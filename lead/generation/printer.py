@@ -1,4 +1,4 @@
-"""What the lead shows: the text as it is generated, and a line of figures after each request."""
+"""Prints the text as it is generated, and logs a line of statistics after each sequence."""
 
 import contextlib
 import logging
@@ -21,13 +21,13 @@ _ACCEPTED = "\x1b[32m"
 _REJECTED = "\x1b[31m"
 _RESET = "\x1b[0m"
 _MOST_WAITING = 4096
-"""Pieces of text that a stopped terminal may leave unwritten before further ones are dropped."""
+"""Pieces of text that wait for a stopped terminal before further ones are dropped."""
 
 
 class Printer:
-    """An observer of `Sequences`. With several at once, the screen follows one until it ends.
+    """An observer of `Sequences`. With several at once, one is printed until it ends.
 
-    What no back may see stands on no screen either.
+    Private sequences are not printed.
     """
 
     def __init__(self, vocabulary: Vocabulary, mode: Print, out: TextIO) -> None:
@@ -39,7 +39,7 @@ class Printer:
         self._assembler = Assembler(vocabulary.piece, [])
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
-        """Show the step's text if the screen follows this sequence."""
+        """Print the step's text if this sequence is being printed."""
         if self._mode == "none" or sequence.private:
             return
         if self._shown is None:
@@ -55,12 +55,12 @@ class Printer:
         self._show("".join(token.text for token in tokens if not token.source), "")
 
     def on_end(self, sequence: LiveSequence) -> None:
-        """Say what it took."""
+        """Log what it took."""
         if self._shown is sequence:
             self._shown = None
             self._writer.put("\n")
         if sequence.status is Status.FINISHED and sequence.steps:
-            log.debug("%s", _summary(sequence))  # the request's own line says most of it
+            log.debug("%s", _summary(sequence))  # the access log has most of it
 
     def _show(self, text: str, colour: str) -> None:
         if shown := sanitize(text):
@@ -82,7 +82,7 @@ def _summary(sequence: LiveSequence) -> str:
 
 
 class _Writer:
-    """Writes in a thread: a terminal stopped with Ctrl-S blocks its writer, and must not block the lead."""
+    """Writes in a thread: a terminal stopped with Ctrl-S blocks its writer but must not block the lead."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out

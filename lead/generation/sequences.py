@@ -1,7 +1,7 @@
 """The committed tokens of every sequence: the one place in the front process that holds them.
 
-Streams to clients and links to backs are readers with a cursor of their own, so a reader that is slow or
-late costs no memory. Tokens are append-only.
+Streams to clients and connections to backs read them with cursors of their own, so a slow or late reader
+costs no memory. Tokens are append-only.
 """
 
 import asyncio
@@ -110,20 +110,20 @@ class LiveSequence:
 
 
 class Observer(Protocol):
-    """Is told what happens to sequences, in the order in which it happens."""
+    """Is notified of what happens to sequences, in order."""
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
         """Tokens were committed."""
 
     def on_end(self, sequence: LiveSequence) -> None:
-        """A sequence has ended, in whatever way."""
+        """A sequence has finished or failed."""
 
 
 class Sequences:
-    """All sequences that have not ended. `changed` tells of any change to any of them."""
+    """All sequences that have not ended. `changed` is notified of any change to any of them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds; `apply` is to get times of the same one."""
+        """`clock` gives seconds; the times given to `apply` must be of the same clock."""
         self._clock = clock
         self._live: dict[str, LiveSequence] = {}
         self._observers: list[Observer] = []
@@ -137,7 +137,7 @@ class Sequences:
         return iter(self._live.values())
 
     def observe(self, observer: Observer) -> None:
-        """Tell `observer` of everything from now on."""
+        """Notify `observer` from now on."""
         self._observers.append(observer)
 
     def get(self, sequence_id: str) -> LiveSequence | None:
@@ -164,7 +164,7 @@ class Sequences:
         return sequence
 
     def apply(self, event: SequenceEvent, now: float) -> None:
-        """Take in what the engine says; events for sequences that were cancelled meanwhile are ignored."""
+        """Take in an event of the engine; events of sequences that were cancelled meanwhile are ignored."""
         sequence = self._live.get(event.sequence)
         if sequence is None:
             return
@@ -197,7 +197,7 @@ class Sequences:
             self.changed.notify()
 
     def fail_all(self, reason: str) -> None:
-        """No sequence in progress can go on."""
+        """End all sequences in progress: the engine is gone."""
         for sequence in list(self):
             sequence.failure = UnavailableError(reason)
             self._end(sequence, Status.FAILED)

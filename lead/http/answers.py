@@ -1,8 +1,9 @@
 """The answers to one request: one stream of updates for every API, read as it comes or collected whole."""
 
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
@@ -19,7 +20,7 @@ from lead.server.services import Services
 from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
 
-FinishReason = Literal["stop", "length", "tool_calls"]
+EndReason = Literal["stop", "length", "tool_calls"]
 """OpenAI's."""
 
 
@@ -37,7 +38,7 @@ class ReadProgress:
 class AnswerEnd:
     """How an answer ended."""
 
-    reason: FinishReason
+    reason: EndReason
     seed: int
     slot: int | None
     stop_string: str | None  # the one that ended the text
@@ -93,9 +94,10 @@ class Answer:
         return message
 
 
-class AnswerRenderer(Renderer[AnswerUpdate], Protocol):
+class AnswerRenderer(Renderer[AnswerUpdate]):
     """How an API shows answers, in a stream or whole."""
 
+    @abstractmethod
     def whole(self, answers: list[Answer]) -> Any:
         """The body of a response that is not streamed."""
 
@@ -222,7 +224,7 @@ class _AnswerReader:
         late = self._is_late
         tokens = self._assembler.finish()
         deltas = self._parser.push("".join(token.text for token in tokens)) + self._parser.finish()
-        reason: FinishReason = sequence.finish_reason or ("length" if late else "stop")
+        reason: EndReason = sequence.finish_reason or ("length" if late else "stop")
         if stop is not None:
             reason = "stop"
         if reason == "stop" and self._parser.n_calls:

@@ -17,7 +17,7 @@ from shared.errors import DuoError, ProtocolError, RequestError, UnavailableErro
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _NEVER = {"x-should-retry": "false"}
-"""For the clients of OpenAI and Anthropic, which take every 5xx for a mishap of the moment."""
+"""For the clients of OpenAI and Anthropic, which retry every 5xx."""
 _HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 
 
@@ -45,45 +45,31 @@ def install(app: FastAPI) -> None:
 
 
 def error_response(error: Exception) -> JSONResponse:
-    """The response that tells a client of `error`."""
-    return JSONResponse(error_body(error), _status(error), _advice(error))
-
-
-def _advice(error: Exception) -> Mapping[str, str] | None:
-    """Headers that say whether to try again."""
-    match error:
-        case UnavailableError():
-            return {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        case UnsupportedError():
-            return _NEVER
-        case _:
-            return None
+    """The response to a request that failed with `error`."""
+    headers = None
+    if isinstance(error, UnavailableError):
+        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    elif isinstance(error, UnsupportedError):
+        headers = _NEVER
+    return JSONResponse(error_body(error), _status_and_type(error)[0], headers)
 
 
 def http_error(
     status: int, message: str, kind: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """An error that is HTTP's rather than ours, in the same shape."""
+    """An error of HTTP itself, in the same shape."""
     return JSONResponse(_body(message, kind, code=code), status, headers)
 
 
 def error_body(error: Exception) -> dict[str, Any]:
     """The body alone: what a stream that has begun sends as its last event."""
-    match error:
-        case ContextExceededError():
-            body = _body(str(error), "exceed_context_size_error", error.param, error.code)
-            body["error"] |= {"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx}
-            return body
-        case RequestError():
-            return _body(str(error), "invalid_request_error", error.param, error.code)
-        case ProtocolError():
-            return _body(str(error), "invalid_request_error")
-        case UnavailableError():
-            return _body(str(error), "unavailable_error")
-        case UnsupportedError():
-            return _body(str(error), "not_supported_error")
-        case _:
-            return _body("the server failed; its log says more", "server_error")
+    status, kind = _status_and_type(error)
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        return _body("the server failed; its log says more", kind)
+    body = _body(str(error), kind, getattr(error, "param", None), getattr(error, "code", None))
+    if isinstance(error, ContextExceededError):
+        body["error"] |= {"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx}
+    return body
 
 
 def _allowed(request: Request) -> Iterator[str]:
@@ -94,16 +80,18 @@ def _allowed(request: Request) -> Iterator[str]:
             yield method
 
 
-def _status(error: Exception) -> int:
+def _status_and_type(error: Exception) -> tuple[int, str]:
     match error:
+        case ContextExceededError():
+            return 400, "exceed_context_size_error"
         case RequestError() | ProtocolError():
-            return 400
+            return 400, "invalid_request_error"
         case UnavailableError():
-            return 503
+            return 503, "unavailable_error"
         case UnsupportedError():
-            return 501
+            return 501, "not_supported_error"
         case _:
-            return 500
+            return 500, "server_error"
 
 
 def _body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
@@ -111,11 +99,11 @@ def _body(message: str, kind: str, param: str | None = None, code: str | None = 
 
 
 def first_invalid(error: RequestValidationError | ValidationError) -> RequestError:
-    """What pydantic says first, as an error of ours."""
+    """The first of pydantic's errors as a RequestError."""
     item = error.errors()[0]
     path = [str(part) for part in item["loc"] if part not in {"body", "query"}]
     if item["type"] == "json_invalid":
         return RequestError(f"the body is not JSON: {item['ctx']['error']}")
-    # For a union pydantic adds the name of the member it tried: the field is what stands before it.
+    # For a union pydantic appends the name of the member it tried: the field comes before it.
     field = path[0] if path else "body"
     return RequestError(f"{'.'.join(path) or 'body'}: {item['msg']}", field)

@@ -42,7 +42,7 @@ class TextPart(BaseModel):
 
 
 class PredictedText(BaseModel):
-    """OpenAI's `prediction`: what the client thinks the answer will be, for the most part."""
+    """OpenAI's `prediction`: most of the text that the client expects as the answer."""
 
     model_config = ConfigDict(strict=True)
 
@@ -120,10 +120,10 @@ class GenerationFields(BaseModel):
     speculative_n_max: int | None = Field(None, alias="speculative.n_max")
 
     def check(self) -> None:
-        """Raise RequestError for what is well-formed but not served."""
+        """Raise RequestError for what is valid but not supported."""
         if self.mirostat:
             raise RequestError(
-                "mirostat: it chooses by random numbers of its own, which cannot be shared with backs; "
+                "mirostat: it draws random numbers of its own, which cannot be shared with backs; "
                 "min_p and top_n_sigma serve the same purpose",
                 "mirostat",
             )
@@ -139,7 +139,7 @@ class GenerationFields(BaseModel):
         return 1
 
     def n_alternatives(self, limits: RequestLimits) -> int | None:
-        """How many of the likeliest tokens to tell of; 0: only of the chosen one; None: nothing."""
+        """How many of the most likely tokens to report; 0: only the chosen one; None: none at all."""
         most = limits.max_top_logprobs
         n_top = within("top_logprobs", self.top_logprobs, most)
         if n_top and self.logprobs is not True:
@@ -151,7 +151,7 @@ class GenerationFields(BaseModel):
         return within("logprobs", self.logprobs, most)
 
     def n_draft(self) -> int | None:
-        """The most draft tokens to verify at once; None: the planner decides."""
+        """The most draft tokens to verify per step; None: the planner decides."""
         value = self.speculative_n_max
         if value is None and self.speculative is not None:
             value = self.speculative.n_max
@@ -160,24 +160,24 @@ class GenerationFields(BaseModel):
         return value
 
     def slot(self, n_slots: int) -> int | None:
-        """The slot that is wanted; None: any."""
+        """The requested slot; None: any."""
         if self.id_slot is None or self.id_slot == -1:
             return None
         if not 0 <= self.id_slot < n_slots:
-            raise RequestError(f"id_slot: {self.id_slot} is none of the {n_slots} slots", "id_slot")
+            raise RequestError(f"id_slot: {self.id_slot} is not one of the {n_slots} slots", "id_slot")
         return self.id_slot
 
     def stops(self, limits: RequestLimits) -> list[str]:
         """The stop strings; empty ones stop nothing."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         if len(stops) > limits.max_stops:
-            raise RequestError(f"stop: {len(stops)} strings; at most {limits.max_stops} are taken", "stop")
+            raise RequestError(f"stop: {len(stops)} strings; at most {limits.max_stops} are accepted", "stop")
         if any(len(stop) > limits.max_stop_characters for stop in stops):
-            raise RequestError(f"stop: at most {limits.max_stop_characters} characters are taken", "stop")
+            raise RequestError(f"stop: at most {limits.max_stop_characters} characters are accepted", "stop")
         return [stop for stop in stops if stop]
 
     def limit(self, defaults: SamplingDefaults = _DEFAULTS) -> int | None:
-        """The most tokens to generate; None until the context is full. With 0 the prompt is read, no more."""
+        """The most tokens to generate; None: until the context is full; 0: only read the prompt."""
         for name in ("max_completion_tokens", "max_tokens", "n_predict"):
             value = getattr(self, name)
             if value is None or value in {-1, -2}:
@@ -188,14 +188,14 @@ class GenerationFields(BaseModel):
         return None if defaults.n_predict < 0 else defaults.n_predict
 
     def time_limit(self) -> float | None:
-        """Seconds that generation may take; None: any number."""
+        """Seconds that generation may take; None: no limit."""
         value = self.t_max_predict_ms
         return None if value is None or value < 0 else value / 1000
 
     def constraint(self, vocabulary: Vocabulary, limits: RequestLimits) -> str | None:
-        """The grammar that the answer has to follow; raises RequestError. It may take long: use a thread."""
+        """The grammar that the answer must follow; raises RequestError. It may take long: use a thread."""
         if self.grammar and self.json_schema is not None:
-            raise RequestError("grammar: json_schema says what is allowed already", "grammar")
+            raise RequestError("grammar: cannot be combined with json_schema", "grammar")
         if self.json_schema is not None:
             return schema_to_gbnf(self.json_schema or JSON_OBJECT, limits, "json_schema")
         if not self.grammar:
@@ -208,7 +208,7 @@ class GenerationFields(BaseModel):
         return self.grammar
 
     def predicted(self, vocabulary: Vocabulary, n_ctx: int) -> list[int]:
-        """The prediction as the model would write it, so without special tokens; at most `n_ctx` tokens."""
+        """The tokens of the prediction, without special ones; at most `n_ctx`."""
         if self.prediction is None:
             return []
         tokens = vocabulary.tokenize(self.prediction.text, add_special=False, parse_special=False)
@@ -222,12 +222,12 @@ class GenerationFields(BaseModel):
         limits: RequestLimits = _LIMITS,
         grammar: str | None = None,
     ) -> SamplingParameters:
-        """How to sample; a seed is drawn where none is given. Raises RequestError naming the field."""
+        """How to sample; a seed is drawn if none is given. Raises RequestError naming the field at fault."""
         given = defaults.parameters()
         given |= {name: value for name in _PLAIN_FIELDS if (value := getattr(self, name)) is not None}
         if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
             given["repeat_last_n"] = n_ctx
-        if given.get("dry_base", 1) < 1:  # as llama-server: the default instead
+        if given.get("dry_base", 1) < 1:  # llama-server uses the default then
             given["dry_base"] = defaults.dry_base
         seed = defaults.seed if self.seed is None else self.seed
         given["seed"] = random_seed() if seed == -1 else seed
@@ -246,10 +246,10 @@ class GenerationFields(BaseModel):
 
     def _biases_within(self, vocabulary: Vocabulary, most: int) -> dict[int, float]:
         if len(self.logit_bias or ()) > most:
-            raise RequestError(f"logit_bias: at most {most} entries are taken", "logit_bias")
+            raise RequestError(f"logit_bias: at most {most} entries are accepted", "logit_bias")
         biases = dict(self._biases(vocabulary))
         if len(biases) > most:
-            raise RequestError(f"logit_bias: at most {most} tokens are taken", "logit_bias")
+            raise RequestError(f"logit_bias: at most {most} tokens are accepted", "logit_bias")
         return biases
 
     def _biases(self, vocabulary: Vocabulary) -> Iterator[tuple[int, float]]:
@@ -266,7 +266,7 @@ class GenerationFields(BaseModel):
 
 
 def within(name: str, value: int | None, most: int) -> int:
-    """`value`, None as 0; raises RequestError unless it is between 0 and `most`."""
+    """`value`, or 0 for None; raises RequestError unless it is between 0 and `most`."""
     value = value or 0
     if not 0 <= value <= most:
         raise RequestError(f"{name}: {value} is not between 0 and {most}", name)
@@ -274,7 +274,7 @@ def within(name: str, value: int | None, most: int) -> int:
 
 
 def read_samplers(given: str | list[str]) -> tuple[SamplerName, ...]:
-    """llama-server's `samplers`: names, or one letter each. Raises RequestError for what is none of them."""
+    """llama-server's `samplers`: names, or one letter each. Raises RequestError for unknown ones."""
     try:
         return by_letters(given) if isinstance(given, str) else by_names(given)
     except ValueError as error:
@@ -282,7 +282,7 @@ def read_samplers(given: str | list[str]) -> tuple[SamplerName, ...]:
 
 
 def _biased_tokens(key: object, vocabulary: Vocabulary) -> list[int]:
-    """A token id, also as text ("123", OpenAI's form), or the tokens of a text (llama-server's form)."""
+    """A token id, as a number or as text ("123", OpenAI's form), or the tokens of a text (llama-server's)."""
     if isinstance(key, str) and not key.isdecimal():
         return vocabulary.tokenize(key, add_special=False, parse_special=False)
     if isinstance(key, bool) or not isinstance(key, int | str):

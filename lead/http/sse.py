@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Coroutine, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 from starlette.types import Message, Receive, Scope, Send
 
+from lead.http.errors import error_body
 from shared.errors import DuoError
 
 log = logging.getLogger("lead")
@@ -22,22 +24,25 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 T = TypeVar("T")
 Update = TypeVar("Update")
-Update_contra = TypeVar("Update_contra", contravariant=True)
-Event = dict[str, Any] | str
-"""A JSON object, or text to send as it is."""
+JsonObject = dict[str, Any]
+SseEvent = JsonObject | str
+"""Text is sent as it is."""
 
 
-class Renderer(Protocol[Update_contra]):
+class Renderer(ABC, Generic[Update]):
     """How an API shows the updates of a stream."""
 
-    def render(self, update: Update_contra) -> Iterable[Event]:
+    @abstractmethod
+    def render(self, update: Update) -> Iterable[SseEvent]:
         """The events of an update; there may be none."""
 
-    def finish(self) -> Iterable[Event]:
+    def finish(self) -> Iterable[SseEvent]:
         """The events after all updates."""
+        return ()
 
-    def error(self, error: Exception) -> Event:
+    def error(self, error: Exception) -> SseEvent:
         """The event of an error that ends a stream that has begun."""
+        return error_body(error)
 
 
 class ClientGoneError(Exception):
@@ -150,11 +155,11 @@ def _body(data: bytes, *, more: bool = True) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": more}
 
 
-def _lines(events: Iterable[Event]) -> bytes:
+def _lines(events: Iterable[SseEvent]) -> bytes:
     return b"".join(map(_line, events))
 
 
-def _line(event: Event) -> bytes:
+def _line(event: SseEvent) -> bytes:
     """An event with a type is also named by it, as in the streams of Anthropic's API and of Responses."""
     if isinstance(event, str):
         return b"data: %b\n\n" % event.encode()

@@ -1,1 +1,1 @@
-"""Figures for Prometheus: what is counted while requests run, and how it is shown."""
+"""Metrics for Prometheus."""

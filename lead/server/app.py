@@ -1,4 +1,4 @@
-"""The lead's HTTP application: routes and error shapes, nothing that runs by itself."""
+"""The lead's HTTP application: routes, middlewares and error shapes."""
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
@@ -26,7 +26,7 @@ _MODULES = (
     *(chat, responses, messages, completions, native, tokens),
     *(models, slots, metrics, speculation, unsupported),
 )
-_CLIENT_CLOSED_REQUEST = 499  # nginx's code for the log; nobody reads the response
+_CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not read
 
 
 def create_app(

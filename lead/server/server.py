@@ -22,7 +22,7 @@ from lead.generation.sequences import Sequences
 from lead.http.middleware.cors import AllowedOrigins
 from lead.http.middleware.keys import Key, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
-from lead.metrics.metrics import Metrics
+from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
@@ -169,7 +169,7 @@ class Lead:
             defaults=self._settings.sampling,
             chat=self._settings.conversation.defaults(verbose=self._settings.log_level == "debug"),
             shows_slots=self._settings.slots,
-            metrics=Metrics(self._sequences, self._backs) if self._settings.metrics else None,
+            metrics=MetricsExporter(self._sequences, self._backs) if self._settings.metrics else None,
             n_threads=self._settings.n_threads,
         )
 

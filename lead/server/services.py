@@ -1,4 +1,4 @@
-"""What the HTTP handlers work with, once the vocabulary has been read."""
+"""What the HTTP routes work with, once the vocabulary has been read."""
 
 import time
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from lead.engine.client import EngineState
 from lead.engine.commands import PolicyName
 from lead.generation.admission import Admission, Engine
 from lead.generation.sequences import Sequences
-from lead.metrics.metrics import Metrics
+from lead.metrics.exporter import MetricsExporter
 from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
 from lead.settings.sampling_defaults import SamplingDefaults
@@ -22,17 +22,17 @@ from shared.llama.vocabulary import Vocabulary
 
 
 class SupervisedEngine(Engine, Protocol):
-    """The seam to the engine, with what /health tells of it."""
+    """The seam to the engine, with its state."""
 
     @property
     def state(self) -> EngineState:
         """Whether it can take requests."""
 
     def set_policy(self, policy: PolicyName, depth: int) -> None:
-        """Choose depths in another way from now on."""
+        """Change the policy for the depth of drafts."""
 
     async def explain(self) -> dict[str, Any] | None:
-        """What the planner has learned and done; None if the engine cannot say."""
+        """What the planner has learned and done; None if the engine does not reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Services:
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     chat: ChatOptions = field(default_factory=ChatOptions)
     shows_slots: bool = True
-    metrics: Metrics | None = None  # None: not asked for
+    metrics: MetricsExporter | None = None  # None: switched off
     n_threads: int = 0
     started_at: int = field(default_factory=lambda: int(time.time()))
 
     @property
     def alias(self) -> str:
-        """What answers call the model."""
+        """The name of the model in answers."""
         return self.names.id
 
     @property

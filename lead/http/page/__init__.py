@@ -1,6 +1,6 @@
-"""The files of the page that a lead shows to browsers, and the paths they have.
+"""The files of the web UI and their paths.
 
-They hold nothing secret and are for everybody; what they show is asked for with a key.
+They are public; the data that the page shows is requested with a key.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _MEDIA_TYPES: Final = {
 
 
 class File(NamedTuple):
-    """What is sent for a path."""
+    """A file as it is sent."""
 
     content: bytes
     media_type: str
@@ -33,4 +33,4 @@ def _read() -> dict[str, File]:
 
 
 FILES: Final[Mapping[str, File]] = _read()
-"""By path: `/`, and `/page/NAME` for what it needs."""
+"""By path: `/`, and `/page/NAME`."""

@@ -3,21 +3,18 @@
 import json
 import secrets
 from collections.abc import Iterator
-from typing import Any
 
 from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
-from lead.http.answers import Answer, AnswerEnd, AnswerUpdate
+from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
 from lead.http.errors import error_body
 from lead.http.generation_request import GenerationRequest
-from lead.http.sse import Event
+from lead.http.sse import JsonObject, SseEvent
 from lead.server.services import Services
-
-Object = dict[str, Any]
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
-class AnthropicRenderer:
+class AnthropicRenderer(AnswerRenderer):
     """A message is a list of content blocks; a stream begins with the first text."""
 
     def __init__(self, request: GenerationRequest, services: Services) -> None:
@@ -31,7 +28,7 @@ class AnthropicRenderer:
         self._begun = False
         self._blocks = _BlockEvents()
 
-    def render(self, update: AnswerUpdate) -> Iterator[Event]:
+    def render(self, update: AnswerUpdate) -> Iterator[SseEvent]:
         if not self._begun and (update.deltas or update.end):
             self._begun = True
             yield from self._begin()
@@ -42,25 +39,22 @@ class AnthropicRenderer:
             yield {"type": "message_delta", "delta": _stop(update.end), "usage": _usage(update.end)}
             yield {"type": "message_stop"}
 
-    def finish(self) -> Iterator[Event]:
-        yield from ()
-
-    def error(self, error: Exception) -> Event:
+    def error(self, error: Exception) -> SseEvent:
         return error_event(error)
 
-    def whole(self, answers: list[Answer]) -> Object:
+    def whole(self, answers: list[Answer]) -> JsonObject:
         (answer,) = answers
         content = {"content": _content(answer.message), **_stop(answer.end), "usage": _usage(answer.end)}
         return self._message | content
 
-    def _begin(self) -> Iterator[Event]:
+    def _begin(self) -> Iterator[SseEvent]:
         usage = {"input_tokens": self._n_prompt, "output_tokens": 0}
         stop = {"stop_reason": None, "stop_sequence": None}
         yield {"type": "message_start", "message": {**self._message, "content": [], **stop, "usage": usage}}
         yield {"type": "ping"}
 
 
-def error_event(error: Exception) -> Object:
+def error_event(error: Exception) -> JsonObject:
     """What Anthropic's clients read, in a stream or as a response's body."""
     return {"type": "error", "error": {"type": "api_error", "message": error_body(error)["error"]["message"]}}
 
@@ -72,7 +66,7 @@ class _BlockEvents:
         self._index = -1
         self._open: str | None = None
 
-    def push(self, delta: Delta) -> Iterator[Event]:
+    def push(self, delta: Delta) -> Iterator[SseEvent]:
         match delta:
             case Content(text):
                 yield from self._block("text", {"type": "text", "text": ""})
@@ -87,13 +81,13 @@ class _BlockEvents:
             case ToolCallArguments(_, text):
                 yield self._delta({"type": "input_json_delta", "partial_json": text})
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> Iterator[SseEvent]:
         """The end of the last block; an answer has at least one."""
         if self._index < 0:
             yield from self._block("text", {"type": "text", "text": ""})
         yield from self._close()
 
-    def _block(self, kind: str, block: Object) -> Iterator[Event]:
+    def _block(self, kind: str, block: JsonObject) -> Iterator[SseEvent]:
         if self._open == kind:
             return
         yield from self._close()
@@ -101,19 +95,19 @@ class _BlockEvents:
         self._index += 1
         yield {"type": "content_block_start", "index": self._index, "content_block": block}
 
-    def _close(self) -> Iterator[Event]:
+    def _close(self) -> Iterator[SseEvent]:
         if self._open == "thinking":
             yield self._delta({"type": "signature_delta", "signature": ""})
         if self._open:
             yield {"type": "content_block_stop", "index": self._index}
         self._open = None
 
-    def _delta(self, delta: Object) -> Event:
+    def _delta(self, delta: JsonObject) -> SseEvent:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
 
 
-def _content(message: AssistantMessage) -> list[Object]:
-    content: list[Object] = []
+def _content(message: AssistantMessage) -> list[JsonObject]:
+    content: list[JsonObject] = []
     if message.reasoning:
         content.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
     if message.content or not message.calls:
@@ -125,7 +119,7 @@ def _content(message: AssistantMessage) -> list[Object]:
     return content
 
 
-def _object(arguments: str) -> Object:
+def _object(arguments: str) -> JsonObject:
     """A call that was cut off has no usable input."""
     try:
         value = json.loads(arguments)
@@ -134,13 +128,13 @@ def _object(arguments: str) -> Object:
     return value if isinstance(value, dict) else {}
 
 
-def _stop(end: AnswerEnd) -> Object:
+def _stop(end: AnswerEnd) -> JsonObject:
     stop = end.stop_string
     reason = "stop_sequence" if stop and end.reason == "stop" else _STOP_REASONS[end.reason]
     return {"stop_reason": reason, "stop_sequence": stop}
 
 
-def _usage(end: AnswerEnd) -> Object:
+def _usage(end: AnswerEnd) -> JsonObject:
     return {
         "input_tokens": end.stats.n_prompt - end.stats.n_cached,
         "cache_read_input_tokens": end.stats.n_cached,

@@ -1,4 +1,4 @@
-"""How an answer was sampled, under llama-server's names."""
+"""The sampling parameters of an answer, under llama-server's names."""
 
 from typing import Any
 

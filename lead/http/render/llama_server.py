@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lead.generation.assembler import TextToken
-from lead.http.answers import Answer, AnswerEnd, AnswerUpdate, ReadProgress
-from lead.http.errors import error_body
+from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate, ReadProgress
 from lead.http.generation_request import GenerationRequest
 from lead.http.render.generation_settings import generation_settings
 from lead.http.render.logprobs import token_probabilities
 from lead.http.render.timings import prompt_progress, timings, timings_of_prompt
-from lead.http.sse import Event
+from lead.http.sse import JsonObject, SseEvent
 from lead.server.services import Services
 
 _STOP_TYPES = {"length": "limit", "stop": "eos"}
@@ -27,7 +26,7 @@ class _Streamed:
     has_new_line: bool = False
 
 
-class LlamaServerRenderer:
+class LlamaServerRenderer(AnswerRenderer):
     """One object per update of text, then one that ends the answer; whole answers are that object alone."""
 
     def __init__(
@@ -45,7 +44,7 @@ class LlamaServerRenderer:
         self._response_fields = response_fields
         self._streamed: defaultdict[int, _Streamed] = defaultdict(_Streamed)
 
-    def render(self, update: AnswerUpdate) -> Iterator[Event]:
+    def render(self, update: AnswerUpdate) -> Iterator[SseEvent]:
         if update.progress:
             yield self._progress(update.index, update.progress)
         for part in self._parts(update):
@@ -54,12 +53,6 @@ class LlamaServerRenderer:
         if update.end:
             has_new_line = self._streamed[update.index].has_new_line
             yield self._last(update.index, update.end, streamed=True, has_new_line=has_new_line)
-
-    def finish(self) -> Iterator[Event]:
-        yield from ()
-
-    def error(self, error: Exception) -> Event:
-        return error_body(error)
 
     def whole(self, answers: list[Answer]) -> Any:
         """One object for one prompt, a list of them for several."""
@@ -72,13 +65,13 @@ class LlamaServerRenderer:
             return [update]
         return [replace(update, tokens=[token]) for token in update.tokens]
 
-    def _progress(self, index: int, progress: ReadProgress) -> dict[str, Any]:
+    def _progress(self, index: int, progress: ReadProgress) -> JsonObject:
         shown = self._part(index, "", []) | {"prompt_progress": prompt_progress(progress)}
         if self._request.timings_per_token:
             shown["timings"] = timings_of_prompt(progress)
         return shown
 
-    def _partial(self, update: AnswerUpdate) -> dict[str, Any]:
+    def _partial(self, update: AnswerUpdate) -> JsonObject:
         ids, streamed = _ids(update.tokens), self._streamed[update.index]
         streamed.n_tokens += len(ids)
         streamed.has_new_line = streamed.has_new_line or "\n" in update.text
@@ -87,7 +80,7 @@ class LlamaServerRenderer:
             partial["timings"] = timings(update.stats)
         return partial | self._probabilities(update.tokens)
 
-    def _part(self, index: int, content: str, ids: list[int]) -> dict[str, Any]:
+    def _part(self, index: int, content: str, ids: list[int]) -> JsonObject:
         return {
             "index": index,
             "content": content,
@@ -97,14 +90,14 @@ class LlamaServerRenderer:
             "tokens_evaluated": len(self._request.prompts[index]),
         }
 
-    def _probabilities(self, tokens: Sequence[TextToken]) -> dict[str, Any]:
+    def _probabilities(self, tokens: Sequence[TextToken]) -> JsonObject:
         options = self._request.options
         if options.n_probs is None or not tokens:
             return {}
         entries = token_probabilities(tokens, self._services.vocabulary, filtered=options.filtered)
         return {"completion_probabilities": entries}
 
-    def _whole(self, index: int, answer: Answer) -> dict[str, Any]:
+    def _whole(self, index: int, answer: Answer) -> JsonObject:
         content = {
             "content": answer.text,
             "tokens": _ids(answer.tokens) if self._return_tokens else [],
@@ -116,11 +109,11 @@ class LlamaServerRenderer:
         self,
         index: int,
         end: AnswerEnd,
-        content: dict[str, Any] | None = None,
+        content: JsonObject | None = None,
         *,
         streamed: bool,
         has_new_line: bool,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         services, stats = self._services, end.stats
         n_tokens = stats.n_prompt + stats.n_generated
         last = {
@@ -149,7 +142,7 @@ def _ids(tokens: Sequence[TextToken]) -> list[int]:
     return [token.token for token in tokens if token.token >= 0]
 
 
-def _select(whole: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+def _select(whole: JsonObject, paths: Iterable[str]) -> JsonObject:
     """The fields at `paths` (`generation_settings/n_predict`) by those names; unknown ones are left out."""
     selected = {}
     for path in paths:

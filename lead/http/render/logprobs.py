@@ -8,7 +8,7 @@ from shared.llama.vocabulary import Vocabulary
 
 
 def chat_logprobs(tokens: Sequence[TextToken], vocabulary: Vocabulary) -> dict[str, Any] | None:
-    """OpenAI's `logprobs` of a chat's choice, with llama-server's ids; None where none were asked for."""
+    """OpenAI's `logprobs` of a chat's choice, with llama-server's ids; None if none were requested."""
     entries = token_probabilities(tokens, vocabulary)
     return {"content": entries, "refusal": None} if entries else None
 
@@ -36,8 +36,8 @@ class TextLogprobs:
         self._n_characters = 0
 
     def add(self, tokens: Sequence[TextToken]) -> dict[str, Any] | None:
-        """Of the next tokens; None where none were asked for."""
-        told: dict[str, list[Any]] = {
+        """Of the next tokens; None if none were requested."""
+        logprobs: dict[str, list[Any]] = {
             "tokens": [],
             "token_logprobs": [],
             "top_logprobs": [],
@@ -48,13 +48,13 @@ class TextLogprobs:
             self._n_characters += len(token.text)
             if token.probabilities is None:
                 continue
-            told["tokens"].append(_text(token.token, self._vocabulary))
-            told["token_logprobs"].append(token.probabilities.chosen)
-            told["top_logprobs"].append(
+            logprobs["tokens"].append(_text(token.token, self._vocabulary))
+            logprobs["token_logprobs"].append(token.probabilities.chosen)
+            logprobs["top_logprobs"].append(
                 {_text(other, self._vocabulary): value for other, value in token.probabilities.top}
             )
-            told["text_offset"].append(offset)
-        return told if told["tokens"] else None
+            logprobs["text_offset"].append(offset)
+        return logprobs if logprobs["tokens"] else None
 
 
 def _token(token: int, value: float, name: str, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -63,5 +63,5 @@ def _token(token: int, value: float, name: str, vocabulary: Vocabulary) -> dict[
 
 
 def _text(token: int, vocabulary: Vocabulary) -> str:
-    """Part of a character is no text; `bytes` has it."""
+    """A part of a character becomes U+FFFD; `bytes` has it."""
     return vocabulary.piece(token, special=False).decode("utf-8", "replace")

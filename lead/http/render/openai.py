@@ -2,32 +2,31 @@
 
 import secrets
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.generation.assembler import TextToken
-from lead.http.answers import Answer, AnswerEnd, AnswerUpdate
+from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
 from lead.http.chat_request import ChatRequest
-from lead.http.errors import error_body
 from lead.http.generation_request import GenerationRequest
 from lead.http.render.generation_settings import generation_settings
 from lead.http.render.logprobs import TextLogprobs, chat_logprobs
 from lead.http.render.timings import prompt_progress, speculation, timings
 from lead.http.schema import GenerationFields
-from lead.http.sse import Event
+from lead.http.sse import JsonObject, SseEvent
 from lead.server.services import Services
 
-Body = dict[str, Any]
+Body = JsonObject
 """The content of a choice, next to its index and finish_reason."""
 
 _FINGERPRINT = "b-llama-duo"
 """Some clients of llama-server look for its b: there a build's number follows."""
 
 
-class _OpenAIRenderer(ABC):
+class _OpenAIRenderer(AnswerRenderer):
     """Chunks without empty ones, one finish_reason per answer, usage if asked for."""
 
     _last_body: ClassVar[Body]
@@ -47,7 +46,7 @@ class _OpenAIRenderer(ABC):
         """By answer: updates without a chunk of their own yet, whose figures the next chunk carries."""
         self._ends: list[AnswerEnd] = []
 
-    def render(self, update: AnswerUpdate) -> Iterator[Event]:
+    def render(self, update: AnswerUpdate) -> Iterator[SseEvent]:
         index = update.index
         if index not in self._unshown:
             self._unshown[index] = []
@@ -64,7 +63,7 @@ class _OpenAIRenderer(ABC):
             chunk = self._chunk(index, self._last_body, update.end.reason)
             yield chunk | {"timings": timings(update.end.stats), "seed": update.end.seed}
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> Iterator[SseEvent]:
         options = self._body.stream_options
         if options and options.include_usage:
             yield self._frame | {
@@ -73,9 +72,6 @@ class _OpenAIRenderer(ABC):
                 "timings": timings(self._ends[-1].stats),
             }
         yield "[DONE]"
-
-    def error(self, error: Exception) -> Event:
-        return error_body(error)
 
     def whole(self, answers: list[Answer]) -> Body:
         ends = [answer.end for answer in answers]
@@ -110,7 +106,7 @@ class _OpenAIRenderer(ABC):
         self._unshown[index] = []
         return chunk
 
-    def _begin(self, index: int) -> Iterator[Event]:  # noqa: ARG002 - for those that begin with a chunk
+    def _begin(self, index: int) -> Iterator[SseEvent]:  # noqa: ARG002 - for those that begin with a chunk
         yield from ()
 
     @abstractmethod
@@ -145,7 +141,7 @@ class ChatRenderer(_OpenAIRenderer):
             }
         return whole
 
-    def _begin(self, index: int) -> Iterator[Event]:
+    def _begin(self, index: int) -> Iterator[SseEvent]:
         yield self._chunk(index, {"delta": {"role": "assistant", "content": None}})
 
     def _delta_body(self, delta: Delta) -> Body:

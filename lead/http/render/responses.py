@@ -7,16 +7,14 @@ from typing import Any
 
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.chat.responses_request import ResponsesRequest
-from lead.http.answers import Answer, AnswerEnd, AnswerUpdate
+from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
 from lead.http.errors import error_body
 from lead.http.generation_request import GenerationRequest
-from lead.http.sse import Event
+from lead.http.sse import JsonObject, SseEvent
 from lead.server.services import Services
 
-Object = dict[str, Any]
 
-
-class ResponsesRenderer:
+class ResponsesRenderer(AnswerRenderer):
     """A response is a list of output items; a stream begins with the first text, its events are numbered."""
 
     def __init__(self, body: ResponsesRequest, request: GenerationRequest, services: Services) -> None:
@@ -24,16 +22,13 @@ class ResponsesRenderer:
         self._items = _ItemEvents()
         self._n_events = 0
 
-    def render(self, update: AnswerUpdate) -> Iterator[Event]:
+    def render(self, update: AnswerUpdate) -> Iterator[SseEvent]:
         if self._n_events or update.deltas or update.end:
             for event in self._events(update):
                 yield {"sequence_number": self._n_events, **event}
                 self._n_events += 1
 
-    def finish(self) -> Iterator[Event]:
-        yield from ()
-
-    def error(self, error: Exception) -> Event:
+    def error(self, error: Exception) -> SseEvent:
         inner = error_body(error)["error"]
         return {
             "type": "error",
@@ -42,7 +37,7 @@ class ResponsesRenderer:
             "param": None,
         }
 
-    def whole(self, answers: list[Answer]) -> Object:
+    def whole(self, answers: list[Answer]) -> JsonObject:
         (answer,) = answers
         for delta in answer.deltas:
             for _ in self._items.push(delta):
@@ -50,7 +45,7 @@ class ResponsesRenderer:
         response, _ = self._end(answer.end)
         return response
 
-    def _events(self, update: AnswerUpdate) -> Iterator[Object]:
+    def _events(self, update: AnswerUpdate) -> Iterator[JsonObject]:
         if not self._n_events:
             yield {"type": "response.created", "response": self._response}
             yield {"type": "response.in_progress", "response": self._response}
@@ -61,7 +56,7 @@ class ResponsesRenderer:
             yield from closing
             yield {"type": f"response.{response['status']}", "response": response}
 
-    def _end(self, end: AnswerEnd) -> tuple[Object, list[Object]]:
+    def _end(self, end: AnswerEnd) -> tuple[JsonObject, list[JsonObject]]:
         """The whole response, and the events that end its last item."""
         status = "incomplete" if end.reason == "length" else "completed"
         closing = list(self._items.finish(status))
@@ -74,10 +69,10 @@ class _ItemEvents:
     """Deltas as output items, one after the other; `output` are the items so far."""
 
     def __init__(self) -> None:
-        self.output: list[Object] = []
-        self._open: Object | None = None
+        self.output: list[JsonObject] = []
+        self._open: JsonObject | None = None
 
-    def push(self, delta: Delta) -> Iterator[Object]:
+    def push(self, delta: Delta) -> Iterator[JsonObject]:
         match delta:
             case Content(text):
                 yield from self._text(text)
@@ -91,7 +86,7 @@ class _ItemEvents:
                 self._item["arguments"] += text
                 yield self._event("response.function_call_arguments.delta", delta=text)
 
-    def finish(self, status: str = "completed") -> Iterator[Object]:
+    def finish(self, status: str = "completed") -> Iterator[JsonObject]:
         """The end of the item that is open."""
         item = self._open
         if item is None:
@@ -113,7 +108,7 @@ class _ItemEvents:
         yield {"type": "response.output_item.done", "output_index": self._index, "item": dict(item)}
         self._open = None
 
-    def _text(self, text: str) -> Iterator[Object]:
+    def _text(self, text: str) -> Iterator[JsonObject]:
         if self._open is None or self._open["type"] != "message":
             yield from self.finish()
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
@@ -123,7 +118,7 @@ class _ItemEvents:
         self._item["content"][0]["text"] += text
         yield self._event("response.output_text.delta", content_index=0, delta=text, logprobs=[])
 
-    def _reasoning(self, text: str) -> Iterator[Object]:
+    def _reasoning(self, text: str) -> Iterator[JsonObject]:
         if self._open is None or self._open["type"] != "reasoning":
             yield from self.finish()
             yield self._add("reasoning", "rs", {"summary": [], "content": []})
@@ -132,7 +127,7 @@ class _ItemEvents:
         yield self._event("response.reasoning_text.delta", content_index=0, delta=text)
 
     @property
-    def _item(self) -> Object:
+    def _item(self) -> JsonObject:
         assert self._open is not None
         return self._open
 
@@ -140,7 +135,7 @@ class _ItemEvents:
     def _index(self) -> int:
         return len(self.output) - 1
 
-    def _add(self, kind: str, prefix: str, fields: Object) -> Object:
+    def _add(self, kind: str, prefix: str, fields: JsonObject) -> JsonObject:
         self._open = {
             "id": f"{prefix}_{secrets.token_hex(12)}",
             "type": kind,
@@ -150,11 +145,11 @@ class _ItemEvents:
         self.output.append(self._open)
         return {"type": "response.output_item.added", "output_index": self._index, "item": dict(self._open)}
 
-    def _event(self, kind: str, **fields: Any) -> Object:
+    def _event(self, kind: str, **fields: Any) -> JsonObject:
         return {"type": kind, "item_id": self._item["id"], "output_index": self._index, **fields}
 
 
-def _response(body: ResponsesRequest, request: GenerationRequest, services: Services) -> Object:
+def _response(body: ResponsesRequest, request: GenerationRequest, services: Services) -> JsonObject:
     text_format = body.text.format if body.text else None
     return {
         "id": f"resp_{secrets.token_hex(12)}",
@@ -182,7 +177,7 @@ def _response(body: ResponsesRequest, request: GenerationRequest, services: Serv
     }
 
 
-def _usage(end: AnswerEnd) -> Object:
+def _usage(end: AnswerEnd) -> JsonObject:
     stats = end.stats
     return {
         "input_tokens": stats.n_prompt,

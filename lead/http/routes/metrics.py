@@ -1,4 +1,4 @@
-"""`GET /metrics`: figures for Prometheus."""
+"""`GET /metrics` for Prometheus."""
 
 import asyncio
 from typing import Annotated
@@ -6,14 +6,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
-from lead.metrics.metrics import CONTENT_TYPE
+from lead.metrics.exporter import CONTENT_TYPE
 from lead.server.services import Services, provide
 from shared.errors import UnsupportedError
 
 router = APIRouter()
 
 _ENGINE_SECONDS = 1.0
-"""An engine in a long step is not waited for; what it said last is shown."""
+"""If the engine takes longer, its previous values are shown."""
 
 
 @router.get("/metrics")
@@ -27,7 +27,7 @@ async def metrics(services: Annotated[Services, Depends(provide)]) -> Response:
             report = await services.engine.explain()
     except TimeoutError:
         pass
-    response = Response(services.metrics.show(report), media_type=CONTENT_TYPE)
-    # Spelled as llama-server does; `headers` would write it in small letters.
+    response = Response(services.metrics.export(report), media_type=CONTENT_TYPE)
+    # Spelled like llama-server's; `headers` would write it in lower case.
     response.raw_headers.append((b"Process-Start-Time-Unix", str(services.started_at).encode()))
     return response

@@ -1,4 +1,4 @@
-"""`GET /health`, `/v1/models`, `/props`: what is running here, under llama-server's names."""
+"""`GET /health`, `/v1/models`, `/props`: the server and its model, as llama-server describes them."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ router = APIRouter()
 @router.get("/health")
 @router.get("/v1/health", include_in_schema=False)
 async def health(request: Request) -> dict[str, str]:
-    """200 once requests are served, 503 before and while the engine is started again."""
+    """200 once requests are served; 503 before, and while the engine restarts."""
     services: Services | None = request.app.state.services
     if services is None or services.engine.state is EngineState.STARTING:
         raise UnavailableError("Loading model")
@@ -48,19 +48,19 @@ async def models(services: Annotated[Services, Depends(provide)]) -> dict[str, A
             "size": info.size,
         },
     }
-    return {"object": "list", "data": [model], "models": [_for_ollamas_clients(services.alias)]}
+    return {"object": "list", "data": [model], "models": [_ollama_record(services.alias)]}
 
 
 @router.get("/lora-adapters")
 async def adapters(services: Annotated[Services, Depends(provide)]) -> list[Any]:
-    """There are none."""
+    """Always empty."""
     del services
     return []
 
 
 @router.get("/props")
 async def props(services: Annotated[Services, Depends(provide_ready)]) -> dict[str, Any]:
-    """Settings that clients may want to know."""
+    """Settings and properties of the model."""
     vocabulary, ready = services.vocabulary, services.engine.ready
     assert ready
     defaults = public_settings(SamplingParameters(seed=0), None) | services.defaults.model_dump()
@@ -83,8 +83,8 @@ async def props(services: Annotated[Services, Depends(provide_ready)]) -> dict[s
     }
 
 
-def _for_ollamas_clients(name: str) -> dict[str, Any]:
-    """The record that llama-server shows to clients made for Ollama; most of it is empty there, too."""
+def _ollama_record(name: str) -> dict[str, Any]:
+    """The record that llama-server adds for Ollama's clients; it is mostly empty there, too."""
     return {
         "name": name,
         "model": name,

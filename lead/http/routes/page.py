@@ -1,4 +1,4 @@
-"""`GET /`: a page to chat, to see which backs are there, and to look at what speculation is worth."""
+"""`GET /`: the web UI (chat, backs, speculation)."""
 
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +12,7 @@ router = APIRouter(include_in_schema=False)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    # Text of models and names of backs can only ever become text: the sinks that parse HTML are closed.
+    # Model output and names of backs can never become HTML: the sinks that parse it are closed.
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 HEADERS = {
@@ -23,7 +23,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-"""Only what this lead serves may run or be asked, and nobody may put the page into a frame."""
+"""The page may load and call only what this lead serves, and may not be framed."""
 
 
 def _sending(file: File) -> Callable[[], Awaitable[Response]]:

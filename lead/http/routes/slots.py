@@ -1,4 +1,4 @@
-"""`GET /slots`: what each slot is doing, without any text."""
+"""`GET /slots`: the state of each slot, without any text."""
 
 from typing import Annotated, Any
 
@@ -36,7 +36,7 @@ async def act_on_slot(id_slot: str, services: Annotated[Services, Depends(provid
 
 
 def _by_slot(sequences: Sequences) -> dict[int, LiveSequence]:
-    """Of two that claim a slot, one has given way and waits: the one that has been there for longer."""
+    """If two sequences claim a slot, the older one was preempted and waits."""
     return {
         sequence.slot: sequence
         for sequence in sequences

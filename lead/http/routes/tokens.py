@@ -40,7 +40,7 @@ class DetokenizeRequest(BaseModel):
 async def tokenize(
     body: TokenizeRequest, services: Annotated[Services, Depends(provide)]
 ) -> dict[str, list[Any]]:
-    """The tokens of a text; with_pieces: each with its text, or its bytes where they are no text."""
+    """The tokens of a text; with_pieces: each with its text, or its bytes if they are not valid UTF-8."""
     return {"tokens": await asyncio.to_thread(_tokenize, body, services.vocabulary)}
 
 

@@ -1,4 +1,4 @@
-"""What llama-server has and the lead has not: 501 with a reason, as llama-server answers where it cannot."""
+"""llama-server's endpoints that the lead does not have: 501 with a reason, as llama-server answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 

@@ -4,7 +4,7 @@ import pytest
 from starlette.requests import Request
 
 from lead.http import sse
-from lead.http.sse import ClientGoneError, event_stream, unless_gone
+from lead.http.sse import ClientGoneError, Renderer, event_stream, unless_gone
 from shared.errors import RequestError, UnavailableError
 
 
@@ -25,7 +25,7 @@ async def connection():
     return Connection()
 
 
-class Echo:
+class Echo(Renderer):
     """A renderer to which updates are lists of events."""
 
     def render(self, update):

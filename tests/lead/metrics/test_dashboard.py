@@ -8,7 +8,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from lead.metrics.metrics import Metrics
+from lead.metrics.exporter import MetricsExporter
 from shared.protocol import PROTOCOL_VERSION, Hello
 
 GRAFANA = Path(__file__).parents[3] / "docker" / "grafana"
@@ -27,7 +27,11 @@ def exposed(lead):
         n_sequences=4,
     )
     lead.backs.join(hello, "websocket")
-    text = Metrics(lead.sequences, lead.backs).show({"sources": {"desk": {"first_draft_ms": 1.0}}}).decode()
+    text = (
+        MetricsExporter(lead.sequences, lead.backs)
+        .export({"sources": {"desk": {"first_draft_ms": 1.0}}})
+        .decode()
+    )
     return {
         sample.name: set(sample.labels)
         for family in text_string_to_metric_families(text)

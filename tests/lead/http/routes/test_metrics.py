@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from lead.metrics.metrics import Metrics
+from lead.metrics.exporter import MetricsExporter
 
 EXPECTED = [
     "# TYPE llamacpp:prompt_tokens_total counter",
@@ -14,7 +14,7 @@ EXPECTED = [
 
 @pytest.fixture
 def watched(lead):
-    metrics = Metrics(lead.sequences, lead.backs)
+    metrics = MetricsExporter(lead.sequences, lead.backs)
     lead.app.state.services = dataclasses.replace(lead.app.state.services, metrics=metrics)
     return lead
 

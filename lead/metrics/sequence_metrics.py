@@ -1,4 +1,4 @@
-"""Counting what sequences did: totals and times, in prometheus-client's counters and histograms."""
+"""Metrics of sequences: totals and latencies, counted as they run."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -6,14 +6,14 @@ from lead.engine.events import Committed
 from lead.generation.sequences import LiveSequence, Status
 
 N_POSITIONS = 32
-"""Drafts are never verified further; each position is a time series."""
+"""The deepest draft that is verified; each position is a time series."""
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _STEP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5)
 
 
-class SequenceFigures:
-    """An observer of `Sequences`. A step costs some additions and one look at a histogram per token."""
+class SequenceMetrics:
+    """An observer of `Sequences`. A step costs a few additions and one histogram observation per token."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._last_token_at: dict[str, float] = {}
@@ -43,9 +43,7 @@ class SequenceFigures:
             registry=registry,
         )
         self._accepted_at = [by_position.labels(str(i)) for i in range(N_POSITIONS)]
-        ended = Counter(
-            "llama_duo:requests", "Requests that have ended, by how", ["reason"], registry=registry
-        )
+        ended = Counter("llama_duo:requests", "Ended requests by reason", ["reason"], registry=registry)
         self._ended = {reason: ended.labels(reason) for reason in ("stop", "length", "failed")}
         self._queue = histogram("request_queue_time", "From a request to its slot", _SECONDS)
         self._first = histogram("time_to_first_token", "From a request to its first token", _SECONDS)
@@ -63,7 +61,7 @@ class SequenceFigures:
 
     @property
     def generation(self) -> tuple[float, float]:
-        """(tokens after the first of each answer, seconds) so far: the first one costs no step of its own."""
+        """(tokens, seconds) so far, without the first token of each answer: it belongs to the prompt."""
         return self._n_after_first, _value(self._seconds)
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:

@@ -5,8 +5,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, Finished, Started
-from lead.metrics.backs import MOST_NAMES, OTHERS
-from lead.metrics.metrics import Metrics
+from lead.metrics.back_metrics import MOST_NAMES, OTHERS
+from lead.metrics.exporter import MetricsExporter
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello
 from shared.sampling.sampler import SamplingParameters
 
@@ -17,11 +17,11 @@ class Watched:
     def __init__(self, lead):
         self.lead = lead
         lead.sequences._clock = lambda: 10.0
-        self.metrics = Metrics(lead.sequences, lead.backs)
+        self.metrics = MetricsExporter(lead.sequences, lead.backs)
 
     def values(self, report=None):
         """By name, or (name, its only label)."""
-        text = self.metrics.show(report).decode()
+        text = self.metrics.export(report).decode()
         return {
             (sample.name, *sample.labels.values()) if sample.labels else sample.name: sample.value
             for family in text_string_to_metric_families(text)

@@ -1,4 +1,4 @@
-"""The figures of the connected backs, read when somebody looks."""
+"""Metrics of the connected backs, read at each export."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,47 +10,47 @@ from prometheus_client.registry import Collector
 from lead.backs.registry import Backs
 
 MOST_NAMES = 256
-"""Backs choose their names, and each is a set of time series: later ones are summed up under OTHERS."""
+"""Backs choose their names, and each name is a set of time series: further names are summed under OTHERS."""
 OTHERS = "others"
 
 _PREFIX = "llama_duo:back_"
 _COUNTERS = {
     "drafts": "Drafts received",
-    "draft_tokens": "Tokens in them; a draft repeats what is still open of the one before",
-    "verified_tokens": "Draft tokens that were in a step",
-    "accepted_tokens": "Of those the ones accepted",
-    "wasted_tokens": "Of those the ones rejected",
-    "stale_drafts": "Drafts that came too late to be of use",
-    "invalid_drafts": "Drafts that were against the protocol",
-    "excess_drafts": "Drafts beyond what a back may send in a second",
+    "draft_tokens": "Tokens in them; a draft repeats the unverified tokens of the one before",
+    "verified_tokens": "Draft tokens verified in a step",
+    "accepted_tokens": "Verified tokens that were accepted",
+    "wasted_tokens": "Verified tokens that were rejected",
+    "stale_drafts": "Drafts that arrived too late to be useful",
+    "invalid_drafts": "Drafts that violated the protocol",
+    "excess_drafts": "Drafts above the allowed rate",
 }
 
 
-class BackFigures(Collector):
+class BackMetrics(Collector):
     """One series per connected back; those of a back that leaves end."""
 
     def __init__(self, backs: Backs) -> None:
         self._backs = backs
         self._names: set[str] = set()
         self.answer_seconds: Mapping[str, float] = {}
-        """By back: see the metric of this name; the engine measures it."""
+        """By name of the back, measured by the engine."""
 
     def collect(self) -> Iterator[Metric]:
-        """As they are now."""
+        """The current values."""
         connected: Counter[str] = Counter()
         sums: dict[str, Counter[str]] = {name: Counter() for name in _COUNTERS}
         answers: dict[str, float] = {}
         for back in self._backs.describe():
             label = self._label(back["name"])
             connected[label] += 1
-            for name, value in _figures(back).items():
+            for name, value in _counts(back).items():
                 sums[name][label] += value
             if (seconds := self.answer_seconds.get(back["name"])) is not None:
                 answers[label] = max(seconds, answers.get(label, 0.0))
         yield _gauge("connected", "Connected backs", dict(connected))
         yield _gauge(
             "answer_seconds",
-            "From a commit to the back's first new token: the way there and back, and its draft step",
+            "From a commit to the back's first new token: network round trip and draft step",
             answers,
         )
         for name, text in _COUNTERS.items():
@@ -66,7 +66,7 @@ class BackFigures(Collector):
         return name
 
 
-def _figures(back: Mapping[str, Any]) -> dict[str, int]:
+def _counts(back: Mapping[str, Any]) -> dict[str, int]:
     n_used, n_accepted = back["n_used_tokens"], back["n_accepted_tokens"]
     return {
         "drafts": back["n_drafts"],

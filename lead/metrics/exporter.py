@@ -1,4 +1,4 @@
-"""All figures of a lead as Prometheus reads them. llama-server's names stand for what it has, too."""
+"""All metrics of a lead in Prometheus' text format. Metrics that llama-server has, too, have its names."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,40 +10,40 @@ from prometheus_client.registry import Collector
 from lead.backs.registry import Backs
 from lead.engine.commands import NGRAM, PREDICTION
 from lead.generation.sequences import Sequences, Status
-from lead.metrics.backs import BackFigures
-from lead.metrics.tokens import SequenceFigures
+from lead.metrics.back_metrics import BackMetrics
+from lead.metrics.sequence_metrics import SequenceMetrics
 
-# When each counter began would be a second series beside each, which nobody asks for.
+# Without a second series for each counter that says when it was created.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics(Collector):
-    """Watches from the moment it is made; `show` tells."""
+class MetricsExporter(Collector):
+    """Counts from its creation on."""
 
     def __init__(self, sequences: Sequences, backs: Backs) -> None:
         self._sequences = sequences
         self._registry = CollectorRegistry()
-        self._figures = SequenceFigures(self._registry)
-        self._backs = BackFigures(backs)
+        self._of_sequences = SequenceMetrics(self._registry)
+        self._of_backs = BackMetrics(backs)
         self._registry.register(self)
-        self._registry.register(self._backs)
+        self._registry.register(self._of_backs)
         self._shown = ((0.0, 0.0), (0.0, 0.0))
         self._n_decodes = 0.0
         self._n_busy = 0.0
-        sequences.observe(self._figures)
+        sequences.observe(self._of_sequences)
 
-    def show(self, report: Mapping[str, Any] | None) -> bytes:
+    def export(self, report: Mapping[str, Any] | None) -> bytes:
         """Prometheus' text format. `report` is `SpeculationManager.describe`'s, if it could be had."""
         if report is not None:
             self._learn(report)
         text = generate_latest(self._registry)
-        # llama-server has its largest text as a counter, and so have the checks of dashboards made for it.
+        # llama-server calls this gauge a counter, and dashboards made for it expect that.
         return text.replace(b"# TYPE llamacpp:n_tokens_max gauge", b"# TYPE llamacpp:n_tokens_max counter")
 
     def collect(self) -> Iterator[Metric]:
-        """What is read rather than counted."""
+        """The metrics that are read from the current state."""
         yield CounterMetricFamily(
             "llamacpp:n_decode", "Total number of llama_decode() calls", value=self._n_decodes
         )
@@ -53,7 +53,9 @@ class Metrics(Collector):
             value=self._n_busy / max(self._n_decodes, 1.0),
         )
         yield GaugeMetricFamily(
-            "llamacpp:n_tokens_max", "Longest text, prompt included", value=self._figures.n_tokens_max
+            "llamacpp:n_tokens_max",
+            "Longest text, prompt included",
+            value=self._of_sequences.n_tokens_max,
         )
         waiting = sum(sequence.status is Status.QUEUED for sequence in self._sequences)
         yield GaugeMetricFamily(
@@ -67,8 +69,8 @@ class Metrics(Collector):
         yield from self._rates()
 
     def _rates(self) -> Iterator[Metric]:
-        """Since somebody last looked, as llama-server has them; 0 if nothing happened since."""
-        now = (self._figures.prompts, self._figures.generation)
+        """Since the last export, as llama-server has them; 0 if nothing happened since."""
+        now = (self._of_sequences.prompts, self._of_sequences.generation)
         names = ("llamacpp:prompt_tokens_seconds", "llamacpp:predicted_tokens_seconds")
         texts = ("Average prompt throughput in tokens/s", "Average generation throughput in tokens/s")
         for name, text, before, after in zip(names, texts, self._shown, now, strict=True):
@@ -78,11 +80,11 @@ class Metrics(Collector):
         self._shown = now
 
     def _learn(self, report: Mapping[str, Any]) -> None:
-        """An engine that was started again counts from the beginning; Prometheus knows what that is."""
+        """A restarted engine counts from zero; Prometheus handles such resets."""
         self._n_decodes = report.get("n_steps", 0)
         self._n_busy = sum(report.get("depths", {}).values())
         sources = report.get("sources", {})
-        self._backs.answer_seconds = {
+        self._of_backs.answer_seconds = {
             name: source["first_draft_ms"] / 1000
             for name, source in sources.items()
             if name not in {NGRAM, PREDICTION} and source.get("first_draft_ms") is not None
