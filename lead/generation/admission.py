@@ -1,7 +1,6 @@
 """Admission: a prompt is checked and becomes a sequence of the engine's, or is refused."""
 
 import logging
-import secrets
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -135,8 +134,3 @@ class ContextExceededError(RequestError):
         )
         self.n_prompt = n_prompt
         self.n_ctx = n_ctx
-
-
-def random_seed() -> int:
-    """For requests without one: small enough for any client's integers."""
-    return secrets.randbits(32)

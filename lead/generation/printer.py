@@ -34,7 +34,7 @@ class Printer:
         self._vocabulary = vocabulary
         self._mode = mode
         self._colour = wants_colour(out, os.environ)
-        self._writer = _Writer(out)
+        self._writer = _TerminalWriter(out)
         self._shown: LiveSequence | None = None
         self._assembler = Assembler(vocabulary.piece, [])
 
@@ -81,7 +81,7 @@ def _summary(sequence: LiveSequence) -> str:
     return line
 
 
-class _Writer:
+class _TerminalWriter:
     """Writes in a thread: a terminal stopped with Ctrl-S blocks its writer but must not block the lead."""
 
     def __init__(self, out: TextIO) -> None:

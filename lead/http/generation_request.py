@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from lead.chat.parser import ParserConfig
 from lead.engine.commands import RequestOptions
+from lead.http.request_sampling import sampling_parameters
 from lead.http.schema import GenerationFields
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
@@ -56,7 +57,7 @@ async def read_request(
     _check_prompts(prompts, n, limits)
     return GenerationRequest(
         prompts=[prompt for prompt in prompts for _ in range(n)],
-        sampling=fields.sampling(vocabulary, n_ctx, services.defaults, limits, grammar),
+        sampling=sampling_parameters(fields, services, grammar),
         max_tokens=fields.limit(services.defaults),
         stops=fields.stops(limits),
         prediction=await asyncio.to_thread(fields.predicted, vocabulary, n_ctx),

@@ -1,29 +1,17 @@
-"""The request fields that chat and text completions share, and what they mean for sampling."""
+"""The request fields that chat and text completions share."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from lead.generation.admission import random_seed
 from lead.grammar import JSON_OBJECT, check_grammar, schema_to_gbnf
 from lead.settings.limits import RequestLimits
-from lead.settings.sampler_names import by_letters, by_names
 from lead.settings.sampling_defaults import SamplingDefaults
 from shared.errors import RequestError
 from shared.llama.grammar import NativeGrammar
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.sampler import BANNED, SamplerName, SamplingParameters
 
-Bias = float | Literal[False]
-
-_DEFAULTS = SamplingDefaults()
-_LIMITS = RequestLimits()
-
-_PLAIN_FIELDS = tuple(
-    SamplingParameters.model_fields.keys()
-    - {"seed", "logit_bias", "samplers", "dry_sequence_breakers", "grammar", "grammar_start"}
-)
+LogitBias = float | Literal[False]
 
 
 class StreamOptions(BaseModel):
@@ -104,7 +92,7 @@ class GenerationFields(BaseModel):
     dry_sequence_breakers: list[str] | None = None
     samplers: str | list[str] | None = None
     mirostat: int | None = None
-    logit_bias: dict[str, Bias] | list[list[int | str | Bias]] | None = None
+    logit_bias: dict[str, LogitBias] | list[list[int | str | LogitBias]] | None = None
     ignore_eos: bool | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | None = None
@@ -141,14 +129,14 @@ class GenerationFields(BaseModel):
     def n_alternatives(self, limits: RequestLimits) -> int | None:
         """How many of the most likely tokens to report; 0: only the chosen one; None: none at all."""
         most = limits.max_top_logprobs
-        n_top = within("top_logprobs", self.top_logprobs, most)
+        n_top = _within("top_logprobs", self.top_logprobs, most)
         if n_top and self.logprobs is not True:
             raise RequestError("top_logprobs: logprobs must be true", "top_logprobs")
         if self.n_probs:
-            return within("n_probs", self.n_probs, most)
+            return _within("n_probs", self.n_probs, most)
         if isinstance(self.logprobs, bool) or self.logprobs is None:
             return n_top if self.logprobs else None
-        return within("logprobs", self.logprobs, most)
+        return _within("logprobs", self.logprobs, most)
 
     def n_draft(self) -> int | None:
         """The most draft tokens to verify per step; None: the planner decides."""
@@ -176,7 +164,7 @@ class GenerationFields(BaseModel):
             raise RequestError(f"stop: at most {limits.max_stop_characters} characters are accepted", "stop")
         return [stop for stop in stops if stop]
 
-    def limit(self, defaults: SamplingDefaults = _DEFAULTS) -> int | None:
+    def limit(self, defaults: SamplingDefaults) -> int | None:
         """The most tokens to generate; None: until the context is full; 0: only read the prompt."""
         for name in ("max_completion_tokens", "max_tokens", "n_predict"):
             value = getattr(self, name)
@@ -214,80 +202,10 @@ class GenerationFields(BaseModel):
         tokens = vocabulary.tokenize(self.prediction.text, add_special=False, parse_special=False)
         return tokens[:n_ctx]
 
-    def sampling(
-        self,
-        vocabulary: Vocabulary,
-        n_ctx: int,
-        defaults: SamplingDefaults = _DEFAULTS,
-        limits: RequestLimits = _LIMITS,
-        grammar: str | None = None,
-    ) -> SamplingParameters:
-        """How to sample; a seed is drawn if none is given. Raises RequestError naming the field at fault."""
-        given = defaults.parameters()
-        given |= {name: value for name in _PLAIN_FIELDS if (value := getattr(self, name)) is not None}
-        if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
-            given["repeat_last_n"] = n_ctx
-        if given.get("dry_base", 1) < 1:  # llama-server uses the default then
-            given["dry_base"] = defaults.dry_base
-        seed = defaults.seed if self.seed is None else self.seed
-        given["seed"] = random_seed() if seed == -1 else seed
-        given["logit_bias"] = self._biases_within(vocabulary, limits.max_logit_bias)
-        given["grammar"] = grammar
-        if self.samplers is not None:
-            given["samplers"] = read_samplers(self.samplers)
-        if self.dry_sequence_breakers is not None:
-            given["dry_sequence_breakers"] = tuple(self.dry_sequence_breakers)
-        try:
-            return SamplingParameters(**given)
-        except ValidationError as error:
-            item = error.errors()[0]
-            field = str(item["loc"][0])
-            raise RequestError(f"{field}: {item['msg']} (got {item['input']!r})", field) from error
 
-    def _biases_within(self, vocabulary: Vocabulary, most: int) -> dict[int, float]:
-        if len(self.logit_bias or ()) > most:
-            raise RequestError(f"logit_bias: at most {most} entries are accepted", "logit_bias")
-        biases = dict(self._biases(vocabulary))
-        if len(biases) > most:
-            raise RequestError(f"logit_bias: at most {most} tokens are accepted", "logit_bias")
-        return biases
-
-    def _biases(self, vocabulary: Vocabulary) -> Iterator[tuple[int, float]]:
-        if isinstance(self.logit_bias, dict):
-            pairs: list[list[Any]] = [[key, value] for key, value in self.logit_bias.items()]
-        else:
-            pairs = self.logit_bias or []
-        for pair in pairs:
-            if len(pair) != 2 or isinstance(pair[1], str):  # noqa: PLR2004 - [token, bias]
-                raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
-            bias = BANNED if pair[1] is False else pair[1]
-            for token in _biased_tokens(pair[0], vocabulary):
-                yield token, bias
-
-
-def within(name: str, value: int | None, most: int) -> int:
+def _within(name: str, value: int | None, most: int) -> int:
     """`value`, or 0 for None; raises RequestError unless it is between 0 and `most`."""
     value = value or 0
     if not 0 <= value <= most:
         raise RequestError(f"{name}: {value} is not between 0 and {most}", name)
     return value
-
-
-def read_samplers(given: str | list[str]) -> tuple[SamplerName, ...]:
-    """llama-server's `samplers`: names, or one letter each. Raises RequestError for unknown ones."""
-    try:
-        return by_letters(given) if isinstance(given, str) else by_names(given)
-    except ValueError as error:
-        raise RequestError(f"samplers: {error}", "samplers") from error
-
-
-def _biased_tokens(key: object, vocabulary: Vocabulary) -> list[int]:
-    """A token id, as a number or as text ("123", OpenAI's form), or the tokens of a text (llama-server's)."""
-    if isinstance(key, str) and not key.isdecimal():
-        return vocabulary.tokenize(key, add_special=False, parse_special=False)
-    if isinstance(key, bool) or not isinstance(key, int | str):
-        raise RequestError(f"logit_bias: {key!r} is not a token", "logit_bias")
-    try:
-        return [vocabulary.check(int(key))]
-    except ValueError as error:
-        raise RequestError(f"logit_bias: {error}", "logit_bias") from error

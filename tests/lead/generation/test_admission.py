@@ -9,19 +9,19 @@ from shared.sampling.sampler import SamplingParameters
     ("by_default", "asked", "private"),
     [(False, None, False), (True, None, True), (True, False, False), (False, True, True)],
 )
-async def test_a_request_decides_whether_backs_see_it_and_else_the_lead(lead, by_default, asked, private):
+async def test_a_request_overrides_the_default_for_privacy(lead, by_default, asked, private):
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, private_by_default=by_default)
     assert admission.submit([1], SamplingParameters(seed=1), 1, private=asked).private == private
 
 
 @pytest.mark.parametrize(("n_bytes", "private"), [(900_000, False), (1 << 20, True)])
-async def test_of_a_grammar_larger_than_a_frame_no_back_hears(lead, n_bytes, private):
+async def test_a_grammar_larger_than_a_protocol_message_makes_a_sequence_private(lead, n_bytes, private):
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary)
     sampling = SamplingParameters(seed=1, grammar="#" * n_bytes)
     assert admission.submit([1], sampling, 1).private == private
 
 
-async def test_as_many_wait_as_may_and_the_next_one_is_told_to_come_back(lead):
+async def test_a_request_beyond_the_queue_is_refused(lead):
     lead.engine.hold()
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, max_queue=2)
     n_slots = lead.engine.ready.n_slots
@@ -32,7 +32,7 @@ async def test_as_many_wait_as_may_and_the_next_one_is_told_to_come_back(lead):
     admission.submit([1], SamplingParameters(seed=1), 1)
 
 
-async def test_without_a_queue_there_are_still_the_slots(lead):
+async def test_without_a_queue_requests_still_fill_the_slots(lead):
     lead.engine.hold()
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, max_queue=0)
     for _ in range(lead.engine.ready.n_slots):
@@ -42,7 +42,7 @@ async def test_without_a_queue_there_are_still_the_slots(lead):
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-async def test_prompts_are_logged_only_if_that_is_wanted(lead, caplog, wanted):
+async def test_prompts_are_logged_only_if_enabled(lead, caplog, wanted):
     caplog.set_level("DEBUG")
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, log_prompts=wanted)
     admission.submit(lead.tokens("a secret"), SamplingParameters(seed=1), 1)

@@ -31,7 +31,7 @@ async def test_prompts_may_be_token_ids(lead, client, prompt, n):
 
 
 @pytest.mark.parametrize("prompt", [[4096], [-1], [[1, 99999]], "", [], [""], 3, {"a": 1}, [1.5], None])
-async def test_a_prompt_that_is_none_is_400(lead, client, prompt):
+async def test_an_invalid_prompt_is_400(lead, client, prompt):
     response = await client.post(URL, json={"prompt": prompt})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "prompt")
     assert lead.engine.submitted == []
@@ -56,7 +56,7 @@ async def test_a_stream_of_several_prompts_finishes_each_once(lead, client):
     assert done == "[DONE]"
 
 
-async def test_speculation_is_told_when_asked_for(lead, client):
+async def test_speculation_is_reported_on_request(lead, client):
     lead.will_say(("a b", {"sources": ["desk"], "n_accepted": 1}))
     body = (await client.post(URL, json={"prompt": "Once", "return_speculation": True})).json()
     assert [token["source"] for token in body["speculation"]["tokens"]] == ["desk", None]

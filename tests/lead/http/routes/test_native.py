@@ -25,7 +25,7 @@ async def test_the_old_name_answers_in_the_same_form(lead, client):
 
 
 @pytest.mark.parametrize(("wanted", "n"), [(True, 2), (False, 0)])
-async def test_token_ids_come_when_asked_for(lead, client, wanted, n):
+async def test_token_ids_are_sent_on_request(lead, client, wanted, n):
     lead.engine.steps = [([5], {}), ([6], {})]
     body = (await client.post(URL, json={"prompt": "Once", "return_tokens": wanted})).json()
     assert body["tokens"] == [5, 6][:n]
@@ -37,14 +37,14 @@ async def test_a_stop_string_is_named(lead, client):
     assert (body["content"], body["stop_type"], body["stopping_word"]) == ("and then", "word", ".")
 
 
-async def test_a_limit_is_told_from_an_end(lead, client):
+async def test_a_limit_differs_from_an_end(lead, client):
     lead.will_say("x")
     lead.engine.reason = "length"
     body = (await client.post(URL, json={"prompt": "Once", "n_predict": 1})).json()
     assert (body["stop_type"], body["truncated"]) == ("limit", False)
 
 
-async def test_a_full_context_is_told_from_a_limit(lead, client):
+async def test_a_full_context_is_reported_as_truncated(lead, client):
     lead.engine.steps = [([5] * 100, {})]
     lead.engine.reason = "length"
     body = (await client.post(URL, json={"prompt": [5] * 28})).json()
@@ -62,7 +62,7 @@ async def test_a_full_context_is_told_from_a_limit(lead, client):
         ({"prompt_string": "Once"}, [["Once"]]),
     ],
 )
-async def test_prompts_are_texts_ids_and_mixtures(lead, client, prompt, tokens):
+async def test_a_prompt_is_text_token_ids_or_a_mixture(lead, client, prompt, tokens):
     lead.will_say("x")
     response = await client.post(URL, json={"prompt": prompt})
     assert isinstance(response.json(), list) is (len(tokens) > 1)
@@ -80,7 +80,7 @@ async def test_prompts_are_texts_ids_and_mixtures(lead, client, prompt, tokens):
         {"prompt_string": "x", "multimodal_data": ["eA=="]},
     ],
 )
-async def test_a_prompt_that_is_none_is_400(lead, client, prompt):
+async def test_an_invalid_prompt_is_400(lead, client, prompt):
     response = await client.post(URL, json={"prompt": prompt})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "prompt")
     assert lead.engine.submitted == []
@@ -109,13 +109,13 @@ async def test_a_stream_ends_with_the_whole_answers_fields_and_without_done(lead
     assert last["generation_settings"]["stream"] is True
 
 
-async def test_a_stream_says_which_prompt_a_part_belongs_to(lead, client):
+async def test_a_part_of_a_stream_has_the_index_of_its_prompt(lead, client):
     lead.will_say("x")
     response = await client.post(URL, json={"prompt": ["a", "b"], "stream": True})
     assert sorted(part["index"] for part in events(response) if part["stop"]) == [0, 1]
 
 
-async def test_with_probabilities_a_stream_tells_one_token_at_a_time(lead, client):
+async def test_with_probabilities_a_stream_sends_one_token_at_a_time(lead, client):
     told = TokenProbabilities(chosen=-0.5, top=[(5, -0.5)])
     lead.engine.steps = [([5, 6], {"probabilities": [told, told]})]
     response = await client.post(URL, json={"prompt": "Once", "stream": True, "n_probs": 1})

@@ -59,7 +59,7 @@ def given(lead):
 
 
 @pytest.mark.parametrize(("typed", "expected"), OPTIONS.items())
-async def test_an_option_counts_where_the_request_does_not_say(lead, client, given, typed, expected):
+async def test_an_option_is_the_default_of_a_request(lead, client, given, typed, expected):
     given(typed)
     await client.post(URL, json={"prompt": "Once"})
     name, value = expected
@@ -67,19 +67,19 @@ async def test_an_option_counts_where_the_request_does_not_say(lead, client, giv
 
 
 @pytest.mark.parametrize(("name", "value"), [("temperature", 0.7), ("seed", 5), ("repeat_last_n", 9)])
-async def test_what_a_request_says_counts(lead, client, given, name, value):
+async def test_a_request_overrides_an_option(lead, client, given, name, value):
     given("--temp 0.1 --seed 11 --repeat-last-n 7")
     await client.post(URL, json={"prompt": "Once", name: value})
     assert getattr(lead.engine.submitted[0].sampling, name) == value
 
 
-async def test_a_base_that_means_nothing_is_the_default(lead, client, given):
+async def test_a_dry_base_below_one_is_replaced_by_the_default(lead, client, given):
     given("--dry-base 2")
     await client.post(URL, json={"prompt": "Once", "dry_base": 0.5})
     assert lead.engine.submitted[0].sampling.dry_base == 2
 
 
-def test_they_may_stand_in_a_file(tmp_path):
+def test_defaults_can_be_set_in_a_file(tmp_path):
     path = tmp_path / "lead.toml"
     path.write_text('samplers = ["top_k", "temperature"]\ndry-sequence-breakers = ["\\n", ","]\n')
     settings = LeadSettings.from_command_line(["--config", str(path)])
@@ -102,13 +102,13 @@ async def test_without_a_seed_each_request_gets_its_own(lead, client, given):
     assert first != second
 
 
-async def test_props_show_them(client, given):
+async def test_props_show_the_defaults(client, given):
     given("--temp 0.1 -n 10")
     shown = (await client.get("/props")).json()["default_generation_settings"]["params"]
     assert (shown["temperature"], shown["n_predict"], shown["top_k"]) == (0.1, 10, 40)
 
 
-def test_without_options_they_are_those_of_requests():
+def test_without_options_the_defaults_are_those_of_sampling_parameters():
     assert SamplingDefaults().parameters() == {}
     plain = SamplingParameters(seed=0)
     shared = SamplingDefaults.model_fields.keys() & SamplingParameters.model_fields.keys() - {"seed"}
@@ -118,13 +118,13 @@ def test_without_options_they_are_those_of_requests():
 @pytest.mark.parametrize(
     "wrong", ["--temp -1", "--top-p 2", "--top-k x", "--seed -2", "--repeat-penalty 0", "--dry-base 0.5"]
 )
-def test_limits_are_those_of_requests(wrong, capsys):
+def test_options_have_the_limits_of_request_fields(wrong, capsys):
     with pytest.raises(SystemExit):
         LeadSettings.from_command_line(wrong.split())
     assert f"lead: {wrong.split()[0]}: Input should be" in capsys.readouterr().err
 
 
-def test_a_filter_that_is_none_is_said(capsys):
+def test_an_unknown_sampler_is_reported(capsys):
     with pytest.raises(SystemExit):
         LeadSettings.from_command_line(["--samplers", "top_k;magic"])
     assert "'magic' is none of penalties, dry" in capsys.readouterr().err

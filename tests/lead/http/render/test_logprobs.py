@@ -24,7 +24,7 @@ def flat(chunks):
     return [choice for chunk in chunks if isinstance(chunk, dict) for choice in chunk.get("choices", [])]
 
 
-async def test_a_chat_has_openais_shape_and_llama_servers_ids(lead, client, said):
+async def test_logprobs_of_a_chat_have_openais_shape_and_llama_servers_ids(lead, client, said):
     body = (await client.post(CHAT, json=MESSAGES | {"logprobs": True, "top_logprobs": 2})).json()
     first, second = body["choices"][0]["logprobs"]["content"]
     a, b = said
@@ -34,7 +34,7 @@ async def test_a_chat_has_openais_shape_and_llama_servers_ids(lead, client, said
     assert lead.engine.submitted[0].options.n_probs == 2
 
 
-async def test_a_streamed_chat_tells_each_token_once(client, said):
+async def test_a_streamed_chat_reports_each_token_once(client, said):
     response = await client.post(CHAT, json=MESSAGES | {"logprobs": True, "stream": True})
     told = [
         entry for choice in flat(events(response)) for entry in (choice["logprobs"] or {}).get("content", [])
@@ -42,7 +42,7 @@ async def test_a_streamed_chat_tells_each_token_once(client, said):
     assert [entry["id"] for entry in told] == list(said)
 
 
-async def test_without_asking_there_are_none(lead, client):
+async def test_logprobs_are_sent_only_on_request(lead, client):
     lead.will_say("x")
     body = (await client.post(CHAT, json=MESSAGES)).json()
     assert body["choices"][0]["logprobs"] is None
@@ -50,7 +50,7 @@ async def test_without_asking_there_are_none(lead, client):
 
 
 @pytest.mark.usefixtures("said")
-async def test_a_completion_has_openais_older_shape(lead, client):
+async def test_logprobs_of_a_completion_have_openais_older_shape(lead, client):
     body = (await client.post(TEXT, json={"prompt": "x", "logprobs": 2})).json()
     assert body["choices"][0]["logprobs"] == {
         "tokens": ["a", "b"],
@@ -62,7 +62,7 @@ async def test_a_completion_has_openais_older_shape(lead, client):
 
 
 @pytest.mark.usefixtures("said")
-async def test_offsets_go_on_from_chunk_to_chunk(client):
+async def test_text_offsets_continue_from_chunk_to_chunk(client):
     response = await client.post(TEXT, json={"prompt": "x", "logprobs": 0, "stream": True})
     told = [choice["logprobs"] for choice in flat(events(response)) if choice["logprobs"]]
     assert [offset for logprobs in told for offset in logprobs["text_offset"]] == [0, 1]
@@ -71,7 +71,7 @@ async def test_offsets_go_on_from_chunk_to_chunk(client):
 @pytest.mark.parametrize(
     ("given", "names"), [(False, ("logprob", "top_logprobs")), (True, ("prob", "top_probs"))]
 )
-async def test_llama_servers_own_shape(client, said, given, names):
+async def test_native_probabilities_have_llama_servers_shape(client, said, given, names):
     body = (
         await client.post(NATIVE, json={"prompt": "x", "n_probs": 2, "post_sampling_probs": given})
     ).json()
@@ -81,7 +81,7 @@ async def test_llama_servers_own_shape(client, said, given, names):
 
 
 @pytest.mark.parametrize("url", [CHAT, TEXT, NATIVE])
-async def test_timings_come_with_every_chunk_when_asked_for(lead, client, url):
+async def test_every_chunk_has_timings_on_request(lead, client, url):
     lead.will_say("one two")
     ask = MESSAGES | {"prompt": "x", "stream": True, "timings_per_token": True}
     chunks = [chunk for chunk in events(await client.post(url, json=ask)) if isinstance(chunk, dict)]
@@ -119,7 +119,7 @@ async def test_the_prompts_progress_comes_before_the_text(lead, client, url):
     ("fields", "param"),
     [({"top_logprobs": 3}, "top_logprobs"), ({"logprobs": True, "top_logprobs": 21}, "top_logprobs")],
 )
-async def test_what_is_wrong_is_400_naming_the_field(client, fields, param):
+async def test_an_invalid_field_is_400_and_named(client, fields, param):
     response = await client.post(CHAT, json=MESSAGES | fields)
     assert (response.status_code, response.json()["error"]["param"]) == (400, param)
 
@@ -132,7 +132,7 @@ async def test_the_prompt_counts_once_for_several_answers(lead, client):
     assert three["completion_tokens"] == 3 * one["completion_tokens"]
 
 
-async def test_an_echo_stands_before_the_text(lead, client):
+async def test_an_echo_precedes_the_text(lead, client):
     lead.will_say(" a time")
     body = (await client.post(TEXT, json={"prompt": "Once upon", "echo": True})).json()
     assert body["choices"][0]["text"] == "Once upon a time"

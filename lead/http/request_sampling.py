@@ -1,0 +1,90 @@
+"""From a request's fields to the parameters of its sampling."""
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from lead.http.schema import GenerationFields
+from lead.server.services import Services
+from lead.settings.sampler_names import by_letters, by_names
+from shared.errors import RequestError
+from shared.llama.vocabulary import Vocabulary
+from shared.sampling.sampler import BANNED, SamplerName, SamplingParameters
+
+_PLAIN_FIELDS = tuple(
+    SamplingParameters.model_fields.keys()
+    - {"seed", "logit_bias", "samplers", "dry_sequence_breakers", "grammar", "grammar_start"}
+)
+"""The fields that are parameters of the same name and meaning."""
+
+
+def sampling_parameters(
+    fields: GenerationFields, services: Services, grammar: str | None
+) -> SamplingParameters:
+    """How to sample; a seed is drawn if none is given. Raises RequestError naming the field at fault."""
+    vocabulary, defaults = services.vocabulary, services.defaults
+    given = defaults.parameters()
+    given |= {name: value for name in _PLAIN_FIELDS if (value := getattr(fields, name)) is not None}
+    if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
+        given["repeat_last_n"] = services.admission.n_ctx
+    if given.get("dry_base", 1) < 1:  # llama-server uses the default then
+        given["dry_base"] = defaults.dry_base
+    seed = defaults.seed if fields.seed is None else fields.seed
+    # A drawn seed is small enough for any client's integers.
+    given["seed"] = secrets.randbits(32) if seed == -1 else seed
+    given["logit_bias"] = _biases_within(fields, vocabulary, services.limits.max_logit_bias)
+    given["grammar"] = grammar
+    if fields.samplers is not None:
+        given["samplers"] = _sampler_names(fields.samplers)
+    if fields.dry_sequence_breakers is not None:
+        given["dry_sequence_breakers"] = tuple(fields.dry_sequence_breakers)
+    try:
+        return SamplingParameters(**given)
+    except ValidationError as error:
+        item = error.errors()[0]
+        field = str(item["loc"][0])
+        raise RequestError(f"{field}: {item['msg']} (got {item['input']!r})", field) from error
+
+
+def _sampler_names(given: str | list[str]) -> tuple[SamplerName, ...]:
+    """llama-server's `samplers`: names, or one letter each."""
+    try:
+        return by_letters(given) if isinstance(given, str) else by_names(given)
+    except ValueError as error:
+        raise RequestError(f"samplers: {error}", "samplers") from error
+
+
+def _biases_within(fields: GenerationFields, vocabulary: Vocabulary, most: int) -> dict[int, float]:
+    if len(fields.logit_bias or ()) > most:
+        raise RequestError(f"logit_bias: at most {most} entries are accepted", "logit_bias")
+    biases = dict(_biases(fields, vocabulary))
+    if len(biases) > most:
+        raise RequestError(f"logit_bias: at most {most} tokens are accepted", "logit_bias")
+    return biases
+
+
+def _biases(fields: GenerationFields, vocabulary: Vocabulary) -> Iterator[tuple[int, float]]:
+    if isinstance(fields.logit_bias, dict):
+        pairs: list[list[Any]] = [[key, value] for key, value in fields.logit_bias.items()]
+    else:
+        pairs = fields.logit_bias or []
+    for pair in pairs:
+        if len(pair) != 2 or isinstance(pair[1], str):  # noqa: PLR2004 - [token, bias]
+            raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
+        bias = BANNED if pair[1] is False else pair[1]
+        for token in _biased_tokens(pair[0], vocabulary):
+            yield token, bias
+
+
+def _biased_tokens(key: object, vocabulary: Vocabulary) -> list[int]:
+    """A token id, as a number or as text ("123", OpenAI's form), or the tokens of a text (llama-server's)."""
+    if isinstance(key, str) and not key.isdecimal():
+        return vocabulary.tokenize(key, add_special=False, parse_special=False)
+    if isinstance(key, bool) or not isinstance(key, int | str):
+        raise RequestError(f"logit_bias: {key!r} is not a token", "logit_bias")
+    try:
+        return [vocabulary.check(int(key))]
+    except ValueError as error:
+        raise RequestError(f"logit_bias: {error}", "logit_bias") from error

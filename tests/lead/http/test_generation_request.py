@@ -1,0 +1,150 @@
+"""Request fields: what they become, and what is refused by name."""
+
+import pytest
+
+from shared.sampling.sampler import DEFAULT_SAMPLERS
+
+CHAT = "/v1/chat/completions"
+TEXT = "/v1/completions"
+ASK = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+async def submitted(lead, client, **fields):
+    lead.will_say("x")
+    response = await client.post(CHAT, json=ASK | fields)
+    assert response.status_code == 200, response.text
+    return lead.engine.submitted
+
+
+SAMPLING = [
+    ("dry_multiplier", 0.8, 0.8),
+    ("dry_base", 1.5, 1.5),
+    ("dry_base", 0.5, 1.75),
+    ("dry_allowed_length", 3, 3),
+    ("dry_penalty_last_n", 64, 64),
+    ("dry_sequence_breakers", ["\n", "x"], ("\n", "x")),
+    ("xtc_probability", 0.5, 0.5),
+    ("xtc_threshold", 0.2, 0.2),
+    ("top_n_sigma", 1.0, 1.0),
+    ("dynatemp_range", 0.4, 0.4),
+    ("dynatemp_exponent", 2.0, 2.0),
+    ("samplers", ["top_k", "typical_p", "min-p", "temperature"], ("top_k", "typ_p", "min_p", "temperature")),
+    ("samplers", "kyt", ("top_k", "typ_p", "temperature")),
+    ("samplers", "edskypmxt", DEFAULT_SAMPLERS),
+    ("samplers", [], ()),
+    ("grammar", 'root ::= "a"', 'root ::= "a"'),
+    ("grammar", "", None),
+    ("mirostat", 0, None),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), SAMPLING)
+async def test_sampling_fields_reach_the_engine(lead, client, name, value, expected):
+    (request,) = await submitted(lead, client, **{name: value})
+    assert getattr(request.sampling, name, None) == expected
+
+
+OPTIONS = [
+    ({"cache_prompt": False}, {"cache_prompt": False}),
+    ({"id_slot": 2}, {"slot": 2}),
+    ({"id_slot": -1}, {"slot": None}),
+    ({"speculative.n_max": 3}, {"n_draft": 3}),
+    ({"speculative": {"n_max": 0}}, {"n_draft": 0}),
+    ({"n_probs": 5, "post_sampling_probs": True}, {"n_probs": 5, "filtered": True}),
+    ({"n_probs": 0}, {"n_probs": None}),
+    ({"stream": True, "return_progress": True}, {"progress": True}),
+    ({"return_progress": True}, {"progress": False}),
+]
+
+
+@pytest.mark.parametrize(("fields", "options"), OPTIONS)
+async def test_request_options_reach_the_engine(lead, client, fields, options):
+    (request,) = await submitted(lead, client, **fields)
+    assert request.options.model_dump() | options == request.options.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit"),
+    [({"max_tokens": 0}, 0), ({"n_predict": -1}, None), ({"n_predict": -2}, None), ({"max_tokens": 7}, 7)],
+)
+async def test_limits_mean_what_they_mean_to_llama_server(lead, client, fields, limit):
+    (request,) = await submitted(lead, client, **fields)
+    assert request.max_tokens == limit
+
+
+async def test_a_schema_becomes_a_grammar_that_starts_after_the_prompt(lead, client):
+    (request,) = await submitted(lead, client, json_schema={"type": "integer"})
+    assert "root ::=" in request.sampling.grammar
+    assert request.sampling.grammar_start == len(request.tokens)
+
+
+async def test_several_answers_have_consecutive_seeds(lead, client):
+    requests = await submitted(lead, client, n=3, seed=7)
+    assert [request.sampling.seed for request in requests] == [7, 8, 9]
+    assert len({tuple(request.tokens) for request in requests}) == 1
+
+
+async def test_answers_to_several_prompts_are_in_the_order_of_the_prompts(lead, client):
+    lead.will_say("x")
+    response = await client.post(TEXT, json={"prompt": ["Once", "Twice"], "n": 2, "seed": 1})
+    assert [choice["index"] for choice in response.json()["choices"]] == [0, 1, 2, 3]
+    prompts = [lead.vocabulary.detokenize(request.tokens) for request in lead.engine.submitted]
+    assert prompts == ["Once", "Once", "Twice", "Twice"]
+
+
+async def test_a_private_request_is_not_shown_to_backs(lead, client):
+    seen = []
+    create = lead.sequences.create
+    lead.sequences.create = lambda *args, **more: (seen.append(more["private"]), create(*args, **more))[1]
+    await submitted(lead, client, private=True)
+    assert seen == [True]
+
+
+WRONG = [
+    ({"grammar": "root ::= ("}, "grammar"),
+    ({"grammar": "root ::= <|no such token|>"}, "grammar"),
+    ({"grammar": 'root ::= "a"', "json_schema": {}}, "grammar"),
+    ({"json_schema": {"type": "text"}}, "json_schema"),
+    ({"json_schema": 3}, "json_schema"),
+    ({"mirostat": 2}, "mirostat"),
+    ({"samplers": ["top_k", "magic"]}, "samplers"),
+    ({"samplers": "kz"}, "samplers"),
+    ({"dry_multiplier": -1.0}, "dry_multiplier"),
+    ({"dry_sequence_breakers": ["x" * 100]}, "dry_sequence_breakers"),
+    ({"xtc_probability": 1.5}, "xtc_probability"),
+    ({"n_probs": 21}, "n_probs"),
+    ({"n_probs": -1}, "n_probs"),
+    ({"id_slot": 4}, "id_slot"),
+    ({"id_slot": -2}, "id_slot"),
+    ({"speculative.n_max": -1}, "speculative.n_max"),
+    ({"speculative": {"n_max": "many"}}, "speculative"),
+    ({"stop": ["x"] * 33}, "stop"),
+    ({"stop": "x" * 1025}, "stop"),
+    ({"logit_bias": {str(i): 1.0 for i in range(1025)}}, "logit_bias"),
+    ({"n_predict": -3}, "n_predict"),
+    ({"cache_prompt": "yes"}, "cache_prompt"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), WRONG)
+async def test_an_invalid_field_is_400_and_named(lead, client, fields, param, capfd):
+    response = await client.post(CHAT, json=ASK | fields)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+    assert lead.engine.submitted == []
+    capfd.readouterr()  # llama.cpp writes of grammars that it cannot parse
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"suffix": "end"}, "suffix"),
+        ({"best_of": 3}, "best_of"),
+        ({"logprobs": 21}, "logprobs"),
+        ({"prompt": ["x"] * 129}, "prompt"),
+        ({"prompt": ["x"] * 100, "n": 2}, "n"),
+    ],
+)
+async def test_an_unsupported_field_of_completions_is_400_and_named(lead, client, fields, param):
+    response = await client.post(TEXT, json={"prompt": "Once"} | fields)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+    assert lead.engine.submitted == []
