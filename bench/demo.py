@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bench.foreground import run_in_foreground
 from bench.processes import split_cores, start_back, start_lead
-from chat.answer import Answer, Figures
+from chat.answer import Answer, GenerationStats
 from chat.client import LeadClient
 from chat.render import Screen
 from lead.settings.demo_model import demo_model
@@ -34,11 +34,11 @@ class Result:
     """The answers to all questions: their texts and total figures."""
 
     texts: list[str]
-    figures: Figures
+    stats: GenerationStats
 
     @property
     def tokens_per_second(self) -> float:
-        return self.figures.tokens_per_second or 0.0
+        return self.stats.tokens_per_second or 0.0
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -71,7 +71,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def _ask_all(client: LeadClient, screen: Screen) -> Result:
     answers = [_ask(client, screen, question) for question in QUESTIONS]
-    return Result([answer.text for answer in answers], sum((answer.figures for answer in answers), Figures()))
+    return Result(
+        [answer.text for answer in answers], sum((answer.stats for answer in answers), GenerationStats())
+    )
 
 
 def _ask(client: LeadClient, screen: Screen, question: str) -> Answer:
@@ -85,13 +87,13 @@ def _ask(client: LeadClient, screen: Screen, question: str) -> Answer:
     for token in client.stream(request, answer):
         screen.token(token.text, token.source)
     screen.end_answer()
-    print(f"  [{answer.figures.tokens_per_second:.1f} tokens/s]\n", flush=True)
+    print(f"  [{answer.stats.tokens_per_second:.1f} tokens/s]\n", flush=True)
     return answer
 
 
 def _summarize(alone: Result, together: Result) -> dict[str, float | bool]:
     speedup = together.tokens_per_second / alone.tokens_per_second
-    drafts = together.figures
+    drafts = together.stats
     share = drafts.accepted_share or 0.0
     same = alone.texts == together.texts
     rows: Sequence[tuple[str, str]] = (

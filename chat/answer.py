@@ -12,9 +12,10 @@ from chat.wire import Chunk, Speculation, Timings, Usage
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token, or what a server sends in one go; `source` is who drafted it, None for the server's own.
+    """A token, or the text of a chunk; `source` is who drafted it, None if the server generated it itself.
 
-    A thought is what the model says to itself first: shown, but no part of the answer. `more` came with it.
+    A thought is part of the model's reasoning: shown, but not part of the answer. `more`: another piece of
+    the same chunk follows.
     """
 
     text: str
@@ -24,8 +25,8 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What an answer cost and what drafting did for it; `seconds` are those of the answer, not the prompt."""
+class GenerationStats:
+    """Tokens and drafts of an answer; `seconds` is the time of generation, without the prompt."""
 
     n_tokens: int = 0
     seconds: float = 0.0
@@ -40,8 +41,8 @@ class Figures:
     def accepted_share(self) -> float | None:
         return self.n_accepted / self.n_drafted if self.n_drafted else None
 
-    def __add__(self, other: "Figures") -> "Figures":
-        return Figures(
+    def __add__(self, other: "GenerationStats") -> "GenerationStats":
+        return GenerationStats(
             self.n_tokens + other.n_tokens,
             self.seconds + other.seconds,
             self.n_drafted + other.n_drafted,
@@ -50,7 +51,7 @@ class Figures:
 
 
 class Answer:
-    """Fed by whoever reads the stream, readable at any time: an interrupted answer is one, too."""
+    """Filled from the chunks of a stream; readable at any time, as an answer may be interrupted."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.text = ""
@@ -64,7 +65,7 @@ class Answer:
         self._n_read = self._n_drafted = self._n_accepted = 0
 
     def read(self, chunk: Chunk) -> list[Piece]:
-        """Take in one chunk and return its pieces, whose texts together are the chunk's text."""
+        """Add a chunk; returns its pieces, whose texts together are the chunk's text."""
         self.timings = chunk.timings or self.timings
         self.usage = chunk.usage or self.usage
         self.seed = self.seed if chunk.seed is None else chunk.seed
@@ -83,12 +84,12 @@ class Answer:
         return [*(replace(piece, more=True) for piece in pieces[:-1]), *pieces[-1:]]
 
     @property
-    def figures(self) -> Figures:
-        """The server's figures where it has sent them, otherwise what was seen from here."""
+    def stats(self) -> GenerationStats:
+        """The server's figures if it has sent them, otherwise those measured here."""
         if self.timings is not None:
-            return _server_figures(self.timings)
+            return _server_stats(self.timings)
         n_tokens = self.usage.completion_tokens if self.usage else self._n_read
-        return Figures(n_tokens, self._measured_seconds(), self._n_drafted, self._n_accepted)
+        return GenerationStats(n_tokens, self._measured_seconds(), self._n_drafted, self._n_accepted)
 
     def _note(self, pieces: list[Piece]) -> None:
         if not pieces:
@@ -107,15 +108,15 @@ class Answer:
         return (self._last - self._first) * self._n_read / (self._n_read - 1)
 
 
-def _server_figures(timings: Timings) -> Figures:
+def _server_stats(timings: Timings) -> GenerationStats:
     # Servers differ in whether `predicted_ms` covers the first token; what they call the rate is the rate.
     rate = timings.predicted_per_second
     seconds = timings.predicted_n / rate if rate > 0 else 0.0
-    return Figures(timings.predicted_n, seconds, timings.draft_n, timings.draft_n_accepted)
+    return GenerationStats(timings.predicted_n, seconds, timings.draft_n, timings.draft_n_accepted)
 
 
 def _pieces(content: str, speculation: Speculation | None, *, is_thought: bool) -> list[Piece]:
-    """The content is what counts: tokens that do not spell it are not believed."""
+    """The content is authoritative: tokens that do not add up to it are ignored."""
     if not content:
         return []
     if speculation is not None and "".join(token.text for token in speculation.tokens) == content:

@@ -15,19 +15,19 @@ from httpx_sse import EventSource, SSEError, connect_sse
 from pydantic import ValidationError
 
 from chat.answer import Answer, Piece
-from chat.errors import AwayError, BrokenOffError, LeadError, NotReadyError, RefusedError
+from chat.errors import IncompleteAnswerError, LeadError, NotReadyError, RejectedError, UnreachableError
 from chat.wire import Back, BacksReply, Chunk, ErrorReply, ModelsReply
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
 
 CONNECT_TIMEOUT_S = 10.0
-LOOK_TIMEOUT_S = 3.0
+GET_TIMEOUT_S = 3.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-_NO_SUCH_PLACE = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED, httpx.codes.NOT_IMPLEMENTED)
+_NOT_SUPPORTED = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED, httpx.codes.NOT_IMPLEMENTED)
 
 
 class LeadClient:
-    """One server; blocking, because there is one person and one answer at a time."""
+    """One server; blocking, because there is only one request at a time."""
 
     def __init__(
         self,
@@ -38,8 +38,9 @@ class LeadClient:
         tls: ssl.SSLContext | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`timeout_s` is the longest silence to bear; `tls` says whom to trust at https://…, without it the
-        system's authorities; `transport` stands in for the network in tests.
+        """`timeout_s` is the longest time without data; `tls` says whom to trust at https://…, by default the
+        system's authorities; `transport` replaces the network in tests.
+
         """
         self.url = url
         self._asks_for_sources = True
@@ -51,9 +52,9 @@ class LeadClient:
             timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
             verify=tls or True,
             transport=transport,
-            # A person takes longer to type than a server keeps an idle connection.
+            # People take longer to type than servers keep an idle connection.
             limits=httpx.Limits(max_keepalive_connections=0),
-            # A proxy from the environment never leads back to this machine.
+            # A proxy from the environment cannot reach this machine itself.
             trust_env=httpx.URL(url).host not in LOOPBACK,
         )
 
@@ -71,7 +72,7 @@ class LeadClient:
         while True:
             try:
                 yield from self._stream(request, answer)
-            except RefusedError as error:
+            except RejectedError as error:
                 if not self._adapt(error, request):
                     raise
             else:
@@ -79,8 +80,8 @@ class LeadClient:
 
     def backs(self) -> list[Back] | None:
         """The connected backs; None when the server does not speculate. Raises LeadError."""
-        response = self._look("/v1/speculation")
-        if response.status_code in _NO_SUCH_PLACE:
+        response = self._get("/v1/speculation")
+        if response.status_code in _NOT_SUPPORTED:
             return None
         self._check(response)
         try:
@@ -90,15 +91,15 @@ class LeadClient:
 
     def models(self) -> list[str]:
         """The names of the models that the server has. Raises LeadError."""
-        response = self._look("/v1/models")
+        response = self._get("/v1/models")
         self._check(response)
         with self._translated():
             return [model.id for model in ModelsReply.model_validate_json(response.content).data]
 
-    def _look(self, path: str) -> httpx.Response:
-        """What a server knows without computing: a person does not wait long for it."""
+    def _get(self, path: str) -> httpx.Response:
+        """GET something that a server answers at once, with a short timeout."""
         with self._translated():
-            return self._http.get(path, timeout=min(LOOK_TIMEOUT_S, self._timeout_s))
+            return self._http.get(path, timeout=min(GET_TIMEOUT_S, self._timeout_s))
 
     def _stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[Piece, None, None]:
         body = {**request, "stream": True, "stream_options": {"include_usage": True}}
@@ -114,11 +115,13 @@ class LeadClient:
             for chunk in self._chunks(source):
                 yield from answer.read(chunk)
         if answer.finish_reason is None:
-            raise BrokenOffError(f"The answer from {self.url} was cut short: the connection ended early.")
+            raise IncompleteAnswerError(
+                f"The answer from {self.url} was cut short: the connection ended early."
+            )
 
     @contextmanager
     def _answering(self, body: Mapping[str, Any]) -> Iterator[EventSource]:
-        """An answer that has begun; raises BrokenOffError if the server goes away before."""
+        """An answer that has begun; raises IncompleteAnswerError if the server goes away before."""
         with ExitStack() as stack:
             try:
                 source = stack.enter_context(
@@ -127,24 +130,24 @@ class LeadClient:
             except (httpx.ReadError, httpx.RemoteProtocolError) as error:
                 was_plain = self.url.startswith("http:")
                 why = HANGS_UP if was_plain else "the server was stopped, or the network failed"
-                raise BrokenOffError(f"There is no answer from {self.url}: {why}.") from error
+                raise IncompleteAnswerError(f"There is no answer from {self.url}: {why}.") from error
             yield source
 
-    def _adapt(self, refusal: RefusedError, request: Mapping[str, Any]) -> bool:
-        """Whether to ask once more, in another way: servers differ in what they take. Raises RefusedError."""
+    def _adapt(self, refusal: RejectedError, request: Mapping[str, Any]) -> bool:
+        """Whether to try another request: servers differ in the fields they accept. Raises RejectedError."""
         if self._asks_for_sources and "return_speculation" in refusal.message:
             self._asks_for_sources = False
             return True
         if self._model or "model" in request or "model" not in refusal.message.lower():
             return False
-        # Some want to hear a model's name even if they have only one.
+        # Some servers require the name of a model even if they have only one.
         try:
             names = self.models()
         except LeadError:
             return False
         if len(names) > 1:
             advice = "It has several models: choose one with :model or --model."
-            raise RefusedError(f"{refusal} ({advice})", refusal.status, refusal.message)
+            raise RejectedError(f"{refusal} ({advice})", refusal.status, refusal.message)
         self._model = next(iter(names), None)
         return self._model is not None
 
@@ -154,7 +157,9 @@ class LeadClient:
                 return
             chunk = Chunk.model_validate_json(event.data)
             if chunk.error is not None:
-                raise BrokenOffError(f"{self.url} broke off its answer: {chunk.message or 'no reason given'}")
+                raise IncompleteAnswerError(
+                    f"{self.url} broke off its answer: {chunk.message or 'no reason given'}"
+                )
             yield chunk
 
     def _check(self, response: httpx.Response) -> None:
@@ -168,7 +173,7 @@ class LeadClient:
             raise NotReadyError(said, _retry_after(response))
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             said += " (give its key with CHAT_API_KEY, --api-key or --api-key-file)"
-        raise RefusedError(said, response.status_code, message)
+        raise RejectedError(said, response.status_code, message)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -177,26 +182,28 @@ class LeadClient:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             if distrust := distrust_behind(error):
-                raise AwayError(f"{self.url} is not trusted: {explain_distrust(distrust)}.") from error
-            raise AwayError(
+                raise UnreachableError(f"{self.url} is not trusted: {explain_distrust(distrust)}.") from error
+            raise UnreachableError(
                 f"There is no answer at {self.url} ({_reason(error)}). "
                 "Start lead there, or name another address with --lead."
             ) from error
         except (SSEError, ValidationError) as error:
-            raise BrokenOffError(
+            raise IncompleteAnswerError(
                 f"{self.url} did not answer as an OpenAI-compatible server does: is --lead right?"
             ) from error
         except httpx.TimeoutException as error:
-            raise BrokenOffError(
-                f"{self.url} says nothing any more: it hangs, or its machine is cut off. "
-                "(--timeout is how long to wait.)"
+            raise IncompleteAnswerError(
+                f"{self.url} has stopped sending: it hangs, or the network is down. "
+                "(--timeout sets how long to wait.)"
             ) from error
         except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-            raise BrokenOffError(
+            raise IncompleteAnswerError(
                 f"The answer from {self.url} broke off: the server was stopped, or the network failed."
             ) from error
         except httpx.HTTPError as error:
-            raise BrokenOffError(f"The answer from {self.url} broke off ({_reason(error)}).") from error
+            raise IncompleteAnswerError(
+                f"The answer from {self.url} broke off ({_reason(error)})."
+            ) from error
 
 
 def _reason(error: httpx.HTTPError) -> str:
@@ -207,7 +214,7 @@ def _reason(error: httpx.HTTPError) -> str:
 
 
 def _server_message(response: httpx.Response) -> str:
-    """The server's own words, in whichever shape it puts them."""
+    """The server's message, in whichever shape it sends it."""
     try:
         message = ErrorReply.model_validate_json(response.content).message
     except ValidationError:
@@ -216,7 +223,7 @@ def _server_message(response: httpx.Response) -> str:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds; the form with a date is rare enough to be treated as silence."""
+    """Seconds; the form with a date is ignored."""
     try:
         seconds = float(response.headers.get("Retry-After", ""))
     except ValueError:

@@ -21,21 +21,19 @@ class Entry:
 
 COMMANDS = (
     Entry(("retry",), "", "ask the last question again"),
-    Entry(
-        ("edit",), "TEXT", "ask something else instead of the last question; alone: change it at the prompt"
-    ),
-    Entry(("compare",), "TEXT", "ask with and without speculation: speed and text; alone: the last question"),
+    Entry(("edit",), "TEXT", "replace the last question; alone: edit it at the prompt"),
+    Entry(("compare",), "TEXT", "ask with and without speculation, and compare; alone: the last question"),
     Entry(("new",), "", "start a new conversation; system prompt and parameters stay"),
-    Entry(("save",), "NAME", "keep the conversation; alone: under the name it has"),
-    Entry(("load",), "NAME", "go on with a kept conversation; alone: list them"),
-    Entry(("model",), "NAME", "ask this model (none: the server's choice); alone: list them"),
+    Entry(("save",), "NAME", "save the conversation; alone: under the name it has"),
+    Entry(("load",), "NAME", "continue a saved conversation; alone: list them"),
+    Entry(("model",), "NAME", "use this model (none: the server's choice); alone: list them"),
     Entry(("system",), "TEXT", "set the system prompt (none: remove it); alone: show it"),
     Entry(("seed",), "N", "the same seed gives the same text (none: a new one each time); alone: show it"),
     Entry(("set",), "NAME VALUE", "set a sampling parameter (none: the server's default); alone: list them"),
-    Entry(("stats",), "", "speed and accepted drafts, of this session and of the last answer"),
-    Entry(("backs",), "", "the computers that draft for this server"),
+    Entry(("stats",), "", "speed and accepted drafts of this session and of the last answer"),
+    Entry(("backs",), "", "the backs that draft for this server"),
     Entry(("help",), "", "this list"),
-    Entry(("quit", "q", "exit"), "", "leave; so does Ctrl-D"),
+    Entry(("quit", "q", "exit"), "", "quit; so does Ctrl-D"),
 )
 
 _BY_NAME = {name: entry for entry in COMMANDS for name in entry.names}
@@ -60,7 +58,7 @@ def parse_command(line: str) -> Command:
     if entry is None:
         raise CommandError(_unknown(typed))
     if argument and not entry.argument:
-        raise CommandError(f":{entry.names[0]} takes nothing after it.")
+        raise CommandError(f":{entry.names[0]} takes no argument.")
     return Command(entry.names[0], argument.strip())
 
 
@@ -72,8 +70,8 @@ def parse_assignment(argument: str) -> tuple[str, str]:
 
 def _unknown(typed: str) -> str:
     if not typed:
-        return "A command has a name. :help lists them."
+        return "A command needs a name. :help lists the commands."
     begun = [name for name in _BY_NAME if name.startswith(typed.lower())]
     close = begun or difflib.get_close_matches(typed.lower(), _BY_NAME, n=2)
     hint = f"Did you mean {' or '.join(f':{name}' for name in close)}?" if close else ":help lists them."
-    return f"There is no command :{typed}. {hint} (To say it to the model, put a space before the colon.)"
+    return f"There is no command :{typed}. {hint} (To send it to the model, put a space before the colon.)"

@@ -20,8 +20,8 @@ class Comparison:
     @property
     def ratio(self) -> float | None:
         """How many times as fast; None where a speed is unknown."""
-        fast = self.with_drafts.figures.tokens_per_second
-        slow = self.without.figures.tokens_per_second
+        fast = self.with_drafts.stats.tokens_per_second
+        slow = self.without.stats.tokens_per_second
         return fast / slow if fast and slow else None
 
     @property
@@ -30,10 +30,10 @@ class Comparison:
 
     @property
     def _speed(self) -> str:
-        if self.without.figures.n_drafted:
-            return "This server drafted both times: it cannot be asked not to."
-        if not self.with_drafts.figures.n_drafted:
-            return "Nothing was drafted either time: no back is connected, or drafts would not have paid."
+        if self.without.stats.n_drafted:
+            return "The server used drafts both times: it cannot switch them off for one request."
+        if not self.with_drafts.stats.n_drafted:
+            return "There were no drafts either time: no back is connected, or drafts were not worthwhile."
         if self.ratio is None:
             return "The answers are too short to measure their speed."
         return f"{self.ratio:.2f} times as fast with speculation."
@@ -42,12 +42,12 @@ class Comparison:
     def _texts(self) -> str:
         one, other = self.with_drafts.text, self.without.text
         if one == other:
-            return "The text is the same, every character."
+            return "The texts are identical."
         n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
         return (
             f"The texts DIFFER from character {n_same + 1} on: {one[n_same:][:_N_SHOWN]!r} with speculation, "
             f"{other[n_same:][:_N_SHOWN]!r} without. "
-            "(Does the server heed the seed? Else see `exact` in its /props.)"
+            "(Does the server use the seed? If it does, see `exact` in its /props.)"
         )
 
 

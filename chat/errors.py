@@ -1,12 +1,12 @@
 """What can go wrong between chat and a lead, in one tree.
 
     DuoError
-    ├── CommandError           a line that starts with ':' and cannot be obeyed
-    └── LeadError              there is no (whole) answer
-        ├── AwayError          nobody listens at the address
-        ├── NotReadyError      503 or 429: loading, restarting or full; the same request may succeed later
-        ├── RefusedError       any other HTTP status that is not 200
-        └── BrokenOffError     the stream ended early, carried an error, or was no stream of answers
+    ├── CommandError                an invalid line that starts with ':'
+    └── LeadError                   there is no complete answer
+        ├── UnreachableError        nothing listens at the address
+        ├── NotReadyError           503 or 429: loading, restarting or full; a retry may succeed
+        ├── RejectedError           any other HTTP status that is not 200
+        └── IncompleteAnswerError   the stream ended early, had an error, or was not a stream of chunks
 
 Every message is a sentence that a person can act on; it may quote the server: sanitise it to show it.
 """
@@ -17,27 +17,27 @@ from shared.errors import DuoError
 
 
 class CommandError(DuoError):
-    """A line that starts with ':' and cannot be obeyed."""
+    """A line that starts with ':' is not a valid command."""
 
 
 class LeadError(DuoError):
-    """There is no answer, or not a whole one."""
+    """There is no complete answer."""
 
 
-class AwayError(LeadError):
-    """Nobody listens at the address."""
+class UnreachableError(LeadError):
+    """Nothing listens at the address."""
 
 
 class NotReadyError(LeadError):
-    """The server asks for patience; `retry_after` is in seconds, None where it did not say."""
+    """The server cannot answer yet; `retry_after` is in seconds, None if it gave no time."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-class RefusedError(LeadError):
-    """The server answered with an error; `status` is HTTP's, `message` what the server said itself."""
+class RejectedError(LeadError):
+    """The server answered with an error; `status` is HTTP's, `message` the server's own."""
 
     def __init__(self, explanation: str, status: int, message: str) -> None:
         super().__init__(explanation)
@@ -50,5 +50,5 @@ class RefusedError(LeadError):
         return self.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
-class BrokenOffError(LeadError):
-    """The stream ended early, carried an error, or was no stream of answers."""
+class IncompleteAnswerError(LeadError):
+    """The stream ended early, carried an error, or was not a stream of chunks."""

@@ -1,4 +1,4 @@
-"""Answers for programs: one line of JSON each on stdout; what goes wrong is said on stderr, as ever."""
+"""Answers for programs: one line of JSON each on stdout; errors go to stderr."""
 
 import json
 
@@ -9,10 +9,10 @@ from chat.render import Screen
 
 class JsonScreen(Screen):
     def token(self, text: str, source: str | None, *, is_thought: bool = False, more: bool = False) -> None:
-        """Nothing: the line comes when the answer is whole."""
+        """Nothing: the line is written when the answer is complete."""
 
     def end_answer(self, *, empty: bool = False) -> None:
         """Nothing."""
 
-    def sum_up(self, answer: Answer) -> None:
+    def show_summary(self, answer: Answer) -> None:
         self._write(self._out, json.dumps(report.record(answer)) + "\n")

@@ -1,4 +1,4 @@
-"""What is typed while an answer streams: not shown in the middle of it, but kept for the next prompt."""
+"""Keys typed while an answer streams are not echoed, but kept for the next prompt."""
 
 import sys
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from typing import TextIO
 
 
 @contextmanager
-def quiet(stdin: TextIO) -> Iterator[None]:
-    """Keys are not echoed, and not held back until Enter; Ctrl-C still interrupts."""
+def without_echo(stdin: TextIO) -> Iterator[None]:
+    """Switch off echo and line buffering; Ctrl-C still interrupts."""
     if sys.platform == "win32" or not stdin.isatty():
         yield
         return

@@ -18,8 +18,8 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from chat.marks import MarkedText, Source, transfer
-from chat.palette import Palette
+from chat.attribution import AttributedText, Source, transfer
+from chat.source_colours import SourceColours
 from shared.terminal import sanitize
 
 THEME = Theme(
@@ -52,15 +52,15 @@ _parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "ta
 Lines = list[list[Segment]]
 
 
-def render(block: MarkedText, console: Console, palette: Palette) -> Lines:
+def render(block: AttributedText, console: Console, palette: SourceColours) -> Lines:
     """The lines of one or several blocks, not wider than the console, without blank ones at the ends."""
     try:
-        markdown = _Document(block.text, highlighted=not block.is_marked)
+        markdown = _Document(block.text, highlighted=not block.has_sources)
         lines = console.render_lines(markdown, pad=False)
     except Exception:  # noqa: BLE001  (whatever the model writes, its answer is shown)
         lines = console.render_lines(Text(sanitize(block.text)), pad=False)
     lines = _without_blank_ends([[_harmless(segment) for segment in line] for line in lines])
-    return list(_marked(lines, block, palette)) if block.is_marked else lines
+    return list(_marked(lines, block, palette)) if block.has_sources else lines
 
 
 def last_block(text: str) -> int:
@@ -129,7 +129,7 @@ def _without_blank_ends(lines: Lines) -> Lines:
     return lines[full[0] : full[-1] + 1] if full else []
 
 
-def _marked(lines: Lines, block: MarkedText, palette: Palette) -> Iterator[list[Segment]]:
+def _marked(lines: Lines, block: AttributedText, palette: SourceColours) -> Iterator[list[Segment]]:
     shown = "\n".join("".join(segment.text for segment in line) for line in lines)
     marks = iter(transfer(block.text, block.sources, shown))
     for line in lines:
@@ -137,7 +137,7 @@ def _marked(lines: Lines, block: MarkedText, palette: Palette) -> Iterator[list[
         next(marks, None)  # the line break's
 
 
-def _coloured(segment: Segment, marks: Iterator[Source], palette: Palette) -> Iterator[Segment]:
+def _coloured(segment: Segment, marks: Iterator[Source], palette: SourceColours) -> Iterator[Segment]:
     style = segment.style or Style.null()
     pairs = ((char, next(marks)) for char in segment.text)
     for source, run in groupby(pairs, key=lambda pair: pair[1]):

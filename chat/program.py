@@ -16,18 +16,18 @@ import platformdirs
 
 from chat import keyboard, report
 from chat.answer import Answer
-from chat.asking import Asking
+from chat.back_monitor import BackMonitor
 from chat.client import LeadClient
 from chat.conversation import Conversation
 from chat.errors import LeadError
 from chat.json_screen import JsonScreen
-from chat.lines import Lines, PipedLines
+from chat.line_reader import LineReader, PipeReader
 from chat.render import Screen
 from chat.repl import Repl
 from chat.saved import SavedConversations
 from chat.session import Session
 from chat.settings import ChatSettings
-from chat.watch import Watch
+from chat.streaming import AnswerStreamer
 from shared import interrupts
 from shared.errors import ConfigError
 from shared.interrupts import QuietInterrupts
@@ -77,30 +77,32 @@ def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -
                 settings.lead, api_key=settings.read_key(), timeout_s=settings.timeout, tls=settings.tls()
             )
         )
-        watch = Watch(client.backs)
+        monitor = BackMonitor(client.backs)
         if interactive:
-            stack.enter_context(watch)
-        screen = _screen(settings, stdout, stderr, watch, interactive=interactive)
-        asking = Asking(
+            stack.enter_context(monitor)
+        screen = _screen(settings, stdout, stderr, monitor, interactive=interactive)
+        streamer = AnswerStreamer(
             client,
             screen,
-            patient=interactive,
+            wait_until_reachable=interactive,
             clock=time.monotonic,
             sleep=time.sleep,
-            quiet=partial(keyboard.quiet, stdin),
+            around=partial(keyboard.without_echo, stdin),
         )
         conversation = Conversation(model=settings.model, system=settings.system, sampling=settings.sampling)
-        session = Session(asking, conversation, screen, interactive=interactive)
+        session = Session(streamer, conversation, screen, interactive=interactive)
         if not interactive and not settings.lines:
             session.ask(_question(settings.question, stdin))
             return EXIT_FAILED if session.n_failed else 0
         store = SavedConversations(platformdirs.user_data_path("llama-duo") / "conversations")
-        lines: Lines = PipedLines(stdin)
+        lines: LineReader = PipeReader(stdin)
         if interactive:
             lines = _typed_lines(
                 screen,
                 {"model": partial(_models, client), "load": store.names, "save": store.names},
-                lambda: report.status(session.conversation.model, session.stats, watch.words, screen.columns),
+                lambda: report.status(
+                    session.conversation.model, session.stats, monitor.status, screen.columns
+                ),
                 kept=settings.history,
             )
         Repl(client, session, screen, store, interactive=interactive).run(lines)
@@ -119,19 +121,19 @@ def _question(words: list[str], stdin: TextIO) -> str:
 
 
 def _screen(
-    settings: ChatSettings, stdout: TextIO, stderr: TextIO, watch: Watch, *, interactive: bool
+    settings: ChatSettings, stdout: TextIO, stderr: TextIO, monitor: BackMonitor, *, interactive: bool
 ) -> Screen:
     if settings.output == "json":
         return JsonScreen(stdout, stderr, os.environ)
     if not settings.markdown or not stdout.isatty() or os.environ.get("TERM") == "dumb":
-        return Screen(stdout, stderr, os.environ, sums_up=interactive)
+        return Screen(stdout, stderr, os.environ, with_summary=interactive)
     with QuietInterrupts():
         from chat.terminal_screen import TerminalScreen  # noqa: PLC0415  (rich takes its time, a pipe needs none)
 
     def status(answer: Answer, columns: int) -> str:
-        return report.progress(answer, watch.words_beside_an_answer, columns)
+        return report.progress(answer, monitor.status_during_an_answer, columns)
 
-    return TerminalScreen(stdout, stderr, os.environ, status=status, sums_up=interactive)
+    return TerminalScreen(stdout, stderr, os.environ, status=status, with_summary=interactive)
 
 
 def _typed_lines(
@@ -140,20 +142,20 @@ def _typed_lines(
     status: Callable[[], str],
     *,
     kept: bool,
-) -> Lines:
+) -> LineReader:
     # A quarter of the start-up time, and a pipe needs none of it.
     with QuietInterrupts():
         from chat import prompt  # noqa: PLC0415
         from chat.completion import CommandCompleter  # noqa: PLC0415
 
-    history = prompt.forgetful_history()
+    history = prompt.session_history()
     if kept:
         path = platformdirs.user_state_path("llama-duo") / "chat-history"
         try:
             history = prompt.open_history(path)
         except OSError as error:
-            screen.note(f"What you type is not kept for the next session: {error}")
-    return prompt.PromptLines(history, CommandCompleter(arguments), status)
+            screen.note(f"The input history is not saved: {error}")
+    return prompt.PromptReader(history, CommandCompleter(arguments), status)
 
 
 def _models(client: LeadClient) -> list[str]:

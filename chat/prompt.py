@@ -27,8 +27,8 @@ _STYLE = Style.from_dict(
 )
 
 
-class PromptLines:
-    """Lines typed by a person, `Lines` for the loop."""
+class PromptReader:
+    """LineReader typed by a person, `LineReader` for the loop."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class PromptLines:
         )
 
     def read(self, draft: str = "") -> str:
-        """As `Lines.read`; Ctrl-C with something typed only empties the line."""
+        """As `LineReader.read`; Ctrl-C with something typed only empties the line."""
         while True:
-            with suppress(_LineDropped):
+            with suppress(_LineDiscarded):
                 return self._read_once(draft)
             draft = ""
 
@@ -71,14 +71,14 @@ class PromptLines:
             return self._session.prompt(default=draft)
         except KeyboardInterrupt:
             if self._session.default_buffer.text:
-                raise _LineDropped from None
+                raise _LineDiscarded from None
             raise
 
     def _is_command(self) -> bool:
         return self._session.default_buffer.text.startswith(":")
 
 
-class _LineDropped(Exception):  # noqa: N818  (an outcome, not an error)
+class _LineDiscarded(Exception):  # noqa: N818  (an outcome, not an error)
     """Ctrl-C while something was typed."""
 
 
@@ -90,7 +90,7 @@ def open_history(path: Path) -> History:
         return FileHistory(path)
 
 
-def forgetful_history() -> History:
+def session_history() -> History:
     """Up and Down within this session only."""
     return InMemoryHistory()
 

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from chat import report
 from chat.answer import Answer
-from chat.palette import Palette
+from chat.source_colours import SourceColours
 from shared.terminal import sanitize, wants_colour
 
 RESET = "\x1b[0m"
@@ -18,23 +18,23 @@ RED = "\x1b[31m"
 
 
 class Screen:
-    """The one place that writes; flushes at once, because an answer is read while it comes."""
+    """The only place that writes; flushes at once, because an answer is read while it streams."""
 
     def __init__(
-        self, out: TextIO, err: TextIO, environment: Mapping[str, str], *, sums_up: bool = False
+        self, out: TextIO, err: TextIO, environment: Mapping[str, str], *, with_summary: bool = False
     ) -> None:
-        """`sums_up`: under each answer stands what it cost and what drafting did for it."""
+        """`with_summary`: show statistics under each answer."""
         self._out = out
         self._err = err
         self._colour_out = wants_colour(out, environment)
         self._colour_err = wants_colour(err, environment)
-        self._sums_up = sums_up
-        self._palette = Palette()
+        self._sums_up = with_summary
+        self._colours = SourceColours()
         self._is_shown = True
         self._line_is_open = False
 
     def begin_answer(self, answer: Answer, *, shown: bool = True) -> None:
-        """What `token` is given from now on belongs to `answer`; one that is not `shown` only counts."""
+        """The next tokens belong to `answer`; unless it is `shown`, it is only measured."""
         del answer
         self._is_shown = shown
 
@@ -45,48 +45,48 @@ class Screen:
             return
         shown = sanitize(text)
         if source is not None and self._colour_out:
-            shown = f"{self._palette.escape_of(source)}{shown}{RESET}"
+            shown = f"{self._colours.escape_of(source)}{shown}{RESET}"
         self._write(self._out, shown)
         self._line_is_open = not text.endswith("\n")
 
     def end_answer(self, *, empty: bool = False) -> None:
-        """End the answer's last line; one for which nothing came is an empty line."""
+        """End the answer's last line; an answer without text is an empty line."""
         if self._line_is_open or (empty and self._is_shown):
             self._write(self._out, "\n")
         self._line_is_open = False
 
-    def sum_up(self, answer: Answer) -> None:
-        """Under an answer that has ended well or was stopped: figures, and the legend of its colours."""
+    def show_summary(self, answer: Answer) -> None:
+        """Under an answer that is complete or was stopped: statistics, and the legend of its colours."""
         if not self._sums_up:
             return
         parts = [(part, DIM) for part in report.summary(answer)]
         parts += [
-            (f"■ {source} {n}", self._palette.escape_of(source))
+            (f"■ {source} {n}", self._colours.escape_of(source))
             for source, n in answer.n_accepted_by_source.items()
         ]
         for line in report.filled([text for text, _ in parts], self.columns):
             shown = [self._styled(*parts.pop(0)) for _ in line]
             self._write(self._err, report.SEPARATOR.join(shown) + "\n")
 
-    def passage(self, text: str) -> None:
-        """Show an answer of earlier times."""
-        self.say(text)
+    def show_answer(self, text: str) -> None:
+        """Show an answer of a loaded conversation."""
+        self.show(text)
 
-    def say(self, text: str) -> None:
-        """Show what a command found."""
+    def show(self, text: str) -> None:
+        """Show the result of a command."""
         self._line(text, "")
 
     def note(self, text: str) -> None:
-        """Show something that may be overlooked."""
+        """Show a less important message, dimmed."""
         self._line(text, DIM)
 
     def error(self, text: str) -> None:
         self._line(text, RED)
 
-    def sources(self, n_accepted: Mapping[str, int]) -> None:
+    def show_legend(self, n_accepted: Mapping[str, int]) -> None:
         """The legend: each source in its colour, with the number of its accepted tokens."""
         for source, n in n_accepted.items():
-            self._line(f"  {source}: {n} accepted", self._palette.escape_of(source))
+            self._line(f"  {source}: {n} accepted", self._colours.escape_of(source))
 
     def _line(self, text: str, style: str) -> None:
         self.end_answer()
@@ -94,7 +94,7 @@ class Screen:
 
     @property
     def columns(self) -> int | None:
-        """How long a line may be; None where nobody breaks it."""
+        """The width for breaking lines; None: they are not broken."""
         return None
 
     def _styled(self, text: str, style: str) -> str:

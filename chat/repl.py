@@ -7,8 +7,8 @@ from pathlib import Path
 from chat import report, saved
 from chat.client import LeadClient
 from chat.commands import is_command, parse_assignment, parse_command
-from chat.errors import AwayError, CommandError, LeadError, NotReadyError, RefusedError
-from chat.lines import Lines
+from chat.errors import CommandError, LeadError, NotReadyError, RejectedError, UnreachableError
+from chat.line_reader import LineReader
 from chat.render import Screen
 from chat.sampling import known_name
 from chat.saved import SavedConversations
@@ -49,7 +49,7 @@ class Repl:
             "help": self._help,
         }
 
-    def run(self, lines: Lines) -> None:
+    def run(self, lines: LineReader) -> None:
         """Handle lines until they end or one asks to leave."""
         if self._interactive:
             self._greet()
@@ -86,12 +86,12 @@ class Repl:
         try:
             names = self._client.models()
             whom = f"{names[0]} at {self._client.url}" if len(names) == 1 else self._client.url
-        except (AwayError, NotReadyError) as error:
+        except (UnreachableError, NotReadyError) as error:
             self._screen.error(str(error))
             whom = self._client.url
         except LeadError as error:
             whom = self._client.url
-            if isinstance(error, RefusedError) and error.wants_key:
+            if isinstance(error, RejectedError) and error.wants_key:
                 self._screen.error(str(error))
             # Otherwise it may answer all the same.
         self._screen.note(f"Talking to {whom}. :help lists the commands, Ctrl-D leaves.")
@@ -113,17 +113,17 @@ class Repl:
     def _save(self, name: str) -> None:
         conversation = self._session.conversation
         if not conversation.turns:
-            raise CommandError("There is nothing to keep yet.")
+            raise CommandError("There is nothing to save yet.")
         path = self._store.path(name) if name else self._file or self._store.new_path(conversation)
         if path != self._file and path.exists():
-            raise CommandError(f"{path} is there already: take another name.")
+            raise CommandError(f"{path} exists already: choose another name.")
         saved.write(path, conversation)
         self._file = path
-        self._screen.say(f"Kept in {path}. ':load {self._store.name_of(path)}' brings it back.")
+        self._screen.show(f"Saved to {path}. ':load {self._store.name_of(path)}' loads it.")
 
     def _load(self, name: str) -> None:
         if not name:
-            self._screen.say(report.names(self._store.names(), "No conversations are kept yet."))
+            self._screen.show(report.names(self._store.names(), "There are no saved conversations yet."))
             return
         path = self._store.find(name)
         conversation = saved.read(path)
@@ -132,54 +132,54 @@ class Repl:
         n_turns = report.count(len(conversation.turns), "question")
         self._screen.note(f"{n_turns} so far." + (" The last one:" if conversation.turns else ""))
         for turn in conversation.turns[-1:]:
-            self._screen.say(f"> {turn.question}")
-            self._screen.passage(turn.answer)
+            self._screen.show(f"> {turn.question}")
+            self._screen.show_answer(turn.answer)
 
     def _model(self, name: str) -> None:
         conversation = self._session.conversation
         if name:
             conversation.model = None if name.lower() == "none" else name
-            self._screen.say(f"Model: {conversation.model or 'the server chooses'}")
+            self._screen.show(f"Model: {conversation.model or 'the server chooses'}")
             self._warn_of_unknown_model(conversation.model)
         else:
-            self._screen.say(report.models(self._client.models(), conversation.model))
+            self._screen.show(report.models(self._client.models(), conversation.model))
 
     def _warn_of_unknown_model(self, name: str | None) -> None:
         names: list[str] = []
         with suppress(LeadError):
             names = self._client.models() if name else []
         if names and name not in names:
-            self._screen.note("The server does not name this one; it may refuse it, or answer with another.")
+            self._screen.note("The server does not list this model: it may refuse it or use another.")
 
     def _system(self, argument: str) -> None:
         conversation = self._session.conversation
         if argument:
             conversation.system = None if argument.lower() == "none" else argument
         system = conversation.system
-        self._screen.say(f"System prompt: {system}" if system else "There is no system prompt.")
+        self._screen.show(f"System prompt: {system}" if system else "There is no system prompt.")
 
     def _seed(self, argument: str) -> None:
         self._set(f"seed {argument}")
         last = self._session.stats.last
         if not argument and last and last.seed is not None:
-            self._screen.say(f"The last answer's seed was {last.seed}.")
+            self._screen.show(f"The last answer's seed was {last.seed}.")
 
     def _set(self, argument: str) -> None:
         conversation = self._session.conversation
         if not argument:
-            self._screen.say(report.settings(conversation))
+            self._screen.show(report.settings(conversation))
             return
         name, value = parse_assignment(argument)
         if value:
             conversation.sampling = conversation.sampling.with_value(name, value)
-        self._screen.say(report.table([report.setting_row(conversation.sampling, known_name(name))]))
+        self._screen.show(report.table([report.setting_row(conversation.sampling, known_name(name))]))
 
     def _show_stats(self, _: str) -> None:
-        self._screen.say(report.stats(self._session.stats))
-        self._screen.sources(self._session.stats.n_accepted_by_source)
+        self._screen.show(report.stats(self._session.stats))
+        self._screen.show_legend(self._session.stats.n_accepted_by_source)
 
     def _show_backs(self, _: str) -> None:
-        self._screen.say(report.backs(self._client.backs(), self._screen.columns))
+        self._screen.show(report.backs(self._client.backs(), self._screen.columns))
 
     def _help(self, _: str) -> None:
-        self._screen.say(report.help_text(self._screen.columns))
+        self._screen.show(report.help_text(self._screen.columns))

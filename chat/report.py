@@ -5,12 +5,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from chat.answer import Answer, Figures
+from chat.answer import Answer, GenerationStats
 from chat.commands import COMMANDS
 from chat.comparison import Comparison
 from chat.conversation import Conversation
 from chat.sampling import Sampling
-from chat.stats import Stats
+from chat.stats import SessionStats
 from chat.wire import Back
 
 SEPARATOR = " · "
@@ -21,24 +21,24 @@ _MOST_HANGING = 0.6
 """Of the width: what is left beside a deeper indentation cannot be read."""
 
 _GUIDE = (
-    "Anything else is said to the model. Alt-Enter, or a backslash at the end of a line, starts a new line "
+    "Anything else is sent to the model. Alt-Enter, or a backslash at the end of a line, starts a new line "
     "in it; Ctrl-X Ctrl-E opens it in $EDITOR. Up brings back what you typed, Ctrl-R searches it, Tab "
-    "completes commands, Ctrl-C stops an answer. Words in colour were drafted and accepted, one colour for "
-    "each source."
+    "completes commands, Ctrl-C stops an answer. Coloured words were drafted and accepted, with one colour "
+    "for each source."
 )
 
 
 def summary(answer: Answer) -> list[str]:
     """The parts of the line under an answer."""
-    parts = figures(answer.figures)
+    parts = figures(answer.stats)
     if answer.finish_reason == "length":
         parts.append("cut at the token limit")
     elif answer.finish_reason is None:
-        parts.append("stopped, kept as it is")
+        parts.append("stopped early")
     return parts
 
 
-def figures(of: Figures) -> list[str]:
+def figures(of: GenerationStats) -> list[str]:
     parts = [count(of.n_tokens, "token")]
     if of.tokens_per_second is not None:
         parts.append(f"{of.tokens_per_second:.1f} tokens/s")
@@ -47,7 +47,7 @@ def figures(of: Figures) -> list[str]:
     return parts
 
 
-def stats(of: Stats) -> str:
+def stats(of: SessionStats) -> str:
     """Totals of the session, then the last answer."""
     if of.last is None:
         return "No answers yet."
@@ -88,14 +88,14 @@ def connected(found: Sequence[Back] | None) -> str:
 
 def progress(answer: Answer, connected_backs: str, columns: int | None = None) -> str:
     """The status line under an answer that is coming."""
-    of = answer.figures
+    of = answer.stats
     parts = _short_figures(of) if of.n_tokens else [Part("waiting for the first token", 0)]
     return fitted([*parts, Part(connected_backs, 2), Part("Ctrl-C stops it", 3)], columns)
 
 
-def status(model: str | None, of: Stats, connected_backs: str, columns: int | None = None) -> str:
+def status(model: str | None, of: SessionStats, connected_backs: str, columns: int | None = None) -> str:
     """The status line under the prompt."""
-    last = _short_figures(of.last.figures) if of.last else []
+    last = _short_figures(of.last.stats) if of.last else []
     return fitted([Part(model or "", 5), *last, Part(connected_backs, 2), Part(":help", 3)], columns)
 
 
@@ -122,17 +122,15 @@ def comparison(of: Comparison) -> str:
     """A table of two rows, then what follows from it."""
     rows = [("", "tokens", "tokens/s", "accepted")]
     for name, answer in (("with speculation", of.with_drafts), ("without", of.without)):
-        rate, share = answer.figures.tokens_per_second, answer.figures.accepted_share
+        rate, share = answer.stats.tokens_per_second, answer.stats.accepted_share
         shown_rate = "-" if rate is None else f"{rate:.1f}"
-        rows.append(
-            (name, str(answer.figures.n_tokens), shown_rate, "-" if share is None else f"{share:.0%}")
-        )
+        rows.append((name, str(answer.stats.n_tokens), shown_rate, "-" if share is None else f"{share:.0%}"))
     return f"{table(rows, n_text_columns=1)}\n{of.verdict}"
 
 
 def record(answer: Answer) -> dict[str, Any]:
     """One answer for programs; None stands for what the server did not say."""
-    of = answer.figures
+    of = answer.stats
     return {
         "answer": answer.text,
         "finish_reason": answer.finish_reason,
@@ -154,7 +152,7 @@ def names(of: Sequence[str], none: str) -> str:
 def models(of: Sequence[str], chosen: str | None) -> str:
     """What the server has, the chosen one marked."""
     rows = [f"{'*' if name == chosen else ' '} {name}" for name in of]
-    return names(rows, "The server names no models.")
+    return names(rows, "The server lists no models.")
 
 
 def filled(parts: Sequence[str], columns: int | None) -> list[list[str]]:
@@ -168,7 +166,7 @@ def filled(parts: Sequence[str], columns: int | None) -> list[list[str]]:
 
 
 def wrapped(text: str, columns: int | None) -> str:
-    """Lines that are too long broken between words; what stands in a table's last column stays in it."""
+    """LineReader that are too long broken between words; what stands in a table's last column stays in it."""
     if columns is None:
         return text
     return "\n".join(_broken(line, columns) for line in text.split("\n"))
@@ -210,7 +208,7 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def _short_figures(of: Figures) -> list[Part]:
+def _short_figures(of: GenerationStats) -> list[Part]:
     parts = [Part(count(of.n_tokens, "token"), 4)]
     if of.tokens_per_second is not None:
         parts.append(Part(f"{of.tokens_per_second:.1f} tokens/s", 0))
@@ -220,7 +218,7 @@ def _short_figures(of: Figures) -> list[Part]:
 
 
 def _details(answer: Answer) -> list[str]:
-    parts = figures(answer.figures)
+    parts = figures(answer.stats)
     if answer.timings is not None:
         prompt = (
             f"prompt {count(answer.timings.prompt_n, 'token')} in {answer.timings.prompt_ms / 1000:.2f} s"

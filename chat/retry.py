@@ -1,4 +1,4 @@
-"""How long to wait for a server that is not ready: a generator of delays, bounded, without a clock."""
+"""The delays between attempts while a server is not ready; bounded, without a clock."""
 
 from collections.abc import Iterator
 
@@ -7,14 +7,14 @@ FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
 
 
-class Delays:
-    """The waits between the tries of one question: the server's wish, or doubling from a second."""
+class RetryDelays:
+    """The delays of one question: the server's Retry-After, or doubling from one second."""
 
     def __init__(self) -> None:
         self._own = self._doubling()
 
     def next(self, retry_after: float | None) -> float | None:
-        """Seconds to wait before the next try; None when it has been tried often enough."""
+        """Seconds until the next attempt; None after the last one."""
         own = next(self._own, None)
         if own is None or retry_after is None:
             return own

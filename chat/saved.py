@@ -52,7 +52,7 @@ class SavedConversations:
         path = self.path(name)
         if path.parent == self._folder and not path.exists():
             close = difflib.get_close_matches(name, self.names(), n=1)
-            hint = f"Did you mean {close[0]}?" if close else "':load' alone lists those that are kept."
+            hint = f"Did you mean {close[0]}?" if close else "':load' alone lists the saved ones."
             raise CommandError(f"There is no conversation {name!r}. {hint}")
         return path
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from chat import comparison, report
 from chat.answer import Answer
-from chat.asking import Asking
 from chat.comparison import Comparison
 from chat.conversation import Conversation
 from chat.errors import CommandError, LeadError
 from chat.render import Screen
-from chat.stats import Stats
+from chat.stats import SessionStats
+from chat.streaming import AnswerStreamer
 
 _SEED_BITS = 32
 _LEFT_OUT = "The question was left out of the conversation. :retry asks it again."
@@ -19,7 +19,7 @@ _LEFT_OUT = "The question was left out of the conversation. :retry asks it again
 class Session:
     def __init__(
         self,
-        asking: Asking,
+        streamer: AnswerStreamer,
         conversation: Conversation,
         screen: Screen,
         *,
@@ -28,9 +28,9 @@ class Session:
     ) -> None:
         """`interactive`: Ctrl-C stops an answer, not the program."""
         self.conversation = conversation
-        self.stats = Stats()
+        self.stats = SessionStats()
         self.n_failed = 0
-        self._asking = asking
+        self._streamer = streamer
         self._screen = screen
         self._interactive = interactive
         self._draw_seed = draw_seed
@@ -53,9 +53,9 @@ class Session:
         instead = self._unanswered[1] if instead and self._unanswered else instead
         instead = instead and bool(self.conversation.turns)
         self._unanswered = (question, instead)
-        answer = self._asking.new_answer()
+        answer = self._streamer.new_answer()
         try:
-            self._asking.ask(self.conversation.request(question, instead=instead), answer)
+            self._streamer.stream(self.conversation.request(question, instead=instead), answer)
         except LeadError as error:
             self.fail(error)
             if self._interactive:
@@ -66,14 +66,14 @@ class Session:
             self._stopped(question, answer, instead=instead)
         else:
             self._keep(question, answer, instead=instead)
-            self._screen.sum_up(answer)
+            self._screen.show_summary(answer)
 
     def retry(self) -> None:
         """Ask the last question again, in its place."""
         question = self.last_question
         seed, last = self.conversation.sampling.seed, self.stats.last
         if not self._unanswered and last and seed is not None and seed == last.seed:
-            self._screen.note("With the same seed the answer will be the same (:seed none draws others).")
+            self._screen.note("The same seed gives the same answer (:seed none: a new seed each time).")
         self.ask(question, instead=True)
 
     def compare(self, question: str) -> None:
@@ -81,17 +81,17 @@ class Session:
         instead = not question and not self._unanswered
         request = self.conversation.request(question or self.last_question, instead=instead)
         with_drafts, without = comparison.requests(request, self._draw_seed())
-        result = Comparison(self._asking.new_answer(), self._asking.new_answer())
+        result = Comparison(self._streamer.new_answer(), self._streamer.new_answer())
         try:
-            self._asking.ask(with_drafts, result.with_drafts)
+            self._streamer.stream(with_drafts, result.with_drafts)
             self._screen.note("The same again without speculation ...")
-            self._asking.ask(without, result.without, shown=False)
+            self._streamer.stream(without, result.without, shown=False)
         except KeyboardInterrupt:
             if not self._interactive:
                 raise
             self._screen.note("Stopped: there is nothing to compare.")
         else:
-            self._screen.say(report.comparison(result))
+            self._screen.show(report.comparison(result))
 
     def begin(self, conversation: Conversation) -> None:
         """Go on with another conversation."""
@@ -107,7 +107,7 @@ class Session:
             self._screen.note(f"Stopped before the answer began. {_LEFT_OUT}")
             return
         self._keep(question, answer, instead=instead)
-        self._screen.sum_up(answer)
+        self._screen.show_summary(answer)
 
     def _keep(self, question: str, answer: Answer, *, instead: bool) -> None:
         self.conversation.add(question, answer.text, instead=instead)

@@ -14,16 +14,16 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 from chat.answer import Answer
-from chat.live import Line, LiveLines
+from chat.attribution import AttributedText
+from chat.live_region import LiveRegion, TerminalLine
 from chat.markdown import THEME, Lines, last_block, render
-from chat.marks import MarkedText
 from chat.render import Screen
 from shared.terminal import sanitize
 
 _DRAWINGS_PER_SECOND = 15
 """Smooth to the eye; drawing shares its cores with the lead where both run on one machine."""
 
-_BLANK = Line("", 0)
+_BLANK = TerminalLine("", 0)
 
 
 def terminal_size() -> tuple[int, int]:
@@ -44,12 +44,12 @@ class TerminalScreen(Screen):
         environment: Mapping[str, str],
         *,
         status: Callable[[Answer, int], str],
-        sums_up: bool = False,
+        with_summary: bool = False,
         size: Callable[[], tuple[int, int]] = terminal_size,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`status` says in so many columns how an answer is coming on; `size` is columns and rows."""
-        super().__init__(out, err, environment, sums_up=sums_up)
+        super().__init__(out, err, environment, with_summary=with_summary)
         self._console = Console(
             file=out,
             force_terminal=True,
@@ -62,11 +62,11 @@ class TerminalScreen(Screen):
         self._status = status
         self._size = size
         self._clock = clock
-        self._live = LiveLines(out, size)
+        self._live = LiveRegion(out, size)
         self._answer: Answer | None = None
-        self._block = MarkedText()
+        self._block = AttributedText()
         self._thought = ""
-        self._gap: list[Line] = []
+        self._gap: list[TerminalLine] = []
         self._next_drawing = 0.0
         self._is_below_answer = False
 
@@ -74,7 +74,7 @@ class TerminalScreen(Screen):
         super().begin_answer(answer, shown=shown)
         self._is_below_answer = False
         self._answer = answer
-        self._block = MarkedText()
+        self._block = AttributedText()
         self._thought = ""
         self._gap = [_BLANK]
         self._draw()
@@ -96,20 +96,20 @@ class TerminalScreen(Screen):
         if self._answer is None:
             return
         self._answer = None
-        self._settle_begun()
+        self._freeze_blocks()
         lines = self._open_lines()
         self._is_below_answer = bool(lines) or not self._gap
         self._draw_for_good(lines)
 
-    def sum_up(self, answer: Answer) -> None:
+    def show_summary(self, answer: Answer) -> None:
         if self._sums_up:
             self._write(self._err, "\n")
             self._is_below_answer = False
-            super().sum_up(answer)
+            super().show_summary(answer)
             self._write(self._err, "\n")
 
-    def passage(self, text: str) -> None:
-        block = MarkedText()
+    def show_answer(self, text: str) -> None:
+        block = AttributedText()
         block.append(text, None)
         self._draw_for_good([_BLANK, *self._rendered(block), _BLANK])
 
@@ -127,12 +127,12 @@ class TerminalScreen(Screen):
         super()._line(text, style)
 
     def _draw(self) -> None:
-        self._settle_begun()
+        self._freeze_blocks()
         lines = self._open_lines()
         self._live.draw([*self._gap, *lines, *[_BLANK][: len(lines)], *self._status_lines()])
         self._next_drawing = self._clock() + 1 / _DRAWINGS_PER_SECOND
 
-    def _settle_begun(self) -> None:
+    def _freeze_blocks(self) -> None:
         """Settle the blocks that another one follows."""
         n_final = last_block(self._block.text)
         if n_final:
@@ -143,33 +143,33 @@ class TerminalScreen(Screen):
             self._draw_for_good([*self._thought_lines(), _BLANK])
             self._thought = ""
 
-    def _draw_for_good(self, lines: list[Line]) -> None:
+    def _draw_for_good(self, lines: list[TerminalLine]) -> None:
         self._live.draw([*self._gap, *lines] if lines else [])
-        self._live.settle()
+        self._live.freeze()
         self._gap = []
 
-    def _open_lines(self) -> list[Line]:
+    def _open_lines(self) -> list[TerminalLine]:
         return [*self._thought_lines(), *self._rendered(self._block)]
 
-    def _rendered(self, block: MarkedText) -> list[Line]:
+    def _rendered(self, block: AttributedText) -> list[TerminalLine]:
         self._console.width = self.columns
-        return self._lines(render(block, self._console, self._palette))
+        return self._lines(render(block, self._console, self._colours))
 
-    def _thought_lines(self) -> list[Line]:
+    def _thought_lines(self) -> list[TerminalLine]:
         if not self._thought:
             return []
         text = Text(sanitize(self._thought.strip()), style="dim italic")
         return self._lines(self._console.render_lines(text, self._console.options.update_width(self.columns)))
 
-    def _status_lines(self) -> list[Line]:
+    def _status_lines(self) -> list[TerminalLine]:
         assert self._answer
         words = sanitize(self._status(self._answer, self.columns))
         text = Text(words, style="dim", no_wrap=True, overflow="ellipsis")
         options = self._console.options.update_width(self.columns)
         return self._lines(self._console.render_lines(text, options, pad=False))
 
-    def _lines(self, lines: Lines) -> list[Line]:
-        return [Line(self._escaped(line), Segment.get_line_length(line)) for line in lines]
+    def _lines(self, lines: Lines) -> list[TerminalLine]:
+        return [TerminalLine(self._escaped(line), Segment.get_line_length(line)) for line in lines]
 
     def _escaped(self, line: list[Segment]) -> str:
         with self._console.capture() as capture:

@@ -1,10 +1,10 @@
 import pytest
 
 from bench.demo import Result, _summarize
-from chat.answer import Figures
+from chat.answer import GenerationStats
 
-ALONE = Result(["a", "b"], Figures(n_tokens=100, seconds=10.0))
-TOGETHER = Result(["a", "b"], Figures(n_tokens=100, seconds=4.0, n_drafted=80, n_accepted=60))
+ALONE = Result(["a", "b"], GenerationStats(n_tokens=100, seconds=10.0))
+TOGETHER = Result(["a", "b"], GenerationStats(n_tokens=100, seconds=4.0, n_drafted=80, n_accepted=60))
 
 
 def test_the_summary_compares_the_speeds():
@@ -18,7 +18,7 @@ def test_the_summary_has_the_accepted_share():
 
 
 def test_one_different_character_is_not_the_same_text(capsys):
-    other = Result(["a", "c"], TOGETHER.figures)
+    other = Result(["a", "c"], TOGETHER.stats)
     assert _summarize(ALONE, other)["same_text"] is False
     assert "NO" in capsys.readouterr().out
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import httpx
 
-from chat.asking import Asking
 from chat.client import LeadClient
 from chat.conversation import Conversation
 from chat.render import Screen
 from chat.repl import Repl
 from chat.saved import SavedConversations
 from chat.session import Session as ChatSession
+from chat.streaming import AnswerStreamer
 
 URL = "http://lead:5555"
 
@@ -191,9 +191,11 @@ class Session:
         return self.screen.getvalue().partition("leaves.\n")[2]
 
     def new_screen(self):
-        return Screen(self.screen, self.screen, self._environment, sums_up=True)
+        return Screen(self.screen, self.screen, self._environment, with_summary=True)
 
 
 def new_session(client, conversation, screen, *, interactive, sleep):
-    asking = Asking(client, screen, patient=interactive, clock=lambda: 0.0, sleep=sleep)
-    return ChatSession(asking, conversation, screen, interactive=interactive, draw_seed=lambda: 99)
+    streamer = AnswerStreamer(
+        client, screen, wait_until_reachable=interactive, clock=lambda: 0.0, sleep=sleep
+    )
+    return ChatSession(streamer, conversation, screen, interactive=interactive, draw_seed=lambda: 99)

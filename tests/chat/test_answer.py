@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat.answer import Answer, Figures
+from chat.answer import Answer, GenerationStats
 from chat.wire import Chunk
 
 
@@ -42,7 +42,7 @@ def test_tokens_that_do_not_spell_the_content_are_not_believed():
 def test_drafts_without_text_are_counted_and_show_nothing():
     answer = Answer(clock())
     assert answer.read(chunk(None, speculation=speculation(("\ufffd", "b"), n_drafted=3))) == []
-    assert answer.figures.n_drafted == 3
+    assert answer.stats.n_drafted == 3
 
 
 def test_the_text_so_far_is_the_tokens_in_order():
@@ -62,31 +62,31 @@ def test_the_servers_timings_win_over_what_was_measured():
     answer = Answer(clock(0.0))
     timings = {"predicted_n": 8, "predicted_per_second": 4.0, "draft_n": 6, "draft_n_accepted": 3}
     answer.read(chunk("a", timings=timings))
-    assert answer.figures == Figures(8, 2.0, 6, 3)
+    assert answer.stats == GenerationStats(8, 2.0, 6, 3)
 
 
 def test_without_timings_the_speed_is_measured_between_first_and_last_token():
     answer = Answer(clock(5.0, 5.5, 6.0))
     for text in "abc":
         answer.read(chunk(text))
-    assert answer.figures.tokens_per_second == pytest.approx(2.0)
+    assert answer.stats.tokens_per_second == pytest.approx(2.0)
 
 
 def test_a_single_token_has_no_speed():
     answer = Answer(clock(5.0))
     answer.read(chunk("a"))
-    assert answer.figures.tokens_per_second is None
+    assert answer.stats.tokens_per_second is None
 
 
 def test_usage_counts_tokens_where_chunks_hold_several():
     answer = Answer(clock(0.0))
     answer.read(chunk("Once upon a time"))
     answer.read(Chunk.model_validate({"choices": [], "usage": {"completion_tokens": 4}}))
-    assert answer.figures.n_tokens == 4
+    assert answer.stats.n_tokens == 4
 
 
 def test_nothing_drafted_has_no_share():
-    assert Figures().accepted_share is None
+    assert GenerationStats().accepted_share is None
 
 
 def test_seed_zero_is_a_seed():

@@ -41,7 +41,7 @@ def test_a_line_that_starts_otherwise_is_no_command(line):
         (":sats", r"no command :sats\. Did you mean :stats"),
         (":bye", ":help lists them"),
         (":)", "put a space before the colon"),
-        (":", "A command has a name"),
+        (":", "A command needs a name"),
         (":comp", r"no command :comp\. Did you mean :compare\?"),
     ],
 )
@@ -51,7 +51,7 @@ def test_an_unknown_command_is_explained(line, hint):
 
 
 def test_a_command_without_argument_refuses_one():
-    with pytest.raises(CommandError, match=":new takes nothing after it"):
+    with pytest.raises(CommandError, match=":new takes no argument"):
         parse_command(":new hello")
 
 

@@ -22,10 +22,14 @@ def answer(text="Once", rate=10.0, n_drafted=0):
 @pytest.mark.parametrize(
     ("one", "other", "sentence"),
     [
-        (answer(n_drafted=3, rate=30), answer(), "3.00 times as fast with speculation. The text is the same"),
+        (
+            answer(n_drafted=3, rate=30),
+            answer(),
+            "3.00 times as fast with speculation. The texts are identical",
+        ),
         (answer(n_drafted=3, rate=0), answer(), "The answers are too short"),
-        (answer(), answer(), "Nothing was drafted either time"),
-        (answer(n_drafted=3), answer(n_drafted=3), "This server drafted both times"),
+        (answer(), answer(), "There were no drafts either time"),
+        (answer(n_drafted=3), answer(n_drafted=3), "The server used drafts both times"),
         (
             answer("Once upon"),
             answer("Once more"),

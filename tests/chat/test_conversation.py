@@ -16,7 +16,7 @@ def test_a_request_has_all_turns_and_the_question_last():
     }
 
 
-def test_asking_alone_does_not_change_the_conversation():
+def test_streamer_alone_does_not_change_the_conversation():
     conversation = Conversation()
     conversation.request("Hi")
     assert conversation.messages == []

@@ -7,7 +7,7 @@ import termios
 
 import pytest
 
-from chat.keyboard import quiet
+from chat.keyboard import without_echo
 
 
 @pytest.fixture
@@ -22,18 +22,18 @@ def flags(terminal):
 
 
 def test_keys_are_not_echoed_and_interrupts_still_work(terminal):
-    with quiet(terminal):
+    with without_echo(terminal):
         assert not flags(terminal) & (termios.ECHO | termios.ICANON)
         assert flags(terminal) & termios.ISIG
 
 
 def test_the_terminal_is_as_it_was_also_after_ctrl_c(terminal):
     before = flags(terminal)
-    with pytest.raises(KeyboardInterrupt), quiet(terminal):
+    with pytest.raises(KeyboardInterrupt), without_echo(terminal):
         raise KeyboardInterrupt
     assert flags(terminal) == before
 
 
 def test_a_pipe_needs_nothing():
-    with quiet(io.StringIO()):
+    with without_echo(io.StringIO()):
         pass

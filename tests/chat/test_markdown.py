@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from chat.attribution import AttributedText
 from chat.markdown import THEME, last_block, render
-from chat.marks import MarkedText
-from chat.palette import Palette
+from chat.source_colours import SourceColours
 
 
 def lines(text, *, width=40, source=None):
     """The rendered segments."""
-    block = MarkedText()
+    block = AttributedText()
     block.append(text, source)
     console = Console(file=io.StringIO(), width=width, force_terminal=True, theme=THEME)
-    return render(block, console, Palette())
+    return render(block, console, SourceColours())
 
 
 def plain(text, **options):
@@ -67,11 +67,11 @@ def test_drafted_words_have_their_sources_colour():
 
 def test_code_is_highlighted_only_where_colours_mean_nothing_else():
     def colours(source):
-        code = MarkedText()
+        code = AttributedText()
         code.append("Look:\n\n", source)
         code.append("```python\nwhile True: pass\n```", None)
         console = Console(file=io.StringIO(), width=40, force_terminal=True, theme=THEME)
-        *_, last = render(code, console, Palette())
+        *_, last = render(code, console, SourceColours())
         return {s.style.color.name for s in last if s.style and s.style.color} - {"default"}
 
     assert colours(None)

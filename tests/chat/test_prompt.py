@@ -6,7 +6,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from chat.completion import CommandCompleter
-from chat.prompt import PromptLines, forgetful_history, open_history
+from chat.prompt import PromptReader, open_history, session_history
 
 UP = "\x1b[A"
 LEFT = "\x1b[D"
@@ -21,8 +21,8 @@ def keyboard():
 
 
 def lines_from(keyboard, history=None):
-    return PromptLines(
-        history or forgetful_history(), CommandCompleter({}), lambda: "", keyboard, DummyOutput()
+    return PromptReader(
+        history or session_history(), CommandCompleter({}), lambda: "", keyboard, DummyOutput()
     )
 
 

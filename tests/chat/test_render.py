@@ -4,11 +4,11 @@ import io
 
 import pytest
 
-from chat.palette import SOURCE_COLOURS
 from chat.render import DIM, RED, RESET, Screen
+from chat.source_colours import ANSI_COLOURS
 from tests.chat.fakes import Terminal
 
-FIRST, SECOND = list(SOURCE_COLOURS.values())[:2]
+FIRST, SECOND = list(ANSI_COLOURS.values())[:2]
 
 
 def screens(environment=(), terminal=Terminal):
@@ -39,7 +39,7 @@ def test_a_source_keeps_its_colour():
 
 def test_more_sources_than_colours_share():
     screen, out, _ = screens()
-    for i in range(len(SOURCE_COLOURS) + 1):
+    for i in range(len(ANSI_COLOURS) + 1):
         screen.token("x", f"back-{i}")
     assert out.getvalue().endswith(f"{FIRST}x{RESET}")
 
@@ -52,7 +52,7 @@ def test_without_a_colour_terminal_all_is_plain(environment, terminal):
     screen, out, err = screens(environment, terminal)
     screen.token("Once", "back-1")
     screen.error("Oh.")
-    screen.sources({"back-1": 1})
+    screen.show_legend({"back-1": 1})
     assert out.getvalue() == "Once\n"
     assert err.getvalue() == "Oh.\n  back-1: 1 accepted\n"
 
@@ -66,8 +66,8 @@ def test_an_empty_no_color_counts_as_unset():
 def test_errors_and_found_things_are_sanitised_too():
     screen, _, err = screens()
     screen.error("\x1b[2J")
-    screen.say("\x9b")
-    screen.sources({"\x1bback": 1})
+    screen.show("\x9b")
+    screen.show_legend({"\x1bback": 1})
     assert err.getvalue() == f"{RED}␛[2J{RESET}\n�\n{FIRST}  ␛back: 1 accepted{RESET}\n"
 
 

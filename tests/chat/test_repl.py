@@ -9,11 +9,11 @@ import pytest
 
 from chat.commands import COMMANDS
 from chat.conversation import Conversation
-from chat.palette import SOURCE_COLOURS
 from chat.render import Screen
 from chat.repl import Repl
 from chat.retry import N_RETRIES
 from chat.saved import SavedConversations
+from chat.source_colours import ANSI_COLOURS
 from tests.chat.fakes import (
     FakeLead,
     ScriptedLines,
@@ -54,7 +54,7 @@ def test_the_greeting_says_where_one_is_and_what_to_type():
 def test_accepted_tokens_are_in_colour():
     session = Session(streams(text_event("Hello", (" there", "back-1")), *end_events()), terminal=Terminal)
     session.type("Hi")
-    assert f"Hello{SOURCE_COLOURS['green']} there\x1b[0m\n" in session.screen.getvalue()
+    assert f"Hello{ANSI_COLOURS['green']} there\x1b[0m\n" in session.screen.getvalue()
 
 
 def test_the_conversation_is_kept():
@@ -121,11 +121,11 @@ def test_parameters_are_set_and_sent():
     session = Session(answers("Hi."))
     assert session.type(":set temperature 0.2", ":set seed=7", ":set seed none", "Hi").startswith(
         "> :set temperature 0.2\n"
-        "temperature  0.2  0: always the likeliest token\n"
+        "temperature  0.2  temperature; 0: always the most likely token\n"
         "> :set seed=7\n"
-        "seed  7  the same seed gives the same text\n"
+        "seed  7  RNG seed; the same seed gives the same text\n"
         "> :set seed none\n"
-        "seed  server's default  the same seed gives the same text\n"
+        "seed  server's default  RNG seed; the same seed gives the same text\n"
     )
     assert session.lead.bodies[0]["temperature"] == 0.2
     assert "seed" not in session.lead.bodies[0]
@@ -133,8 +133,8 @@ def test_parameters_are_set_and_sent():
 
 def test_set_alone_lists_the_parameters():
     screen = Session().type(":set top_k 5", ":set")
-    assert "temperature        server's default  0: always" in screen
-    assert "top_k              5                 keep" in screen
+    assert "temperature        server's default  temperature" in screen
+    assert "top_k              5                 top-k sampling" in screen
 
 
 def test_a_bad_value_is_explained_and_changes_nothing():
@@ -143,7 +143,7 @@ def test_a_bad_value_is_explained_and_changes_nothing():
         "> :set temperature -1\n"
         "temperature should be greater than or equal to 0, not '-1'.\n"
         "> :set top_p\n"
-        "top_p  server's default  keep the likeliest tokens up to this much\n"
+        "top_p  server's default  top-p sampling; 1: disabled\n"
         "> :set colour red\n"
         "There is no parameter 'colour'. ':set' alone lists the parameters.\n"
         "> ^D\n"
@@ -155,7 +155,7 @@ def test_an_unknown_command_is_explained():
     assert Session().type(":sats") == (
         "> :sats\n"
         "There is no command :sats. Did you mean :stats? "
-        "(To say it to the model, put a space before the colon.)\n"
+        "(To send it to the model, put a space before the colon.)\n"
         "> ^D\n"
     )
 
@@ -218,13 +218,7 @@ def test_control_characters_of_an_error_do_nothing():
 def test_ctrl_c_stops_the_answer_and_keeps_what_came():
     session = Session(streams(text_event("Once", " upon"), KeyboardInterrupt()), answers("a time"))
     assert session.type("Hi", "Go on.") == (
-        "> Hi\n"
-        "Once upon\n"
-        "2 tokens · stopped, kept as it is\n"
-        "> Go on.\n"
-        "a time\n"
-        "1 token · 10.0 tokens/s\n"
-        "> ^D\n"
+        "> Hi\nOnce upon\n2 tokens · stopped early\n> Go on.\na time\n1 token · 10.0 tokens/s\n> ^D\n"
     )
     assert session.lead.messages() == [("user", "Hi"), ("assistant", "Once upon"), ("user", "Go on.")]
 
@@ -248,7 +242,7 @@ def test_ctrl_c_while_a_token_is_shown_hangs_up_too():
     session = Session(
         lambda _: httpx.Response(200, headers=headers, stream=stream), terminal=Impatient
     )  # fmt: skip
-    assert "1 token · stopped," in session.type("Hi")
+    assert "1 token · stopped early" in session.type("Hi")
     assert stream.closed
 
 
@@ -350,7 +344,7 @@ def test_a_pipe_hears_of_errors_elsewhere():
         "There is no answer at http://lead:5555 (Connection refused)."
         " Start lead there, or name another address with --lead.\n"
         "There is no command :nwe. Did you mean :new? "
-        "(To say it to the model, put a space before the colon.)\n"
+        "(To send it to the model, put a space before the colon.)\n"
     )
     assert n_failed == 2
 
@@ -414,7 +408,7 @@ def test_a_retry_of_a_failed_retry_still_takes_the_place():
 
 def test_retry_with_a_fixed_seed_says_what_will_come():
     session = Session(answers("One."), answers("One."))
-    assert "With the same seed the answer will be the same (:seed none draws others).\n" in session.type(
+    assert "The same seed gives the same answer (:seed none: a new seed each time).\n" in session.type(
         ":seed 42", "Hi", ":retry"
     )
 
@@ -461,7 +455,7 @@ def test_compare_asks_twice_and_shows_both_speeds_and_that_the_text_is_the_same(
         "                  tokens  tokens/s  accepted\n"
         "with speculation       2      10.0       50%\n"
         "without                2       4.0         -\n"
-        "2.50 times as fast with speculation. The text is the same, every character.\n"
+        "2.50 times as fast with speculation. The texts are identical.\n"
         "> ^D\n"
     )
     _, with_drafts, without = session.lead.bodies
@@ -489,7 +483,7 @@ def test_a_comparison_that_fails_says_why():
 def test_a_conversation_is_kept_and_brought_back(tmp_path):
     first = Session(answers("Hello."), answers("Me."), folder=tmp_path)
     assert first.type(":system Be brief.", ":seed 7", "Hi", "Who is there?", ":save talk").endswith(
-        f"> :save talk\nKept in {tmp_path}/talk.json. ':load talk' brings it back.\n> ^D\n"
+        f"> :save talk\nSaved to {tmp_path}/talk.json. ':load talk' loads it.\n> ^D\n"
     )
     second = Session(answers("Again."), folder=tmp_path)
     assert second.type(":load", ":load talk", "Go on.") == (
@@ -525,12 +519,12 @@ def test_a_conversation_is_named_after_its_first_question_and_kept_there_again(t
 def test_a_kept_conversation_is_not_overwritten_by_another(tmp_path):
     session = Session(answers("Hello."), answers("Me."), folder=tmp_path)
     screen = session.type("Hi", ":save talk", ":new", "And?", ":save talk", ":load nothing")
-    assert f"{tmp_path}/talk.json is there already: take another name.\n" in screen
-    assert "There is no conversation 'nothing'. ':load' alone lists those that are kept.\n" in screen
+    assert f"{tmp_path}/talk.json exists already: choose another name.\n" in screen
+    assert "There is no conversation 'nothing'. ':load' alone lists the saved ones.\n" in screen
 
 
 def test_there_has_to_be_something_to_keep():
-    assert "There is nothing to keep yet.\n" in Session().type(":save talk")
+    assert "There is nothing to save yet.\n" in Session().type(":save talk")
 
 
 def test_the_model_is_chosen_among_those_of_the_server():
@@ -545,24 +539,24 @@ def test_the_model_is_chosen_among_those_of_the_server():
 def test_a_model_that_the_server_does_not_name_is_said():
     session = Session(places={"/v1/models": {"data": [{"id": "small"}]}})
     screen = session.type(":model samll", ":model small")
-    assert "Model: samll\nThe server does not name this one" in screen
+    assert "Model: samll\nThe server does not list this model" in screen
     assert screen.endswith("> :model small\nModel: small\n> ^D\n")
 
 
 def test_a_conversation_elsewhere_is_brought_back_by_its_path(tmp_path):
     session = Session(answers("One."), folder=tmp_path / "kept")
     path = tmp_path / "talk.json"
-    assert f"':load {path}' brings it back." in session.type("Hi", f":save {path}")
+    assert f"':load {path}' loads it." in session.type("Hi", f":save {path}")
 
 
 def test_the_seed_is_set_and_the_last_ones_shown():
     session = Session(answers("Hi."))
     assert session.type("Hi", ":seed", ":seed 5").endswith(
         "> :seed\n"
-        "seed  server's default  the same seed gives the same text\n"
+        "seed  server's default  RNG seed; the same seed gives the same text\n"
         "The last answer's seed was 42.\n"
         "> :seed 5\n"
-        "seed  5  the same seed gives the same text\n"
+        "seed  5  RNG seed; the same seed gives the same text\n"
         "> ^D\n"
     )
 

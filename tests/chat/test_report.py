@@ -1,10 +1,10 @@
-"""Figures become sentences and tables."""
+"""GenerationStats become sentences and tables."""
 
 import pytest
 
 from chat import report
-from chat.answer import Answer, Figures
-from chat.stats import Stats
+from chat.answer import Answer, GenerationStats
+from chat.stats import SessionStats
 from chat.wire import Back, Chunk
 
 
@@ -17,10 +17,10 @@ def answer_with(**timings):
 @pytest.mark.parametrize(
     ("figures", "parts"),
     [
-        (Figures(1), ["1 token"]),
-        (Figures(8, 2.0), ["8 tokens", "4.0 tokens/s"]),
+        (GenerationStats(1), ["1 token"]),
+        (GenerationStats(8, 2.0), ["8 tokens", "4.0 tokens/s"]),
         (
-            Figures(8, 2.0, 6, 3),
+            GenerationStats(8, 2.0, 6, 3),
             ["8 tokens", "4.0 tokens/s", "3 of 6 drafted accepted (50%)"],
         ),
     ],
@@ -30,11 +30,11 @@ def test_figures_say_what_is_known(figures, parts):
 
 
 def test_stats_before_the_first_answer():
-    assert report.stats(Stats()) == "No answers yet."
+    assert report.stats(SessionStats()) == "No answers yet."
 
 
 def test_stats_show_the_session_and_the_last_answer():
-    stats = Stats()
+    stats = SessionStats()
     stats.add(answer_with(predicted_per_second=4.0))
     stats.add(answer_with(predicted_per_second=8.0, prompt_n=5, prompt_ms=250, cache_n=2))
     assert report.stats(stats) == (
@@ -97,7 +97,7 @@ def test_durations_are_short(seconds, text):
 
 
 def test_the_status_line_says_what_is_known():
-    stats = Stats()
+    stats = SessionStats()
     assert report.status(None, stats, "") == ":help"
     stats.add(answer_with(predicted_per_second=4.0, draft_n=4, draft_n_accepted=3))
     assert report.status("big", stats, "2 backs") == (
@@ -116,7 +116,7 @@ def test_the_status_line_says_what_is_known():
     ],
 )
 def test_the_status_line_of_a_narrow_terminal_keeps_what_matters(columns, line):
-    stats = Stats()
+    stats = SessionStats()
     stats.add(answer_with(predicted_per_second=4.0, draft_n=4, draft_n_accepted=3))
     assert report.status("a-big-model", stats, "2 backs", columns) == line
 

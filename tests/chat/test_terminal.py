@@ -137,7 +137,7 @@ def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_program(tmux, server):
     tmux.keys("endless", "Enter")
     tmux.see("so on, so on")
     tmux.keys("C-c")
-    tmux.see("stopped, kept as it is")
+    tmux.see("stopped early")
     assert server.hung_up.wait(WAIT_S)
     tmux.see("1 back · :help")
     tmux.keys("C-d")

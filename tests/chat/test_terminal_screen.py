@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from chat.palette import SOURCE_COLOURS
+from chat.source_colours import ANSI_COLOURS
 from chat.terminal_screen import TerminalScreen, terminal_size
 from tests.chat.fakes import Session, answers, end_events, event, streams, text_event
 from tests.chat.screens import EmulatedTerminal
@@ -28,8 +28,8 @@ class TerminalSession(Session):
             self.screen,
             self.screen,
             self._environment,
-            status=lambda answer, _: f"{answer.figures.n_tokens} so far",
-            sums_up=True,
+            status=lambda answer, _: f"{answer.stats.n_tokens} so far",
+            with_summary=True,
             size=self.screen.size,
             clock=self._clock,
         )
@@ -97,7 +97,7 @@ def test_while_nothing_has_come_the_status_line_stands_alone():
 
 def test_ctrl_c_leaves_what_came():
     session = TerminalSession(streams(text_event("Once\n\n- up", "on"), KeyboardInterrupt()))
-    assert session.type("Hi") == ("> Hi\n\nOnce\n\n • upon\n\n2 tokens · stopped, kept as it is\n\n> ^D\n")
+    assert session.type("Hi") == ("> Hi\n\nOnce\n\n • upon\n\n2 tokens · stopped early\n\n> ^D\n")
 
 
 def test_accepted_words_keep_their_colour_when_they_are_rendered():
@@ -115,7 +115,7 @@ def test_accepted_words_keep_their_colour_when_they_are_rendered():
     row = session.screen.screen.buffer[4]
     assert [(row[i].fg, row[i].bold) for i in (0, 5)] == [("default", True), ("green", True)]
     assert session.screen.screen.buffer[6][0].fg == "cyan"
-    assert cells["■"][0] in SOURCE_COLOURS
+    assert cells["■"][0] in ANSI_COLOURS
 
 
 def test_the_legend_fits_a_narrow_terminal():
@@ -160,9 +160,8 @@ def test_a_comparison_shows_the_answer_once():
         "                  tokens  tokens/s  accepted\n"
         "with speculation       4      10.0         -\n"
         "without                4      10.0         -\n"
-        "Nothing was drafted either time: no back is connected, or\n"
-        "drafts would not have paid. The text is the same, every\n"
-        "character.\n"
+        "There were no drafts either time: no back is connected, or\n"
+        "drafts were not worthwhile. The texts are identical.\n"
         "> ^D\n"
     )
 

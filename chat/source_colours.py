@@ -1,6 +1,6 @@
-"""Which colour stands for which source. Pure; the same for streamed text, rendered text and the legend."""
+"""The colour of each draft source, in streamed text, rendered text and the legend. Pure."""
 
-SOURCE_COLOURS = {
+ANSI_COLOURS = {
     "green": "\x1b[32m",
     "cyan": "\x1b[36m",
     "magenta": "\x1b[35m",
@@ -10,13 +10,13 @@ SOURCE_COLOURS = {
     "bright_cyan": "\x1b[96m",
     "bright_magenta": "\x1b[95m",
 }
-"""rich's names and what a terminal is sent, in order of a source's first appearance; red is for errors."""
+"""rich's names and escape sequences, in the order in which sources get them; red is for errors."""
 
-_NAMES = tuple(SOURCE_COLOURS)
+_NAMES = tuple(ANSI_COLOURS)
 
 
-class Palette:
-    """A source keeps its colour for the session; with more sources than colours they share."""
+class SourceColours:
+    """A source keeps its colour for the session; if there are more sources than colours, some share one."""
 
     def __init__(self) -> None:
         self._chosen: dict[str, str] = {}
@@ -26,5 +26,5 @@ class Palette:
         return self._chosen.setdefault(source, _NAMES[len(self._chosen) % len(_NAMES)])
 
     def escape_of(self, source: str) -> str:
-        """What switches a terminal to the colour."""
-        return SOURCE_COLOURS[self.name_of(source)]
+        """The escape sequence of the colour."""
+        return ANSI_COLOURS[self.name_of(source)]

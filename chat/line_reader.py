@@ -1,17 +1,18 @@
-"""Where the lines come from: the seam between the loop and a keyboard or a pipe."""
+"""Input lines: the seam between the loop and a keyboard or a pipe."""
 
 from typing import Protocol, TextIO
 
 
-class Lines(Protocol):
+class LineReader(Protocol):
     def read(self, draft: str = "") -> str:
-        """The next line, without its end; a person finds `draft` in it already.
+        """The next line, without its end; at a prompt it begins with `draft`, to be edited.
+
 
         Raises EOFError when there is none, KeyboardInterrupt on Ctrl-C.
         """
 
 
-class PipedLines:
+class PipeReader:
     """The lines of a stream that is not a terminal."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -1,4 +1,4 @@
-"""One question and its answer: streamed to the screen, tried again while the server is not there.
+"""Streams an answer to the screen, and retries while the server is not ready.
 
 Knows the server and the screen; knows nothing of the conversation.
 """
@@ -9,61 +9,63 @@ from typing import Any
 
 from chat.answer import Answer
 from chat.client import LeadClient
-from chat.errors import AwayError, LeadError, NotReadyError
+from chat.errors import LeadError, NotReadyError, UnreachableError
 from chat.render import Screen
-from chat.retry import Delays
+from chat.retry import RetryDelays
 
 
-class Asking:
+class AnswerStreamer:
+    """Sends requests and shows the answers as they arrive."""
+
     def __init__(
         self,
         client: LeadClient,
         screen: Screen,
         *,
-        patient: bool,
+        wait_until_reachable: bool,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
-        quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`patient`: a server that is away is waited for, too; `quiet` is around each answer."""
+        """`wait_until_reachable`: also retry while nothing listens; `around` is entered for each answer."""
         self._client = client
         self._screen = screen
-        self._patient = patient
+        self._wait_until_reachable = wait_until_reachable
         self._clock = clock
         self._sleep = sleep
-        self._quiet = quiet
+        self._around = around
 
     def new_answer(self) -> Answer:
         return Answer(self._clock)
 
-    def ask(self, request: Mapping[str, Any], answer: Answer, *, shown: bool = True) -> None:
-        """Stream one answer into `answer` and, if it is to be shown, to the screen.
+    def stream(self, request: Mapping[str, Any], answer: Answer, *, shown: bool = True) -> None:
+        """Stream one answer into `answer` and, if it is `shown`, to the screen.
 
-        Raises LeadError, and KeyboardInterrupt after Ctrl-C; `answer` then has what came before.
+        Raises LeadError, and KeyboardInterrupt after Ctrl-C; `answer` then has what arrived before.
         """
-        delays, first = Delays(), True
-        with self._quiet():
+        delays, first = RetryDelays(), True
+        with self._around():
             while True:
                 try:
                     return self._stream(request, answer, shown=shown)
-                except (NotReadyError, AwayError) as error:
+                except (NotReadyError, UnreachableError) as error:
                     delay = self._delay(error, delays)
                     if delay is None:
                         raise
-                    said = str(error).rstrip(".") if first else "Not yet"
+                    message = str(error).rstrip(".") if first else "Not yet"
                     first = False
-                    self._screen.note(f"{said}; trying again in {delay:.0f} s, Ctrl-C gives up.")
+                    self._screen.note(f"{message}; trying again in {delay:.0f} s, Ctrl-C gives up.")
                     self._sleep(delay)
 
-    def _delay(self, error: LeadError, delays: Delays) -> float | None:
+    def _delay(self, error: LeadError, delays: RetryDelays) -> float | None:
         if isinstance(error, NotReadyError):
             return delays.next(error.retry_after)
-        return delays.next(None) if self._patient else None
+        return delays.next(None) if self._wait_until_reachable else None
 
     def _stream(self, request: Mapping[str, Any], answer: Answer, *, shown: bool) -> None:
         self._screen.begin_answer(answer, shown=shown)
         try:
-            # Closing the iterator, however this ends, hangs up: the lead stops decoding for nobody.
+            # Closing the iterator hangs up, however this ends, so that the lead stops decoding.
             with closing(self._client.stream(request, answer)) as pieces:
                 for piece in pieces:
                     self._screen.token(piece.text, piece.source, is_thought=piece.is_thought, more=piece.more)

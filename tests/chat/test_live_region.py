@@ -1,15 +1,15 @@
-"""Lines are drawn in place, as far as they can be reached."""
+"""LineReader are drawn in place, as far as they can be reached."""
 
 import io
 
 import pytest
 
-from chat.live import Line, LiveLines
+from chat.live_region import LiveRegion, TerminalLine
 from tests.chat.screens import EmulatedTerminal
 
 
 def lines(*texts):
-    return [Line(text, len(text)) for text in texts]
+    return [TerminalLine(text, len(text)) for text in texts]
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def terminal():
 
 @pytest.fixture
 def live(terminal):
-    return LiveLines(terminal, terminal.size)
+    return LiveRegion(terminal, terminal.size)
 
 
 def test_lines_take_the_place_of_those_before(live, terminal):
@@ -36,7 +36,7 @@ def test_fewer_lines_leave_nothing_behind(live, terminal):
 
 def test_what_is_settled_stays(live, terminal):
     live.draw(lines("one"))
-    live.settle()
+    live.freeze()
     live.draw(lines("two"))
     assert terminal.rows == ["one", "two"]
 
@@ -62,7 +62,7 @@ def test_lines_that_vanish_out_of_reach_are_left_there(live, terminal):
 
 
 def test_a_line_that_is_too_wide_is_clipped(live, terminal):
-    live.draw([Line("0123456789abc", 9), Line("status", 6)])
+    live.draw([TerminalLine("0123456789abc", 9), TerminalLine("status", 6)])
     live.draw(lines("so"))
     assert terminal.rows == ["so"]
 
@@ -70,7 +70,7 @@ def test_a_line_that_is_too_wide_is_clipped(live, terminal):
 def test_lines_that_the_terminal_broke_are_found_again():
     size = (10, 4)
     out = io.StringIO()
-    live = LiveLines(out, lambda: size)
+    live = LiveRegion(out, lambda: size)
     live.draw(lines("0123456789"))
     size = (5, 4)
     live.draw(lines("01234"))
@@ -79,7 +79,7 @@ def test_lines_that_the_terminal_broke_are_found_again():
 
 def test_only_what_changed_is_drawn():
     out = io.StringIO()
-    live = LiveLines(out, lambda: (10, 10))
+    live = LiveRegion(out, lambda: (10, 10))
     live.draw(lines("one", "two"))
     live.draw(lines("one", "three"))
     assert out.getvalue().count("one") == 1
@@ -87,7 +87,7 @@ def test_only_what_changed_is_drawn():
 
 def test_the_cursor_is_back_when_all_is_settled():
     out = io.StringIO()
-    live = LiveLines(out, lambda: (10, 10))
+    live = LiveRegion(out, lambda: (10, 10))
     live.draw(lines("one"))
-    live.settle()
+    live.freeze()
     assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")

@@ -1,39 +1,39 @@
-"""Which characters of a text came from whom, and where they went when the text was rendered. Pure.
+"""Which source each character of a text has, before and after rendering. Pure.
 
-Rendering drops markup, adds bullets and breaks lines, but keeps words and their order: so the words are
-looked for in the text as it was written, each behind the one before. What is not found stays unmarked.
+Rendering drops markup, adds bullets and breaks lines, but keeps words and their order: so each word is
+searched in the original text after the previous one. A word that is not found has no source.
 """
 
 import re
 from collections.abc import Sequence
 
-_WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
+_WORD_OR_PUNCTUATION = re.compile(r"\w+|[^\w\s]")
 _WORD_REACH = 400
-"""Characters to look ahead for a word: further than a long address that was left out."""
-_SIGN_REACH = 8
-"""A sign that was not written (a bullet) must not be found in the next sentence."""
+"""Characters to search ahead for a word: more than a long address that was left out."""
+_PUNCTUATION_REACH = 8
+"""For punctuation: a bullet that rendering has added must not be found in the next sentence."""
 
 Source = str | None
 
 
-class MarkedText:
-    """A text that grows at its end and is taken off at its start."""
+class AttributedText:
+    """A text with the source of each character; grows at its end and shrinks at its start."""
 
     def __init__(self) -> None:
         self.text = ""
         self.sources: list[Source] = []
 
     @property
-    def is_marked(self) -> bool:
+    def has_sources(self) -> bool:
         return any(source is not None for source in self.sources)
 
     def append(self, text: str, source: Source) -> None:
         self.text += text
         self.sources += [source] * len(text)
 
-    def take(self, n: int) -> "MarkedText":
+    def take(self, n: int) -> "AttributedText":
         """Cut off the first `n` characters and return them."""
-        taken = MarkedText()
+        taken = AttributedText()
         taken.text, taken.sources = self.text[:n], self.sources[:n]
         self.text, self.sources = self.text[n:], self.sources[n:]
         return taken
@@ -43,9 +43,9 @@ def transfer(written: str, sources: Sequence[Source], shown: str) -> list[Source
     """The source of each character of `shown`, a rendering of `written`."""
     marks: list[Source] = [None] * len(shown)
     at = 0
-    for match in _WORD_OR_SIGN.finditer(shown):
+    for match in _WORD_OR_PUNCTUATION.finditer(shown):
         word = match.group()
-        reach = _WORD_REACH if word[0].isalnum() else _SIGN_REACH
+        reach = _WORD_REACH if word[0].isalnum() else _PUNCTUATION_REACH
         found = written.find(word, at, at + reach + len(word))
         if found >= 0:
             at = found + len(word)

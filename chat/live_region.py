@@ -1,4 +1,4 @@
-"""Lines at the bottom of a terminal that are drawn again and again until they are settled.
+"""LineReader at the bottom of a terminal that are drawn again and again until they are settled.
 
 Only what changed is drawn. Rows that have left the screen cannot be reached and stay as they were. A line
 that is wider than it seemed (terminals differ in the width of some characters) is clipped, so that the rows
@@ -14,22 +14,22 @@ _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
-class Line(NamedTuple):
-    """A line with its escape sequences, and how many cells it fills."""
+class TerminalLine(NamedTuple):
+    """A line with its escape sequences, and its width in cells."""
 
     text: str
     n_cells: int
 
 
-class LiveLines:
+class LiveRegion:
     def __init__(self, stream: TextIO, size: Callable[[], tuple[int, int]]) -> None:
-        """`size`: columns and rows of the terminal, asked each time."""
+        """`size`: columns and rows of the terminal, called before each drawing."""
         self._stream = stream
         self._size = size
-        self._drawn: list[Line] = []
+        self._drawn: list[TerminalLine] = []
 
-    def draw(self, lines: Sequence[Line]) -> None:
-        """Put `lines` in the place of those drawn before."""
+    def draw(self, lines: Sequence[TerminalLine]) -> None:
+        """Replace the lines drawn before by `lines`."""
         first = self._first_difference(lines)
         n_up = sum(map(self._n_rows, self._drawn[first:]))
         self._drawn[first:] = lines[first:]
@@ -37,12 +37,12 @@ class LiveLines:
         up = _UP.format(n_up) if n_up else ""
         self._write(f"{_HIDE_CURSOR}{_NO_WRAP}{up}\r{_ERASE_BELOW}{fresh}{_WRAP}")
 
-    def settle(self) -> None:
-        """Leave what is drawn where it is; what is drawn next stands below it."""
+    def freeze(self) -> None:
+        """Make what is drawn final; what is drawn next goes below it."""
         self._drawn.clear()
         self._write(SHOW_CURSOR)
 
-    def _first_difference(self, lines: Sequence[Line]) -> int:
+    def _first_difference(self, lines: Sequence[TerminalLine]) -> int:
         """The first line that has to be drawn again, of those that can be reached."""
         first = self._first_reachable()
         while first < min(len(lines), len(self._drawn)) and lines[first] == self._drawn[first]:
@@ -57,7 +57,7 @@ class LiveLines:
                 return i + 1
         return 0
 
-    def _n_rows(self, line: Line) -> int:
+    def _n_rows(self, line: TerminalLine) -> int:
         """More than one when the terminal has become narrower and broke the line."""
         columns = max(self._size()[0], 1)
         return max(-(-line.n_cells // columns), 1)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from chat.marks import MarkedText, transfer
+from chat.attribution import AttributedText, transfer
 
 
 def marked(*parts):
-    text = MarkedText()
+    text = AttributedText()
     for part, source in parts:
         text.append(part, source)
     return text

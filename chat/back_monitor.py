@@ -1,0 +1,58 @@
+"""Polls the server for its backs every few seconds in the background, for the status line."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from chat import report
+from chat.errors import LeadError, RejectedError, UnreachableError
+from chat.wire import Back
+
+INTERVAL_S = 3.0
+_UNREACHABLE = "the server is unreachable"
+
+
+class BackMonitor:
+    """Polls until closed, or until the server turns out not to have such a report."""
+
+    def __init__(
+        self, get_backs: Callable[[], Sequence[Back] | None], interval_s: float = INTERVAL_S
+    ) -> None:
+        """`get_backs` is called in a thread of its own; it may raise LeadError."""
+        self.status = ""
+        self._get_backs = get_backs
+        self._interval_s = interval_s
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()  # the thread may be in the middle of a request: so it is not waited for
+
+    @property
+    def status_during_an_answer(self) -> str:
+        """The status while an answer arrives: a server that sends one is shutting down rather than away."""
+        return "the server accepts no new requests" if self.status == _UNREACHABLE else self.status
+
+    def poll(self) -> bool:
+        """Poll once; whether to poll again."""
+        try:
+            found = self._get_backs()
+        except UnreachableError:
+            self.status = _UNREACHABLE
+        except RejectedError:
+            self.status = ""
+            return False
+        except LeadError:
+            self.status = "backs unknown"
+        else:
+            self.status = report.connected(found)
+            return found is not None
+        return True
+
+    def _run(self) -> None:
+        while self.poll() and not self._closed.wait(self._interval_s):
+            pass
