@@ -313,12 +313,16 @@ class OutputParser:
     def _markers_in_content(self) -> tuple[str, ...]:
         reasoning = self._config.reasoning
         markers = [*self._config.ignored_markers]
-        if reasoning and (reasoning.interleaved or not self._has_content):
+        if reasoning and (reasoning.interleaved or self._may_begin_with(reasoning.start)):
             markers.append(reasoning.start)
         if self._format:
             markers += self._format.call_starts
             markers += [self._format.python_tag] if self._format.python_tag else []
         return tuple(markers)
+
+    def _may_begin_with(self, marker: str) -> bool:
+        text = self._text.lstrip()
+        return not self._has_content and (text.startswith(marker) or marker.startswith(text))
 
     def _content(self, text: str) -> list[Delta]:
         """`text` as content; white space at its end waits if calls may follow."""

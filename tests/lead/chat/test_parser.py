@@ -2,6 +2,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lead.chat import tool_formats
 from lead.chat.deltas import AssistantMessage, Content, Reasoning, ToolCallArguments, ToolCallStart
@@ -101,7 +103,7 @@ CALLS = {
 
 @pytest.mark.parametrize("size", [1, 3, None])
 @pytest.mark.parametrize("name", CALLS)
-def test_every_familys_call_is_found(name, size):
+def test_a_call_in_every_format_is_parsed(name, size):
     own, text = CALLS[name]
     message = read(text, size, tool_format=own, tools=TOOLS)
     assert (calls(message), message.content) == ([ADD], "")
@@ -113,7 +115,7 @@ def test_every_familys_call_is_found(name, size):
     [value for value in vars(tool_formats).values() if isinstance(value, tool_formats.ToolFormat)],
     ids=lambda f: f.name,
 )
-def test_calls_written_as_the_grammar_wants_are_found(own, size):
+def test_calls_in_the_form_of_the_grammar_are_parsed(own, size):
     start, end = own.frame("add")
     call = f"{start}{ARGUMENTS}{end}"
     message = read(f"{own.before}{call}{own.between}{call}{own.after}", size, tool_format=own, tools=TOOLS)
@@ -121,24 +123,24 @@ def test_calls_written_as_the_grammar_wants_are_found(own, size):
 
 
 @pytest.mark.parametrize("size", [1, None])
-def test_words_before_a_call_are_content_without_the_space_between(size):
+def test_text_before_a_call_is_content_without_the_white_space_between(size):
     message = read(f"Let me see.\n\n{CALLS['hermes'][1]}", size, tool_format=tool_formats.HERMES)
     assert (message.content, calls(message)) == ("Let me see.", [ADD])
 
 
 @pytest.mark.parametrize("size", [1, None])
-def test_calls_may_follow_each_other(size):
+def test_several_calls_are_parsed_with_ids_of_their_own(size):
     message = read("\n".join([CALLS["hermes"][1]] * 3), size, tool_format=tool_formats.HERMES)
     assert calls(message) == [ADD] * 3
     assert len({call.id for call in message.calls}) == 3
 
 
-def test_only_the_first_call_counts_where_one_was_asked_for():
+def test_only_the_first_call_counts_if_the_client_wants_one():
     message = read("\n".join([CALLS["hermes"][1]] * 2), tool_format=tool_formats.HERMES, one_call=True)
     assert calls(message) == [ADD]
 
 
-def test_a_calls_name_comes_before_its_arguments_which_come_in_pieces():
+def test_a_calls_name_is_emitted_first_and_its_arguments_as_they_come():
     reader = OutputParser(ParserConfig(tool_format=tool_formats.HERMES))
     pieces = [reader.push(text) for text in ('<tool_call>{"name": "add", "argu', 'ments": {"a"', ": 1}", "}")]
     assert [type(delta) for delta in pieces[0]] == [ToolCallStart]
@@ -157,7 +159,7 @@ def test_a_calls_name_comes_before_its_arguments_which_come_in_pieces():
         "  spaced out  ",
     ],
 )
-def test_what_only_looked_like_a_call_is_content(text, size):
+def test_text_that_only_began_like_a_call_is_content(text, size):
     message = read(text, size, tool_format=tool_formats.HERMES)
     assert (message.content, message.calls) == (text, [])
 
@@ -166,34 +168,34 @@ def test_what_only_looked_like_a_call_is_content(text, size):
 @pytest.mark.parametrize(
     "text", ['{"name": "fox", "parameters": {}}', '{"a": 1}', '{"a": [1, 2', "{", "x {}"]
 )
-def test_json_that_calls_no_tool_is_content(text, size):
+def test_json_that_does_not_call_a_tool_is_content(text, size):
     message = read(text, size, tool_format=tool_formats.LLAMA, tools=TOOLS)
     assert (message.content, message.calls) == (text, [])
 
 
-def test_a_call_that_was_cut_off_stays_a_call():
+def test_a_call_that_is_cut_off_is_still_a_call():
     message = read('<tool_call>{"name": "add", "arguments": {"a": 1', tool_format=tool_formats.HERMES)
     assert [(call.name, call.arguments) for call in message.calls] == [("add", '{"a": 1')]
 
 
-def test_a_call_without_arguments_has_none_of_them():
+def test_a_call_without_arguments_has_an_empty_object():
     assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=tool_formats.HERMES)) == [
         ("add", {})
     ]
 
 
-def test_code_is_a_call_of_the_interpreter():
+def test_code_calls_the_interpreter():
     message = read("<|python_tag|>print(1)", tool_format=tool_formats.LLAMA, tools=TOOLS)
     assert calls(message) == [("python", {"code": "print(1)"})]
 
 
 @pytest.mark.parametrize("size", [1, None])
-def test_a_generic_answer_is_its_text(size):
+def test_a_generic_response_is_content(size):
     message = read('{"response": "a \\"b\\" \\ud83d\\udc4b\\n"}', size, tool_format=tool_formats.GENERIC)
     assert message.content == 'a "b" 👋\n'
 
 
-def test_a_generic_answer_may_be_json():
+def test_a_generic_response_may_be_json():
     assert read('{"response": {"a": [1]}}', 1, tool_format=tool_formats.GENERIC).content == '{"a": [1]}'
 
 
@@ -201,7 +203,7 @@ def test_a_generic_answer_may_be_json():
 @pytest.mark.parametrize(
     ("text", "opened"), [("<think>\nHm.\n</think>\n\nYes.", False), ("\nHm.\n</think>\n\nYes.", True)]
 )
-def test_reasoning_is_told_apart(text, opened, size):
+def test_reasoning_is_separated_from_content(text, opened, size):
     message = read(text, size, reasoning=THINK, in_reasoning=opened)
     assert (message.reasoning, message.content) == ("Hm.", "Yes.")
 
@@ -211,7 +213,7 @@ def test_reasoning_that_never_ends_is_reasoning():
     assert (message.reasoning, message.content) == ("Hm. </thi", "")
 
 
-def test_an_answer_without_reasoning_has_none():
+def test_a_marker_after_content_does_not_begin_reasoning():
     message = read("Yes <think> is a word", 1, reasoning=THINK)
     assert (message.reasoning, message.content) == ("", "Yes <think> is a word")
 
@@ -236,12 +238,50 @@ def test_channels_are_reasoning_and_content(size):
     assert (message.reasoning, message.content) == ("Hm.", "Yes.")
 
 
-def test_certain_text_is_not_held_back():
+def test_text_that_is_certain_is_not_held_back():
     reader = OutputParser(ParserConfig(reasoning=THINK, tool_format=tool_formats.HERMES))
     assert reader.push("<think>Hm") == [Reasoning("Hm")]
     assert reader.push("</think>Yes <") == [Content("Yes")]
     assert reader.push("b") == [Content(" <b")]
 
 
-def test_what_the_prompt_holds_of_the_answer_is_told_first():
+def test_content_that_the_prompt_contains_comes_first():
     assert read("Hm</think>", prefix="<think>\n").content == "<think>\nHm</think>"
+
+
+FRAGMENTS = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ";",
+    " ",
+    "\n",
+    "<",
+    '"',
+    "add",
+    "words ",
+    '{"name": "add"',
+    '{"b": 1}',
+    "\\",
+]
+
+
+@pytest.mark.parametrize("own", tool_formats.FORMATS, ids=lambda own: own.name)
+@given(data=st.data())
+def test_any_text_is_parsed_the_same_in_pieces_and_whole(own, data):
+    start, end = own.frame("add")
+    calls_ = [f"{start}{ARGUMENTS}{end}", f"{own.before}{start}{ARGUMENTS}{end}{own.after}"]
+    fragments = [*FRAGMENTS, *own.markers(), *calls_, THINK.start, THINK.end, "<response>"]
+    text = "".join(data.draw(st.lists(st.sampled_from(fragments), max_size=8)))
+    config = {
+        "tool_format": own,
+        "tools": TOOLS,
+        "reasoning": data.draw(st.sampled_from([None, THINK])),
+        "in_reasoning": data.draw(st.booleans()),
+        "ignored_markers": ("<response>",),
+    }
+    whole, pieces = read(text, **config), read(text, data.draw(st.integers(1, 5)), **config)
+    assert (whole.content, whole.reasoning) == (pieces.content, pieces.reasoning)
+    assert [(c.name, c.arguments) for c in whole.calls] == [(c.name, c.arguments) for c in pieces.calls]

@@ -22,11 +22,11 @@ from lead.chat.tool_formats import detect_ignored_markers, detect_tool_format
         ("<|im_start|>", tool_formats.GENERIC),
     ],
 )
-def test_families_are_known_by_their_marks(marks, found):
+def test_formats_are_detected_by_texts_in_the_template(marks, found):
     assert detect_tool_format(marks, takes_tools=True) is found
 
 
-def test_a_template_that_tells_of_no_tools_is_generic():
+def test_a_template_that_cannot_describe_tools_is_generic():
     assert detect_tool_format("<tool_call>", takes_tools=False) is tool_formats.GENERIC
 
 
@@ -34,10 +34,14 @@ def test_a_template_that_tells_of_no_tools_is_generic():
     ("template", "start"),
     [("<think>", "<think>"), ("[THINK]", "[THINK]"), ("<|channel|>", "<|channel|>analysis<|message|>")],
 )
-def test_reasoning_is_known_by_its_marks(template, start):
+def test_reasoning_is_detected_by_its_markers(template, start):
     assert detect_reasoning(template).start == start
 
 
-def test_models_that_do_not_reason_have_no_marks():
+def test_a_template_without_markers_has_no_reasoning():
     assert detect_reasoning("<|im_start|>") is None
     assert detect_ignored_markers("<|im_start|>") == ()
+
+
+def test_the_parser_sees_every_control_token_of_a_call_header():
+    assert "[CALL_ID]" in tool_formats.MISTRAL_NAMED.markers()
