@@ -144,12 +144,12 @@ def test_of_a_sequence_that_was_closed_nothing_is_sent(drafts):
 
 def test_a_started_worker_drafts_by_itself(drafts):
     worker_of(ScriptedDrafter([DRAFT]), drafts).start()
-    assert drafts.get(timeout=10) == DRAFT
+    assert drafts.get(timeout=60) == DRAFT
 
 
 def test_an_error_in_its_thread_is_handed_over(drafts):
     failures = queue.Queue()
     error = RuntimeError("no memory")
     worker_of(ScriptedDrafter([DRAFT], error), drafts, failures.put).start()
-    assert failures.get(timeout=10) is error
+    assert failures.get(timeout=60) is error
     assert drafts.get_nowait() == DRAFT

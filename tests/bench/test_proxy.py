@@ -55,7 +55,7 @@ class Sink:
 async def carried(chunks, error=None, delay=DELAY):
     clock = Clock()
     sink = Sink(clock)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await carry(Source(chunks, error), sink, delay, clock, clock.sleep)
     return sink
 

@@ -71,13 +71,13 @@ class Front:
 
     async def until(self, enough):
         """Wait for events until there are enough."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not enough(self):
                 self._news.clear()
                 await self._news.wait()
 
     async def stop(self):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.client.stop()
             with contextlib.suppress(ModelLoadError):
                 await self.running

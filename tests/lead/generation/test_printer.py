@@ -36,7 +36,7 @@ class Screen(io.StringIO):
 
     def write(self, text):
         self.reached.set()
-        self._going.wait(10)
+        self._going.wait(60)
         text.encode(self.encoding)
         self._written.put(text)
         return len(text)
@@ -45,7 +45,7 @@ class Screen(io.StringIO):
         """What stands in the line that is ended next."""
         shown = ""
         while not shown.endswith("\n"):
-            shown += self._written.get(timeout=10)
+            shown += self._written.get(timeout=60)
         return shown
 
 
@@ -157,11 +157,11 @@ def test_a_stopped_terminal_holds_nobody_up_and_misses_some_text(new_stage, scre
     stage = new_stage("accepted")
     sequence = stage.start()
     stage.say(sequence, "a")
-    assert screen.reached.wait(10)
+    assert screen.reached.wait(60)
     for _ in range(2 * _MOST_WAITING):
         stage.say(sequence, "a")
     screen.go_on()
-    assert [screen._written.get(timeout=10) for _ in range(1 + _MOST_WAITING)] == ["a"] * (1 + _MOST_WAITING)
+    assert [screen._written.get(timeout=60) for _ in range(1 + _MOST_WAITING)] == ["a"] * (1 + _MOST_WAITING)
 
 
 def test_nothing_is_shown_where_nothing_is_wanted(new_stage, screen, caplog):

@@ -133,7 +133,7 @@ async def test_the_first_signal_says_how_long_answers_have(midway, caplog):
     caplog.set_level(logging.INFO, "lead")
     served, _ = midway
     served.shut_down()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await served.draining.wait()
     served.shut_down()
     await served.serving
@@ -166,5 +166,5 @@ async def test_a_back_does_not_hold_up_an_end_without_answers(lead, serve):
     served = serve(drain_seconds=LONG)
     async with joined(lead, served):
         served.shut_down()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await served.serving

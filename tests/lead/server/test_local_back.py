@@ -51,12 +51,12 @@ class Lead:
 
     async def child(self):
         """The process id of the next child that is up."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return int(await self._news.readline())
 
     async def stop(self):
         self.back.stop()
-        _, pending = await asyncio.wait({self.running}, timeout=20)
+        _, pending = await asyncio.wait({self.running}, timeout=60)
         assert not pending
         self._transport.close()
         await asyncio.sleep(0)  # it closes in the next turn of the loop
@@ -93,7 +93,7 @@ async def ended(pid):
         return
     end = asyncio.Event()
     asyncio.get_running_loop().add_reader(descriptor, end.set)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await end.wait()
     asyncio.get_running_loop().remove_reader(descriptor)
     os.close(descriptor)
@@ -133,7 +133,7 @@ async def test_one_that_dies_is_started_again(start, end):
 async def test_one_that_needs_a_person_is_not_started_again(start, status, caplog):
     lead = await start(f"up(); sys.exit({status})")
     await lead.child()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await lead.running
     assert [record.message for record in caplog.records] == [
         "the local back will not be started again: going on without it"

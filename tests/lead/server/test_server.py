@@ -39,7 +39,7 @@ async def join(lead, url, tls=None):
     joined = asyncio.Event()
     lead.backs._on_change = lambda _: joined.set()
     running = asyncio.ensure_future(Link(url, hello(lead), random.Random(1), tls=tls).run(IdleBack()))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await joined.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -127,7 +127,7 @@ async def test_a_back_that_answers_no_pings_is_gone(lead, serve):
     names = asyncio.Queue()
     lead.backs._on_change = names.put_nowait
     url = f"ws://127.0.0.1:{port}/v1/speculation"
-    async with asyncio.timeout(20), connect(url, ping_interval=None, proxy=None) as connection:
+    async with asyncio.timeout(60), connect(url, ping_interval=None, proxy=None) as connection:
         await connection.send(hello(lead).model_dump_json())
         assert await names.get() == ["desk"]
         connection.transport.pause_reading()

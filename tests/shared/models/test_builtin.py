@@ -122,7 +122,7 @@ def test_a_killed_growth_is_not_taken_for_whole_and_swept_later(cache: Path) -> 
 
 def test_two_at_once_both_get_a_whole_file(cache: Path) -> None:
     """Both are in the middle of growing at the same time: neither goes on before the other is there."""
-    barrier = Barrier(2, timeout=30)
+    barrier = Barrier(2, timeout=60)
 
     def meet() -> Path:
         met = False

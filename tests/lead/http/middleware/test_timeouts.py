@@ -41,7 +41,7 @@ async def served(app, **times):
         server = uvicorn.Server(config)
         serving = asyncio.ensure_future(server._serve([listener]))
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 yield listener.getsockname()[1]
         finally:
             server.should_exit = server.force_exit = True

@@ -84,7 +84,7 @@ async def welcomed(lead, **changes):
 
 
 async def heard(back):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return parse_lead_message(await back.recv())
 
 
@@ -95,7 +95,7 @@ async def drain(back):
 
 async def closed(back):
     """How the lead closed the connection."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(ConnectionClosed) as ended:
             await drain(back)
     return ended.value.rcvd
@@ -164,7 +164,7 @@ async def test_a_back_that_sends_junk_and_hangs_up_leaves_no_trace_in_the_log(le
             await back.send(hello(lead).model_dump_json())
             await back.send(last)
             back.transport.abort()
-        async with asyncio.timeout(10), httpx.AsyncClient(trust_env=False) as client:
+        async with asyncio.timeout(60), httpx.AsyncClient(trust_env=False) as client:
             while (await client.get(url.replace("ws", "http", 1))).json()["backs"]:
                 pass
     assert [record for record in caplog.records if record.exc_info] == []
@@ -335,7 +335,7 @@ async def test_waiting_ends_with_the_first_news(lead, client):
     waiting = asyncio.ensure_future(post(client, back=welcome.back, wait=30))
     await asyncio.sleep(0)
     sequence = running(lead)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert [message.sequence for message in await waiting] == [sequence.id]
 
 
@@ -349,7 +349,7 @@ async def test_waiting_ends_when_the_lead_does(lead, client, monkeypatch):
     asked = asyncio.Event()
     monkeypatch.setattr(lead.backs, "updates", lambda _: asked.set())
     waiting = asyncio.ensure_future(post(client, back=welcome.back, wait=30))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asked.wait()
         lead.backs.disconnect_http()
         assert await waiting == []
