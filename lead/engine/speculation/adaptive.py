@@ -11,6 +11,8 @@ from lead.engine.speculation.policy import Candidate, DepthChoice, ExpectedDraft
 from lead.engine.speculation.speedup import SpeedupEstimate
 from lead.engine.speculation.step_cost import StepCost
 
+_MIN_WAIT_S = 0.0005
+"""The shortest wait: the pipe cannot wait more precisely; whatever arrives ends it."""
 _EPSILON = 1e-9
 """Worths that differ by less are equal."""
 
@@ -85,7 +87,7 @@ class Adaptive:
         else:
             moments = self._moments_of_all(candidates, drafts, seconds, rate)
         worth, moment = max(moments, default=(worth_now, 0.0))
-        return max(moment, self._constants.min_wait_s) if worth > worth_now + _EPSILON else 0.0
+        return max(moment, _MIN_WAIT_S) if worth > worth_now + _EPSILON else 0.0
 
     def _moments_of_one(
         self, candidate: Candidate, seconds: Sequence[float], rate: float

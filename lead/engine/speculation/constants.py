@@ -15,19 +15,13 @@ class SpeculationConstants:
     step_window: int = 9
     """Steps remembered for each n, of which the median counts: robust to outliers against quick to follow."""
     max_exact_width: int = 32
-    """Up to this n each has an entry of its own: sees each jump of T(n) against learns quickly."""
-    width_bucket: int = 32
-    """Larger n are rounded to multiples of this: precise against learns quickly."""
+    """Up to this n each has an entry of its own, larger n are rounded to multiples: precise against quick."""
     pace_gain: float = 0.2
     """Share of an unexpected duration put down to the whole machine: follows its drift against noise."""
     pace_window: int = 5
     """The median of this many unexpected durations moves the pace: robust to outliers against quick."""
     max_pace_change: float = 0.3
     """The largest change, as a logarithm, that one step can suggest: robust to outliers against quick."""
-    guessed_step_s: float = 0.05
-    """T(1) before the first step."""
-    guessed_slope: float = 0.1
-    """(T(n + 1) - T(n)) / T(1) while only one n has been measured: tries drafts early against cautious."""
 
     # The probability that a draft token is accepted: `acceptance`
 
@@ -73,8 +67,6 @@ class SpeculationConstants:
     """The same where T(n) looks too large, and may hide a better choice."""
     max_awaited: int = 10
     """Nobody waits for tokens beyond this many: computing time against rare gains."""
-    min_wait_s: float = 0.0005
-    """The shortest wait; whatever arrives ends it."""
 
     # What backs are asked to draft: `tuning`
 
@@ -82,10 +74,8 @@ class SpeculationConstants:
     """Steps between two updates."""
     max_ahead: int = 16
     """Tokens that a back may be ahead of the committed ones: ready drafts against drafting in vain."""
-    min_ahead: int = 2
-    """Tokens that it drafts even if they are never verified, so that it is noticed when it gets better."""
     spare_ahead: int = 2
-    """Tokens beyond twice the depth in use."""
+    """Tokens beyond twice the depth in use, also if that is 0: a back that gets better is noticed."""
     ahead_decay: float = 0.98
     """Per step, of the largest recent depth."""
     confidence_share: float = 0.5

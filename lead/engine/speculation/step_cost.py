@@ -9,6 +9,10 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
 _MIN_STEP_S = 1e-6
 """No step is shorter, whatever a coarse clock says."""
+_GUESSED_STEP_S = 0.05
+"""T(1) before the first step: of no consequence, since only ratios matter then."""
+_GUESSED_SLOPE = 0.1
+"""(T(n + 1) - T(n)) / T(1) while only one n has been measured."""
 
 
 class StepCost:
@@ -44,8 +48,7 @@ class StepCost:
     def seconds(self, n_tokens: int) -> float:
         """T(n_tokens), linear between measured points. A guess before the first step."""
         if not self._known:
-            constants = self._constants
-            return constants.guessed_step_s * (1 + constants.guessed_slope * (n_tokens - 1))
+            return _GUESSED_STEP_S * (1 + _GUESSED_SLOPE * (n_tokens - 1))
         if (known := self._medians.get(n_tokens)) is not None and n_tokens <= self._max_exact:
             return self._pace * known
         return self._pace * self._interpolated(n_tokens)
@@ -68,8 +71,8 @@ class StepCost:
     def _interpolated(self, n: int) -> float:
         known, medians = self._known, self._medians
         if len(known) == 1:
-            first, slope = medians[known[0]], self._constants.guessed_slope
-            return first * (1 + slope * (n - 1)) / (1 + slope * (known[0] - 1))
+            first = medians[known[0]]
+            return first * (1 + _GUESSED_SLOPE * (n - 1)) / (1 + _GUESSED_SLOPE * (known[0] - 1))
         right = bisect_left(known, n)
         if right == 0:
             return medians[known[0]]
@@ -83,5 +86,4 @@ class StepCost:
     def _bucket_of(self, n_tokens: int) -> int:
         if n_tokens <= self._max_exact:
             return n_tokens
-        bucket = self._constants.width_bucket
-        return bucket * max(self._max_exact // bucket + 1, round(n_tokens / bucket))
+        return self._max_exact * max(2, round(n_tokens / self._max_exact))

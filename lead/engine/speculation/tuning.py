@@ -49,7 +49,7 @@ class BackTuning:
         widths = range(base, base + _COST_WIDTHS)
         least_cost = min(cost.seconds(n + 1) - cost.seconds(n) for n in widths)
         n_under_way = math.ceil(rate / base * answer_seconds)
-        n_wanted = max(constants.min_ahead, 2 * round(self._recent_depth) + constants.spare_ahead)
+        n_wanted = 2 * round(self._recent_depth) + constants.spare_ahead
         n_ahead = min(constants.max_ahead, n_wanted + n_under_way)
         worthwhile = max(0.0, constants.confidence_share * rate * least_cost)
         min_confidence = min(constants.max_min_confidence, worthwhile)
