@@ -25,7 +25,7 @@ class Cell:
     """`n_clients` ask for texts of `n_text` tokens, one after the other, until each has `n_tokens`.
 
     `instant`: a free drafter inside the lead that is always done, the bound of what drafting can give.
-    `load`: what else the lead's machine does.
+    `seed` is of the texts, `jitter_seed` of the times of steps. `load`: what else the lead's machine does.
     """
 
     steps: StepTable
@@ -35,6 +35,7 @@ class Cell:
     n_text: int = 256
     instant: DraftSkill | None = None
     seed: int = 0
+    jitter_seed: int = 0
     load: MachineLoad = IDLE
     constants: SpeculationConstants = DEFAULTS
 
@@ -131,7 +132,7 @@ class _Simulation:
             make_drafters=self._make_drafters,
             constants=self.cell.constants,
             n_slots=self.cell.n_clients,
-            seed=self.cell.seed,
+            seed=self.cell.seed + self.cell.jitter_seed,
             load=self.cell.load,
         )
         self._news: list[Link[News]] = [

@@ -43,18 +43,21 @@ def cells(n_tokens: int) -> dict[str, Cell]:
 
 
 def sensitivity(n_tokens: int, n_jobs: int = 0) -> list[dict[str, Any]]:
-    """A row for each constant: worst cell and mean of the speed with it changed, over that without."""
+    """A row for each constant: worst cell and mean of the speed with it changed, over that without.
+
+    The first row shows the noise: nothing is changed but the jitter of the steps.
+    """
     simulated = cells(n_tokens)
-    variants = list(_variants(DEFAULTS))
-    constants = [DEFAULTS, *(changed for _, _, changed in variants)]
-    races = [replace(cell, constants=each) for each in constants for cell in simulated.values()]
+    variants = [*_noise(), *_variants(DEFAULTS)]
+    races = list(simulated.values())
+    races += [replace(cell, **change) for _, _, change in variants for cell in simulated.values()]
     rates = [result.best([ADAPTIVE])[1] for result in contest(races, (ADAPTIVE,), n_jobs)]
     n = len(simulated)
     usual, rest = rates[:n], rates[n:]
     rows: dict[str, dict[str, Any]] = {}
     for i, (name, direction, _) in enumerate(variants):
         ratios = [rate / base for rate, base in zip(rest[i * n : (i + 1) * n], usual, strict=True)]
-        row = rows.setdefault(name, {"constant": name, "default": _shown(getattr(DEFAULTS, name))})
+        row = rows.setdefault(name, {"constant": name, "default": _shown(getattr(DEFAULTS, name, 0))})
         worst = min(ratios)
         row[direction] = round(worst, 3)
         row[f"{direction}_mean"] = round(math.prod(ratios) ** (1 / n), 4)
@@ -82,13 +85,19 @@ def _parsed(setting: str, text: str, default: Value) -> Value:
         raise ConfigError(f"--constant {setting}: {text!r} is not like {_shown(default)}") from error
 
 
-def _variants(constants: SpeculationConstants) -> Iterator[tuple[str, Direction, SpeculationConstants]]:
+def _noise() -> Iterator[tuple[str, Direction, dict[str, Any]]]:
+    yield "(other jitter)", "halved", {"jitter_seed": 1}
+    yield "(other jitter)", "doubled", {"jitter_seed": 2}
+
+
+def _variants(constants: SpeculationConstants) -> Iterator[tuple[str, Direction, dict[str, Any]]]:
+    """(constant, direction, what is replaced in a cell)."""
     for field in fields(constants):
         default: Any = getattr(constants, field.name)
         halved: Any = _halved(field.name, default)
         doubled: Any = _doubled(field.name, default)
-        yield field.name, "halved", replace(constants, **{field.name: halved})
-        yield field.name, "doubled", replace(constants, **{field.name: doubled})
+        yield field.name, "halved", {"constants": replace(constants, **{field.name: halved})}
+        yield field.name, "doubled", {"constants": replace(constants, **{field.name: doubled})}
 
 
 def _halved(name: str, value: Value) -> Value:
