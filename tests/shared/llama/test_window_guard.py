@@ -46,6 +46,19 @@ def test_a_text_cut_back_is_whole_after_another_slot_was_busy(gemma):
     assert np.abs(read(gemma, 0, LONG[-1:], len(LONG) - 1) - expected).max() < 0.01
 
 
+def test_the_second_turn_of_a_long_chat_is_read_from_a_whole_cache(tiny_model):
+    model, fresh = load(tiny_model("gpt-oss"), n_slots=4, n_ctx=2048), load(tiny_model("gpt-oss"))
+    history = [(13 * i) % 4000 for i in range(500)]
+    read(model, 0, history)
+    grow(model, 0, OTHER[:40], len(history))
+    for slot in (1, 2, 3):
+        read(model, slot, OTHER)
+    model.trim(0, len(history) - 20)  # the template drops the end of the first turn
+    second_turn = read(model, 0, LONG[:12], len(history) - 20)
+    expected = read(fresh, 0, [*history[:-20], *LONG[:12]])
+    assert np.abs(second_turn - expected).max() < 0.01
+
+
 def test_a_copy_is_whole_after_its_source_was_given_up(gemma):
     expected = read(gemma, 0, LONG)
     gemma.copy(0, 1, len(LONG))
