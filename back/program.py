@@ -23,6 +23,7 @@ from back.worker import Worker
 from shared import cpus
 from shared.diagnostics.report import exit_with
 from shared.errors import ConfigError
+from shared.llama.grammar import prepare
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
@@ -139,6 +140,7 @@ def _end(loop: asyncio.AbstractEventLoop, following: asyncio.Future[None]) -> No
 
 def _drafter(settings: BackSettings, model: Model) -> Drafter:
     vocabulary = model.vocabulary
+    prepare(vocabulary)
     options = DrafterOptions.for_cache(
         model.n_ctx,
         n_slots=settings.compute.parallel,

@@ -19,7 +19,7 @@ def drafting_sampler(
     like: Sampler | None = None,
     /,
 ) -> Sampler:
-    """The lead's choices with this model's logits; without a grammar that this llama.cpp cannot read."""
+    """The lead's choices with this model's logits; without a grammar that cannot be compiled here."""
     if parameters.dry_window > _DRY_WINDOW:
         parameters = parameters.model_copy(update={"dry_penalty_last_n": _DRY_WINDOW})
     try:

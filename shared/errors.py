@@ -5,7 +5,6 @@
     │   └── ModelLoadError       a GGUF that cannot be loaded
     ├── ProtocolError            a peer sent what the protocol does not allow
     ├── RequestError             a client's request is wrong: HTTP 400, names the field
-    │   └── GrammarTooSlowError  its grammar takes too long where the text has come to
     ├── UnsupportedError         not supported, or not as the lead was started: HTTP 501
     ├── UnavailableError         the engine is loading or restarting: HTTP 503
     │   └── QueueFullError       too many requests are waiting: HTTP 503
@@ -43,10 +42,6 @@ class RequestError(DuoError):
         super().__init__(message)
         self.param = param
         self.code = code
-
-
-class GrammarTooSlowError(RequestError):
-    """The ways in which a grammar can be read have become too many."""
 
 
 class UnsupportedError(DuoError):

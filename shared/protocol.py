@@ -13,7 +13,7 @@ from shared.errors import ProtocolError
 from shared.sampling.sampler import SamplingParameters
 from shared.terminal import one_line
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_DRAFT_TOKENS = 64
 """More than any lead verifies in one step; bounds what a back can make the lead hold."""
 MAX_TOKENS_PER_MESSAGE = 4096

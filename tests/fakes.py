@@ -136,18 +136,24 @@ class ToyGrammar:
     def __init__(self, taken=()):
         self._taken = list(taken)
 
-    def allowed(self, ids):
+    def allows(self, token):
         n = len(self._taken)
+        if token in END_TOKENS:
+            return n >= 4
         wanted = {n % 3, -n % 3} if n < 2 else {(2 * self._taken[-1] - self._taken[-2]) % 3}
-        allowed = np.isin(ids % 3, list(wanted))
-        ends = np.isin(ids, list(END_TOKENS))
-        return np.where(ends, n >= 4, allowed)
+        return token % 3 in wanted
+
+    def allowed(self):
+        return np.array([token for token in range(N_VOCAB) if self.allows(token)], np.int32)
 
     def accept(self, token):
-        if not self.allowed(np.array([token]))[0]:
+        if token in END_TOKENS or not self.allows(token):
             return False
         self._taken.append(token)
         return True
+
+    def rollback(self, n):
+        del self._taken[len(self._taken) - n :]
 
     def copy(self):
         return ToyGrammar(self._taken)

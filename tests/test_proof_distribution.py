@@ -130,8 +130,11 @@ class Allowing:
     def __init__(self, tokens):
         self._tokens = tokens
 
-    def allowed(self, ids):
-        return np.isin(ids, self._tokens)
+    def allows(self, token):
+        return token in self._tokens
+
+    def allowed(self):
+        return np.array(self._tokens, np.int32)
 
     def copy(self):
         return self

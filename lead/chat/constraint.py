@@ -1,24 +1,23 @@
 """What an answer has to look like, as a grammar: JSON of a schema, a tool call, or either."""
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lead.chat.reasoning import ReasoningMarkers
 from lead.chat.tool_formats import GENERIC, ToolFormat
 from lead.chat.tools import Tool
-from lead.grammar.rules import literal
+from lead.grammar import json_rule, lark_grammar, literal, spelled
 
-Convert = Callable[[object, str], str]
-"""From a JSON schema, and the field that it came in, to a grammar; raises RequestError."""
+CheckSchema = Callable[[object, str], Mapping[str, Any]]
+"""From a JSON schema, and the field that it came in, to one that llguidance reads; raises RequestError."""
 
-_SYMBOL = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|(?P<name>[a-zA-Z][a-zA-Z0-9-]*)')
-_RESPONSE = literal('{"response": ')
+_RESPONSE = '{"response": '
 _ANY_ARGUMENTS = {"type": "object"}
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class OutputConstraint:
     """What the client asks for.
 
     schema: of the content; None for any text. tools: those that may be called. must_call: without content.
@@ -32,80 +31,74 @@ class Demand:
     several: bool = True
 
 
-def constrain(
-    demand: Demand,
-    family: ToolFormat | None,
-    thinking: ReasoningMarkers | None,
+def grammar_for(
+    constraint: OutputConstraint,
+    tool_format: ToolFormat | None,
+    reasoning: ReasoningMarkers | None,
     *,
-    opened: bool,
-    convert: Convert,
+    in_reasoning: bool,
+    check: CheckSchema,
+    special_tokens: Mapping[str, int],
 ) -> str | None:
-    """The grammar of what is demanded; None where any text will do.
+    """The grammar of the answer; None where any text will do.
 
-    `thinking` are the marks of reasoning that may come first, `opened` if the prompt began it.
+    `reasoning` are the markers of reasoning that may come first, `in_reasoning` if the prompt began it.
     """
-    writer = _Writer(convert)
+    writer = _Writer(check, special_tokens)
     ways = []
-    if not demand.must_call and (demand.schema is not None or family is GENERIC):
-        ways.append(writer.content(demand, family))
-    if family and demand.tools and (ways or demand.must_call):
-        ways.append(writer.calls(demand, family))
+    if not constraint.must_call and (constraint.schema is not None or tool_format is GENERIC):
+        ways.append(writer.content(constraint, tool_format))
+    if tool_format and constraint.tools and (ways or constraint.must_call):
+        ways.append(writer.calls(constraint, tool_format))
     if not ways:
         return None
     body = " | ".join(ways)
-    if thinking is not None:
-        body = f"{writer.thought(thinking, opened=opened)} ({body})"
-    return writer.text(body)
+    if reasoning is not None:
+        body = f"{writer.reasoning(reasoning, in_reasoning=in_reasoning)} ({body})"
+    return writer.grammar(body)
 
 
 class _Writer:
-    """Writes rules; a part's own rules get a prefix, so that parts do not meet."""
+    """Collects rules. A marker may be written as the special token of that text, or letter by letter."""
 
-    def __init__(self, convert: Convert) -> None:
-        self._convert = convert
+    def __init__(self, check: CheckSchema, special_tokens: Mapping[str, int]) -> None:
+        self._check = check
+        self._special_tokens = special_tokens
         self._rules: list[str] = []
-        self._n_parts = 0
 
-    def text(self, root: str) -> str:
-        return "\n".join([f"root ::= {root}", *self._rules]) + "\n"
+    def grammar(self, body: str) -> str:
+        return lark_grammar([f"start: {body}", *self._rules])
 
-    def content(self, demand: Demand, family: ToolFormat | None) -> str:
-        schema = {"type": "string"} if demand.schema is None else demand.schema
-        name = self._part(schema, demand.schema_field)
-        if family is not GENERIC:
+    def content(self, constraint: OutputConstraint, tool_format: ToolFormat | None) -> str:
+        schema = {"type": "string"} if constraint.schema is None else constraint.schema
+        name = self._json(schema, constraint.schema_field)
+        if tool_format is not GENERIC:
             return name
-        return f"{_RESPONSE} {name} {literal('}')}"
+        return f"{self._text(_RESPONSE)} {name} {self._text('}')}"
 
-    def calls(self, demand: Demand, family: ToolFormat) -> str:
-        ways = []
-        for tool in demand.tools:
-            start, end = family.frame(tool.function.name)
-            arguments = self._part(tool.function.parameters or _ANY_ARGUMENTS, "tools")
-            ways.append(f"{literal(start)} {arguments} {literal(end)}".replace(' ""', ""))
-        self._rules.append(f"call ::= {' | '.join(ways)}")
-        several = f" ({literal(family.between)} call)*" if demand.several else ""
-        before, after = (literal(text) if text else "" for text in (family.before, family.after))
-        return f"{before} call{several} {after}".strip()
+    def calls(self, constraint: OutputConstraint, tool_format: ToolFormat) -> str:
+        calls = []
+        for tool in constraint.tools:
+            start, end = tool_format.frame(tool.function.name)
+            arguments = self._json(tool.function.parameters or _ANY_ARGUMENTS, "tools")
+            calls.append(f"{self._text(start)} {arguments} {self._text(end)}")
+        self._rules.append(f"call: {' | '.join(calls)}")
+        several = f"({self._text(tool_format.between)} call)*" if constraint.several else ""
+        return f"{self._text(tool_format.before)} call {several} {self._text(tool_format.after)}".strip()
 
-    def thought(self, thinking: ReasoningMarkers, *, opened: bool) -> str:
-        """Text up to the mark at its end: what begins like the mark goes on in another way."""
-        end = thinking.end
-        steps = [
-            f"{literal(end[:n])} {_other_than(end[n])}" if n else _other_than(end[0]) for n in range(len(end))
-        ]
-        self._rules.append(f"thinking ::= ({' | '.join(steps)})* {literal(end)} [ \\n]*")
-        return "thinking" if opened else f"({literal(thinking.start)} thinking)?"
+    def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:
+        """Text up to the first end marker, and the white space after it."""
+        ends = ["text_to_end_marker"]
+        self._rules.append(f"text_to_end_marker[suffix={literal(markers.end)}]: /(?s:.*)/")
+        if (token := self._special_tokens.get(markers.end)) is not None:
+            ends.append(f"/(?s:.*)/ <[{token}]>")
+        self._rules.append(f"reasoning: ({' | '.join(ends)}) /[ \\n]*/")
+        return "reasoning" if in_reasoning else f"({self._text(markers.start)} reasoning)?"
 
-    def _part(self, schema: object, field: str) -> str:
-        self._n_parts += 1
-        prefix = f"part{self._n_parts}-"
+    def _text(self, text: str) -> str:
+        return spelled(text, self._special_tokens) if text else ""
 
-        def rename(symbol: re.Match[str]) -> str:
-            return f"{prefix}{symbol['name']}" if symbol["name"] else symbol[0]
-
-        self._rules.append(_SYMBOL.sub(rename, self._convert(schema, field)).rstrip())
-        return f"{prefix}root"
-
-
-def _other_than(c: str) -> str:
-    return f"[^{c}]" if c not in "]\\^-" else f"[^\\{c}]"
+    def _json(self, schema: object, field: str) -> str:
+        name = f"json{len(self._rules)}"
+        self._rules.append(json_rule(name, self._check(schema, field)))
+        return name

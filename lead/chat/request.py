@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lead.chat.constraint import Demand
+from lead.chat.constraint import OutputConstraint
 from lead.chat.message import ChatMessage
 from lead.chat.options import ChatOptions, ReasoningFormat
 from lead.chat.response_format import ResponseFormat
@@ -48,7 +48,7 @@ class ConversationFields(BaseModel):
             raise RequestError("tool_choice: there are no tools to call", "tool_choice")
         return [] if self.tool_choice == "none" else tools
 
-    def demand(self) -> Demand:
+    def demand(self) -> OutputConstraint:
         """The form of the answer, except for a grammar; raises RequestError for contradictions."""
         tools = self.usable_tools()
         format_schema = self.response_format.schema_of_content() if self.response_format else None
@@ -57,7 +57,7 @@ class ConversationFields(BaseModel):
         if self.grammar and (self.json_schema is not None or format_schema is not None):
             raise RequestError("grammar: a response_format or json_schema says the same already", "grammar")
         by_format = format_schema is not None
-        return Demand(
+        return OutputConstraint(
             schema=format_schema if by_format else _object_if_empty(self.json_schema),
             schema_field="response_format" if by_format else "json_schema",
             tools=tools,
@@ -67,7 +67,7 @@ class ConversationFields(BaseModel):
         )
 
     def conversation(
-        self, options: ChatOptions, demand: Demand, family: ToolFormat = GENERIC
+        self, options: ChatOptions, demand: OutputConstraint, family: ToolFormat = GENERIC
     ) -> Conversation:
         """What to render for a template of the format `family`; `demand` is this request's.
 

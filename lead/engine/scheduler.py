@@ -33,7 +33,7 @@ from lead.engine.speculation.manager import SpeculationManager, SpeculationPlan
 from lead.engine.speculation.stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan
 from lead.engine.verify import VerifiedTokens, verify
-from shared.errors import GrammarTooSlowError
+from shared.errors import RequestError
 from shared.llama.span import Span, padding
 from shared.sampling.sampler import Sampler
 
@@ -226,8 +226,8 @@ class Scheduler:
             return [*events, self._finish(slot, "length")]
         try:
             verified, probabilities = self._verify(sequence, entry.draft.tokens, rows)
-        except GrammarTooSlowError as error:
-            return [*events, self._fail(slot, str(error), "grammar")]
+        except RequestError as error:  # its grammar has become too complex
+            return [*events, self._fail(slot, str(error), error.param)]
         except Exception:
             log.exception("sequence %s cannot go on", sequence.id)
             return [*events, self._fail(slot, "a token could not be chosen; the log says why", None)]

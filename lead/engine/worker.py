@@ -19,6 +19,7 @@ from lead.engine.speculation.manager import SpeculationManager
 from shared.errors import ModelLoadError
 from shared.llama.batch_invariance import measure_batch_invariance
 from shared.llama.chain import make_sampler
+from shared.llama.grammar import prepare
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.sampling.sampler import Sampler
@@ -62,6 +63,7 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens)
 
+    prepare(vocabulary)
     speculation = SpeculationManager(
         load.policy,
         load.depth,

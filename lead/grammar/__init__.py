@@ -1,9 +1,22 @@
-"""Grammars: what constrains an answer, checked before any native code sees it.
+"""Grammars: what constrains an answer, as text that llguidance reads (a variant of Lark).
 
-`check_grammar` for a client's own GBNF, `schema_to_gbnf` for a JSON schema. Both raise RequestError.
+`json_schema` and `gbnf` write such texts for clients' JSON schemas and llama.cpp grammars, `check` decides
+whether one may run. All raise RequestError naming the field.
 """
 
-from lead.grammar.check import check_grammar
-from lead.grammar.schema import JSON_OBJECT, schema_to_gbnf
+from lead.grammar.check import check_grammar, check_size
+from lead.grammar.gbnf import gbnf_to_lark
+from lead.grammar.json_schema import JSON_OBJECT, check_schema
+from lead.grammar.lark import json_rule, lark_grammar, literal, spelled
 
-__all__ = ["JSON_OBJECT", "check_grammar", "schema_to_gbnf"]
+__all__ = [
+    "JSON_OBJECT",
+    "check_grammar",
+    "check_schema",
+    "check_size",
+    "gbnf_to_lark",
+    "json_rule",
+    "lark_grammar",
+    "literal",
+    "spelled",
+]

@@ -1,30 +1,41 @@
-"""Is a grammar one that llama.cpp can run, and not one that runs llama.cpp into the ground?
+"""Whether a grammar may run: it is compiled here as the engine will, under the same limits."""
 
-Its own parser recurses on parentheses, its check for left recursion takes exponential time and misses
-some, and repetitions copy their items: so everything is measured here first, without native code.
-"""
+import time
 
-from lead.grammar.gbnf import GrammarError, parse_gbnf
-from lead.grammar.shape import check_shape
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
-from shared.llama.grammar import can_parse
+from shared.llama.grammar import GrammarMatcher, prepare
+from shared.llama.vocabulary import Vocabulary
+
+_MAX_COMPILE_SECONDS = 0.5
+"""Of this thread's own time: the engine takes as long again, and generates nothing meanwhile."""
 
 
-def check_grammar(text: str, limits: RequestLimits, param: str = "grammar") -> None:
-    """Raise RequestError naming `param` unless `text` is a grammar in GBNF with a rule `root`.
-
-    Tokens by name (`<|end|>`) are known to be tokens only by the engine's vocabulary.
-    """
+def check_size(text: str, limits: RequestLimits, param: str) -> None:
+    """Raise RequestError naming `param` for a text that is too large."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > limits.max_grammar_bytes:
         raise RequestError(
             f"{param}: {size} bytes of grammar; at most {limits.max_grammar_bytes} are taken", param
         )
+
+
+def check_grammar(text: str, vocabulary: Vocabulary, param: str) -> None:
+    """Raise RequestError naming `param` unless llguidance takes `text` at a bearable cost.
+
+    Takes as long as compiling the grammar: call it in a thread.
+    """
+    prepare(vocabulary)  # the first time this takes long, which is not the grammar's fault
+    begun = time.thread_time()
     try:
-        grammar = parse_gbnf(text, limits.max_grammar_nesting)
-        check_shape(grammar)
-    except GrammarError as error:
+        _take_a_step(GrammarMatcher(text, vocabulary))
+    except (ValueError, RequestError) as error:
         raise RequestError(f"{param}: {error}", param) from error
-    if not grammar.names_tokens and not can_parse(text):
-        raise RequestError(f"{param}: llama.cpp cannot parse this grammar", param)
+    if time.thread_time() - begun > _MAX_COMPILE_SECONDS:
+        raise RequestError(f"{param}: compiling this grammar takes too long", param)
+
+
+def _take_a_step(matcher: GrammarMatcher) -> None:
+    """The limits are those of a step, and many grammars are widest at their beginning."""
+    if len(allowed := matcher.allowed()) and matcher.accept(int(allowed[0])):
+        matcher.allowed()

@@ -1,13 +1,23 @@
-"""Reading GBNF, llama.cpp's notation of grammars, as its own parser does; without native code.
+"""From GBNF, llama.cpp's notation of grammars, to llguidance's Lark.
 
-A grammar here is what matters for its cost: which rules refer to which, how often, and how long they are.
+GBNF knows characters only; Lark first cuts a text into the longest words. Here every character is a word of
+its own, so that both have the same sentences. Parentheses become rules, as in llama.cpp.
 """
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
-MOST_REPEATS = 2000
+from lead.grammar.check import check_size
+from lead.grammar.lark import lark_grammar, literal
+from lead.settings.limits import RequestLimits
+from shared.errors import RequestError
+
+_MAX_REPEATS = 2000
 """llama.cpp refuses more repetitions of anything."""
+_MAX_RULES = 1000
+"""Those of parentheses included: llguidance follows references by recursion."""
+_MAX_NESTING = 64
+"""Of parentheses, which are read by recursion here."""
 
 _ESCAPE = r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[trn\\\"\[\]-])"
 _TOKEN = re.compile(
@@ -23,84 +33,69 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _UNIT = re.compile(rf"{_ESCAPE}|[^\\]", re.DOTALL)
+_PLAIN_ESCAPES = {"t": "\t", "r": "\r", "n": "\n"}
+_EMPTY = '""'
+
+TokenId = Callable[[str], int | None]
+"""The special token of a text, if there is one."""
 
 
-class GrammarError(ValueError):
+def gbnf_to_lark(text: str, token_id: TokenId, limits: RequestLimits, param: str = "grammar") -> str:
+    """Raises RequestError naming `param` for what is not GBNF, or too large."""
+    check_size(text, limits, param)
+    try:
+        return lark_grammar(_Converter(text, token_id).convert())
+    except _GbnfError as error:
+        raise RequestError(f"{param}: {error}", param) from error
+
+
+class _GbnfError(ValueError):
     """What is wrong, in words for the one who wrote it."""
 
 
-@dataclass(slots=True)
-class Item:
-    """A part of an alternative: `least` to `most` times (None: without end) a rule or `n` characters.
+class _Converter:
+    """`_kind` and `_value` are the token that is read next; the empty kind stands for the end."""
 
-    `n_rules`: how many rules llama.cpp makes of it.
-    """
-
-    rule: str | None
-    n: int
-    least: int = 1
-    most: int | None = 1
-    n_rules: int = 1
-
-
-@dataclass(slots=True)
-class Grammar:
-    """rules[name] is a list of alternatives. Groups are rules with names that no one can write."""
-
-    rules: dict[str, list[list[Item]]] = field(default_factory=dict)
-    names_tokens: bool = False
-
-
-def parse_gbnf(text: str, max_nesting: int) -> Grammar:
-    """Raises GrammarError, also for rules that are used but not there, and without a rule `root`."""
-    if "\0" in text:
-        raise GrammarError("a NUL character")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise GrammarError("half of a surrogate pair") from error
-    grammar = _Parser(text, max_nesting).parse()
-    if "root" not in grammar.rules:
-        raise GrammarError('the grammar has no rule "root"')
-    for alternatives in grammar.rules.values():
-        for item in (item for items in alternatives for item in items):
-            if item.rule is not None and item.rule not in grammar.rules:
-                raise GrammarError(f'the rule "{item.rule}" is used but not defined')
-    return grammar
-
-
-class _Parser:
-    def __init__(self, text: str, max_nesting: int) -> None:
+    def __init__(self, text: str, token_id: TokenId) -> None:
         self._text = text
-        self._max_nesting = max_nesting
+        self._token_id = token_id
         self._at = 0
         self._kind = ""
         self._value = ""
-        self._n_groups = 0
-        self._n_generated = 0
-        self._names: set[str] = set()
-        self._grammar = Grammar()
-        self._next()
+        self._used: dict[str, str] = {}  # rules by GBNF's name
+        self._bodies: dict[str, str] = {}
 
-    def parse(self) -> Grammar:
+    def convert(self) -> list[str]:
+        """The rules."""
+        self._next()
         self._skip_lines()
         while self._kind:
-            name = self._value
-            if self._kind != "name":
-                raise self._error("the name of a rule is expected")
-            self._next()
-            if self._kind != "defines":
-                raise self._error("::= is expected")
-            self._next()
+            self._rule()
             self._skip_lines()
-            self._grammar.rules[name] = self._alternatives(0)
-            if self._kind not in {"newline", ""}:
-                raise self._error("the end of the line is expected")
-            self._skip_lines()
-        return self._grammar
+        for name, rule in self._used.items():
+            if rule not in self._bodies:
+                raise _GbnfError(f'the rule "{name}" is used but not defined')
+        if "root" not in self._used:
+            raise _GbnfError('the grammar has no rule "root"')
+        if len(self._bodies) > _MAX_RULES:
+            raise _GbnfError(f"{len(self._bodies)} rules and parentheses; at most {_MAX_RULES} are taken")
+        rules = [f"{name}: {body}" for name, body in self._bodies.items()]
+        return [f"start: {self._used['root']}", *rules]
+
+    def _rule(self) -> None:
+        name = self._value
+        if self._kind != "name":
+            raise self._error("the name of a rule is expected")
+        self._next()
+        if self._kind != "defines":
+            raise self._error("::= is expected")
+        self._next()
+        self._skip_lines()
+        self._bodies[self._reference(name)] = self._alternatives(0)
+        if self._kind not in {"newline", ""}:
+            raise self._error("the end of the line is expected")
 
     def _next(self) -> None:
-        """The next token but blanks; the empty kind at the end."""
         self._kind = "space"
         while self._kind == "space":
             if self._at == len(self._text):
@@ -116,103 +111,140 @@ class _Parser:
         while self._kind == "newline":
             self._next()
 
-    def _alternatives(self, depth: int) -> list[list[Item]]:
+    def _is_sign(self, sign: str) -> bool:
+        return self._kind == "sign" and self._value == sign
+
+    def _alternatives(self, depth: int) -> str:
         alternatives = [self._sequence(depth)]
-        while self._value == "|" and self._kind == "sign":
+        while self._is_sign("|"):
             self._next()
             self._skip_lines()
             alternatives.append(self._sequence(depth))
-        return alternatives
+        return " | ".join(alternatives)
 
-    def _sequence(self, depth: int) -> list[Item]:
-        """Up to what cannot belong to it; inside parentheses lines do not end it."""
-        items: list[Item] = []
-        repeatable = False
+    def _sequence(self, depth: int) -> str:
+        """Up to what cannot belong to it; inside parentheses a new line does not end it."""
+        items: list[str] = []
         while True:
             if depth:
                 self._skip_lines()
-            if bounds := self._repetition():
-                if not repeatable:
+            if repetition := self._repetition():
+                if not items or items[-1] == _EMPTY:
                     raise self._error("there is nothing to repeat")
-                self._repeat(items[-1], bounds)
-            elif item := self._item(depth):
+                items[-1] = self._group(items[-1]) + repetition
+            elif (item := self._item(depth)) is not None:
                 items.append(item)
-                repeatable = item.rule is not None or item.n > 0
             else:
-                return items
-            if not (self._kind == "sign" and self._value == ")" and depth):
-                continue
-            return items
+                return " ".join(items) or _EMPTY
 
-    def _item(self, depth: int) -> Item | None:
+    def _item(self, depth: int) -> str | None:
         kind, value = self._kind, self._value
-        if kind == "sign" and value == "(":
-            return self._group(depth + 1)
+        if self._is_sign("("):
+            return self._parentheses(depth + 1)
         if kind == "name":
-            self._names.add(value)
-            item = Item(value, 1)
+            item = self._reference(value)
         elif kind == "literal":
-            item = Item(None, len(_UNIT.findall(value[1:-1])))
+            item = " ".join(literal(_character(unit)) for unit in _UNIT.findall(value[1:-1])) or _EMPTY
         elif kind == "characters":
-            item = Item(None, len(_UNIT.findall(value.removeprefix("[").removeprefix("^")[:-1])))
-        elif kind == "token" or (kind == "sign" and value == "."):
-            self._grammar.names_tokens |= kind == "token" and not value.endswith("]>")
-            item = Item(None, 1)
+            item = _class(value)
+        elif kind == "token":
+            item = self._token(value)
+        elif self._is_sign("."):
+            item = "/(?s:.)/"
         else:
             return None
         self._next()
         return item
 
-    def _group(self, depth: int) -> Item:
-        if depth > self._max_nesting:
-            raise GrammarError(f"parentheses are nested more than {self._max_nesting} levels deep")
+    def _parentheses(self, depth: int) -> str:
+        if depth > _MAX_NESTING:
+            raise _GbnfError(f"parentheses are nested more than {_MAX_NESTING} levels deep")
         self._next()
         self._skip_lines()
-        n_before = self._n_symbols
-        name = self._generate()
-        self._grammar.rules[name] = self._alternatives(depth)
-        if self._value != ")" or self._kind != "sign":
+        body = self._alternatives(depth)
+        if not self._is_sign(")"):
             raise self._error("a closing parenthesis is expected")
         self._next()
-        return Item(name, 1, n_rules=max(1, self._n_symbols - n_before))
+        return self._group(body, always=True)
 
-    def _repetition(self) -> tuple[int, int | None] | None:
+    def _group(self, body: str, *, always: bool = False) -> str:
+        """One symbol that stands for `body`."""
+        if not always and " " not in body and not body.endswith(("*", "+", "?", "}")):
+            return body
+        name = f"g{len(self._bodies)}"
+        self._bodies[name] = body
+        return name
+
+    def _reference(self, name: str) -> str:
+        return self._used.setdefault(name, f"r{len(self._used)}")
+
+    def _token(self, value: str) -> str:
+        negates, mark = value.startswith("!"), value.removeprefix("!")
+        token = int(mark[2:-2]) if mark.startswith("<[") else self._token_id(mark)
+        if token is None:
+            raise _GbnfError(f"{mark} is not a token of this model")
+        return f"<[{'^' if negates else ''}{token}]>"
+
+    def _repetition(self) -> str:
         if self._kind == "sign" and self._value in "*+?":
-            bounds = {"*": (0, None), "+": (1, None), "?": (0, 1)}[self._value]
+            repetition = self._value
         elif self._kind == "braces":
-            least, comma, most = (part.strip() for part in self._value[1:-1].partition(","))
-            bounds = int(least), (int(most) if most else None) if comma else int(least)
+            repetition = self._braces(self._value[1:-1])
         else:
-            return None
+            return ""
         self._next()
-        return bounds
+        return repetition
 
-    def _repeat(self, item: Item, bounds: tuple[int, int | None]) -> None:
-        least, most = bounds
-        if most is not None and most > MOST_REPEATS:
-            most = None  # llama.cpp's reading, too
-        item.n_rules *= most or least or 1
-        if least > MOST_REPEATS or item.n_rules > MOST_REPEATS:
-            raise self._error(f"more than {MOST_REPEATS} repetitions")
-        if most is not None and most < least:
+    def _braces(self, inside: str) -> str:
+        least, comma, most = (part.strip() for part in inside.partition(","))
+        if int(least) > _MAX_REPEATS:
+            raise self._error(f"more than {_MAX_REPEATS} repetitions")
+        if not comma:
+            return f"{{{int(least)}}}"
+        if not most or int(most) > _MAX_REPEATS:  # llama.cpp's reading, too
+            return f"{{{int(least)},}}"
+        if int(most) < int(least):
             raise self._error("a repetition whose numbers are out of order")
-        if (item.least, item.most) != (1, 1):  # a repetition of a repetition: as if in parentheses
-            name = self._generate()
-            self._grammar.rules[name] = [[Item(item.rule, item.n, item.least, item.most)]]
-            item.rule, item.n = name, 1
-        item.least, item.most = least, most
-        self._n_generated += 1 if most is None else most - least
+        return f"{{{int(least)},{int(most)}}}"
 
-    @property
-    def _n_symbols(self) -> int:
-        return len(self._names) + self._n_generated
-
-    def _generate(self) -> str:
-        """A name that no one can write."""
-        self._n_groups += 1
-        self._n_generated += 1
-        return f"({self._n_groups})"
-
-    def _error(self, message: str) -> GrammarError:
+    def _error(self, message: str) -> _GbnfError:
         near = self._text[max(0, self._at - 20) : self._at + 20]
-        return GrammarError(f"{message} near {near!r}")
+        return _GbnfError(f"{message} near {near!r}")
+
+
+def _class(value: str) -> str:
+    """A character class as a regular expression: in llama.cpp `-` stands for a range only between two."""
+    inside = value[1:-1]
+    negates = inside.startswith("^")
+    units = _UNIT.findall(inside.removeprefix("^"))
+    ranges = []
+    while units:
+        first = last = _point(units.pop(0))
+        if len(units) > 1 and units[0] == "-":
+            last = _point(units[1])
+            del units[:2]
+        ranges.append(_range(first, max(first, last)))
+    if not ranges:
+        raise _GbnfError(f"{value} has no characters")
+    return f"/[{'^' if negates else ''}{''.join(ranges)}]/"
+
+
+def _range(first: int, last: int) -> str:
+    low, high = (c if (c := chr(n)).isascii() and c.isalnum() else f"\\u{{{n:x}}}" for n in (first, last))
+    return low if first == last else f"{low}-{high}"
+
+
+def _point(unit: str) -> int:
+    return ord(_character(unit))
+
+
+def _character(unit: str) -> str:
+    if len(unit) == 1:
+        return unit
+    kind, rest = unit[1], unit[2:]
+    if not rest:
+        return _PLAIN_ESCAPES.get(kind, kind)
+    try:
+        return chr(int(rest, 16))
+    except (ValueError, OverflowError) as error:
+        raise _GbnfError(f"{unit} is not a character") from error

@@ -1,17 +1,18 @@
 """A request of any of the chat APIs: its prompt, the grammar of its answer, and how the answer is parsed."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from lead.chat.constraint import Demand, constrain
+from lead.chat.constraint import OutputConstraint, grammar_for
 from lead.chat.parser import ParserConfig
 from lead.chat.request import ConversationFields
 from lead.chat.template import Conversation
 from lead.chat.tool_formats import unfinished_marker
-from lead.grammar import check_grammar, schema_to_gbnf
+from lead.grammar import check_grammar, check_schema, check_size, json_rule, lark_grammar
 from lead.http.errors import first_invalid
 from lead.http.generation_request import GenerationRequest, read_request
 from lead.http.schema import GenerationFields
@@ -75,7 +76,7 @@ def _prepare(body: ChatRequest, services: Services) -> tuple[list[int], ParserCo
     return _tokenize(prompt, services.vocabulary), parser, grammar
 
 
-def _conversation(body: ConversationFields, demand: Demand, services: Services) -> Conversation:
+def _conversation(body: ConversationFields, demand: OutputConstraint, services: Services) -> Conversation:
     return body.conversation(services.chat, demand, services.template.tool_format)
 
 
@@ -88,7 +89,9 @@ def _tokenize(prompt: str, vocabulary: Vocabulary) -> list[int]:
     return vocabulary.tokenize(prompt, add_special=True, parse_special=True)
 
 
-def _parser_config(body: ConversationFields, demand: Demand, services: Services, prompt: str) -> ParserConfig:
+def _parser_config(
+    body: ConversationFields, demand: OutputConstraint, services: Services, prompt: str
+) -> ParserConfig:
     template = services.template
     separate = (body.reasoning_format or services.chat.reasoning_format) != "none"
     reasoning = template.reasoning
@@ -105,23 +108,31 @@ def _parser_config(body: ConversationFields, demand: Demand, services: Services,
     )
 
 
-def _grammar(demand: Demand, services: Services, parser: ParserConfig, *, may_think: bool) -> str | None:
-    limits, reasoning = services.limits, services.template.reasoning
+def _grammar(
+    demand: OutputConstraint, services: Services, parser: ParserConfig, *, may_think: bool
+) -> str | None:
+    vocabulary, limits, reasoning = services.vocabulary, services.limits, services.template.reasoning
 
-    def convert(schema: object, field: str) -> str:
-        return schema_to_gbnf(schema, limits, field)
+    def check(schema: object, field: str) -> Mapping[str, Any]:
+        checked = check_schema(schema, limits, field)
+        if demand.tools and field != "tools":  # an error in the whole grammar would name the tools
+            check_grammar(lark_grammar([json_rule("start", checked)]), vocabulary, field)
+        return checked
 
     # Reasoning that stays in the text (`reasoning_format: none`) is only constrained where it has begun.
     thinks = may_think and (parser.in_reasoning or parser.reasoning)
-    grammar = constrain(
+    grammar = grammar_for(
         demand,
         parser.tool_format,
         reasoning if thinks else None,
-        opened=parser.in_reasoning,
-        convert=convert,
+        in_reasoning=parser.in_reasoning,
+        check=check,
+        special_tokens=vocabulary.special_tokens,
     )
     if grammar is not None:
-        check_grammar(grammar, limits, "tools" if demand.tools else demand.schema_field)
+        field = "tools" if demand.tools else demand.schema_field
+        check_size(grammar, limits, field)
+        check_grammar(grammar, vocabulary, field)
     return grammar
 
 

@@ -4,11 +4,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lead.grammar import JSON_OBJECT, check_grammar, schema_to_gbnf
+from lead.grammar import (
+    JSON_OBJECT,
+    check_grammar,
+    check_schema,
+    check_size,
+    gbnf_to_lark,
+    json_rule,
+    lark_grammar,
+)
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
 from shared.errors import RequestError
-from shared.llama.grammar import NativeGrammar
 from shared.llama.vocabulary import Vocabulary
 
 LogitBias = float | Literal[False]
@@ -185,15 +192,15 @@ class GenerationFields(BaseModel):
         if self.grammar and self.json_schema is not None:
             raise RequestError("grammar: cannot be combined with json_schema", "grammar")
         if self.json_schema is not None:
-            return schema_to_gbnf(self.json_schema or JSON_OBJECT, limits, "json_schema")
-        if not self.grammar:
+            schema = check_schema(self.json_schema or JSON_OBJECT, limits, "json_schema")
+            grammar, param = lark_grammar([json_rule("start", schema)]), "json_schema"
+            check_size(grammar, limits, param)
+        elif self.grammar:
+            grammar, param = gbnf_to_lark(self.grammar, vocabulary.special_tokens.get, limits), "grammar"
+        else:
             return None
-        check_grammar(self.grammar, limits)
-        try:
-            NativeGrammar(self.grammar, vocabulary)  # it may name tokens
-        except ValueError as error:
-            raise RequestError(f"grammar: {error}", "grammar") from error
-        return self.grammar
+        check_grammar(grammar, vocabulary, param)
+        return grammar
 
     def predicted(self, vocabulary: Vocabulary, n_ctx: int) -> list[int]:
         """The tokens of the prediction, without special ones; at most `n_ctx`."""

@@ -65,7 +65,6 @@ class RequestLimits(OptionGroup):
         description="maximum size of a grammar, whether given or converted from a JSON schema; 0 allows "
         "none. Backs cannot draft for a request whose grammar and logit_bias exceed about 1 MB",
     )
-    max_grammar_nesting: int = Field(64, ge=1, le=1000, description="maximum nesting depth of a grammar")
     max_schema_depth: int = Field(
         32,
         ge=1,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.llama.bias import biases
-from shared.llama.grammar import NativeGrammar
+from shared.llama.grammar import GrammarMatcher
 from shared.llama.memory import penalties
 from shared.llama.native_chain import NativeChain
 from shared.llama.ordered_chain import OrderedChain
@@ -134,7 +134,7 @@ def make_sampler(
     """The sampler of one sequence whose tokens so far are `history`.
 
     `like`, one with the same parameters and a text that begins alike, spares reading all of it by a grammar.
-    Raises ValueError for a grammar that llama.cpp cannot parse.
+    Raises ValueError for a grammar that cannot be compiled.
     """
     n_vocab, end_tokens = vocabulary.n_tokens, vocabulary.end_tokens
     if parameters.is_common:
@@ -146,7 +146,7 @@ def make_sampler(
     if parameters.grammar is None:
         return Sampler(parameters, filters, history)
     beginning = (
-        like if isinstance(like, ConstrainedSampler) else NativeGrammar(parameters.grammar, vocabulary)
+        like if isinstance(like, ConstrainedSampler) else GrammarMatcher(parameters.grammar, vocabulary)
     )
     return ConstrainedSampler(parameters, filters, history, beginning, min(end_tokens, default=0))
 

@@ -1,79 +1,109 @@
-"""llama.cpp's grammars: which tokens may come next.
+"""llguidance's grammars: which tokens may come next.
 
-A grammar's text has been checked when it comes here (`lead.grammar`): llama.cpp's parser trusts its input.
+A grammar is a text in llguidance's Lark (`lead.grammar` writes it). The limits bound the memory and the time
+of every call; a matcher that reaches one fails for good, and with it the sequence that it belongs to.
 """
 
-import time
-from typing import Any, Self
+import functools
+from typing import Self
 
-import llama_cpp
 import numpy as np
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
-from shared.errors import GrammarTooSlowError
-from shared.llama import library
-from shared.llama.native_chain import NativeChain
+from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 
-_ROOT = b"root"
-_MOST_SECONDS = 0.25
-_MOST_SECONDS_PER_TOKEN = 50e-6
-"""Of this thread's own time, for one question, and for each token that it is about. Ordinary grammars take
-some hundredth of it. Where the ways to read a text multiply, each token takes several times as long."""
+_LIMITS = LLParserLimits(
+    max_grammar_size=200_000,
+    initial_lexer_fuel=500_000,  # about 10 ms to compile all regular expressions
+    step_lexer_fuel=200_000,  # about 15 ms for a mask
+    step_max_items=50_000,  # about 3 ms for a mask
+    max_lexer_states=50_000,  # 2 KB each
+    verbose_errors=False,
+)
+
+_STUCK = {"NoExtension", "NoExtensionBias"}
+_LONGEST_MESSAGE = 300
+"""llguidance quotes whole regular expressions."""
 
 
-def can_parse(text: str) -> bool:
-    """Whether llama.cpp's parser takes the grammar; one that names tokens needs a vocabulary, so never."""
-    library.start()
-    sampler = llama_cpp.llama_sampler_init_grammar(None, text.encode(), _ROOT)
-    if not sampler:
-        return False
-    llama_cpp.llama_sampler_free(sampler)
-    return True
+class _Tokens:
+    """A vocabulary as llguidance wants it."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.tokens = [vocabulary.piece(token, special=True) for token in range(vocabulary.n_tokens)]
+        self.special_token_ids = sorted(vocabulary.special_tokens.values())
+        self.eos_token_id = min(vocabulary.end_tokens, default=0)
+        self.bos_token_id = vocabulary.bos
+        self._vocabulary = vocabulary
+
+    def __call__(self, text: str) -> list[int]:
+        return self._vocabulary.tokenize(text, add_special=False, parse_special=False)
 
 
-class NativeGrammar:
-    """A grammar and how far a text has come in it."""
+@functools.lru_cache(maxsize=2)  # a program has one
+def prepare(vocabulary: Vocabulary) -> LLTokenizer:
+    """The vocabulary indexed for grammars. Call it early: it takes about 1 s for 150,000 tokens."""
+    # llguidance wants an end token. Where a model has none, grammars end with token 0.
+    ends = sorted(vocabulary.end_tokens) or [0]
+    return LLTokenizer(TokenizerWrapper(_Tokens(vocabulary)), eos_token=ends)
+
+
+class GrammarMatcher:
+    """A grammar and how far a text has come in it; a `shared.sampling.constrained.Constraint`."""
 
     def __init__(self, text: str, vocabulary: Vocabulary) -> None:
-        """Raises ValueError for what llama.cpp cannot parse."""
-        library.start()
-        sampler = llama_cpp.llama_sampler_init_grammar(vocabulary.native, text.encode(), _ROOT)
-        if not sampler:
-            raise ValueError("llama.cpp cannot parse the grammar")
-        self._hold(sampler, vocabulary)
+        """Raises ValueError for what llguidance cannot compile, in its words."""
+        self._end_tokens = vocabulary.end_tokens
+        self._n_tokens = vocabulary.n_tokens
+        self._matcher = LLMatcher(prepare(vocabulary), text, limits=_LIMITS, log_level=0)
+        if self._matcher.is_error():
+            raise ValueError(self._matcher.get_error()[:_LONGEST_MESSAGE])
 
-    def _hold(self, sampler: Any, vocabulary: Vocabulary) -> None:
-        self._sampler = sampler
-        self._chain = NativeChain([sampler])  # owns the sampler
-        self._vocabulary = vocabulary  # the sampler has a pointer to it
+    def allows(self, token: int) -> bool:
+        """Whether `token` may come next; an end token only where the text may end.
 
-    def allowed(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-        """Of each of `ids` whether it may come next; end tokens only where the text may end.
-
-        Raises GrammarTooSlowError, as `accept` does.
+        Raises RequestError at a limit, as all methods do.
         """
-        began = time.thread_time()
-        _, logits = self._chain.apply(ids, np.zeros(len(ids), np.float32), are_sorted=False)
-        _check_time(began, len(ids))
-        return np.equal(logits, 0)
+        if token in self._end_tokens:
+            allows = self._matcher.is_accepting()
+        else:
+            allows = self._matcher.validate_tokens([token]) == 1
+        self._check()
+        return allows
+
+    def allowed(self) -> NDArray[np.int32]:
+        """The ids of all tokens that may come next, ascending."""
+        mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        self._check()
+        bits = np.unpackbits(mask, bitorder="little", count=self._n_tokens)
+        bits[list(self._end_tokens)] = self._matcher.is_accepting()
+        return bits.nonzero()[0].astype(np.int32)
 
     def accept(self, token: int) -> bool:
-        """`token` comes next. False, and nothing is changed, where it may not: llama.cpp would abort."""
-        if not self.allowed(np.array([token], np.int32))[0]:
+        """`token` comes next. False, and nothing is changed, where it may not, or ends the text."""
+        if token in self._end_tokens:
             return False
-        began = time.thread_time()
-        self._chain.accept(token)
-        _check_time(began, 1)
-        return True
+        accepted = self._matcher.try_consume_tokens([token]) == 1
+        self._check()
+        return accepted
+
+    def rollback(self, n: int) -> None:
+        """Take back the last `n` tokens accepted."""
+        if n:
+            self._matcher.rollback(n)
+            self._check()
 
     def copy(self) -> Self:
         """Another at the same place in the text."""
         other = object.__new__(type(self))
-        other._hold(llama_cpp.llama_sampler_clone(self._sampler), self._vocabulary)
+        other._end_tokens, other._n_tokens = self._end_tokens, self._n_tokens
+        other._matcher = self._matcher.deep_copy()
         return other
 
-
-def _check_time(began: float, n_tokens: int) -> None:
-    if time.thread_time() - began > _MOST_SECONDS + n_tokens * _MOST_SECONDS_PER_TOKEN:
-        raise GrammarTooSlowError("there are too many ways to read this text by the grammar", "grammar")
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            reason = self._matcher.get_error().splitlines()[0][:_LONGEST_MESSAGE]
+            reason = "nothing may come next" if reason in _STUCK else reason
+            raise RequestError(f"the grammar cannot be followed any further: {reason}", "grammar")

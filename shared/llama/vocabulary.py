@@ -4,6 +4,7 @@ Needs no weights: the lead's front process loads it alone.
 """
 
 import ctypes
+import functools
 import hashlib
 import logging
 import re
@@ -69,6 +70,16 @@ class Vocabulary:
     def native(self) -> Any:
         """The llama_vocab pointer, for other native objects; valid as long as this object is kept."""
         return self._vocab
+
+    @functools.cached_property
+    def special_tokens(self) -> dict[str, int]:
+        """Control tokens by their text. A grammar names them by id: for it they have no text."""
+        special = (
+            (self.piece(token, special=True).decode("utf-8", "replace"), token)
+            for token in range(self.n_tokens)
+            if llama_cpp.llama_vocab_is_control(self._vocab, token)
+        )
+        return {text: token for text, token in special if text}
 
     @classmethod
     def load(cls, path: Path) -> Self:

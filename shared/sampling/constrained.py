@@ -18,23 +18,25 @@ from shared.sampling.sampler import (
     Filters,
     Sampler,
     SamplingParameters,
-    every_token,
     likeliest,
     rank_scores,
 )
 
-_MARK_EVERY = 16
-_MOST_MARKS = 8
-
 
 class Constraint(Protocol):
-    """The seam to a grammar (`shared.llama.grammar.NativeGrammar`): how far a text has come in it."""
+    """The seam to a grammar (`shared.llama.grammar.GrammarMatcher`): how far a text has come in it."""
 
-    def allowed(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-        """Of each of `ids` whether it may come next."""
+    def allows(self, token: int) -> bool:
+        """Whether `token` may come next."""
+
+    def allowed(self) -> NDArray[np.int32]:
+        """The ids of all tokens that may come next, ascending."""
 
     def accept(self, token: int) -> bool:
-        """`token` comes next; False, and nothing is changed, where it may not."""
+        """`token` comes next; False, and nothing is changed, where it may not, or ends the text."""
+
+    def rollback(self, n: int) -> None:
+        """Take back the last `n` tokens accepted."""
 
     def copy(self) -> Self:
         """Another at the same place."""
@@ -68,22 +70,16 @@ class ConstrainedSampler(Sampler):
         self._end_token = end_token
         self._start = parameters.grammar_start
         self._taken: list[int] = []
-        # States to go back to: the beginning and the last few. They are only copied, so they can be shared.
-        self._marks: list[tuple[int, Constraint]]
         if isinstance(beginning, ConstrainedSampler):
-            self._taken, self._marks = list(beginning._taken), list(beginning._marks)  # noqa: SLF001 - one of us
-            state: Constraint = beginning._state  # noqa: SLF001
-        else:
-            self._marks = [(0, beginning)]
-            state = beginning
-        self._state: Constraint = state.copy()
-        self._is_over = False  # a token came that it does not have: it has nothing more to say
+            self._taken, beginning = list(beginning._taken), beginning._constraint  # noqa: SLF001 - one of us
+        self._constraint: Constraint = beginning.copy()
+        self._is_over = False  # a token came that the grammar does not have: it has nothing more to say
         super().__init__(parameters, filters, history)
 
     def choose(self, logits: NDArray[np.float32], position: int) -> int:
         """As `Sampler.choose`, among what the grammar allows."""
         token = super().choose(logits, position)
-        if self._is_over or self._state.allowed(np.array([token], np.int32))[0]:
+        if self._is_over or self._constraint.allows(token):
             return token
         scores, ids = self._allowed_scores(logits, position)
         return likeliest(ids, scores)
@@ -93,17 +89,15 @@ class ConstrainedSampler(Sampler):
         choices = super().rank(logits, position, n)
         if self._is_over:
             return choices
-        allowed = self._state.allowed(np.array([choice.token for choice in choices], np.int32))
-        if allowed[0]:
-            return [choice for choice, is_allowed in zip(choices, allowed, strict=True) if is_allowed]
+        if self._constraint.allows(choices[0].token):
+            return [choice for choice in choices if self._constraint.allows(choice.token)]
         return rank_scores(*self._allowed_scores(logits, position), n)
 
     def _allowed_scores(
         self, logits: NDArray[np.float32], position: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int32]]:
         """(scores, ids) of what the filters leave of the allowed tokens."""
-        every = every_token(len(logits))
-        ids = every[self._state.allowed(every)]
+        ids = self._constraint.allowed()
         if not len(ids):
             return np.zeros(1), np.array([self._end_token], np.int32)
         if self._restrictable is None:
@@ -119,29 +113,23 @@ class ConstrainedSampler(Sampler):
     def rewind(self, history: Sequence[int]) -> None:
         """The tokens so far are `history` and nothing else."""
         super().rewind(history)
-        told = history[self._start :]
-        n = _n_common(self._taken, told)
-        if n == len(self._taken) == len(told) and not self._is_over:
+        tokens = history[self._start :]
+        n = _n_common(self._taken, tokens)
+        if n == len(self._taken) == len(tokens) and not self._is_over:
             return
-        while self._marks[-1][0] > n:
-            self._marks.pop()
-        at, state = self._marks[-1]
-        del self._taken[at:]
-        self._state, self._is_over = state.copy(), False
-        for token in told[at:]:
+        self._constraint.rollback(len(self._taken) - n)
+        del self._taken[n:]
+        self._is_over = False
+        for token in tokens[n:]:
             self._advance(token)
 
     def _advance(self, token: int) -> None:
         if self._is_over:
             return
-        if not self._state.accept(token):
+        if self._constraint.accept(token):
+            self._taken.append(token)
+        else:
             self._is_over = True
-            return
-        self._taken.append(token)
-        if len(self._taken) % _MARK_EVERY == 0:
-            self._marks.append((len(self._taken), self._state.copy()))
-            if len(self._marks) > 1 + _MOST_MARKS:
-                del self._marks[1]
 
 
 def _n_common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -85,7 +85,7 @@ class SamplingParameters(BaseModel):
     dynatemp_range: Finite = Field(0.0, ge=0, le=1e6)
     dynatemp_exponent: Finite = Field(1.0, ge=0, le=1e6)
     samplers: tuple[SamplerName, ...] = Field(DEFAULT_SAMPLERS, max_length=32)
-    grammar: str | None = Field(None, description="GBNF that has been checked (`lead.grammar`)")
+    grammar: str | None = Field(None, description="a grammar in llguidance's Lark")
     grammar_start: int = Field(0, ge=0, description="the position of the first token that it is about")
 
     @field_validator("dry_sequence_breakers")

@@ -9,11 +9,11 @@ import time
 from websockets.asyncio.server import serve
 
 from back.link import Link
-from shared.protocol import Hello, Open, VocabularyId, Welcome
+from shared.protocol import PROTOCOL_VERSION, Hello, Open, VocabularyId, Welcome
 from shared.sampling.sampler import SamplingParameters
 
 HELLO = Hello(
-    protocol=1,
+    protocol=PROTOCOL_VERSION,
     name="b",
     vocabulary=VocabularyId(fingerprint="f", n_tokens=9, model="m"),
     n_ctx=64,

@@ -11,14 +11,14 @@ from back.settings import BackSettings
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.protocol import Hello, Refused, Tune, VocabularyId, Welcome
+from shared.protocol import PROTOCOL_VERSION, Hello, Refused, Tune, VocabularyId, Welcome
 from tests.certificates import make_certificate
 from tests.lead.fakes import ScriptedLead
 from tests.lead.serving import serving
 from tests.real.processes import free_port
 
 HELLO = Hello(
-    protocol=1,
+    protocol=PROTOCOL_VERSION,
     name="b",
     vocabulary=VocabularyId(fingerprint="f", n_tokens=9, model="m"),
     n_ctx=0,

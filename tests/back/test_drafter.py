@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.errors import GrammarTooSlowError
+from shared.errors import RequestError
 from shared.protocol import Draft
 from shared.sampling.sampler import SamplingParameters
 from tests.back.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
@@ -325,7 +325,7 @@ class Choking:
 
     def __getattr__(self, name):
         if name == self._method:
-            raise GrammarTooSlowError("too many ways", "grammar")
+            raise RequestError("too complex", "grammar")
         return getattr(self._sampler, name)
 
 

@@ -16,12 +16,11 @@ def choice(grammar):
 
 
 def test_drafts_follow_the_grammar():
-    assert choice('root ::= "a"') == "a"
+    assert choice('start: "a"') == "a"
 
 
-def test_with_a_grammar_that_cannot_be_read_it_drafts_without(capfd):
-    assert choice("root ::= (") == "b"
-    capfd.readouterr()  # llama.cpp writes what it could not read
+def test_with_a_grammar_that_cannot_be_compiled_it_drafts_without():
+    assert choice("start: (") == "b"
 
 
 def test_dry_looks_back_a_little_way_only():

@@ -7,13 +7,15 @@ import json
 from lead.server.draining import DrainingServer
 from lead.server.server import listen
 from lead.settings.limits import RequestLimits
-from shared.protocol import Hello
+from shared.protocol import PROTOCOL_VERSION, Hello
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 def hello(lead):
-    return Hello(protocol=1, name="desk", vocabulary=lead.vocabulary.identify(), n_ctx=64, n_sequences=2)
+    return Hello(
+        protocol=PROTOCOL_VERSION, name="desk", vocabulary=lead.vocabulary.identify(), n_ctx=64, n_sequences=2
+    )
 
 
 class Served:

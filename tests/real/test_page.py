@@ -238,7 +238,7 @@ def test_markup_from_a_model_or_a_back_stays_text(visit, url):
     vocabulary = identity.model_dump() | {"model": MARKUP}
     hello = {
         "type": "hello",
-        "protocol": 1,
+        "protocol": 2,
         "name": "x",
         "vocabulary": vocabulary,
         "n_ctx": 64,

@@ -7,6 +7,7 @@ from shared.protocol import (
     MAX_DRAFT_TOKENS,
     MAX_LEAD_MESSAGE_BYTES,
     MAX_TOKENS_PER_MESSAGE,
+    PROTOCOL_VERSION,
     Close,
     Draft,
     Extend,
@@ -22,7 +23,7 @@ from shared.protocol import (
 from shared.sampling.sampler import SamplingParameters
 
 HELLO = Hello(
-    protocol=1,
+    protocol=PROTOCOL_VERSION,
     name="b",
     vocabulary=VocabularyId(fingerprint="f", n_tokens=3, model="m"),
     n_ctx=10,

@@ -12,7 +12,7 @@ SAMPLING = SamplingParameters(seed=5, temperature=0.3)
 
 
 def hello(**changes):
-    fields = {"protocol": 1, "name": "b", "vocabulary": OURS, "n_ctx": 64, "n_sequences": 2}
+    fields = {"protocol": 2, "name": "b", "vocabulary": OURS, "n_ctx": 64, "n_sequences": 2}
     return Hello(**fields | changes)
 
 

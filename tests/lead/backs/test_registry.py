@@ -84,8 +84,8 @@ def test_padding_of_the_vocabulary_does_not_matter(harness):
 
 
 def test_another_protocol_is_refused_naming_both(harness):
-    with pytest.raises(ProtocolError, match=r"protocol 1, this back 2"):
-        harness.join(protocol=2)
+    with pytest.raises(ProtocolError, match=r"protocol 2, this back 3"):
+        harness.join(protocol=3)
 
 
 def test_the_number_of_backs_is_limited():

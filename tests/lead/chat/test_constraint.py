@@ -1,68 +1,128 @@
+import json
+
 import pytest
 
 from lead.chat import tool_formats
-from lead.chat.constraint import Demand, constrain
+from lead.chat.constraint import OutputConstraint, grammar_for
 from lead.chat.reasoning import ReasoningMarkers
 from lead.chat.tools import Tool
-from lead.grammar import check_grammar, schema_to_gbnf
+from lead.grammar import check_grammar, check_schema
 from lead.settings.limits import RequestLimits
+from shared.llama.grammar import GrammarMatcher
 
-LIMITS = RequestLimits()
 THINK = ReasoningMarkers("<think>", "</think>")
+TURN = ReasoningMarkers("<|im_start|>", "<|im_start|>")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+FORMATS = [value for value in vars(tool_formats).values() if isinstance(value, tool_formats.ToolFormat)]
 
 
 def tool(name):
     return Tool.model_validate({"type": "function", "function": {"name": name, "parameters": SCHEMA}})
 
 
-def grammar(demand, own=None, thinking=None, *, opened=False):
-    return constrain(
-        demand,
-        own,
-        thinking,
-        opened=opened,
-        convert=lambda schema, field: schema_to_gbnf(schema, LIMITS, field),
-    )
+def tools(**fields):
+    return OutputConstraint(tools=[tool("add"), tool("addition"), tool('odd "\\ name')], **fields)
 
 
-def test_free_text_has_no_grammar():
-    assert grammar(Demand()) is None
-    assert grammar(Demand(tools=[tool("add")]), tool_formats.HERMES) is None
+@pytest.fixture(scope="module")
+def grammar(vocabulary):
+    def grammar(constraint, tool_format=None, reasoning=None, *, in_reasoning=False):
+        return grammar_for(
+            constraint,
+            tool_format,
+            reasoning,
+            in_reasoning=in_reasoning,
+            check=lambda schema, field: check_schema(schema, RequestLimits(), field),
+            special_tokens=vocabulary.special_tokens,
+        )
+
+    return grammar
 
 
-@pytest.mark.parametrize("must_call", [True, False])
-@pytest.mark.parametrize("schema", [None, SCHEMA])
-@pytest.mark.parametrize("thinking", [None, THINK])
+@pytest.fixture(scope="module")
+def accepts(vocabulary, grammar):
+    """Whether a model may write this text under the grammar of a constraint, and end there."""
+
+    def accepts(text, *args, **kwargs):
+        matcher = GrammarMatcher(grammar(*args, **kwargs), vocabulary)
+        tokens = vocabulary.tokenize(text, add_special=False, parse_special=True)
+        return all(matcher.accept(token) for token in tokens) and matcher.allows(min(vocabulary.end_tokens))
+
+    return accepts
+
+
+def call(tool_format, name, arguments='{"a":1}'):
+    start, end = tool_format.frame(name)
+    return f"{start}{arguments}{end}"
+
+
+def calls(tool_format, *names):
+    inner = tool_format.between.join(call(tool_format, name) for name in names)
+    return f"{tool_format.before}{inner}{tool_format.after}"
+
+
+def test_free_text_has_no_grammar(grammar):
+    assert grammar(OutputConstraint()) is None
+    assert grammar(tools(), tool_formats.HERMES) is None
+
+
 @pytest.mark.parametrize(
-    "own",
-    [value for value in vars(tool_formats).values() if isinstance(value, tool_formats.ToolFormat)],
-    ids=lambda f: f.name,
+    "constraint",
+    [tools(schema=schema, must_call=must_call) for schema in (None, SCHEMA) for must_call in (True, False)],
 )
-def test_every_demand_makes_a_grammar_that_llama_cpp_takes(own, must_call, schema, thinking):
-    demand = Demand(schema=schema, tools=[tool("add"), tool('odd "\\ name')], must_call=must_call)
-    text = grammar(demand, own, thinking)
+@pytest.mark.parametrize("reasoning", [None, THINK, TURN])
+@pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
+def test_every_constraint_makes_a_grammar_that_may_run(
+    vocabulary, grammar, tool_format, constraint, reasoning
+):
+    text = grammar(constraint, tool_format, reasoning)
     if text is not None:
-        check_grammar(text, LIMITS)
+        check_grammar(text, vocabulary, "tools")
 
 
-def test_a_generic_answer_is_always_json():
-    text = grammar(Demand(tools=[tool("add")]), tool_formats.GENERIC)
-    assert '"{\\"response\\": "' in text
-    assert '"{\\"tool_calls\\": ["' in text
+@pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
+def test_calls_are_written_as_the_models_of_the_format_do(accepts, tool_format):
+    constraint = tools(must_call=True)
+    for names in (["add"], ["addition"], ['odd "\\ name'], ["add", "addition"]):
+        assert accepts(calls(tool_format, *names), constraint, tool_format)
+    assert not accepts(calls(tool_format, "subtract"), constraint, tool_format)
+    assert not accepts(f"{tool_format.before}{call(tool_format, 'add', '{}')}", constraint, tool_format)
+    assert not accepts("Hello", constraint, tool_format)
 
 
-def test_who_must_call_cannot_just_talk():
-    assert "response" not in grammar(Demand(tools=[tool("add")], must_call=True), tool_formats.GENERIC)
+@pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
+def test_one_call_is_one_call(accepts, tool_format):
+    constraint = tools(must_call=True, several=False)
+    assert accepts(calls(tool_format, "add"), constraint, tool_format)
+    assert not accepts(calls(tool_format, "add", "add"), constraint, tool_format)
 
 
-def test_one_call_is_one_call():
-    assert ")*" in grammar(Demand(tools=[tool("add")], must_call=True), tool_formats.HERMES).splitlines()[0]
-    single = grammar(Demand(tools=[tool("add")], must_call=True, several=False), tool_formats.HERMES)
-    assert ")*" not in single.splitlines()[0]
+def test_an_answer_in_the_generic_format_is_json_in_any_case(accepts):
+    assert accepts('{"response": "Hello"}', tools(), tool_formats.GENERIC)
+    assert accepts(calls(tool_formats.GENERIC, "add"), tools(), tool_formats.GENERIC)
+    assert not accepts("Hello", tools(), tool_formats.GENERIC)
 
 
-def test_reasoning_may_come_first_or_goes_on():
-    demand = Demand(schema=SCHEMA)
-    assert grammar(demand, thinking=THINK).startswith('root ::= ("<think>" thinking)? (')
-    assert grammar(demand, thinking=THINK, opened=True).startswith("root ::= thinking (")
+def test_an_answer_that_must_call_has_no_content(accepts):
+    assert not accepts('{"response": "Hello"}', tools(must_call=True), tool_formats.GENERIC)
+
+
+def test_an_answer_has_the_content_of_the_schema_or_calls(accepts):
+    assert accepts(json.dumps({"a": 1}), tools(schema=SCHEMA), tool_formats.HERMES)
+    assert accepts(calls(tool_formats.HERMES, "add"), tools(schema=SCHEMA), tool_formats.HERMES)
+    assert not accepts("{}", tools(schema=SCHEMA), tool_formats.HERMES)
+
+
+@pytest.mark.parametrize("markers", [THINK, TURN])
+def test_reasoning_may_come_first(accepts, markers):
+    constraint = OutputConstraint(schema=SCHEMA)
+    assert accepts('{"a":1}', constraint, reasoning=markers)
+    assert accepts(f'{markers.start}why < not </{markers.end}\n\n{{"a":1}}', constraint, reasoning=markers)
+    assert not accepts(f'{markers.start}why{{"a":1}}', constraint, reasoning=markers)
+
+
+@pytest.mark.parametrize("markers", [THINK, TURN])
+def test_reasoning_that_the_prompt_began_goes_on(accepts, markers):
+    constraint = OutputConstraint(schema=SCHEMA)
+    assert accepts(f'why{markers.end}{{"a":1}}', constraint, reasoning=markers, in_reasoning=True)
+    assert not accepts('{"a":1}', constraint, reasoning=markers, in_reasoning=True)

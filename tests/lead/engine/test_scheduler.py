@@ -13,7 +13,7 @@ from lead.engine.cache_edits import apply_edits
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
-from shared.errors import GrammarTooSlowError
+from shared.errors import RequestError
 from shared.llama.span import Span
 from shared.sampling.sampler import SamplingParameters
 from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_engine, make_limits, plain_run, submit
@@ -700,7 +700,7 @@ class Choking:
 
 
 @pytest.mark.parametrize(
-    ("error", "param"), [(GrammarTooSlowError("too many ways", "grammar"), "grammar"), (ValueError(), None)]
+    ("error", "param"), [(RequestError("too complex", "grammar"), "grammar"), (ValueError(), None)]
 )
 def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, param):
     harness = SchedulerHarness()

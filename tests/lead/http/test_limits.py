@@ -27,10 +27,6 @@ ASKED_FOR = {
         *(12, "/v1/completions"),
         *([TEXT | {"grammar": 'root ::= "a"'}, TEXT | {"grammar": 'root ::= "ab"'}], "grammar"),
     ),
-    "max_grammar_nesting": (
-        *(2, "/v1/completions"),
-        *([TEXT | {"grammar": f"root ::= {'(' * n}[a]{')' * n}"} for n in (1, 4)], "grammar"),
-    ),
     "max_schema_depth": (
         *(2, "/completion"),
         *([TEXT | {"json_schema": {"type": "object"}}, TEXT | {"json_schema": OBJECT}], "json_schema"),

@@ -25,7 +25,7 @@ PLANNER = {
     "sources": {"desk": {"n_scored": 200, "n_right": 150, "first_draft_ms": 5.0, "token_ms": 3.0}},
 }
 DESK = {"name": "desk", "model": "small", "n_drafts": 100}
-LEAD = {"version": "1.0", "protocol": 1, "speculates": True, "cores": [0, 1], "n_threads": 1}
+LEAD = {"version": "1.0", "protocol": 2, "speculates": True, "cores": [0, 1], "n_threads": 1}
 
 
 def report(lead=LEAD, backs=(DESK,), planner=PLANNER, **changes):
@@ -126,7 +126,7 @@ def test_a_back_that_has_just_connected_is_fine():
     [
         ({}, Severity.GOOD),
         ({"version": "0.9"}, Severity.HINT),
-        ({"protocol": 2}, Severity.PROBLEM),
+        ({"protocol": 3}, Severity.PROBLEM),
         ({"version": None, "protocol": None}, Severity.GOOD),
     ],
 )

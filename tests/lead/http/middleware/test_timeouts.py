@@ -15,7 +15,7 @@ from lead.http.middleware.stack import MiddlewareStack
 from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WriteTimeout
 from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
-from shared.protocol import Hello
+from shared.protocol import PROTOCOL_VERSION, Hello
 from shared.sampling.sampler import SamplingParameters
 
 PATIENT = {"header_seconds": 60.0, "body_seconds": 60.0, "write_seconds": 60.0}
@@ -227,7 +227,9 @@ async def test_a_peer_that_reads_slowly_is_not_disconnected(n_later, aborted):
 
 async def test_a_back_that_does_not_read_is_disconnected(lead, monkeypatch):
     left = event_after(monkeypatch, lead.backs, "leave")
-    hello = Hello(protocol=1, name="deaf", vocabulary=lead.vocabulary.identify(), n_ctx=64, n_sequences=2)
+    hello = Hello(
+        protocol=PROTOCOL_VERSION, name="deaf", vocabulary=lead.vocabulary.identify(), n_ctx=64, n_sequences=2
+    )
     text = hello.model_dump_json().encode()
     frame = b"\x81\xfe" + len(text).to_bytes(2, "big") + bytes(4) + text  # RFC 6455, masked with zeros
     lead.sequences.create([5] * 200_000, SamplingParameters(seed=1))

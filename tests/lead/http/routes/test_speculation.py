@@ -39,7 +39,7 @@ SAMPLING = SamplingParameters(seed=3)
 
 def hello(lead, **changes):
     fields = {
-        "protocol": 1,
+        "protocol": 2,
         "name": "desk",
         "vocabulary": lead.vocabulary.identify(),
         "n_ctx": 64,

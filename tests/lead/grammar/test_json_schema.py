@@ -1,0 +1,222 @@
+import functools
+import json
+import random
+
+import jsonschema
+import numpy as np
+import pytest
+
+from lead.grammar import JSON_OBJECT, check_grammar, check_schema
+from lead.settings.limits import RequestLimits
+from shared.errors import RequestError
+from shared.llama.grammar import GrammarMatcher
+from tests.lead.grammar.schemas import SchemaMaker, grammar_of
+
+TWO = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}}
+MORE = {"properties": {"abc": {"type": "null"}}, "additionalProperties": {"type": "boolean"}}
+SMALL = {"type": "integer", "minimum": -5, "maximum": 123}
+NODE = {"$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}}}
+SHORT = {"type": "array", "items": {"type": "null"}, "minItems": 1, "maxItems": 3}
+EITHER = {**TWO, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+KINDS = {"anyOf": [{"properties": {"x": {"type": "null"}}}, {"properties": {"y": {"type": "null"}}}]}
+BASE = {"$defs": {"base": {"properties": {"id": {"type": "null"}}, "required": ["id"]}}}
+DERIVED = {**BASE, "allOf": [{"$ref": "#/$defs/base"}, {"properties": {"a": {"type": "null"}}}]}
+BESIDE = {**BASE, "$ref": "#/$defs/base", "properties": {"a": {"type": "null"}}}
+PAIR = {"type": "array", "prefixItems": [{"type": "null"}, {"type": "boolean"}]}
+
+ACCEPTED = [
+    (JSON_OBJECT, '{"a":[1,{"b":null}],"c":"\\u00e4"}'),
+    (JSON_OBJECT, "{}"),
+    ({}, "3"),
+    (True, '"text"'),
+    (TWO, '{"a":-3,"b":true}'),
+    (TWO, '{"b":true}'),
+    (TWO, '{"a": 3, "b": true}'),
+    (TWO, "{}"),
+    ({**TWO, "required": ["b"]}, '{"a":3,"b":true}'),
+    ({**TWO, "required": ["z"]}, '{"z":1}'),
+    (MORE, '{"abc":null,"x":true,"abcd":false}'),
+    (MORE, '{"ab":true}'),
+    (SMALL, "-5"),
+    (SMALL, "0"),
+    (SMALL, "123"),
+    ({"type": "integer", "exclusiveMinimum": 1.5}, "2"),
+    ({"type": "integer", "minimum": -(10**30)}, "-7"),
+    ({"type": "number"}, "-1.5e10"),
+    ({"type": "number", "minimum": 0.5, "exclusiveMaximum": 2}, "1.75"),
+    ({"const": 'a\\b"\n'}, json.dumps('a\\b"\n')),
+    ({"enum": [1, None, "x", {"a": [1]}]}, '{"a":[1]}'),
+    (SHORT, "[null]"),
+    (SHORT, "[null,null, null]"),
+    (PAIR, "[null,true]"),
+    ({**NODE, "$ref": "#/$defs/node"}, '{"next":{"next":{}}}'),
+    ({"properties": {"a/b~c": {"type": "null"}, "d": {"$ref": "#/properties/a~1b~0c"}}}, '{"d":null}'),
+    (KINDS, '{"y":null}'),
+    (EITHER, '{"b":true}'),
+    (DERIVED, '{"id":null,"a":null}'),
+    (BESIDE, '{"id":null,"a":null}'),
+    ({"oneOf": [{"type": "null"}, {"type": "boolean"}]}, "null"),
+    ({"type": ["string", "null"]}, "null"),
+    ({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}, '{"a":1,"b":2}'),
+    ({"allOf": [{"enum": [1, 2]}, {"enum": [2, 3]}]}, "2"),
+    ({"allOf": [{"type": "string"}], "description": "a name"}, '"x"'),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, '"äö"'),
+    ({"type": "string", "format": "date"}, '"2024-02-29"'),
+    ({"type": "string", "format": "uuid"}, '"123e4567-e89b-12d3-a456-426614174000"'),
+    ({"type": "string", "format": "no such format"}, '"anything"'),
+    ({"type": "string", "pattern": "^(?=a)b$"}, '"look-around is let pass"'),
+    ({"type": "string", "not": {"const": "a"}}, '"not is let pass"'),
+]
+
+REFUSED = [
+    (JSON_OBJECT, "[]"),
+    (TWO, '{"c":1}'),
+    (TWO, "[]"),
+    ({"properties": {"a": {}}}, "3"),
+    ({**TWO, "required": ["a"]}, '{"b":true}'),
+    (MORE, '{"abc":true}'),
+    (SMALL, "-6"),
+    (SMALL, "124"),
+    (SMALL, "007"),
+    ({"type": "integer", "exclusiveMinimum": 5, "minimum": 3}, "4"),
+    ({"type": "integer", "exclusiveMinimum": 3, "minimum": 5}, "4"),
+    ({"type": "number", "minimum": 0.5}, "0.4"),
+    ({"type": "number", "maximum": 0.5}, "0.51"),
+    ({"const": 1}, "2"),
+    (SHORT, "[]"),
+    (SHORT, "[null,null,null,null]"),
+    (PAIR, "[true]"),
+    (KINDS, '{"x":null,"y":null}'),
+    (EITHER, "{}"),
+    (EITHER, '{"a":1,"c":2}'),
+    (EITHER, '{"a":"x"}'),
+    (DERIVED, '{"a":null}'),
+    (DERIVED, '{"id":null,"b":null}'),
+    (BESIDE, '{"a":null}'),
+    ({"allOf": [{"enum": [1, 2]}, {"enum": [2, 3]}]}, "1"),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, '"abcd"'),
+    ({"type": "string"}, '"a\nb"'),
+    ({"type": "object"}, '{"a":1 }'),
+]
+
+WRONG = [
+    (3, "a schema is an object"),
+    ({"items": 3}, "#/items: a schema is an object"),
+    ({"type": []}, "anyOf is empty"),
+    ({"type": "text"}, "Invalid type: text"),
+    ({"$ref": "#/nowhere"}, "cannot resolve"),
+    ({"$ref": "https://example.org/schema"}, "into this schema"),
+    ({"allOf": [{"$ref": "#"}, {}]}, "nothing may come next"),
+    ({"enum": []}, "#: enum must be a list"),
+    ({"anyOf": 3}, "anyOf must be a list"),
+    ({"properties": {"a": {"properties": []}}}, "#/properties/a/properties must be an object"),
+    ({"type": "integer", "minimum": "3"}, "minimum"),
+    ({"type": "integer", "minimum": 3, "maximum": 2}, "maximum"),
+    ({"items": {}, "minItems": -1}, "minItems"),
+    ({"pattern": "("}, "unclosed group"),
+    ({"const": float("inf")}, "not a JSON value"),
+    ({"const": "\ud800"}, "not a JSON value"),
+]
+
+
+@pytest.mark.parametrize(("schema", "text"), ACCEPTED)
+def test_what_a_schema_allows_can_be_written(accepts, schema, text):
+    assert accepts(grammar_of(schema), text)
+
+
+@pytest.mark.parametrize(("schema", "text"), REFUSED)
+def test_what_a_schema_does_not_allow_cannot_be_written(accepts, schema, text):
+    assert not accepts(grammar_of(schema), text)
+
+
+@pytest.mark.parametrize(("schema", "message"), WRONG)
+def test_a_wrong_schema_is_refused_with_what_is_wrong(vocabulary, schema, message):
+    with pytest.raises(RequestError, match=r"^response_format: ") as caught:
+        check_grammar(grammar_of(schema), vocabulary, "response_format")
+    assert message in str(caught.value)
+    assert caught.value.param == "response_format"
+
+
+def test_the_error_names_the_field_that_the_schema_came_in():
+    with pytest.raises(RequestError) as caught:
+        check_schema(3, RequestLimits(), "json_schema")
+    assert caught.value.param == "json_schema"
+
+
+def test_the_schema_of_the_request_is_not_changed():
+    schema = json.loads(json.dumps(EITHER))
+    check_schema(schema, RequestLimits())
+    assert schema == EITHER
+
+
+def nested(n, inner):
+    return functools.reduce(lambda schema, _: {"items": schema}, range(n), inner)
+
+
+def test_the_depth_of_a_schema_is_bounded():
+    check_schema(nested(40, {"type": "null"}), RequestLimits(max_schema_depth=41))
+    with pytest.raises(RequestError, match="nested more than 20 levels"):
+        check_schema(nested(40, {"type": "null"}), RequestLimits(max_schema_depth=20))
+
+
+def chain(n):
+    definitions = {f"d{i}": {"properties": {"a": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(n)}
+    return {"$defs": {**definitions, f"d{n}": {"type": "null"}}, "$ref": "#/$defs/d0"}
+
+
+def test_chains_of_references_are_bounded(vocabulary):
+    """llguidance follows them by recursion, and a stack overflow ends the process."""
+    check_grammar(grammar_of(chain(90)), vocabulary, "response_format")
+    with pytest.raises(RequestError, match="at most 300"):
+        grammar_of(chain(1000))
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"pattern": "a?" * 250}, "500 characters; at most 400"),
+        ({"enum": ["x" * 9000]}, "9002 bytes; at most 8192"),
+        ({"allOf": [{"pattern": f".*a.{{{i}}}b"} for i in range(9)]}, "more than 8 patterns"),
+        ({"allOf": [{"anyOf": [{"pattern": f"a{i}"}]} for i in range(9)]}, "more than 8 patterns"),
+        ({"allOf": [{}] * 1001}, "more than 1000 schemas"),
+    ],
+)
+def test_what_multiplies_is_bounded(schema, message):
+    with pytest.raises(RequestError, match=message):
+        check_schema(schema, RequestLimits())
+
+
+def write(matcher, vocabulary, rng):
+    """A random document: of any allowed tokens while it is short, then of those that soon end it."""
+    tokens = []
+    for _ in range(200):
+        is_long = len(tokens) > 20
+        allowed = matcher.allowed()
+        others = allowed[~np.isin(allowed, list(vocabulary.end_tokens))]
+        if len(others) < len(allowed) and (is_long or not len(others) or rng.random() < 0.5):
+            return vocabulary.detokenize(tokens)
+        if is_long:
+            closing = [token for token in others[:100].tolist() if vocabulary.piece(token)[:1] in b'}]"']
+            others = closing or others[:20].tolist()
+        tokens.append(int(rng.choice(others)))
+        assert matcher.accept(tokens[-1])
+    return None
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_document_that_can_be_written_is_valid(vocabulary, seed):
+    """55 random schemas each, judged by the jsonschema package."""
+    rng, maker, n_written = random.Random(seed), SchemaMaker(seed), 0
+    for _ in range(55):
+        schema = maker.schema()
+        try:
+            matcher = GrammarMatcher(grammar_of(schema), vocabulary)
+        except ValueError as error:
+            assert "nsatisfiable" in str(error), (schema, error)  # noqa: PT017 - others are bugs
+            continue
+        for _ in range(2):
+            text = write(matcher.copy(), vocabulary, rng)
+            if text is not None:
+                n_written += 1
+                jsonschema.validate(json.loads(text), schema, jsonschema.Draft202012Validator)
+    assert n_written > 55
