@@ -37,28 +37,28 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 class BackComputeOptions(ComputeOptions):
     """Those of the lead, with what they mean to a back."""
 
-    parallel: Slots = Field(
-        4, ge=1, le=MAX_SLOTS, description="number of sequences to draft for at the same time"
-    )
+    parallel: Slots = Field(4, ge=1, le=MAX_SLOTS, description="number of sequences to draft for in parallel")
     ctx_size: int = Field(
         0,
         ge=0,
         le=MAX_CTX,
-        description="size of the context in tokens, for all sequences together; 0: for each sequence the "
-        f"context the model was trained with, at most {DEFAULT_CTX} in total. Of a text that is longer than "
-        "its share only the end is read",
+        description="size of the context in tokens, for all sequences together; 0: the model's training "
+        f"context times --parallel, at most {DEFAULT_CTX}. If a text is longer than its share, only its end "
+        "is used",
     )
     threads: Threads = Field(
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads; 0: one per core of --cpus; without --cpus one if --lead is on "
-        "this machine, else the number of physical cores",
+        description="number of CPU threads; 0: all physical cores of --cpus; without --cpus, one if --lead "
+        "is on this machine, else all physical cores",
     )
 
 
 class BackSettings(FileSettings):
-    """Draft for a lead: run a small model ahead of its large one, on other cores, a GPU or another machine.
+    """Draft tokens for a lead: run a small model ahead of the lead's large one (speculative decoding).
+
+    It may run on another machine, or on this one with cores or a GPU of its own.
 
         back                                     the built-in draft model, for the lead's demo model
         back --model 8B.gguf --threads 16 --lead http://host:5555
@@ -84,19 +84,19 @@ class BackSettings(FileSettings):
     lead: str = Field("http://127.0.0.1:5555", description="URL of the lead")
     discover: bool = Field(
         False,
-        description="find a lead that runs with --announce on the local network, instead of --lead. The key "
-        "is sent to whatever announces itself as a lead, unless --ca-file is set to verify it",
+        description="find a lead with --announce on the local network, instead of using --lead. Any machine "
+        "can announce a lead and would receive the key; --ca-file makes the back verify the lead first",
     )
     key: SecretStr | None = Field(
         None,
-        description="the lead's key for backs; BACK_KEY or --key-file keeps it off the command line, which "
-        "other users can read",
+        description="the lead's key for backs; the variable BACK_KEY or --key-file hides it from process "
+        "listings",
     )
-    key_file: Path | None = Field(None, description="file with that key")
+    key_file: Path | None = Field(None, description="file with the lead's key for backs")
     ca_file: Path | None = Field(
         None,
-        description="file with the certificates (PEM) that a lead at https://… is verified with, instead of "
-        "the system's CA certificates",
+        description="file with CA certificates (PEM) to verify a lead at https://… with, instead of the "
+        "system's; a self-signed certificate of the lead works, too",
     )
     pinned_certificate: CliSuppress[Path | None] = Field(
         None, description="the lead's own certificate, trusted under any name: for a lead's own back"
@@ -108,23 +108,24 @@ class BackSettings(FileSettings):
         description="interval between pings to the lead, and the time allowed for each reply",
     )
     name: str | None = Field(
-        None, description="name of this back in the lead's log and metrics; default: the host name"
+        None, description="name of this back in the lead's log and metrics; without it, the host name"
     )
     n_ahead: int = Field(
         16,
         ge=1,
         le=MAX_DRAFT_TOKENS,
-        description="maximum number of tokens to draft beyond the lead's text; the lead may ask for fewer",
+        description="maximum number of tokens to draft beyond those that the lead has generated; the lead "
+        "may ask for fewer",
     )
     n_branches: int = Field(
         3,
         ge=0,
         le=8,
-        description="number of side branches per sequence: alternative drafts, prepared in idle time, for "
-        "the case that the lead rejects a token of the main draft",
+        description="number of side branches per sequence: alternative drafts, prepared in spare time, to "
+        "continue with if the lead rejects a token of the main draft",
     )
     cpus: CpuList | None = Field(
-        None, description="CPU cores to run on, as in 0-7,16; a lead on this machine should use others"
+        None, description="CPU cores to run on, as in 0-7,16; a lead on this machine should use other cores"
     )
     compute: BackComputeOptions = BackComputeOptions()
     exit_with_stdin: CliSuppress[bool] = Field(

@@ -44,32 +44,33 @@ class ChatSettings(ProgramSettings):
     dialect: ClassVar = Dialect(spellings={"output": Spelling(constants={"--json": "json"})})
 
     question: CliPositionalArg[list[_Text]] = Field(
-        default=[], description="ask this, print the answer and exit; - reads from stdin"
+        default=[], description="question to answer before exiting; - stands for the contents of stdin"
     )
     lead: str = Field("http://127.0.0.1:5555", description="URL of the server")
     model: _Text | None = Field(None, description="name of the model to use, if the server has several")
     api_key: SecretStr | None = Field(
         None,
-        description="the server's API key; CHAT_API_KEY or --api-key-file keeps it off the command line, "
-        "which other users can read",
+        description="the server's API key; the variable CHAT_API_KEY or --api-key-file hides it from process "
+        "listings",
     )
-    api_key_file: Path | None = Field(None, description="file with that key")
+    api_key_file: Path | None = Field(None, description="file with the server's API key")
     ca_file: Path | None = Field(
         None,
-        description="file with the certificates (PEM) that a server at https://… is verified with, instead "
-        "of the system's CA certificates",
+        description="file with CA certificates (PEM) to verify a server at https://… with, instead of the "
+        "system's; a self-signed certificate of the server works, too",
     )
     system: _Text | None = Field(None, description="system prompt")
     history: bool = Field(True, description="keep the input history for later sessions")
     markdown: bool = Field(True, description="on a terminal, render Markdown and show a status line")
     output: Literal["text", "json"] = Field(
-        "text", description="json, or short --json: print each answer as a line of JSON, with statistics"
+        "text",
+        description="output format; json (or just --json): each answer as a line of JSON, with statistics",
     )
     lines: bool = Field(
-        False, description="if stdin is a pipe, treat each line of it as a question or a command"
+        False, description="if stdin is a pipe, treat each of its lines as a question or a command"
     )
     timeout: float = Field(
-        600, gt=0, description="give up if the server has sent nothing for this many seconds"
+        600, gt=0, description="seconds without any data from the server after which a request fails"
     )
     sampling: Sampling = Sampling()
 

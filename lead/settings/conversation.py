@@ -17,7 +17,7 @@ class ConversationOptions(OptionGroup):
     chat_template: str | None = Field(
         None,
         description="chat template: the name of one that llama.cpp knows (chatml, llama3, …) or Jinja "
-        "source; default: the template in the model's metadata",
+        "source; without it, the one in the model's metadata",
     )
     chat_template_file: Path | None = Field(None, description="file with the chat template")
     chat_template_kwargs: str | None = Field(
@@ -27,13 +27,13 @@ class ConversationOptions(OptionGroup):
     )
     reasoning_format: ReasoningFormat = Field(
         "auto",
-        description="where reasoning is returned: deepseek or auto in message.reasoning_content, none in "
-        "message.content",
+        description="where reasoning is returned: in message.reasoning_content (deepseek, auto) or as part "
+        "of message.content (none)",
     )
     reasoning: Literal["on", "off", "auto"] = Field(
         "auto",
-        description="whether the model reasons before it answers; sets enable_thinking for chat templates "
-        "that use it",
+        description="whether the model reasons before it answers: sets enable_thinking for chat templates "
+        "that support it",
     )
     prefill_assistant: bool = Field(
         True, description="continue the last message of a conversation if it is the assistant's"

@@ -25,12 +25,15 @@ Print = Literal["none", "accepted", "all"]
 
 
 class LeadSettings(FileSettings):
-    """Serve a GGUF model over HTTP (OpenAI-compatible), accelerated by backs that draft for it.
+    """Serve a GGUF model over HTTP (OpenAI-compatible), with speculative decoding across machines.
+
+    The draft models run in backs: programs on this or other machines that send draft tokens to the lead.
 
         lead                                           the built-in demo model
         lead --model 70B.gguf --n-gpu-layers 99        your own model
-        lead --model 70B.gguf --host 0.0.0.0 --keys-file keys     open to backs and clients on other machines
-        lead --model 70B.gguf --back 1B.gguf           start a back on this machine, too
+        lead --model 70B.gguf --back 1B.gguf           with a back on this machine
+        lead --model 70B.gguf --host 0.0.0.0 --keys-file keys
+                                                       for backs and clients on other machines
         lead doctor [options]                          find out why a running lead is not faster
 
     Each option can also be set by an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS, …
@@ -56,14 +59,15 @@ class LeadSettings(FileSettings):
 
     source: ModelSource = ModelSource()
     alias: str | None = Field(
-        None, description="model name aliases, comma-separated; default: the name in the model's metadata"
+        None, description="model name aliases, comma-separated; without any, the name in the model's metadata"
     )
     tags: str | None = Field(None, description="model tags, comma-separated, shown to clients")
     host: str = Field(
         "127.0.0.1",
-        description="address to listen on; 0.0.0.0 for all networks of this machine, which requires keys",
+        description="address to listen on; 0.0.0.0: all network interfaces. Addresses other than loopback "
+        "require keys or --insecure",
     )
-    port: int = Field(5555, ge=0, le=65535, description="port to listen on; 0: any free one")
+    port: int = Field(5555, ge=0, le=65535, description="port to listen on; 0: any free port")
     announce: bool = Field(
         False, description="announce the lead on the local network (mDNS), for backs with --discover"
     )
@@ -72,27 +76,29 @@ class LeadSettings(FileSettings):
     ui: bool = Field(True, description="serve the web UI (chat, backs, speculation) at /")
     security: SecurityOptions = SecurityOptions()
     cpus: CpuList | None = Field(
-        None, description="CPU cores to run on, as in 0-7,16; backs on this machine should use others"
+        None, description="CPU cores to run on, as in 0-7,16; backs on this machine should use other cores"
     )
     compute: ModelOptions = ModelOptions()
     own_back: OwnBackOptions = OwnBackOptions()
     policy: PolicyName = Field(
         "adaptive",
-        description="how many draft tokens to verify per step: adaptive chooses what is fastest; for "
-        "comparison, fixed takes up to --depth of those that have arrived, sync waits until there are "
-        "--depth, off takes none",
+        description="how many draft tokens to verify per step: adaptive (the number with the highest "
+        "expected speed) or, for comparison, fixed (--depth, or fewer if fewer have arrived), sync (waits "
+        "for --depth) or off (none)",
     )
     depth: int = Field(4, ge=0, le=32, description="draft tokens per step with --policy fixed or sync")
     ngram: bool = Field(True, description="also draft from n-grams of the text so far, without a draft model")
     calibrate: bool = Field(
-        True, description="measure steps of several batch sizes after loading, until the first request"
+        True,
+        description="after loading, measure the time of steps with different batch sizes until the first "
+        "request arrives",
     )
     conversation: ConversationOptions = ConversationOptions()
     print: Print | None = Field(
         None,
         description="print text while it is generated: none, accepted (with accepted draft tokens in color) "
-        "or all (rejected draft tokens, too); never that of private requests. Default: accepted on a "
-        "terminal",
+        "or all (rejected draft tokens, too). Private requests are never printed. Without it: accepted if "
+        "stdout is a terminal",
     )
     drain_seconds: float = Field(
         10.0, ge=0, le=3600, description="how long running requests may continue after SIGTERM"

@@ -50,7 +50,8 @@ class RequestLimits(OptionGroup):
         128,
         ge=1,
         le=4096,
-        description="maximum number of prompts per request, and of choices for all of them together",
+        description="maximum number of prompts per request; prompts times n must not exceed the larger of "
+        "this and --max-n",
     )
     max_stops: int = Field(32, ge=0, le=1024, description="maximum number of stop strings per request")
     max_stop_characters: int = Field(1024, ge=1, le=1 << 16, description="maximum length of a stop string")
@@ -84,5 +85,5 @@ class RequestLimits(OptionGroup):
         gt=0,
         le=1e6,
         description="maximum rate of drafts from one back; drafts above it are dropped, and a back that "
-        "keeps sending more than three times as many is disconnected",
+        "keeps sending more than three times this rate is disconnected",
     )

@@ -20,8 +20,8 @@ class OwnBackOptions(OptionGroup):
 
     back: Path | None = Field(
         None,
-        description="start a back on this machine with this draft model (GGUF); builtin: the demo's draft "
-        "model",
+        description="path of a draft model (GGUF): start a back with it on this machine; builtin: the demo's "
+        "draft model",
     )
     back_hf_repo: str | None = Field(
         None, description="Hugging Face repository of the draft model, USER/REPO[:QUANT], instead of --back"
@@ -30,14 +30,16 @@ class OwnBackOptions(OptionGroup):
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads of that back; 0: one per core of --back-cpus, or one",
+        description="number of CPU threads of the back started by --back; 0: all physical cores of "
+        "--back-cpus; without --back-cpus, one",
     )
     back_gpu_layers: GpuLayers = Field(
-        -1, ge=-1, description="number of layers of the draft model to store in VRAM; -1: all"
+        -1, ge=-1, description="number of layers of the draft model of --back to store in VRAM; -1: all"
     )
     back_cpus: CpuList | None = Field(
         None,
-        description="CPU cores of that back, as in 7 or 6-7; required with --cpus, and must not overlap it",
+        description="CPU cores of the back started by --back, as in 7 or 6-7; required with --cpus, which "
+        "must not contain them",
     )
 
     @field_validator("back_hf_repo")

@@ -59,8 +59,8 @@ class SamplingDefaults(OptionGroup):
         64,
         ge=-1,
         le=1 << 24,
-        description="last n tokens to consider for the repeat, presence and frequency penalties; -1: the "
-        "whole context, 0: disabled",
+        description="last n tokens to consider for the repeat, presence and frequency penalties; -1: all "
+        "tokens of the context, 0: disabled",
     )
     presence_penalty: float = _as_in_requests(
         "presence_penalty", "penalty for tokens that have occurred; 0: disabled"
@@ -75,25 +75,27 @@ class SamplingDefaults(OptionGroup):
         1.75,
         ge=1,
         le=1e6,
-        description="DRY sampling base: growth of the penalty with each token of a repeated sequence",
+        description="DRY sampling base: factor by which the penalty grows with each repeated token",
     )
     dry_allowed_length: int = _as_in_requests(
-        "dry_allowed_length", "longest repeated sequence without a DRY penalty"
+        "dry_allowed_length", "DRY sampling: length up to which repeated sequences are not penalized"
     )
     dry_penalty_last_n: int = _as_in_requests(
-        "dry_penalty_last_n", "last n tokens to consider for DRY; -1: the whole context, 0: disabled"
+        "dry_penalty_last_n",
+        "last n tokens to consider for DRY sampling; -1: all tokens of the context, 0: disabled",
     )
     dry_sequence_breakers: Breakers = _as_in_requests(
         "dry_sequence_breakers",
         r"strings that end a repeated sequence for DRY, comma-separated (\x2c for a comma), or none",
     )
     xtc_probability: float = _as_in_requests(
-        "xtc_probability", "XTC sampling: probability of removing top tokens at each position; 0: disabled"
+        "xtc_probability",
+        "XTC sampling: probability of removing top tokens when a token is chosen; 0: disabled",
     )
     xtc_threshold: float = _as_in_requests(
         "xtc_threshold",
-        "XTC sampling: of the tokens with at least this probability only the least likely is kept; above "
-        "0.5: disabled",
+        "XTC sampling: remove all but the least likely of the tokens with at least this "
+        "probability; above 0.5: disabled",
     )
     top_n_sigma: float = _as_in_requests(
         "top_n_sigma",
@@ -108,7 +110,7 @@ class SamplingDefaults(OptionGroup):
     dynatemp_exponent: float = _as_in_requests("dynatemp_exponent", "dynamic temperature exponent")
     samplers: Samplers = _as_in_requests(
         "samplers",
-        "samplers in the order of their use, as in top_k;top_p;temperature or by letters as in kpt",
+        "samplers in the order in which they are applied, by name (top_k;top_p;temperature) or letter (kpt)",
     )
     ignore_eos: bool = Field(False, description="ignore end-of-text tokens and continue generating")
 

@@ -20,12 +20,12 @@ class SecurityOptions(OptionGroup):
 
     api_key: KeyList = Field(
         [],
-        description="API keys for clients, comma-separated; LEAD_API_KEY or --api-key-file keeps them off "
-        "the command line, which other users can read",
+        description="API keys for clients, comma-separated; the variable LEAD_API_KEY or --api-key-file "
+        "hides them from process listings",
     )
     api_key_file: Path | None = Field(None, description="file with API keys for clients, one per line")
     back_key: KeyList = Field(
-        [], description="keys for backs, comma-separated; a back receives the text of requests"
+        [], description="keys for backs, comma-separated; backs receive the text of requests"
     )
     back_key_file: Path | None = Field(None, description="file with keys for backs, one per line")
     admin_key: KeyList = Field([], description="keys that allow everything, comma-separated")
@@ -40,8 +40,9 @@ class SecurityOptions(OptionGroup):
     )
     allowed_hosts: CommaList = Field(
         (),
-        description="additional host names that requests may use, comma-separated (*.name: all subdomains; "
-        "*: any), against DNS rebinding. Host names are checked if no keys are set or this option is",
+        description="additional host names under which clients may contact the lead, comma-separated "
+        "(*.name: all subdomains; *: any). Other names are refused, as protection against DNS rebinding, "
+        "unless keys are set and this option is not",
     )
     cors_origins: CommaList = Field(
         (),
@@ -49,12 +50,16 @@ class SecurityOptions(OptionGroup):
         "localhost: all pages of this machine; *: any",
     )
     ssl_cert_file: Path | None = Field(
-        None, description="path to a PEM-encoded TLS certificate (chain); serves HTTPS instead of HTTP"
+        None,
+        description="path to a PEM-encoded TLS certificate (chain); the lead then serves HTTPS instead of "
+        "HTTP",
     )
     ssl_key_file: Path | None = Field(
-        None, description="path to its PEM-encoded private key, without a password"
+        None, description="path to the certificate's PEM-encoded private key, which must not be encrypted"
     )
-    private_by_default: bool = Field(False, description='send to backs only requests with `"private": false`')
+    private_by_default: bool = Field(
+        False, description='do not send requests to backs unless they contain `"private": false`'
+    )
 
     @field_validator("api_key", "back_key", "admin_key", mode="before")
     @classmethod

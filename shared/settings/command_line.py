@@ -23,6 +23,14 @@ _METAVARS = {
 }
 
 
+_DEFAULTS = {
+    " (default: unset)": "",
+    " (default: [])": "",
+    " (default: ())": "",
+    "(default: True)": "(default: enabled)",
+    "(default: False)": "(default: disabled)",
+}
+"""Defaults as pydantic-settings writes them, and as `--help` shows them."""
 _DOCTOR = "doctor"
 """A subcommand, which must be the first word."""
 
@@ -83,6 +91,7 @@ class OptionParser(argparse.ArgumentParser):
             return
         setting = arguments["dest"]
         spelling = self._dialect.spellings.get(setting, Spelling())
+        arguments["help"] = _plain_default(arguments["help"])
         if "metavar" in arguments:
             arguments["metavar"] = _metavar(arguments["metavar"])
         group = self._headings.get(setting, self)
@@ -188,6 +197,13 @@ class _Refused(argparse.Action):
     ) -> None:
         del namespace, values
         parser.error(f"{option_string}: {self.const}")
+
+
+def _plain_default(text: str) -> str:
+    """The help of an option, with its default as people write it."""
+    for written, plain in _DEFAULTS.items():
+        text = text.removesuffix(written) + (plain if text.endswith(written) else "")
+    return text
 
 
 def _metavar(kind: str) -> str:

@@ -43,23 +43,23 @@ class ComputeOptions(OptionGroup):
         0,
         ge=0,
         le=MAX_CTX,
-        description="size of the context in tokens, for all slots together; 0: for each slot the context the "
-        f"model was trained with, at most {DEFAULT_CTX} in total",
+        description="size of the context in tokens, for all slots together; 0: the model's training context "
+        f"times --parallel, at most {DEFAULT_CTX}",
     )
     parallel: Slots = Field(
-        4, ge=1, le=MAX_SLOTS, description="number of slots, that is of requests processed at the same time"
+        4, ge=1, le=MAX_SLOTS, description="number of slots: requests that are processed in parallel"
     )
     threads: Threads = Field(
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads; 0: one per core of --cpus, or without --cpus one less than there "
-        "are physical cores",
+        description="number of CPU threads; 0: all physical cores of --cpus; without --cpus, all physical "
+        "cores but one",
     )
     flash_attn: FlashAttention = Field(
         "auto",
         description="flash attention: on, off or auto (on if layers are on a GPU or the V cache is "
-        "quantized). On a CPU it can make a text depend on which other requests are running",
+        "quantized). With it, results on a CPU may depend on which other requests are running",
     )
     cache_type_k: CacheType = Field("f16", description="KV cache data type for K")
     cache_type_v: CacheType = Field(

@@ -21,18 +21,18 @@ class ModelSource(OptionGroup):
     """The options of lead and back; without any the built-in demo model is meant."""
 
     model: Path | None = Field(
-        None, description="model path to load (GGUF); default: the built-in demo model"
+        None, description="model path to load (GGUF); without it, the built-in demo model"
     )
     hf_repo: str | None = Field(
         None,
-        description="Hugging Face model repository, USER/REPO[:QUANT], instead of --model; default for "
-        "QUANT: Q4_K_M, else Q8_0, else the first file of the repository",
+        description="Hugging Face model repository, USER/REPO[:QUANT], instead of --model; without QUANT: "
+        "Q4_K_M, else Q8_0, else the first file of the repository",
     )
     hf_file: str | None = Field(None, description="file in the repository of --hf-repo; overrides its QUANT")
     hf_token: SecretStr | None = Field(
         None,
-        description="Hugging Face access token, for private repositories; set HF_TOKEN instead to keep it "
-        "off the command line, which other users can read",
+        description="Hugging Face access token, for private repositories; the variable HF_TOKEN hides it "
+        "from process listings",
     )
     offline: bool = Field(
         False, description="use only models that are already in the Hugging Face cache; no network access"
