@@ -1,7 +1,7 @@
-"""A back beside the lead: the `back` program as a child process, started again when it dies.
+"""The back that the lead starts itself: the `back` program as a child process, restarted when it dies.
 
-To the lead it is a back like any other, over the same protocol; only its start and its end are the lead's.
-Its log goes to the lead's standard error.
+It uses the same protocol as any other back; the lead only starts and stops it. Its log goes to the lead's
+standard error.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from shared.backoff import jittered_delays
 log = logging.getLogger("lead")
 
 NAME = "local"
-"""How the lead calls it."""
+"""Its name in the lead's log and metrics."""
 
 _STOP_SECONDS = 5.0
-"""How long it may take for its last decode before it is killed."""
-_FIRST_DELAY, _MOST_DELAY = 0.5, 60.0
-_SOUND_SECONDS = 60.0
-"""One that has lived so long was well: after its death the delays begin from the first again."""
-_LEADS_OWN = ("LEAD_", "LLAMA_")
+"""How long it may take to end before it is killed."""
+_FIRST_DELAY, _MAX_DELAY = 0.5, 60.0
+_STABLE_SECONDS = 60.0
+"""If it ran for longer than this before it died, the delays between restarts begin from the first again."""
+_LEAD_PREFIXES = ("LEAD_", "LLAMA_")
 _FINAL = {1, 2}
-"""Statuses of a back that says what a person has to change: 1 of the model or by the lead, 2 of an option."""
+"""Statuses after which a restart does not help. 1: wrong model, or refused by the lead; 2: wrong option."""
 
 
 class LocalBack:
-    """`run` supervises until `stop`. It never raises for what the child does, and nobody waits for it."""
+    """`run` supervises the child until `stop`; it does not raise, whatever the child does."""
 
     def __init__(
         self,
@@ -42,13 +42,11 @@ class LocalBack:
         stop_seconds: float = _STOP_SECONDS,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`command` is the child's; `rng` jitters the delays between its starts; `clock` gives seconds.
+        """`rng` jitters the delays between restarts; `environment`: None for the lead's own.
 
-        `environment` is the child's; None: the lead's own.
-
-        The child's standard input is a pipe that nothing is written to. Its end tells the child that the lead
-        is gone, however it went and wherever the child is; unlike prctl(PR_SET_PDEATHSIG) this works on every
-        system and does not depend on the thread that started it.
+        The child's standard input is a pipe to which nothing is written. It ends when the lead does, for
+        whatever reason, and then the child exits. Unlike prctl(PR_SET_PDEATHSIG), this works on every system
+        and does not depend on the thread that started the child.
         """
         self._command = command
         self._rng = rng
@@ -58,7 +56,7 @@ class LocalBack:
         self._stopping = asyncio.Event()
 
     async def run(self, ready: asyncio.Event) -> None:
-        """Keep a back running from when `ready` is set until `stop`; returns when the last one has ended."""
+        """Keep a back running from when `ready` is set until `stop`; returns when the child has ended."""
         await _first_of(ready.wait(), self._stopping.wait())
         delays = self._delays()
         while not self._stopping.is_set():
@@ -67,28 +65,28 @@ class LocalBack:
             if self._stopping.is_set():
                 return
             if status in _FINAL:
-                log.error("the local back will not be started again: going on without it")
+                log.error("the local back will not be restarted: continuing without it")
                 return
-            if self._clock() - started_at > _SOUND_SECONDS:
+            if self._clock() - started_at > _STABLE_SECONDS:
                 delays = self._delays()
             delay = next(delays)
-            log.warning("the local back ended (%s): starting it again in %.1f s", _describe(status), delay)
+            log.warning("the local back ended (%s): restarting it in %.1f s", _describe(status), delay)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._stopping.wait()
 
     def stop(self) -> None:
-        """Begin to end it, for good: `run` returns when it is gone."""
+        """Terminate the child and do not restart it; `run` returns when it has ended."""
         self._stopping.set()
 
     async def _run_once(self) -> int | None:
-        """The exit status of one child; None if it could not be started."""
+        """Run one child; its exit status, or None if it could not be started."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 env=self._environment,
                 stdin=asyncio.subprocess.PIPE,
-                # It writes no results; the lead's standard output is for text.
+                # It prints nothing there; the lead's standard output is for generated text.
                 stdout=asyncio.subprocess.DEVNULL,
                 # Ctrl-C reaches the whole process group; the lead decides when its back ends.
                 start_new_session=True,
@@ -110,14 +108,14 @@ class LocalBack:
         return process.returncode
 
     def _delays(self) -> Iterator[float]:
-        return jittered_delays(_FIRST_DELAY, _MOST_DELAY, self._rng)
+        return jittered_delays(_FIRST_DELAY, _MAX_DELAY, self._rng)
 
 
 def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
-    """How to start the back that `settings` ask for, beside a lead that listens on `host` and `port`.
+    """The command line of the back, for a lead that listens on `host` and `port`.
 
-    What the settings do not mention is left to the back's own defaults and BACK_* variables.
-    Raises ConfigError if the built-in draft model is not there.
+    Other options are left to the back's defaults and to BACK_* variables. Raises ConfigError if the built-in
+    draft model is not installed.
     """
     back, certificate = settings.own_back, settings.security.ssl_cert_file
     return [
@@ -130,30 +128,29 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
         *("--parallel", str(settings.compute.parallel)),
         *("--log-level", settings.log_level),
         *(["--log-json"] if settings.log_json else []),
-        # It dials an address for which the certificate hardly stands.
+        # It connects to a loopback address, which the certificate rarely contains.
         *(["--pinned-certificate", str(certificate)] if certificate else []),
         *(["--cpus", back.back_cpus] if back.back_cpus else []),
     ]
 
 
 def back_environment(environment: Mapping[str, str], key: str) -> dict[str, str]:
-    """What that back finds in its environment: `key`, which others would see on a command line.
+    """The environment of the back, with `key`, which would be visible on a command line.
 
-    The lead's own variables it does not get: its context and cache types are not its back's, and some hold
-    other keys.
+    Without the variables of the lead: its context size and cache types are not the back's, and some are keys.
     """
-    kept = {name: value for name, value in environment.items() if not name.upper().startswith(_LEADS_OWN)}
+    kept = {name: value for name, value in environment.items() if not name.upper().startswith(_LEAD_PREFIXES)}
     return kept | {"BACK_KEY": key}
 
 
 def local_url(host: str, port: int, *, tls: bool = False) -> str:
-    """Where a program on this machine reaches a server that listens on `host`, an address as bound."""
+    """The URL on this machine of a server that listens on the address `host`."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"{'https' if tls else 'http'}://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"
 
 
 async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Return when one of them does; the others are cancelled."""
+    """Wait until one of them returns, and cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""The model that is served when none is named: the shipped one at a big model's cost."""
+"""The model that is served without --model: the shipped one, at the cost of a large model."""
 
 import logging
 import sys
@@ -14,19 +14,19 @@ log = logging.getLogger("lead")
 
 
 def demo_model(cancelled: Callable[[], bool]) -> Path:
-    """The path of the grown target; a progress bar shows its making on first use.
+    """The path of the demo model; on first use it is created, with a progress bar.
 
-    Raises ConfigError if there is no room for it, or once `cancelled` says so.
+    Raises ConfigError if there is no space for it, or once `cancelled` returns true.
     """
     log.info(
-        "no --model given: serving the built-in demo model, a 6M-parameter model grown to 0.4G parameters. "
-        "It answers as the small one does and costs what a big one costs"
+        "without --model, the built-in demo model is served: 6M parameters expanded to 0.4G, which gives the "
+        "answers of the small model at the speed of a large one"
     )
-    with tqdm(unit="B", unit_scale=True, desc="growing the demo model", file=sys.stderr, delay=0.1) as bar:
+    with tqdm(unit="B", unit_scale=True, desc="creating the demo model", file=sys.stderr, delay=0.1) as bar:
 
         def progress(n_done: int, n_total: int) -> None:
             if cancelled():
-                raise ConfigError("stopped before the demo model was grown")
+                raise ConfigError("stopped before the demo model was created")
             bar.total = n_total
             bar.update(n_done - bar.n)
 

@@ -1,11 +1,11 @@
-"""What clients call the model."""
+"""The names of the model in the API."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ModelNames:
-    """Names and tags of the one model; any name in a request is served, so they only inform."""
+    """Names and tags of the model. They are informational: requests may use any name."""
 
     aliases: tuple[str, ...]
     """At least one."""
@@ -13,12 +13,12 @@ class ModelNames:
 
     @property
     def id(self) -> str:
-        """The one in answers: the first in the alphabet, as in llama-server."""
+        """The name in answers: the first in alphabetical order, as in llama-server."""
         return self.aliases[0]
 
     @classmethod
     def read(cls, aliases: str | None, tags: str | None, own: str) -> "ModelNames":
-        """Of texts with commas; `own` is what the model calls itself, where there are no aliases."""
+        """From comma-separated lists; `own`, the name in the model's metadata, is used without aliases."""
         return cls(_split(aliases) or (own,), _split(tags))
 
 

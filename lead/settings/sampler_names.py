@@ -1,4 +1,4 @@
-"""The filters of sampling as people name them: llama-server's names and letters."""
+"""The samplers by llama-server's names and letters."""
 
 from collections.abc import Iterable
 
@@ -14,19 +14,19 @@ _NAMES: dict[str, SamplerName] = {name: name for name in DEFAULT_SAMPLERS} | {
 
 
 def by_letters(letters: str) -> tuple[SamplerName, ...]:
-    """`"kpt"`: top_k, top_p, temperature. Raises ValueError for what is none of them, and for one twice."""
+    """`"kpt"`: top_k, top_p, temperature. Raises ValueError for unknown and repeated ones."""
     return _each_once(_known(letter, _LETTERS.get(letter)) for letter in letters)
 
 
 def by_names(names: Iterable[str]) -> tuple[SamplerName, ...]:
-    """Names of filters, also those that llama.cpp once had. Raises ValueError as `by_letters` does."""
+    """By names, including former ones of llama.cpp. Raises ValueError as `by_letters` does."""
     return _each_once(_known(name, _NAMES.get(name.replace("-", "_"))) for name in names)
 
 
 def by_names_or_letters(given: object) -> object:
-    """`"top_k;temperature"` as a command line has it, or letters; what is no text is left as it is.
+    """From `"top_k;temperature"` or letters; other values than strings are returned unchanged.
 
-    A text that is one name is that name, though it may consist of letters. Raises ValueError.
+    A string that is a name is not read as letters. Raises ValueError.
     """
     if not isinstance(given, str):
         return given
@@ -37,12 +37,12 @@ def by_names_or_letters(given: object) -> object:
 
 def _known(given: str, name: SamplerName | None) -> SamplerName:
     if name is None:
-        raise ValueError(f"{given!r} is none of {', '.join(DEFAULT_SAMPLERS)}")
+        raise ValueError(f"{given!r} is not one of {', '.join(DEFAULT_SAMPLERS)}")
     return name
 
 
 def _each_once(given: Iterable[SamplerName]) -> tuple[SamplerName, ...]:
     names = tuple(given)
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise ValueError(f"{', '.join(twice)} may stand there once")
+        raise ValueError(f"{', '.join(twice)} may be used only once")
     return names

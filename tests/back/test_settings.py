@@ -10,7 +10,7 @@ def settings(*arguments):
     return BackSettings.from_command_line(list(arguments))
 
 
-def test_the_shortest_tour_needs_no_options():
+def test_no_options_are_required():
     assert settings().websocket_url == "ws://127.0.0.1:5555/v1/speculation"
 
 
@@ -25,7 +25,7 @@ def test_the_shortest_tour_needs_no_options():
         ("HTTPS://Host/duo/v1", "wss://Host/duo/v1/speculation"),
     ],
 )
-def test_the_leads_address_becomes_its_door(lead, url):
+def test_the_url_of_the_websocket_is_derived_from_that_of_the_lead(lead, url):
     assert settings("--lead", lead).websocket_url == url
 
 
@@ -44,28 +44,28 @@ def test_the_leads_address_becomes_its_door(lead, url):
         "http://[::1:5555",
     ],
 )
-def test_an_address_that_is_none_ends_with_a_sentence(lead, capsys):
+def test_a_wrong_url_is_an_error_with_an_example(lead, capsys):
     with pytest.raises(SystemExit):
         settings("--lead", lead)
     assert "http://192.168.1.20:5555" in capsys.readouterr().err
 
 
-def test_beside_the_lead_one_thread_is_enough(monkeypatch):
+def test_on_the_leads_machine_it_uses_one_thread(monkeypatch):
     monkeypatch.setattr(cpus, "n_physical", lambda: 8)
     assert settings("--lead", "http://localhost:5555").n_threads == 1
 
 
-def test_on_a_machine_of_its_own_it_takes_all_cores(monkeypatch):
+def test_on_another_machine_it_uses_all_cores(monkeypatch):
     monkeypatch.setattr(cpus, "n_physical", lambda: 8)
     assert settings("--lead", "http://gpu-box:5555").n_threads == 8
 
 
-def test_chosen_cores_are_all_used_also_beside_the_lead(monkeypatch):
+def test_all_chosen_cores_are_used_on_the_leads_machine_too(monkeypatch):
     monkeypatch.setattr(cpus, "n_physical", lambda: 3)
     assert settings("--cpus", "0-2").n_threads == 3
 
 
-def test_a_number_of_threads_is_taken_as_it_is():
+def test_a_number_of_threads_is_used_unchanged():
     assert settings("--threads", "5").n_threads == 5
 
 
@@ -76,34 +76,34 @@ def test_the_name_is_one_that_the_protocol_allows(name, own):
     assert settings("--name", name).own_name == own
 
 
-def test_drafting_further_than_the_protocol_allows_is_refused():
+def test_drafting_beyond_the_limit_of_the_protocol_is_an_error():
     with pytest.raises(SystemExit):
         settings("--n-ahead", "65")
 
 
-def test_each_sequence_gets_the_branches_that_are_asked_for():
+def test_each_sequence_gets_the_configured_branches():
     assert settings("--n-branches", "5").n_branches_each == 5
 
 
 @pytest.mark.parametrize(("parallel", "n_branches"), [(64, 3), (65, 2), (128, 1), (129, 0), (256, 0)])
-def test_branches_give_way_where_llama_cpp_has_no_slots_for_them(parallel, n_branches):
+def test_there_are_fewer_branches_if_llama_cpp_has_too_few_slots(parallel, n_branches):
     assert settings("--parallel", str(parallel)).n_branches_each == n_branches
 
 
 @pytest.mark.parametrize(("ctx_size", "parallel"), [(1, 4), (15, 4), (3, 1), (255, 256)])
-def test_a_context_in_which_llama_cpp_would_abort_is_refused(ctx_size, parallel, capsys):
+def test_a_context_with_fewer_cells_than_slots_is_an_error(ctx_size, parallel, capsys):
     with pytest.raises(SystemExit):
         settings("--ctx-size", str(ctx_size), "--parallel", str(parallel))
     assert f"--ctx-size {ctx_size} is too small for --parallel {parallel}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("ctx_size", "parallel"), [(0, 4), (16, 4), (256, 256)])
-def test_a_context_with_a_cell_for_each_line_is_taken(ctx_size, parallel):
+def test_a_context_with_a_cell_for_each_slot_is_accepted(ctx_size, parallel):
     assert settings("--ctx-size", str(ctx_size), "--parallel", str(parallel)).compute.ctx_size == ctx_size
 
 
 @pytest.mark.parametrize("n", ["-1", "9"])
-def test_a_number_of_branches_out_of_range_is_refused(n, capsys):
+def test_a_number_of_branches_out_of_range_is_an_error(n, capsys):
     with pytest.raises(SystemExit):
         settings("--n-branches", n)
     assert "branches" in capsys.readouterr().err
@@ -123,13 +123,13 @@ def test_the_key_is_a_variable_an_option_or_a_file(monkeypatch, tmp_path):
 PLAIN, SAFE = FoundLead("http://10.0.0.1:5555", "70B"), FoundLead("https://10.0.0.2:5555", "70B")
 
 
-def test_a_lead_that_announces_https_is_dialled_with_it(monkeypatch):
+def test_a_lead_that_announces_https_is_contacted_with_it(monkeypatch):
     monkeypatch.setattr(module, "find_leads", lambda _: [SAFE])
     found = settings("--discover").discovered()
     assert found.websocket_url == "wss://10.0.0.2:5555/v1/speculation"
     assert found.tls() is not None
 
 
-def test_who_knows_an_authority_shows_no_key_to_a_lead_without_a_certificate(monkeypatch):
+def test_with_a_ca_file_leads_without_https_are_ignored(monkeypatch):
     monkeypatch.setattr(module, "find_leads", lambda _: [PLAIN, SAFE])
     assert settings("--discover", "--ca-file", "ca.pem").discovered().lead == SAFE.url

@@ -25,7 +25,7 @@ def test_the_environment_names_the_lead(monkeypatch):
         ("[::1]:5555", "http://[::1]:5555"),
     ],
 )
-def test_an_address_is_taken_as_people_paste_it(given, url):
+def test_addresses_without_scheme_or_with_v1_are_accepted(given, url):
     assert read(["--lead", given]).lead == url
 
 
@@ -43,7 +43,7 @@ def test_sampling_parameters_are_options():
         (["--temperature", "-1"], "--temperature: Input should be greater than or equal to 0"),
     ],
 )
-def test_a_wrong_setting_is_explained(arguments, sentence, capsys):
+def test_a_wrong_value_is_explained(arguments, sentence, capsys):
     with pytest.raises(SystemExit) as caught:
         read(arguments)
     assert caught.value.code == 2
@@ -67,7 +67,7 @@ def test_the_key_can_stand_in_a_file(tmp_path):
     assert read(["--api-key-file", str(tmp_path / "key")]).read_key() == "sesame"
 
 
-def test_words_are_the_question():
+def test_positional_arguments_are_the_question():
     assert read(["--seed", "7", "Why", "so?"]).question == ["Why", "so?"]
 
 
@@ -79,12 +79,12 @@ NO_TEXT, REPLACED = "Gr\udcf6\udcdfe", "Gr\N{REPLACEMENT CHARACTER}\N{REPLACEMEN
 """Latin-1 as Python hands it on, and as it comes from stdin."""
 
 
-def test_arguments_that_are_no_text_are_read_as_stdin_is():
+def test_arguments_that_are_not_utf_8_are_read_like_stdin():
     settings = read(["--system", NO_TEXT, "--model", NO_TEXT, NO_TEXT, "\N{GRINNING FACE}"])
     assert settings.question == [REPLACED, "\N{GRINNING FACE}"]
     assert (settings.system, settings.model) == (REPLACED, REPLACED)
 
 
-def test_so_are_variables(monkeypatch):
+def test_variables_that_are_not_utf_8_are_read_like_stdin(monkeypatch):
     monkeypatch.setenv("CHAT_SYSTEM", NO_TEXT)
     assert read([]).system == REPLACED

@@ -51,7 +51,7 @@ def test_after_sigkill_it_is_started_again(shared_lead):
     lead, url = shared_lead
     since = lead.n_lines()
     os.kill(local_back_of(lead), signal.SIGKILL)
-    lead.wait_for(r"the local back ended \(signal 9\): starting it again", since=since)
+    lead.wait_for(r"the local back ended \(signal 9\): restarting it", since=since)
     lead.wait_for(JOINED, since=since)
     ask_until_accepted(url)
 
@@ -88,7 +88,7 @@ def test_a_back_that_cannot_draft_for_this_lead_is_not_started_again(own_lead, t
     path = tmp_path / "stranger.gguf"
     path.write_bytes(builtin_draft().read_bytes().replace(b"speculative", b"speculatife"))
     lead, url = own_lead("--back", str(path))
-    lead.wait_for("the local back will not be started again")
+    lead.wait_for("the local back will not be restarted")
     assert "Start the back with a smaller model of the same family" in lead.log
     assert ask(url).text
 

@@ -11,11 +11,11 @@ def settings(*arguments):
     return LeadSettings.from_command_line(list(arguments))
 
 
-def test_it_listens_on_loopback_unless_told_otherwise():
+def test_it_listens_on_loopback_by_default():
     assert (settings().host, settings().port) == ("127.0.0.1", 5555)
 
 
-def test_what_people_paste_from_llama_cpp_works():
+def test_the_spellings_of_llama_cpp_work():
     given = settings("-m", "a.gguf", "--n-gpu-layers", "99", "-c", "4096", "-t", "3", "--parallel", "2")
     compute = given.compute
     assert str(given.source.model) == "a.gguf"
@@ -38,12 +38,12 @@ def test_chosen_cores_are_all_used(monkeypatch):
 
 
 @pytest.mark.parametrize(("terminal", "printing"), [(True, "accepted"), (False, "none")])
-def test_text_is_shown_on_a_terminal_only(monkeypatch, terminal, printing):
+def test_text_is_printed_on_a_terminal_by_default(monkeypatch, terminal, printing):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     assert settings().printing == printing
 
 
-def test_what_to_show_can_be_said():
+def test_what_to_print_can_be_set():
     assert settings("--print", "all").printing == "all"
 
 
@@ -51,7 +51,7 @@ def test_what_to_show_can_be_said():
     "wrong",
     [("--port", "70000"), ("--depth", "-1"), ("--cpus", "x"), ("--parallel", "0"), ("--print", "some")],
 )
-def test_nonsense_is_refused(wrong, capsys):
+def test_a_wrong_value_is_an_error_that_names_the_option(wrong, capsys):
     with pytest.raises(SystemExit):
         settings(*wrong)
     assert wrong[0] in capsys.readouterr().err
@@ -70,7 +70,7 @@ def test_lead_and_back_may_not_share_cores(capsys):
     assert "slow each other down: both have [3]" in capsys.readouterr().err
 
 
-def test_a_back_of_a_pinned_lead_needs_cores_of_its_own(capsys):
+def test_the_back_of_a_pinned_lead_needs_cores_of_its_own(capsys):
     with pytest.raises(SystemExit):
         settings("--cpus", "0-3", "--back", "b.gguf")
     assert capsys.readouterr().err.endswith(
@@ -78,7 +78,7 @@ def test_a_back_of_a_pinned_lead_needs_cores_of_its_own(capsys):
     )
 
 
-def test_a_back_with_cores_of_its_own_is_fine():
+def test_a_back_may_have_cores_of_its_own():
     given = settings("--cpus", "0-3", "--back", "b.gguf", "--back-cpus", "4")
     assert (given.cpus, given.own_back.back_cpus, given.own_back.n_threads) == ("0-3", "4", 0)
 
@@ -91,7 +91,7 @@ def test_a_chat_template_comes_from_the_command_line_or_a_file(tmp_path):
     assert settings().conversation.template() is None
 
 
-def test_a_chat_template_that_cannot_be_read_says_so():
+def test_a_chat_template_that_cannot_be_read_is_an_error():
     with pytest.raises(ConfigError, match="cannot read the chat template"):
         settings("--chat-template-file", "/not/there").conversation.template()
 
@@ -104,16 +104,16 @@ def test_a_chat_template_that_cannot_be_read_says_so():
         ("--chat-template-kwargs", "{"),
     ],
 )
-def test_contradictions_about_chats_are_refused(wrong):
+def test_contradictory_chat_templates_are_an_error(wrong):
     with pytest.raises(SystemExit):
         settings(*wrong)
 
 
-def test_reasoning_is_a_variable_of_templates():
+def test_reasoning_sets_a_variable_of_the_chat_template():
     options = settings("--reasoning", "off", "--chat-template-kwargs", '{"mood": "glad"}')
     options = options.conversation.defaults(verbose=False)
     assert options.variables == {"enable_thinking": False, "mood": "glad"}
 
 
-def test_a_template_that_can_reason_does_unless_told_otherwise():
+def test_reasoning_is_enabled_by_default():
     assert settings().conversation.defaults(verbose=False).variables == {"enable_thinking": True}

@@ -6,7 +6,7 @@ from lead.settings.sampler_names import by_letters, by_names, by_names_or_letter
 from shared.sampling.sampler import DEFAULT_SAMPLERS
 
 
-def test_every_filter_has_a_letter():
+def test_every_sampler_has_a_letter():
     assert by_letters("edskypmxt") == DEFAULT_SAMPLERS
 
 
@@ -24,17 +24,17 @@ def test_former_names_are_understood():
         (["top_k"], ["top_k"]),
     ],
 )
-def test_names_are_told_from_letters(given, expected):
+def test_names_and_letters_are_distinguished(given, expected):
     assert by_names_or_letters(given) == expected
 
 
 @pytest.mark.parametrize(("read", "given"), [(by_letters, "kz"), (by_names, ["top_k", "z"])])
-def test_what_is_none_is_named(read, given):
-    with pytest.raises(ValueError, match="'z' is none of penalties, "):
+def test_an_unknown_sampler_is_an_error(read, given):
+    with pytest.raises(ValueError, match="'z' is not one of penalties, "):
         read(given)
 
 
 @pytest.mark.parametrize(("read", "given"), [(by_letters, "ktk"), (by_names, ["top_k", "temp", "top-k"])])
-def test_one_that_stands_there_twice_is_named(read, given):
-    with pytest.raises(ValueError, match=r"^top_k may stand there once"):
+def test_a_repeated_sampler_is_an_error(read, given):
+    with pytest.raises(ValueError, match=r"^top_k may be used only once"):
         read(given)

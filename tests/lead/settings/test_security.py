@@ -13,11 +13,11 @@ def whose(given, *secrets):
     return [str(ring.identify(secret)) for secret in secrets]
 
 
-def test_without_a_key_the_lead_is_open_to_this_machine():
+def test_without_keys_every_request_is_allowed():
     assert settings().security.keyring().identify(None) == ANYONE
 
 
-def test_keys_of_all_roles_are_options_once_or_several_times_or_with_commas():
+def test_keys_are_options_that_may_be_repeated_or_comma_separated():
     given = settings("--api-key", "a", "--api-key", "b,c", "--back-key", "d", "--admin-key", "e")
     assert whose(given, "a", "b", "c", "d", "e", "f") == [
         *("client client-1", "client client-2", "client client-3", "back back-1", "admin admin-1", "None")
@@ -42,7 +42,7 @@ def test_keys_are_files(tmp_path):
     ]
 
 
-def test_a_key_is_not_shown():
+def test_keys_are_not_shown():
     given = settings("--api-key", "secret", "--back-key", "secret")
     assert "secret" not in f"{given!r} {given} {given.model_dump_json()}"
 
@@ -53,7 +53,7 @@ def test_on_loopback_keys_are_not_needed(host):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.20", "gpu-box"])
-def test_elsewhere_they_are(host, capsys):
+def test_other_addresses_require_keys(host, capsys):
     with pytest.raises(SystemExit):
         settings("--host", host)
     said = capsys.readouterr().err
@@ -63,12 +63,12 @@ def test_elsewhere_they_are(host, capsys):
 
 
 @pytest.mark.parametrize("given", [("--api-key", "a"), ("--keys-file", "keys"), ("--insecure",)])
-def test_with_keys_or_when_told_to_it_listens_anywhere(given):
+def test_with_keys_or_insecure_the_lead_listens_on_any_address(given):
     assert settings("--host", "0.0.0.0", *given).host == "0.0.0.0"
 
 
 @pytest.mark.parametrize("given", ["--ssl-cert-file", "--ssl-key-file"])
-def test_a_certificate_and_its_key_go_together(given, capsys):
+def test_a_certificate_requires_its_key(given, capsys):
     with pytest.raises(SystemExit):
         settings(given, "file.pem")
     assert "HTTPS needs both --ssl-cert-file and --ssl-key-file" in capsys.readouterr().err

@@ -60,21 +60,21 @@ def file(tmp_path):
     return write
 
 
-def test_a_default_stands_until_something_else_is_said():
+def test_the_default_is_used_if_nothing_is_set():
     assert Settings.from_command_line([]).level == 1
 
 
-def test_the_environment_goes_over_the_default(monkeypatch):
+def test_the_environment_overrides_the_default(monkeypatch):
     monkeypatch.setenv("THING_LEVEL", "2")
     assert Settings.from_command_line([]).level == 2
 
 
-def test_the_command_line_goes_over_the_environment(monkeypatch):
+def test_the_command_line_overrides_the_environment(monkeypatch):
     monkeypatch.setenv("THING_LEVEL", "2")
     assert Settings.from_command_line(["--level", "3"]).level == 3
 
 
-def test_an_empty_variable_is_no_variable(monkeypatch):
+def test_an_empty_variable_is_ignored(monkeypatch):
     monkeypatch.setenv("THING_LEVEL", "")
     assert Settings.from_command_line([]).level == 1
 
@@ -84,44 +84,44 @@ def test_short_options_and_plain_flags_work():
     assert (settings.level, settings.fast) == (4, True)
 
 
-def test_variables_of_the_other_program_are_taken(monkeypatch):
+def test_variables_of_the_other_program_are_used(monkeypatch):
     monkeypatch.setenv("OTHER_ARG_LEVEL", "5")
     assert Settings.from_command_line([]).level == 5
 
 
-def test_our_own_variable_goes_over_the_other_programs(monkeypatch):
+def test_our_variable_overrides_the_other_programs(monkeypatch):
     monkeypatch.setenv("OTHER_ARG_LEVEL", "5")
     monkeypatch.setenv("THING_LEVEL", "2")
     assert Settings.from_command_line([]).level == 2
 
 
-def test_the_command_line_goes_over_all_variables(monkeypatch):
+def test_the_command_line_overrides_all_variables(monkeypatch):
     monkeypatch.setenv("OTHER_ARG_LEVEL", "5")
     assert Settings.from_command_line(["-lvl", "3"]).level == 3
 
 
 @pytest.mark.parametrize(("value", "fast"), [("enabled", True), ("off", False), ("1", True)])
-def test_switches_may_be_named_as_the_other_program_does(monkeypatch, value, fast):
+def test_switches_accept_the_other_programs_words(monkeypatch, value, fast):
     monkeypatch.setenv("OTHER_ARG_FAST", value)
     assert Settings.from_command_line([]).fast is fast
 
 
-def test_the_other_programs_negative_variables_switch_off(monkeypatch, file):
+def test_negative_variables_of_the_other_program_switch_off(monkeypatch, file):
     monkeypatch.setenv("OTHER_ARG_NO_FAST", "")
     assert Settings.from_command_line([file("fast = true")]).fast is False
 
 
-def test_the_file_goes_over_the_default(file):
+def test_the_file_overrides_the_default(file):
     assert Settings.from_command_line([file("level = 6")]).level == 6
 
 
 @pytest.mark.parametrize("variable", ["THING_LEVEL", "OTHER_ARG_LEVEL"])
-def test_every_variable_goes_over_the_file(monkeypatch, file, variable):
+def test_every_variable_overrides_the_file(monkeypatch, file, variable):
     monkeypatch.setenv(variable, "2")
     assert Settings.from_command_line([file("level = 6")]).level == 2
 
 
-def test_the_command_line_goes_over_the_file(file):
+def test_the_command_line_overrides_the_file(file):
     assert Settings.from_command_line([file("level = 6"), "--level", "3"]).level == 3
 
 
@@ -136,7 +136,7 @@ def test_keys_of_the_file_may_have_hyphens(file, key):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [
         ("levle = 6", "thing.toml: unknown option levle: did you mean level?\n"),
         ("config = 'b'", "unknown option config"),
@@ -145,11 +145,11 @@ def test_keys_of_the_file_may_have_hyphens(file, key):
         ("level = -2", "thing.toml: level: Input should be greater than or equal to 0 (got -2)\n"),
     ],
 )
-def test_a_wrong_file_ends_with_status_2_and_a_line(file, capsys, text, complaint):
+def test_a_wrong_file_ends_with_status_2_and_a_line(file, capsys, text, message):
     with pytest.raises(SystemExit) as ended:
         Settings.from_command_line([file(text)])
     assert ended.value.code == 2
-    assert complaint in (error := capsys.readouterr().err)
+    assert message in (error := capsys.readouterr().err)
     assert error.count("\n") == 1
 
 
@@ -193,7 +193,7 @@ def test_a_wrong_value_is_named_as_it_was_given(monkeypatch, capsys, variable, o
     assert capsys.readouterr().err.startswith(f"thing: {named}: Input should be a valid integer")
 
 
-def test_settings_that_do_not_go_together_are_not_all_repeated(capsys):
+def test_an_error_of_the_whole_does_not_show_the_values(capsys):
     with pytest.raises(SystemExit):
         Settings.from_command_line(["--fast", "--level", "7", "--api-key", "aaa"])
     assert capsys.readouterr().err == "thing: 7 is too much to be fast\n"
@@ -207,7 +207,7 @@ def test_a_wrong_value_ends_with_status_2_naming_option_and_value(capsys):
     assert "'-1'" in error
 
 
-def test_a_wrong_key_is_not_repeated(capsys):
+def test_a_wrong_key_is_not_shown(capsys):
     with pytest.raises(SystemExit):
         Settings.from_command_line(["--api-key", "bbb-secret"])
     assert "bbb-secret" not in capsys.readouterr().err
@@ -232,7 +232,7 @@ def warnings(capsys):
 
 
 @pytest.mark.parametrize("variable", ["THING_LEVLE", "THING_API_KAY", "thing_orgins"])
-def test_a_misspelled_variable_is_warned_of_without_its_value(variable, monkeypatch, capsys):
+def test_the_warning_of_a_misspelled_variable_does_not_show_its_value(variable, monkeypatch, capsys):
     monkeypatch.setenv(variable, "hidden")
     said = warnings(capsys)
     assert said.startswith(f"thing: {variable} is ignored: did you mean THING_")
@@ -243,12 +243,12 @@ def test_a_misspelled_variable_is_warned_of_without_its_value(variable, monkeypa
     "variable",
     ["THING_LEVEL", "thing_level", "THING_SERVICE_HOST", "THING_", "OTHER_ARG_LEVEL", "SOMETHING_LEVLE"],
 )
-def test_other_variables_are_nobodys_business(variable, monkeypatch, capsys):
+def test_other_variables_are_not_warned_of(variable, monkeypatch, capsys):
     monkeypatch.setenv(variable, "3")
     assert warnings(capsys) == ""
 
 
-def test_an_empty_variable_is_not_set_however_it_is_spelled(monkeypatch, capsys):
+def test_an_empty_misspelled_variable_is_not_warned_of(monkeypatch, capsys):
     monkeypatch.setenv("THING_LEVLE", "")
     assert warnings(capsys) == ""
 

@@ -43,23 +43,23 @@ def test_a_negative_number_is_a_value(parser):
     assert parser.parse(["-ngl", "-1"]).layers == "-1"
 
 
-def test_an_option_may_stand_for_a_value(parser):
+def test_an_option_may_mean_a_fixed_value(parser):
     assert parser.parse(["-no-kvu"]).unified is False
 
 
-def test_the_last_spelling_counts(parser):
+def test_the_last_of_several_spellings_wins(parser):
     assert parser.parse(["-ngl", "7", "--gpu-layers", "8"]).layers == "8"
 
 
-def test_what_is_so_anyway_is_taken(parser):
+def test_options_without_effect_are_ignored(parser):
     assert parser.parse(["-cb", "--prio", "2", "-ngl", "3"]).layers == "3"
 
 
-def test_what_is_lacking_is_refused_with_the_reason(parser, capsys):
+def test_unsupported_options_are_refused_with_the_reason(parser, capsys):
     assert "--mmproj: only text is served" in complaint(parser, capsys, "--mmproj", "a.gguf")
 
 
-def test_a_spelling_of_a_setting_that_is_not_there_is_unknown(parser, capsys):
+def test_a_spelling_of_an_option_that_the_program_lacks_is_unknown(parser, capsys):
     assert "unknown option --absent" in complaint(parser, capsys, "--absent", "1")
 
 
@@ -72,11 +72,11 @@ def test_an_unknown_option_is_named_with_the_closest_one(parser, capsys):
 @pytest.mark.parametrize(
     "arguments", [["--api-kay=hidden"], ["--api-kay", "hidden"], ["--api-key=sesame", "hidden"]]
 )
-def test_no_value_of_an_unknown_option_is_repeated(parser, capsys, arguments):
+def test_the_value_of_an_unknown_option_is_not_shown(parser, capsys, arguments):
     assert "hidden" not in complaint(parser, capsys, *arguments)
 
 
-def test_a_word_behind_no_option_is_named(parser, capsys):
+def test_a_word_without_an_option_is_named(parser, capsys):
     assert "'foo' does not belong to an option" in complaint(parser, capsys, "--layers", "7", "foo")
 
 
@@ -86,15 +86,15 @@ def test_the_doctor_comes_first(parser, capsys):
     )
 
 
-def test_a_missing_value_is_said_with_the_option(parser, capsys):
+def test_a_missing_value_is_an_error_that_names_the_option(parser, capsys):
     assert "-ngl/--layers/--gpu-layers: expected one argument" in complaint(parser, capsys, "-ngl")
 
 
-def test_a_setting_is_known_by_how_it_was_given(parser):
+def test_the_spelling_that_was_used_is_known(parser):
     assert parser.given_as("layers", ["--host", "x", "-ngl=3"]) == "-ngl"
 
 
-def test_a_setting_that_was_not_given_has_no_name(parser):
+def test_an_option_that_was_not_given_has_no_spelling(parser):
     assert parser.given_as("layers", ["--host", "x"]) is None
 
 
@@ -102,7 +102,7 @@ def test_help_shows_all_spellings_with_one_value(parser):
     assert "-ngl, --layers, --gpu-layers N" in parser.format_help()
 
 
-def test_help_shows_what_stands_for_a_value_beside_its_setting(parser):
+def test_help_shows_spellings_with_a_fixed_value(parser):
     assert "--unified, -no-kvu whether" in " ".join(parser.format_help().split())
 
 
@@ -111,7 +111,7 @@ def test_help_has_the_groups_in_their_order(parser):
     assert text.index("computing:") < text.index("-ngl") < text.index("address:") < text.index("--host")
 
 
-def test_help_does_not_show_what_is_taken_without_effect_or_refused(parser, capsys):
+def test_help_does_not_show_ignored_and_refused_options(parser, capsys):
     with pytest.raises(SystemExit):
         parser.parse(["--help"])
     shown = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What people paste from llama-server, given to lead and back."""
+"""Options and variables of llama-server, given to lead and back."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_lead_understands_the_variable(monkeypatch, variable, text, setting, val
 
 
 @pytest.mark.parametrize("option", ["-cb", "--jinja", "--warmup", "--no-warmup", "--no-perf"])
-def test_what_is_so_anyway_is_taken(option):
+def test_options_without_effect_are_ignored(option):
     assert LeadSettings.from_command_line([option, "-np", "2"]).compute.parallel == 2
 
 
@@ -92,7 +92,7 @@ def test_what_is_so_anyway_is_taken(option):
         ("-ctkd", "BACK_CACHE_TYPE_K"),
     ],
 )
-def test_what_is_lacking_is_refused_with_the_reason(option, reason, capsys):
+def test_unsupported_options_are_refused_with_the_reason(option, reason, capsys):
     with pytest.raises(SystemExit) as ended:
         LeadSettings.from_command_line([option])
     assert ended.value.code == 2
@@ -100,7 +100,7 @@ def test_what_is_lacking_is_refused_with_the_reason(option, reason, capsys):
     assert reason in error
 
 
-def test_an_option_is_understood_in_one_way():
+def test_every_spelling_has_one_meaning():
     spelled = [option for item in LLAMA_SERVER.spellings.values() for option in item.options]
     spelled += [option for item in LLAMA_SERVER.spellings.values() for option in item.constants]
     assert len(spelled) == len(set(spelled))

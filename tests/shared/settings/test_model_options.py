@@ -20,12 +20,12 @@ def settings(*arguments):
         ("auto", "auto"),
     ],
 )
-def test_flash_attention_may_be_said_as_in_llama_server(value, meaning):
+def test_flash_attention_accepts_llama_servers_words(value, meaning):
     assert settings("-fa", value).compute.flash_attn == meaning
 
 
 @pytest.mark.parametrize("kind", ["q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"])
-def test_a_quantized_v_cache_without_flash_attention_is_refused(kind, capsys):
+def test_a_quantized_v_cache_without_flash_attention_is_an_error(kind, capsys):
     with pytest.raises(SystemExit) as ended:
         settings("-ctv", kind, "-fa", "off")
     assert ended.value.code == 2
@@ -35,29 +35,29 @@ def test_a_quantized_v_cache_without_flash_attention_is_refused(kind, capsys):
 
 
 @pytest.mark.parametrize("fa", ["on", "auto"])
-def test_a_quantized_v_cache_with_flash_attention_is_fine(fa):
+def test_a_quantized_v_cache_with_flash_attention_is_accepted(fa):
     assert settings("-ctv", "q8_0", "-fa", fa).compute.cache_type_v == "q8_0"
 
 
-def test_a_quantized_k_cache_needs_nothing():
+def test_a_quantized_k_cache_does_not_need_flash_attention():
     assert settings("-ctk", "q4_0", "-fa", "off").compute.cache_type_k == "q4_0"
 
 
-def test_an_unknown_cache_type_is_refused_naming_those_that_there_are(capsys):
+def test_an_unknown_cache_type_is_an_error_that_lists_the_known_ones(capsys):
     with pytest.raises(SystemExit):
         settings("-ctk", "q3_k")
     assert "lead: -ctk: Input should be 'f32', 'f16', 'bf16', 'q8_0'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shares", ["3,1", "3/1"])
-def test_shares_of_gpus_are_numbers(shares):
+def test_tensor_split_is_a_list_of_numbers(shares):
     assert settings("-ts", shares).compute.tensor_split == (3.0, 1.0)
 
 
 @pytest.mark.parametrize(
     ("option", "mode"), [("--mlock", "mmap+mlock"), ("--no-mmap", "none"), ("--load-mode=dio", "dio")]
 )
-def test_the_way_of_loading_may_be_said_in_the_older_way(option, mode):
+def test_the_older_options_for_loading_work(option, mode):
     assert settings(option).compute.load_mode == mode
 
 

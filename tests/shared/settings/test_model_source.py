@@ -29,14 +29,14 @@ def fetched(monkeypatch):
 
 @pytest.mark.parametrize("kind", [LeadSettings, BackSettings])
 @pytest.mark.parametrize("option", ["-hf", "-hfr", "--hf-repo"])
-def test_a_model_of_the_hub_becomes_a_file(fetched, kind, option):
+def test_a_model_of_the_hub_is_downloaded(fetched, kind, option):
     given = kind.from_command_line([option, "a/b:Q8_0", "-hff", "c.gguf", "--offline"])
     assert given.located().source.model == "cache/toy.gguf"
     assert fetched == [(Hub(None, offline=True), HubModel("a/b", "Q8_0", "c.gguf"))]
 
 
 @pytest.mark.parametrize("variable", ["HF_TOKEN", "LEAD_HF_TOKEN"])
-def test_the_token_may_stand_in_the_environment(fetched, monkeypatch, variable):
+def test_the_token_can_be_set_in_the_environment(fetched, monkeypatch, variable):
     monkeypatch.setenv(variable, "hf_hidden")
     settings("-hf", "a/b").located()
     assert fetched[0][0].token == "hf_hidden"  # noqa: S105 - of this test
@@ -47,37 +47,37 @@ def test_the_token_is_not_shown():
 
 
 @pytest.mark.parametrize("option", ["--back-hf-repo", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"])
-def test_the_model_of_a_leads_own_back_may_be_of_the_hub(fetched, option):
+def test_the_draft_model_can_come_from_the_hub(fetched, option):
     given = settings(option, "a/b:Q8_0", "--back-threads", "2")
     assert given.own_back.is_wanted
     assert str(given.located().own_back.back) == "cache/toy.gguf"
     assert fetched == [(Hub(None), HubModel("a/b", "Q8_0"))]
 
 
-def test_the_hubs_variable_of_llama_server_names_it_too(fetched, monkeypatch):
+def test_llama_servers_variable_for_the_draft_model_works(fetched, monkeypatch):
     monkeypatch.setenv("LLAMA_ARG_SPEC_DRAFT_HF_REPO", "a/b")
     settings().located()
     assert fetched == [(Hub(None), HubModel("a/b"))]
 
 
-def test_without_a_name_nothing_is_fetched(fetched):
+def test_without_a_repository_nothing_is_downloaded(fetched):
     given = settings()
     assert given.located() == given
     assert fetched == []
 
 
-def test_a_file_that_is_there_is_taken(tmp_path):
+def test_an_existing_file_is_used(tmp_path):
     (tmp_path / "a.gguf").touch()
     assert settings("-m", str(tmp_path / "a.gguf")).located().source.model == tmp_path / "a.gguf"
 
 
-def test_a_file_that_is_not_there_is_an_error(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(ModelLoadError, match="is not there"):
         settings("-m", str(tmp_path / "a.gguf")).located()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (["-hf", "nonsense"], "-hf: write it as in"),
         (["-hf", "a/b", "-m", "a.gguf"], "-hf: cannot be combined with --model"),
@@ -87,11 +87,11 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path):
         (["-hff", "c.gguf"], "-hff: needs the repository: -hf USER/REPO"),
     ],
 )
-def test_what_makes_no_sense_ends_with_status_2(capsys, arguments, complaint):
+def test_contradictory_options_are_an_error_with_status_2(capsys, arguments, message):
     with pytest.raises(SystemExit) as ended:
         settings(*arguments)
     assert ended.value.code == 2
-    assert f"lead: {complaint}" in capsys.readouterr().err
+    assert f"lead: {message}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("program", [lead, back])
@@ -105,7 +105,7 @@ def test_a_program_ends_with_a_sentence_before_anything_starts(program, monkeypa
     assert "is part 2 of 3: name the first" in caplog.text
 
 
-def test_why_nothing_comes_from_the_hub_is_a_sentence(monkeypatch):
+def test_an_error_of_the_hub_is_passed_on(monkeypatch):
     def fetch(_hub, _model):
         raise ConfigError("no connection")
 
