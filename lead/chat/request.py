@@ -67,20 +67,20 @@ class ConversationFields(BaseModel):
         )
 
     def conversation(
-        self, options: ChatOptions, demand: OutputConstraint, family: ToolFormat = GENERIC
+        self, options: ChatOptions, demand: OutputConstraint, tool_format: ToolFormat = GENERIC
     ) -> Conversation:
-        """What to render for a template of the format `family`; `demand` is this request's.
+        """What to render for a template of the format `tool_format`; `demand` is this request's.
 
         Raises RequestError for a message that cannot be continued.
         """
         continues = self._continues(options)
         tools = [tool.for_template() for tool in demand.tools]
         messages = self.messages
-        if tools and family is GENERIC:
+        if tools and tool_format is GENERIC:
             messages = _with_system(messages, tools_prompt(tools, must_call=demand.must_call))
         return Conversation(
             messages=messages,
-            tools=[] if family is GENERIC else tools,
+            tools=[] if tool_format is GENERIC else tools,
             documents=self.documents,
             variables=self._variables(options),
             open_answer=continues or self.add_generation_prompt is not False,

@@ -18,12 +18,12 @@ def conversation(*messages, options=NO_OPTIONS, **fields):
     return body.conversation(options, body.demand())
 
 
-def test_an_answer_at_the_end_is_continued():
+def test_an_assistant_message_at_the_end_is_continued():
     assert conversation(USER, ANSWER).continues
     assert not conversation(USER).continues
 
 
-def test_the_settings_or_the_client_may_not_want_that():
+def test_the_settings_or_the_client_can_turn_continuing_off():
     assert not conversation(USER, ANSWER, options=ChatOptions(prefill=False)).continues
     assert not conversation(USER, ANSWER, continue_final_message=False).continues
     assert conversation(
@@ -49,18 +49,18 @@ def test_what_cannot_be_continued_is_refused(messages, fields):
         conversation(*messages, **fields)
 
 
-def test_a_clients_variables_count_more_than_the_settings():
+def test_a_clients_variables_override_the_settings():
     options = ChatOptions({"enable_thinking": False, "mood": "sad"})
     said = conversation(USER, chat_template_kwargs={"mood": "glad"}, options=options)
     assert said.variables == {"enable_thinking": False, "mood": "glad"}
 
 
-def test_no_effort_is_no_thinking():
+def test_reasoning_effort_none_disables_thinking():
     assert conversation(USER, reasoning_effort="none").variables == {"enable_thinking": False}
     assert conversation(USER, reasoning_effort="low").variables == {"reasoning_effort": "low"}
 
 
-def test_thinking_is_a_truth_value():
+def test_enable_thinking_must_be_a_boolean():
     with pytest.raises(RequestError, match="enable_thinking"):
         conversation(USER, chat_template_kwargs={"enable_thinking": "yes"})
 
@@ -82,11 +82,11 @@ def test_thinking_is_a_truth_value():
         ({"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]}, "name"),
     ],
 )
-def test_a_message_that_cannot_be_told_is_refused_in_words(message, complaint):
+def test_an_invalid_message_is_refused_with_the_reason(message, complaint):
     with pytest.raises(ValidationError, match=complaint):
         ConversationFields(messages=[message])
 
 
-def test_a_function_is_a_tool():
+def test_the_role_function_becomes_tool():
     message = {"role": "function", "name": "add", "content": "2"}
     assert conversation(message).messages[0].for_template() == {"role": "tool", "name": "add"}

@@ -37,7 +37,7 @@ def test_a_model_without_a_template_gets_chatml():
     assert render(None) == render(CHATML)
 
 
-def test_a_template_knows_the_special_tokens():
+def test_a_template_can_use_the_special_tokens():
     assert render("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}") == "<s>Hello</s>"
 
 
@@ -45,14 +45,14 @@ def test_json_is_not_escaped_for_html():
     assert render("{{ {'a': '<é>'} | tojson }}") == '{"a": "<é>"}'
 
 
-def test_blocks_leave_no_lines():
+def test_blocks_leave_no_empty_lines():
     assert (
         render("{% if true %}\n  {% for m in messages %}\n{{ m.content }}{% endfor %}\n{% endif %}")
         == "Hello"
     )
 
 
-def test_what_the_template_refuses_is_the_clients_error():
+def test_messages_that_the_template_refuses_are_the_clients_error():
     with pytest.raises(RequestError, match="roles must alternate") as refused:
         render("{{ raise_exception('roles must alternate') }}")
     assert refused.value.param == "messages"
@@ -72,58 +72,58 @@ def test_a_hostile_template_cannot_leave_the_sandbox(attack):
         render(attack)
 
 
-def test_a_message_that_the_template_cannot_digest_is_the_clients_error():
+def test_messages_that_the_template_fails_on_are_the_clients_error():
     with pytest.raises(RequestError):
         render("{{ messages[0].content + 1 }}")
 
 
-def test_what_is_no_template_cannot_be_chosen():
+def test_text_that_is_not_a_template_is_a_config_error():
     with pytest.raises(ConfigError, match="not Jinja"):
         ChatTemplate("{% if %}", "", "")
 
 
-def test_a_name_is_one_of_llama_cpps_templates():
+def test_a_name_selects_a_built_in_template_of_llama_cpp():
     assert render("gemma") == "<start_of_turn>user\nHello<end_of_turn>\n<start_of_turn>model\n"
 
 
-def test_a_text_that_is_no_name_is_a_template():
+def test_a_text_that_is_not_a_name_is_a_template():
     assert render("llama3 and more") == "llama3 and more"
 
 
-def test_a_long_conversation_fits_a_named_template():
+def test_a_long_conversation_fits_a_built_in_template():
     words = "word " * 10_000
     assert words.strip() in render("chatml", [{"role": "user", "content": words}])
 
 
-def test_a_template_that_never_ends_is_stopped(monkeypatch):
+def test_a_template_that_writes_too_much_is_stopped(monkeypatch):
     monkeypatch.setattr(jinja, "MAX_CHARACTERS", 1000)
     endless = "{% for i in range(90000) %}{{ messages[0].content }}{% endfor %}"
     with pytest.raises(RequestError, match="more than 1000 characters"):
         render(endless)
 
 
-def test_a_template_that_takes_long_is_stopped(monkeypatch):
+def test_a_template_that_takes_too_long_is_stopped(monkeypatch):
     monkeypatch.setattr(jinja, "MAX_SECONDS", -1.0)
     with pytest.raises(RequestError, match="takes longer"):
         render(CHATML)
 
 
-def test_generation_tags_mark_nothing_here():
+def test_generation_tags_are_ignored():
     assert render("{% generation %}{{ messages[0].content }}{% endgeneration %}") == "Hello"
 
 
-def test_json_is_written_as_asked():
+def test_the_json_filter_takes_the_arguments_of_transformers():
     source = "{{ {'b': 1, 'a': 'é'} | tojson(separators=(',', ':'), sort_keys=true, ensure_ascii=true) }}"
     assert render(source) == '{"a":"\\u00e9","b":1}'
 
 
-def test_the_client_gives_variables_but_not_the_messages():
+def test_a_client_can_set_variables_except_the_messages_and_tokens():
     source = "{{ mood }} {{ messages[0].content }} {{ bos_token }}"
     fields = {"mood": "glad", "messages": [], "bos_token": "x"}
     assert render(source, variables=fields) == "glad Hello <s>"
 
 
-def test_tools_have_a_template_of_their_own_if_the_model_has_one():
+def test_a_second_template_is_used_for_conversations_with_tools():
     assert render("plain", tool_use="with {{ tools[0].x }}", tools=[{"x": 1}]) == "with 1"
     assert render("plain", tool_use="with {{ tools[0].x }}") == "plain"
 
@@ -132,38 +132,38 @@ def test_a_template_that_wants_a_list_of_tools_gets_an_empty_one():
     assert render("{% for t in tools %}x{% endfor %}" + TURNS) == "[user]Hello[assistant]"
 
 
-def test_what_a_filter_gives_is_written_as_a_list():
+def test_the_json_filter_writes_iterators_as_lists():
     assert render("{{ messages | map(attribute='role') | tojson }}") == '["user"]'
 
 
-def test_arguments_are_objects_for_a_template_that_goes_through_them():
+def test_arguments_are_objects_for_a_template_that_iterates_over_them():
     source = CALLS.replace(
         "ARGUMENTS", "{% for k, v in c.function.arguments | items %}{{ k }}={{ v }}{% endfor %}"
     )
     assert "<add a=1>" in render(source, USED)
 
 
-def test_documents_reach_the_template():
+def test_documents_are_passed_to_the_template():
     assert render("{{ documents[0].text }}", documents=[{"text": "d"}]) == "d"
 
 
-def test_parts_are_lines():
+def test_parts_of_a_content_become_lines():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert render(TURNS, [{"role": "user", "content": parts}]) == "[user]a\nb[assistant]"
 
 
-def test_a_template_of_parts_gets_parts():
+def test_a_template_that_expects_parts_gets_parts():
     source = "{% for p in messages[0].content if p.type == 'text' %}({{ p.text }}){% endfor %}"
     assert render(source) == "(Hello)"
 
 
-def test_a_developer_is_the_system_where_the_template_knows_none():
+def test_developer_messages_become_system_messages_if_the_template_has_none():
     messages = [{"role": "developer", "content": "d"}, *HELLO]
     assert render(TURNS, messages) == "[system]d[user]Hello[assistant]"
     assert render(TURNS + "{# developer #}", messages) == "[developer]d[user]Hello[assistant]"
 
 
-def test_a_template_without_system_messages_has_them_from_the_user():
+def test_system_messages_join_the_next_user_message_if_the_template_has_none():
     source = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TURNS
     messages = [{"role": "system", "content": "s"}, *HELLO]
     assert render(source, messages) == "[user]s\nHello[assistant]"
@@ -178,7 +178,7 @@ def test_arguments_are_text_for_a_template_that_writes_text():
     assert '<add {"a": 1}>' in render(CALLS.replace("ARGUMENTS", "{{ '' + c.function.arguments }}"), USED)
 
 
-def test_a_template_without_tool_results_has_them_in_words():
+def test_calls_and_results_become_text_if_the_template_has_none():
     source = "{% for m in messages if m.role != 'tool' %}[{{ m.role }}]{{ m.content }}{% endfor %}"
     assert render(source, USED) == (
         '[user]Hello[assistant]{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}'
@@ -202,9 +202,9 @@ def test_a_template_without_tool_results_has_them_in_words():
         (TURNS + "{# </think> #}", {"content": "It is"}, "[assistant]It is"),
     ],
 )
-def test_an_answer_goes_on_where_the_client_left_it(source, last, end):
+def test_the_prompt_ends_with_the_answer_that_the_client_began(source, last, end):
     assert render(source, [*HELLO, {"role": "assistant", **last}], continues=True).endswith(end)
 
 
-def test_without_a_generation_prompt_the_conversation_just_ends():
+def test_without_a_generation_prompt_no_answer_begins():
     assert render(TURNS, open_answer=False) == "[user]Hello"

@@ -32,7 +32,7 @@ async def ask(app, **fields):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_request_is_one_line_with_its_tokens_its_key_and_its_id(lead, app, lines, stream):
+async def test_a_request_is_one_line_with_its_tokens_key_and_id(lead, app, lines, stream):
     lead.will_say("one two", (" three", {"n_accepted": 1, "sources": ["desk"] * 3, "rejected": [5, 6]}))
     response = await ask(app, stream=stream)
     n_prompt, n_generated = (
@@ -48,13 +48,13 @@ async def test_a_request_is_one_line_with_its_tokens_its_key_and_its_id(lead, ap
     )
 
 
-async def test_a_refused_request_is_a_line_too(app, lines):
+async def test_a_refused_request_is_logged(app, lines):
     _, headers, _ = await asgi_request(app, "GET", "/props")
     assert lines()[0].startswith("GET /props 401 in ")
     assert lines()[0].endswith(f"nobody, request {headers['x-request-id']}")
 
 
-async def test_what_a_page_asks_every_second_is_no_line_but_a_change_is(lead, lines):
+async def test_polling_is_not_logged_but_a_change_is(lead, lines):
     app = create_app(lead.app.state.services)
     await asgi_request(app, "GET", "/v1/speculation")
     await asgi_request(app, "PUT", "/v1/speculation", {"content-type": "application/json"})
@@ -62,25 +62,25 @@ async def test_what_a_page_asks_every_second_is_no_line_but_a_change_is(lead, li
     assert line.startswith("PUT /v1/speculation 400 in ")
 
 
-async def test_a_clients_own_id_is_kept(app, lines):
+async def test_a_valid_request_id_of_the_client_is_kept(app, lines):
     _, headers, _ = await asgi_request(app, "GET", "/health", {"x-request-id": "abc-123"})
     assert headers["x-request-id"] == "abc-123"
     assert lines() == []  # asked every few seconds
 
 
 @pytest.mark.parametrize("wrong", ["", "x" * 129, "two words", "new\nline", "\x1b[31m"])
-async def test_one_that_would_spoil_the_log_is_not(app, wrong):
+async def test_an_invalid_request_id_is_replaced(app, wrong):
     _, headers, _ = await asgi_request(app, "GET", "/health", {"x-request-id": wrong})
     assert headers["x-request-id"] != wrong
 
 
-async def test_a_path_cannot_begin_a_new_line(app, lines):
+async def test_a_path_cannot_break_the_log_line(app, lines):
     await asgi_request(app, "GET", "/a\n12:00 lead INFO: all is well\x1b[31m")
     assert "\n" not in lines()[0]
     assert "\x1b" not in lines()[0]
 
 
-async def test_no_text_and_no_key_is_in_the_log(lead, app, caplog):
+async def test_neither_texts_nor_keys_are_logged(lead, app, caplog):
     caplog.set_level("DEBUG")
     lead.will_say("a secret answer")
     await ask(app, messages=[{"role": "user", "content": "a secret question"}])
@@ -89,7 +89,7 @@ async def test_no_text_and_no_key_is_in_the_log(lead, app, caplog):
     assert "the-client-key" not in caplog.text
 
 
-async def test_a_client_that_leaves_is_499(lead, app, lines):
+async def test_a_client_that_disconnects_is_logged_as_499(lead, app, lines):
     lead.engine.hold()
     asking = asyncio.ensure_future(ask(app))
     await lead.engine.submission.wait()
@@ -98,7 +98,7 @@ async def test_a_client_that_leaves_is_499(lead, app, lines):
     assert " 499 in " in lines()[0]
 
 
-async def test_a_bug_is_500_with_its_trace_in_the_log_and_not_in_the_answer(caplog):
+async def test_an_unhandled_exception_is_500_with_its_trace_only_in_the_log(caplog):
     async def app(_scope, _receive, _send):
         raise ZeroDivisionError("a bug")
 
@@ -109,7 +109,7 @@ async def test_a_bug_is_500_with_its_trace_in_the_log_and_not_in_the_answer(capl
     assert headers["x-request-id"] in caplog.text
 
 
-async def test_a_route_can_find_out_the_id():
+async def test_a_route_can_read_the_request_id():
     async def app(scope, _receive, send):
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": scope["state"]["request_id"].encode()})
@@ -118,14 +118,14 @@ async def test_a_route_can_find_out_the_id():
     assert headers["x-request-id"] == body.decode()
 
 
-async def test_a_back_that_is_refused_is_a_line_and_one_that_comes_in_is_none(app, lines):
+async def test_a_refused_back_is_logged_and_an_accepted_one_is_not(app, lines):
     await asgi_request(app, "WEBSOCKET", "/v1/speculation", bearer("the-back-key"))
     assert lines() == []
     await asgi_request(app, "WEBSOCKET", "/v1/speculation")
     assert lines()[0].startswith("WEBSOCKET /v1/speculation 401 in ")
 
 
-async def test_the_figures_are_fields_for_machines(lead, app, caplog):
+async def test_the_log_record_has_the_figures_as_fields(lead, app, caplog):
     caplog.set_level(logging.INFO, "lead.requests")
     lead.will_say("one")
     await ask(app)

@@ -88,7 +88,7 @@ def app(lead):
     return create_app(lead.app.state.services, MiddlewareStack(keyring()))
 
 
-def test_it_is_decided_for_every_route_who_may_use_it():
+def test_the_table_covers_every_route():
     """Add a new route to MAY, and to lead/http/middleware/auth.py if it is not for clients."""
     assert set(all_routes()) - set(MAY) == set()
 
@@ -126,7 +126,7 @@ async def test_a_missing_key_is_answered_as_llama_server_and_openai_do(app):
     assert re.match("Invalid API Key", error["message"])
 
 
-async def test_a_key_of_another_role_is_told_which_one_is_needed(app):
+async def test_a_key_of_another_role_is_answered_with_the_role_that_is_needed(app):
     _, _, body = await asgi_request(app, "PUT", "/v1/speculation", bearer(KEYS[Role.CLIENT]))
     assert json.loads(body)["error"] == {
         "message": "this key has the role client; this request needs the role admin",
@@ -145,16 +145,16 @@ async def test_a_key_of_another_role_is_told_which_one_is_needed(app):
         {"authorization": "Basic abc", "x-api-key": "the-client-key"},
     ],
 )
-async def test_a_key_is_taken_from_where_clients_put_it(app, headers):
+async def test_a_key_is_read_from_the_headers_that_clients_use(app, headers):
     assert (await asgi_request(app, "GET", "/v1/models", headers))[0] == 200
 
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer "}, {"authorization": "the-client-key"}])
-def test_what_is_no_key_is_none(headers):
+def test_a_header_without_a_key_gives_none(headers):
     assert presented_key(Headers(headers)) is None
 
 
-async def test_a_route_hears_who_asks():
+async def test_a_route_can_read_the_principal():
     heard = []
 
     async def app(scope, _receive, _send):

@@ -16,7 +16,7 @@ def app(lead, *origins):
     return create_app(lead.app.state.services, MiddlewareStack(keyring(), origins=AllowedOrigins(origins)))
 
 
-async def test_pages_may_not_read_answers_unless_it_was_said(lead):
+async def test_pages_of_other_origins_cannot_read_answers_by_default(lead):
     _, headers, _ = await asgi_request(
         app(lead), "GET", "/v1/models", {"origin": PAGE} | bearer("the-client-key")
     )
@@ -25,20 +25,20 @@ async def test_pages_may_not_read_answers_unless_it_was_said(lead):
 
 
 @pytest.mark.parametrize("origins", [[PAGE], ["*"], [f"{PAGE}/"]])
-async def test_those_that_were_named_may(lead, origins):
+async def test_pages_of_allowed_origins_can_read_answers(lead, origins):
     status, headers, _ = await asgi_request(app(lead, *origins), "OPTIONS", "/v1/chat/completions", ASKING)
     assert status == 200
     assert headers["access-control-allow-origin"] in {PAGE, "*"}
     assert headers["access-control-allow-headers"] == "authorization,content-type"
 
 
-async def test_they_can_read_errors_too(lead):
+async def test_pages_of_allowed_origins_can_read_errors(lead):
     status, headers, _ = await asgi_request(app(lead, PAGE), "GET", "/v1/models", {"origin": PAGE})
     assert (status, headers["access-control-allow-origin"]) == (401, PAGE)
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://chat.example", "null", f"{PAGE}.evil"])
-async def test_others_still_may_not(lead, origin):
+async def test_pages_of_other_origins_cannot_read_answers_if_some_are_allowed(lead, origin):
     status, headers, _ = await asgi_request(app(lead, PAGE), "OPTIONS", "/props", ASKING | {"origin": origin})
     assert status == 400
     assert "access-control-allow-origin" not in headers
@@ -51,16 +51,16 @@ async def test_others_still_may_not(lead, origin):
         *(("http://notlocalhost", False), ("http://localhost.evil.example", False)),
     ],
 )
-def test_localhost_stands_for_all_pages_of_this_machine(origin, may):
+def test_localhost_allows_all_pages_of_this_machine(origin, may):
     assert AllowedOrigins(["localhost"]).allow(origin) == may
 
 
 @pytest.mark.parametrize(("origins", "status"), [([], 403), (["https://other.example"], 403), ([PAGE], 101)])
-async def test_a_page_may_open_a_websocket_only_if_it_may_ask(lead, origins, status):
+async def test_only_pages_of_allowed_origins_can_open_a_websocket(lead, origins, status):
     headers = {"origin": PAGE} | bearer("the-back-key")
     assert (await asgi_request(app(lead, *origins), "WEBSOCKET", "/v1/speculation", headers))[0] == status
 
 
-def test_origins_are_a_setting():
+def test_allowed_origins_are_a_setting():
     given = LeadSettings.from_command_line(["--cors-origins", f"{PAGE},http://localhost:3000"])
     assert given.security.cors_origins == (PAGE, "http://localhost:3000")

@@ -18,7 +18,7 @@ NAMES = AllowedHosts({*machine_names("gpu-box"), "lead.example", "*.lan"})
         *("[fe80::1]", "gpu-box:5555", "lead.example", "desk.lan:1", "a.b.lan", ""),
     ],
 )
-def test_its_own_names_and_addresses_are_for_it(host):
+def test_the_machines_own_names_and_addresses_are_allowed(host):
     assert NAMES.allows(host)
 
 
@@ -30,11 +30,11 @@ def test_its_own_names_and_addresses_are_for_it(host):
         "evil.example#localhost",
     ],
 )
-def test_other_names_are_not(host):
+def test_other_names_are_not_allowed(host):
     assert not NAMES.allows(host)
 
 
-def test_any_name_can_be_allowed():
+def test_a_star_allows_any_name():
     assert AllowedHosts({"*"}).allows("evil.example")
 
 
@@ -55,13 +55,13 @@ def checks(*arguments):
     return LeadSettings.from_command_line(list(arguments)).security.host_names() is not None
 
 
-def test_names_are_checked_where_there_are_no_keys_or_when_they_are_given():
+def test_names_are_checked_without_keys_or_if_some_are_configured():
     assert checks()
     assert not checks("--api-key", "secret")
     assert checks("--api-key", "secret", "--allowed-hosts", "lead.example")
 
 
-def test_names_can_be_added():
+def test_further_names_are_a_setting():
     names = LeadSettings.from_command_line(["--allowed-hosts", "lead.example,*.lan"]).security.host_names()
     assert [names.allows(host) for host in ("lead.example", "a.lan", "localhost", "evil.example")] == [
         *(True, True, True, False)

@@ -10,7 +10,7 @@ ALICE = Principal(Role.CLIENT, "alice")
 DESK = Principal(Role.BACK, "desk")
 
 
-def test_a_key_tells_whose_it_is():
+def test_a_key_identifies_its_principal():
     ring = Keyring([Key(ALICE, "abc"), Key(DESK, "def")])
     assert [ring.identify(secret) for secret in ("abc", "def", "abcdef", "", "ä\udcff", None)] == [
         *(ALICE, DESK),
@@ -18,11 +18,11 @@ def test_a_key_tells_whose_it_is():
     ]
 
 
-def test_without_keys_everybody_is_anyone():
+def test_without_keys_every_request_is_anyones():
     assert Keyring().identify(None) == Keyring().identify("x") == ANYONE
 
 
-def test_all_keys_are_compared_whichever_is_the_right_one(monkeypatch):
+def test_all_keys_are_compared_even_after_a_match(monkeypatch):
     compared = []
     monkeypatch.setattr(
         module.hmac, "compare_digest", lambda *pair: compared.append(pair) or pair[0] == pair[1]
@@ -31,7 +31,7 @@ def test_all_keys_are_compared_whichever_is_the_right_one(monkeypatch):
     assert len(compared) == 3
 
 
-def test_hashes_are_compared_and_not_keys(monkeypatch):
+def test_hashes_are_compared_instead_of_keys(monkeypatch):
     lengths = set()
     real = hmac.compare_digest
     monkeypatch.setattr(
@@ -47,13 +47,13 @@ def test_a_key_is_never_shown():
 
 
 @pytest.mark.parametrize("secret", ["", "two words", "tab\t", "zwölf"])
-def test_what_a_header_cannot_carry_is_no_key(secret):
+def test_a_key_that_a_header_cannot_carry_is_refused(secret):
     with pytest.raises(ConfigError, match="the key of client alice is empty or has characters") as error:
         Keyring([Key(ALICE, secret)])
     assert not secret or secret not in str(error.value)
 
 
-def test_one_key_stands_for_one_role():
+def test_one_key_cannot_have_two_roles():
     with pytest.raises(ConfigError, match="client alice and back desk have the same key"):
         Keyring([Key(ALICE, "same"), Key(DESK, "same")])
 
@@ -70,7 +70,7 @@ def test_several_keys_of_a_role_are_numbered(tmp_path):
     ]
 
 
-def test_a_file_names_keys_of_all_roles(tmp_path):
+def test_a_file_can_hold_named_keys_of_all_roles(tmp_path):
     file = tmp_path / "keys"
     file.write_text("client alice abc\n# machines\nback desk\tdef\nadmin root ghi\n")
     assert [(str(key.principal), key.secret) for key in named_keys(file)] == [
@@ -81,7 +81,7 @@ def test_a_file_names_keys_of_all_roles(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["alice abc", "king alice abc", "client alice abc def"])
-def test_a_wrong_line_is_named_and_not_shown(tmp_path, line):
+def test_an_invalid_line_is_named_by_its_number_and_not_shown(tmp_path, line):
     file = tmp_path / "keys"
     file.write_text(f"client bob xyz\n{line}\n")
     with pytest.raises(ConfigError, match="key 2: should be a role") as error:
