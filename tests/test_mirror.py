@@ -1,0 +1,141 @@
+"""Tests mirror the tree: lead/engine/slot.py is tested by tests/lead/engine/test_slot.py."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("lead", "back", "chat", "shared")
+COVERED_BY: dict[str, tuple[str, ...]] = {
+    "tests/back/test_drafter.py": (
+        "back/draft_path.py",
+        "back/sequence.py",
+    ),
+    "tests/back/test_side_branches.py": ("back/branches.py",),
+    "tests/chat/test_client.py": (
+        "chat/errors.py",
+        "chat/wire.py",
+    ),
+    "tests/chat/test_program.py": ("chat/json_screen.py",),
+    "tests/chat/test_render.py": ("chat/source_colours.py",),
+    "tests/chat/test_repl.py": ("chat/session.py",),
+    "tests/chat/test_report.py": ("chat/stats.py",),
+    "tests/lead/chat/test_parser.py": (
+        "lead/chat/deltas.py",
+        "lead/chat/json_stream.py",
+        "lead/chat/tool_call_parser.py",
+    ),
+    "tests/lead/chat/test_request.py": (
+        "lead/chat/response_format.py",
+        "lead/chat/tools.py",
+    ),
+    "tests/lead/chat/test_template.py": (
+        "lead/chat/capabilities.py",
+        "lead/chat/jinja.py",
+        "lead/chat/message.py",
+        "shared/llama/builtin_templates.py",
+    ),
+    "tests/lead/engine/speculation/test_board.py": (
+        "lead/engine/speculation/draft_chain.py",
+        "lead/engine/speculation/merge.py",
+    ),
+    "tests/lead/engine/speculation/test_manager.py": ("lead/engine/drafters/local_drafter.py",),
+    "tests/lead/engine/speculation/test_policy.py": ("lead/engine/speculation/adaptive.py",),
+    "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
+    "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
+    "tests/lead/engine/test_request_options.py": ("lead/engine/probabilities.py",),
+    "tests/lead/engine/test_scheduler.py": ("lead/engine/step_plan.py",),
+    "tests/lead/engine/test_slot.py": ("lead/engine/sequence.py",),
+    "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),
+    "tests/lead/http/middleware/test_auth.py": (
+        "lead/http/middleware/stack.py",
+        "lead/http/routes/unsupported.py",
+    ),
+    "tests/lead/http/routes/test_chat.py": (
+        "lead/http/chat_request.py",
+        "lead/http/render/openai.py",
+    ),
+    "tests/lead/http/routes/test_messages.py": ("lead/http/render/anthropic.py",),
+    "tests/lead/http/routes/test_native.py": (
+        "lead/http/render/llama_server.py",
+        "lead/http/render/timings.py",
+    ),
+    "tests/lead/http/routes/test_responses.py": ("lead/http/render/responses.py",),
+    "tests/lead/http/routes/test_slots.py": ("lead/http/render/generation_settings.py",),
+    "tests/lead/http/test_request_sampling.py": ("lead/settings/sampling_defaults.py",),
+    "tests/lead/metrics/test_exporter.py": (
+        "lead/metrics/back_metrics.py",
+        "lead/metrics/sequence_metrics.py",
+    ),
+    "tests/lead/server/test_server.py": (
+        "lead/server/app.py",
+        "lead/server/services.py",
+        "lead/settings/demo_model.py",
+    ),
+    "tests/lead/settings/test_lead_settings.py": (
+        "lead/settings/conversation.py",
+        "lead/settings/own_back.py",
+    ),
+    "tests/lead/test_llama_server.py": ("lead/cli.py",),
+    "tests/shared/diagnostics/test_lead_checks.py": (
+        "shared/diagnostics/findings.py",
+        "shared/diagnostics/lead_report.py",
+    ),
+    "tests/shared/diagnostics/test_preflight.py": (
+        "back/check.py",
+        "lead/diagnostics/check.py",
+    ),
+    "tests/shared/llama/test_chain_exact.py": (
+        "shared/llama/bias.py",
+        "shared/llama/memory.py",
+    ),
+    "tests/shared/llama/test_model.py": (
+        "shared/llama/batch.py",
+        "shared/llama/library.py",
+        "shared/llama/parameters.py",
+    ),
+    "tests/shared/sampling/test_sampler.py": ("shared/errors.py",),
+    "tests/shared/settings/test_base.py": ("shared/settings/sources.py",),
+}
+"""Modules without a test file of their own, under the test that covers them: parts of what it tests."""
+
+
+def modules():
+    return sorted(
+        path.relative_to(ROOT)
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if path.name not in {"__init__.py", "__main__.py"}  # the latter: test_ways_in.py
+    )
+
+
+def has_functions(module):
+    """What only declares names, types and fields needs no test."""
+    tree = ast.parse((ROOT / module).read_text())
+    return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in ast.walk(tree))
+
+
+def own_tests(module):
+    """Where the test of a module may be: under its own name, or that of its folder."""
+    folder = Path("tests") / module.parent
+    return folder / f"test_{module.name}", folder.with_name(f"test_{folder.name}.py")
+
+
+def has_own_test(module):
+    return any((ROOT / test).is_file() for test in own_tests(module))
+
+
+def test_every_module_has_a_test_file_of_its_name():
+    covered = {Path(module) for listed in COVERED_BY.values() for module in listed}
+    missing = [m for m in modules() if has_functions(m) and not has_own_test(m) and m not in covered]
+    expected = "\n".join(f"{own_tests(module)[0]} for {module}" for module in missing)
+    assert not missing, f"add these test files, or name the test that covers it in COVERED_BY:\n{expected}"
+
+
+@pytest.mark.parametrize("test", COVERED_BY)
+def test_what_is_listed_as_covered_needs_to_be(test):
+    assert (ROOT / test).is_file(), f"{test} has moved: correct COVERED_BY"
+    for module in map(Path, COVERED_BY[test]):
+        assert (ROOT / module).is_file(), f"{module} has moved: correct COVERED_BY"
+        assert not has_own_test(module), f"{module} has a test of its own: remove it from COVERED_BY"
