@@ -8,7 +8,7 @@ from typing import Any, Literal
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
-from lead.chat.deltas import AssistantMessage, Delta
+from lead.chat.deltas import AssistantMessage, Content, Delta
 from lead.chat.parser import OutputParser
 from lead.engine.events import Committed, PromptProgress
 from lead.generation.assembler import Assembler, TextToken
@@ -174,7 +174,7 @@ class _AnswerReader:
         self._index = index
         self._request = request
         self._assembler = Assembler(piece if special else vocabulary.piece, request.stops)
-        self._parser = OutputParser(request.parser)
+        self._parser = OutputParser(request.parser) if request.parser else None
         self._n_steps = 0
         self._n_progress = 0
 
@@ -210,7 +210,7 @@ class _AnswerReader:
         return AnswerUpdate(
             self._index,
             tokens,
-            self._parser.push("".join(token.text for token in tokens)),
+            self._parse(tokens),
             n_drafted=sum(step.n_drafted for step in steps),
             n_accepted=sum(step.n_accepted for step in steps),
             stats=self._stats() if self._request.timings_per_token else None,
@@ -223,14 +223,22 @@ class _AnswerReader:
             raise sequence.failure or UnavailableError("the engine has died")
         late = self._is_late
         tokens = self._assembler.finish()
-        deltas = self._parser.push("".join(token.text for token in tokens)) + self._parser.finish()
+        deltas = self._parse(tokens)
         reason: EndReason = sequence.finish_reason or ("length" if late else "stop")
         if stop is not None:
             reason = "stop"
-        if reason == "stop" and self._parser.n_calls:
-            reason = "tool_calls"
+        if self._parser:
+            deltas += self._parser.finish()
+            if reason == "stop" and self._parser.n_calls:
+                reason = "tool_calls"
         end = AnswerEnd(reason, sequence.sampling.seed, sequence.slot, stop, self._stats())
         return AnswerUpdate(self._index, tokens, deltas, end=end)
+
+    def _parse(self, tokens: Sequence[TextToken]) -> list[Delta]:
+        text = "".join(token.text for token in tokens)
+        if self._parser:
+            return self._parser.push(text)
+        return [Content(text)] if text else []
 
     def _stats(self) -> AnswerStats:
         return AnswerStats.of(self.sequence, self._assembler.n_tokens)

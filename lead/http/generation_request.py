@@ -23,7 +23,7 @@ class GenerationRequest:
     """What to generate from each of the prompts.
 
     `prompts` holds each prompt `n` times, for its `n` answers; their seeds are seed, seed + 1, …
-    `special_tokens` are control tokens whose text the parser has to see.
+    `parser` is None if all text is content; `special_tokens` are control tokens whose text it has to see.
     """
 
     prompts: list[list[int]]
@@ -36,7 +36,7 @@ class GenerationRequest:
     private: bool | None = None
     max_seconds: float | None = None
     timings_per_token: bool = False
-    parser: ParserConfig = field(default_factory=ParserConfig)
+    parser: ParserConfig | None = None
     special_tokens: frozenset[int] = frozenset()
 
     def sampling_of(self, index: int) -> SamplingParameters:

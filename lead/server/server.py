@@ -62,10 +62,14 @@ class Lead:
     async def serve(self) -> None:
         """Run until a signal ends it; raises ConfigError if it cannot start.
 
-        The order of an end: no new connections; backs that post are sent away, as their next post may need
-        one; running answers go on for the drain time, with the drafts of the other backs, then get an error
-        event; a back of the lead's own ends, before it can miss its lead; connections close; the engine
-        finishes its step and ends.
+        The order of the shutdown:
+
+        1. No new connections are accepted; backs that use POST are disconnected, as they would need them.
+        2. Running answers continue for the drain time, with the drafts of the other backs; those that are
+           still running then get an error event.
+        3. The lead's own back ends, before it notices that the lead is gone.
+        4. Connections are closed.
+        5. The engine finishes its step and exits.
         """
         listener = listen(self._settings.host, self._settings.port)
         host, port = listener.getsockname()[:2]
@@ -135,7 +139,7 @@ class Lead:
 
     async def _model_path(self) -> Path:
         if path := self._settings.source.model:
-            # not resolved: the parts of a model from the hub have their names in links
+            # not resolved: the parts of a model from the hub are symbolic links with the right names
             return path.absolute()
         return await asyncio.to_thread(demo_model, self._stopping.is_set)
 
@@ -196,7 +200,7 @@ class Lead:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections; raises ConfigError."""
+    """A listening socket; raises ConfigError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=256)
@@ -207,7 +211,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _template(vocabulary: Vocabulary, chosen: str | None) -> ChatTemplate:
-    """The chosen one (raises ConfigError if it is none), or the model's own, or ChatML."""
+    """The chosen one (raises ConfigError if it is invalid), or the model's own, or ChatML."""
     bos, eos = (
         "" if token is None else vocabulary.piece(token, special=True).decode("utf-8", "replace")
         for token in (vocabulary.bos, vocabulary.eos)

@@ -163,7 +163,7 @@ def _response(body: ResponsesRequest, request: GenerationRequest, services: Serv
         "metadata": {},
         "model": services.alias,
         "output": [],
-        "parallel_tool_calls": not request.parser.one_call,
+        "parallel_tool_calls": not (request.parser and request.parser.one_call),
         "previous_response_id": None,
         "reasoning": {"effort": body.reasoning.effort if body.reasoning else None, "summary": None},
         "store": False,
