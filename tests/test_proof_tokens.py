@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.engine.commands import Cancel, PostDraft, SetPolicy, Sources, Submit
+from lead.engine.commands import Cancel, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Committed
 from shared.sampling.sampler import SamplingParameters
 from tests.fakes import (
@@ -57,7 +57,7 @@ DRAFTERS = CHAINS | {
     ),
 }
 POLICIES = ["adaptive", "sync", "off"]  # beside fixed
-NAMES = Sources(names=["perfect", "random", "growing", "branching", "back", "hostile-0", "thicket-1"])
+NAMES = SetBacks(names=["perfect", "random", "growing", "branching", "back", "hostile-0", "thicket-1"])
 PENALTIES = {"repeat_penalty": 1.4, "presence_penalty": 0.3, "frequency_penalty": 0.2, "repeat_last_n": 5}
 DRY = {"dry_multiplier": 2.0, "dry_base": 1.5, "dry_allowed_length": 1, "dry_penalty_last_n": 30}
 XTC = {"xtc_probability": 0.5, "xtc_threshold": 0.1, "top_n_sigma": 2.0, "dynatemp_range": 0.3}
@@ -210,7 +210,7 @@ def test_sources_and_policies_may_come_and_go_at_any_step():
     for step in range(0, 200, 5):
         names = rng.sample(NAMES.names, rng.randint(0, 4))
         policy = SetPolicy(policy=rng.choice([*POLICIES, "fixed"]), depth=rng.randint(0, 32))
-        script.setdefault(step, []).extend([Sources(names=names), policy])
+        script.setdefault(step, []).extend([SetBacks(names=names), policy])
     front = FakeFront(script, DRAFTERS["several"](requests, texts_of(truth), rng))
     run_engine(front, CRAMPED, make_drafters=local_drafters)
     assert front.texts == texts_of(truth)

@@ -18,8 +18,8 @@ from lead.engine.commands import (
     Load,
     PolicyName,
     PostDraft,
+    SetBacks,
     SetPolicy,
-    Sources,
     Submit,
     encode_command,
 )
@@ -99,7 +99,7 @@ class EngineClient:
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._held_drafts: dict[tuple[str, str], PostDraft] = {}
-        self._sources = Sources(names=[])
+        self._connected = SetBacks(names=[])
         self._explanation: asyncio.Future[dict[str, Any] | None] | None = None
         self._stopping = asyncio.Event()
         self.state = EngineState.STARTING
@@ -171,9 +171,9 @@ class EngineClient:
 
     def connect(self, names: list[str]) -> None:
         """These backs are connected now; a restarted engine is told again."""
-        self._sources = Sources(names=names)
+        self._connected = SetBacks(names=names)
         if self.state is EngineState.READY:
-            self._send(self._sources)
+            self._send(self._connected)
 
     def set_policy(self, policy: PolicyName, depth: int) -> None:
         """Change the policy for the depth of drafts, also for a restarted engine."""
@@ -256,8 +256,8 @@ class EngineClient:
                 if not self._stopped:
                     self.state = EngineState.READY
                     self.has_been_ready.set()
-                    if self._sources.names:
-                        self._send(self._sources)
+                    if self._connected.names:
+                        self._send(self._connected)
             case Explained():
                 self._explained(event.report)
             case LoadFailed():

@@ -79,10 +79,10 @@ class PostDraft(BaseModel, frozen=True):
     received_at: float = 0.0
 
 
-class Sources(BaseModel, frozen=True):
+class SetBacks(BaseModel, frozen=True):
     """The backs that are connected now, by name."""
 
-    type: Literal["sources"] = "sources"
+    type: Literal["set_backs"] = "set_backs"
     names: list[str]
 
 
@@ -100,7 +100,7 @@ class Explain(BaseModel, frozen=True):
     type: Literal["explain"] = "explain"
 
 
-_AnyCommand = Load | Submit | Cancel | PostDraft | Sources | SetPolicy | Explain
+_AnyCommand = Load | Submit | Cancel | PostDraft | SetBacks | SetPolicy | Explain
 Command = Annotated[_AnyCommand, Field(discriminator="type")]
 
 _commands: TypeAdapter[_AnyCommand] = TypeAdapter(Command)

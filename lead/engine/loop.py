@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.cache_edits import apply_edits
-from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetPolicy, Sources, Submit
+from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Event, Explained
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
@@ -121,7 +121,7 @@ class Loop:
                 self._scheduler.cancel(command.sequence)
             case PostDraft():
                 self._speculation.post_draft(command)
-            case Sources():
+            case SetBacks():
                 self._speculation.connect(command.names)
             case SetPolicy():
                 self._speculation.set_policy(command.policy, command.depth)

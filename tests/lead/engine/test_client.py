@@ -14,7 +14,7 @@ import pytest
 
 from lead.engine import client as module
 from lead.engine.client import EngineClient, EngineState
-from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetPolicy, Sources, Submit, encode_command
+from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit, encode_command
 from lead.engine.events import Finished
 from shared.errors import ModelLoadError, UnavailableError
 from shared.sampling.sampler import SamplingParameters
@@ -257,7 +257,7 @@ async def test_policy_and_sources_reach_a_running_engine(start, tmp_path):
     front.client.set_policy("sync", 7)
     front.client.connect([])
     await front.stop()
-    commands = [Sources(names=["desk"]), SetPolicy(policy="sync", depth=7), Sources(names=[])]
+    commands = [SetBacks(names=["desk"]), SetPolicy(policy="sync", depth=7), SetBacks(names=[])]
     assert (tmp_path / "notes").read_bytes() == b"".join(encode_command(command) for command in commands)
 
 
@@ -288,7 +288,7 @@ async def test_an_engine_that_is_started_again_is_told_who_is_connected(start, t
     front.client.connect(["desk"])
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
-    assert (tmp_path / "notes").read_bytes() == encode_command(Sources(names=["desk"]))
+    assert (tmp_path / "notes").read_bytes() == encode_command(SetBacks(names=["desk"]))
 
 
 async def test_the_engine_explains_itself(start):

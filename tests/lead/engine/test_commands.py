@@ -12,8 +12,8 @@ from lead.engine.commands import (
     Explain,
     Load,
     PostDraft,
+    SetBacks,
     SetPolicy,
-    Sources,
     Submit,
     decode_command,
     encode_command,
@@ -37,7 +37,7 @@ COMMANDS = [
         confidences=[0.1 + 0.2, 1.0],
         received_at=0.1 + 0.7,
     ),
-    Sources(names=["back", "desk"]),
+    SetBacks(names=["back", "desk"]),
     SetPolicy(policy="sync", depth=3),
     Explain(),
 ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetPolicy, Sources
+from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started, Tuned
 from lead.engine.loop import Loop
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
@@ -93,7 +93,7 @@ def test_a_draft_is_verified_in_the_step_it_arrives_in():
 
 def syncing(*batches):
     """The first batch and step are the prompt's."""
-    return run([Sources(names=["a"]), submit(max_tokens=9)], *batches, policy="sync")
+    return run([SetBacks(names=["a"]), submit(max_tokens=9)], *batches, policy="sync")
 
 
 def explained(pipe):
@@ -211,7 +211,7 @@ def test_the_policy_is_changed_in_the_step_its_command_arrives_in():
 
 
 def test_the_connected_sources_are_known():
-    pipe, _ = run([Sources(names=["a", "b"])], [Sources(names=["b"])], [Explain()])
+    pipe, _ = run([SetBacks(names=["a", "b"])], [SetBacks(names=["b"])], [Explain()])
     assert list(explained(pipe)["sources"]) == ["b"]
 
 
