@@ -12,11 +12,11 @@ from pydantic_settings import CliSuppress
 
 from shared import cpus
 from shared.discovery import choose, find_leads
-from shared.keys import read_key
+from shared.key_file import read_key
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.settings.base import CpuList, FileSettings
-from shared.settings.llama_server_options import LLAMA_SERVER, Slots, Threads
+from shared.settings.llama_server_options import LLAMA_SERVER, SlotCount, ThreadCount
 from shared.settings.model_options import (
     DEFAULT_CTX,
     MAX_CTX,
@@ -37,7 +37,9 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 class BackComputeOptions(ComputeOptions):
     """Those of the lead, with what they mean to a back."""
 
-    parallel: Slots = Field(4, ge=1, le=MAX_SLOTS, description="number of sequences to draft for in parallel")
+    parallel: SlotCount = Field(
+        4, ge=1, le=MAX_SLOTS, description="number of sequences to draft for in parallel"
+    )
     ctx_size: int = Field(
         0,
         ge=0,
@@ -46,7 +48,7 @@ class BackComputeOptions(ComputeOptions):
         f"context times --parallel, at most {DEFAULT_CTX}. If a text is longer than its share, only its end "
         "is used",
     )
-    threads: Threads = Field(
+    threads: ThreadCount = Field(
         0,
         ge=0,
         le=MAX_THREADS,

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator
 from pydantic_settings import CliPositionalArg
 
 from chat.sampling import Sampling
-from shared.keys import read_key
+from shared.key_file import read_key
 from shared.settings.base import ProgramSettings
 from shared.settings.command_line import Dialect, Spelling
 from shared.tls import trusting

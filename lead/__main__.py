@@ -12,11 +12,11 @@ def main() -> None:
 
 
 def main_as_llama_server() -> None:
-    """As `lead.llama_server.main`."""
+    """As `lead.llama_server_cli.main`."""
     with QuietInterrupts():
-        from lead import llama_server  # noqa: PLC0415  (as above)
+        from lead import llama_server_cli  # noqa: PLC0415  (as above)
 
-        llama_server.main()
+        llama_server_cli.main()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def interrupted(way_in, main, program):
     ("way_in", "main", "program"),
     [
         ("lead.__main__", "main", "lead.cli"),
-        ("lead.__main__", "main_as_llama_server", "lead.llama_server"),
+        ("lead.__main__", "main_as_llama_server", "lead.llama_server_cli"),
         ("back.__main__", "main", "back.program"),
         ("chat.__main__", "main", "chat.program"),
     ],

@@ -65,7 +65,7 @@ class Services:
         return self.engine.ready.n_slots if self.engine.ready else 0
 
 
-def provide(request: Request) -> Services:
+def get_services(request: Request) -> Services:
     """The dependency of handlers that need the vocabulary; raises UnavailableError while it is being read."""
     services: Services | None = request.app.state.services
     if services is None:
@@ -73,9 +73,9 @@ def provide(request: Request) -> Services:
     return services
 
 
-def provide_ready(request: Request) -> Services:
+def get_ready_services(request: Request) -> Services:
     """The dependency of handlers that need the engine; raises UnavailableError while it is not there."""
-    services = provide(request)
+    services = get_services(request)
     if services.engine.state is not EngineState.READY:
         raise UnavailableError(f"{services.engine.state.value}: try again in a moment")
     return services

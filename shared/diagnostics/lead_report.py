@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Count = Annotated[int, Field(ge=0)]
+NonNegative = Annotated[int, Field(ge=0)]
 
 
 class _Record(BaseModel):
@@ -18,7 +18,7 @@ class LeadInfo(_Record):
     protocol: int | None = None
     speculates: bool | None = None
     cores: frozenset[int] = frozenset()
-    n_threads: Count = 0
+    n_threads: NonNegative = 0
 
 
 class BackReport(_Record):
@@ -26,16 +26,16 @@ class BackReport(_Record):
 
     name: str
     model: str = ""
-    n_drafts: Count = 0
-    n_stale_drafts: Count = 0
-    n_invalid_drafts: Count = 0
+    n_drafts: NonNegative = 0
+    n_stale_drafts: NonNegative = 0
+    n_invalid_drafts: NonNegative = 0
 
 
 class SourceReport(_Record):
     """A source of drafts as the planner knows it, `ngram` among them. Times are None until measured."""
 
-    n_scored: Count = 0
-    n_right: Count = 0
+    n_scored: NonNegative = 0
+    n_right: NonNegative = 0
     first_draft_ms: float | None = None
     token_ms: float | None = None
 
@@ -45,11 +45,11 @@ class PlannerReport(_Record):
 
     policy: str = "adaptive"
     step_ms: dict[int, Annotated[float, Field(gt=0)]] = {}
-    n_steps: Count = 0
-    n_committed: Count = 0
-    n_draft_tokens: Count = 0
-    n_accepted_tokens: Count = 0
-    depths: dict[int, Count] = {}
+    n_steps: NonNegative = 0
+    n_committed: NonNegative = 0
+    n_draft_tokens: NonNegative = 0
+    n_accepted_tokens: NonNegative = 0
+    depths: dict[int, NonNegative] = {}
     sources: dict[str, SourceReport] = {}
 
     @property

@@ -20,7 +20,7 @@ from pydantic_settings import CliToggleFlag, NoDecode, SettingsError
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
 from shared.settings.command_line import Dialect, OptionParser
-from shared.settings.sources import Sources
+from shared.settings.sources import OptionSources
 
 
 class OptionError(ValueError):
@@ -101,7 +101,7 @@ class ProgramSettings(BaseModel):
         to be misspelled there is only a warning: it may belong to another program.
         """
         arguments = list(sys.argv[1:] if arguments is None else arguments)
-        sources = Sources(cls.options(), cls.prefix, cls._parser(), cls.dialect, arguments)
+        sources = OptionSources(cls.options(), cls.prefix, cls._parser(), cls.dialect, arguments)
         for warning in sources.misspelled_variables():
             sys.stderr.write(f"{cls.program}: {warning}\n")
         try:
@@ -152,7 +152,7 @@ def _group_fields(field: FieldInfo) -> dict[str, FieldInfo]:
     return dict(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
 
 
-def _explain(item: ErrorDetails, sources: Sources) -> str:
+def _explain(item: ErrorDetails, sources: OptionSources) -> str:
     message = item["msg"].removeprefix("Value error, ")
     error = item.get("ctx", {}).get("error")
     if isinstance(error, OptionError):

@@ -113,9 +113,9 @@ class OptionParser(argparse.ArgumentParser):
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The values that are given; exits with status 2 for a wrong command line."""
         for option, n_values in self._dialect.ignored.items():
-            self._add_hidden(option, _Ignored, nargs=n_values)
+            self._add_hidden(option, _IgnoreOption, nargs=n_values)
         for option, reason in self._dialect.refused.items():
-            self._add_hidden(option, _Refused, nargs="?", const=reason)
+            self._add_hidden(option, _RefuseOption, nargs="?", const=reason)
         namespace, rest = self.parse_known_args(arguments)
         if rest:
             self.error(self._explain_unknown(rest, arguments))
@@ -178,14 +178,14 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         return f"{', '.join(action.option_strings)} {value}"
 
 
-class _Ignored(argparse.Action):
+class _IgnoreOption(argparse.Action):
     """An option without effect."""
 
     def __call__(self, *_: object) -> None:
         """Do nothing."""
 
 
-class _Refused(argparse.Action):
+class _RefuseOption(argparse.Action):
     """An option that is an error; `const` is the reason."""
 
     def __call__(

@@ -16,8 +16,8 @@ def _reading(words: dict[str, int]) -> BeforeValidator:
 
 
 GpuLayers = Annotated[int, _reading({"auto": -1, "all": -1, "-2": -1})]
-Slots = Annotated[int, _reading({"-1": 4})]
-Threads = Annotated[int, _reading({"-1": 0})]
+SlotCount = Annotated[int, _reading({"-1": 4})]
+ThreadCount = Annotated[int, _reading({"-1": 0})]
 """Numbers for which llama-server also accepts words, or another number for "automatic"."""
 
 _SPELLINGS: Final = {

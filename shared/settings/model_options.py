@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
 from shared.settings.base import OptionError, OptionGroup
-from shared.settings.llama_server_options import GpuLayers, Slots, Threads
+from shared.settings.llama_server_options import GpuLayers, SlotCount, ThreadCount
 
 _SWITCH: Final = {"1": "on", "true": "on", "enabled": "on", "0": "off", "false": "off", "disabled": "off"}
 
@@ -46,10 +46,10 @@ class ComputeOptions(OptionGroup):
         description="size of the context in tokens, for all slots together; 0: the model's training context "
         f"times --parallel, at most {DEFAULT_CTX}",
     )
-    parallel: Slots = Field(
+    parallel: SlotCount = Field(
         4, ge=1, le=MAX_SLOTS, description="number of slots: requests that are processed in parallel"
     )
-    threads: Threads = Field(
+    threads: ThreadCount = Field(
         0,
         ge=0,
         le=MAX_THREADS,

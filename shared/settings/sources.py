@@ -23,7 +23,7 @@ _MISSPELLED = 0.75
 """How similar (`difflib`) a variable is to the name of an option if that was probably meant."""
 
 
-class Sources:
+class OptionSources:
     """Values by option, as strings or as TOML has them; pydantic-settings reads all but the file."""
 
     def __init__(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.errors import ConfigError
-from shared.keys import is_key
+from shared.key_file import is_key
 
 HOW_TO_MAKE_ONE = "`openssl rand -hex 24` makes a good one"
 

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from lead.http.answers import respond
 from lead.http.chat_request import ChatRequest, count_prompt, read_chat_request
 from lead.http.render.openai import ChatRenderer
-from lead.server.services import Services, provide, provide_ready
+from lead.server.services import Services, get_ready_services, get_services
 
 router = APIRouter()
 
@@ -16,7 +16,7 @@ router = APIRouter()
 @router.post("/v1/chat/completions")
 @router.post("/chat/completions", include_in_schema=False)
 async def create_chat_completion(
-    body: ChatRequest, http_request: Request, services: Annotated[Services, Depends(provide_ready)]
+    body: ChatRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Continue a conversation."""
     request = await read_chat_request(body, services)
@@ -27,7 +27,7 @@ async def create_chat_completion(
 @router.post("/v1/chat/completions/input_tokens")
 @router.post("/chat/completions/input_tokens", include_in_schema=False)
 async def count_input_tokens(
-    body: ChatRequest, services: Annotated[Services, Depends(provide)]
+    body: ChatRequest, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, int]:
     """How many tokens a conversation's prompt has."""
     return {"input_tokens": await count_prompt(body, services)}

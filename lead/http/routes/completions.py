@@ -9,7 +9,7 @@ from lead.http.answers import respond
 from lead.http.generation_request import read_text_request
 from lead.http.render.openai import CompletionRenderer
 from lead.http.schema import GenerationFields
-from lead.server.services import Services, provide_ready
+from lead.server.services import Services, get_ready_services
 from shared.errors import RequestError
 
 router = APIRouter()
@@ -46,7 +46,7 @@ class CompletionRequest(GenerationFields):
 
 @router.post("/v1/completions")
 async def create_completion(
-    body: CompletionRequest, http_request: Request, services: Annotated[Services, Depends(provide_ready)]
+    body: CompletionRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Continue text."""
     request = await read_text_request(body, body.prompts(), services)

@@ -13,7 +13,7 @@ from lead.http.answers import respond
 from lead.http.chat_request import as_chat, count_prompt, read_chat_request
 from lead.http.errors import error_response, first_invalid
 from lead.http.render.anthropic import AnthropicRenderer, error_event
-from lead.server.services import Services, provide, provide_ready
+from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import DuoError
 
 _ERRORS = {400: "invalid_request_error", 404: "not_found_error", 503: "overloaded_error"}
@@ -43,7 +43,7 @@ router = APIRouter(route_class=_AnthropicRoute)
 
 @router.post("/v1/messages")
 async def create_message(
-    body: MessagesRequest, http_request: Request, services: Annotated[Services, Depends(provide_ready)]
+    body: MessagesRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Continue a conversation."""
     request = await read_chat_request(as_chat(body.to_chat()), services)
@@ -52,7 +52,9 @@ async def create_message(
 
 
 @router.post("/v1/messages/count_tokens")
-async def count_tokens(body: CountRequest, services: Annotated[Services, Depends(provide)]) -> dict[str, int]:
+async def count_tokens(
+    body: CountRequest, services: Annotated[Services, Depends(get_services)]
+) -> dict[str, int]:
     """How many tokens a request's prompt has."""
     return {"input_tokens": await count_prompt(as_chat(body.to_chat()), services)}
 

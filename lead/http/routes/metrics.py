@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
 from lead.metrics.exporter import CONTENT_TYPE
-from lead.server.services import Services, provide
+from lead.server.services import Services, get_services
 from shared.errors import UnsupportedError
 
 router = APIRouter()
@@ -17,7 +17,7 @@ _ENGINE_SECONDS = 1.0
 
 
 @router.get("/metrics")
-async def metrics(services: Annotated[Services, Depends(provide)]) -> Response:
+async def metrics(services: Annotated[Services, Depends(get_services)]) -> Response:
     """Prometheus' text format; switched off unless the lead was started with --metrics."""
     if services.metrics is None:
         raise UnsupportedError("This server does not support metrics endpoint. Start it with `--metrics`")

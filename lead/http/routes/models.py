@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request
 
 from lead.engine.client import EngineState
 from lead.http.render.generation_settings import public_settings
-from lead.server.services import Services, provide, provide_ready
+from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import UnavailableError
 from shared.llama import library
 from shared.sampling.sampler import SamplingParameters
@@ -21,13 +21,13 @@ async def health(request: Request) -> dict[str, str]:
     services: Services | None = request.app.state.services
     if services is None or services.engine.state is EngineState.STARTING:
         raise UnavailableError("Loading model")
-    provide_ready(request)
+    get_ready_services(request)
     return {"status": "ok"}
 
 
 @router.get("/v1/models")
 @router.get("/models", include_in_schema=False)
-async def models(services: Annotated[Services, Depends(provide)]) -> dict[str, Any]:
+async def models(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
     """The one model that is served."""
     info = services.vocabulary.info
     ready = services.engine.ready
@@ -52,14 +52,14 @@ async def models(services: Annotated[Services, Depends(provide)]) -> dict[str, A
 
 
 @router.get("/lora-adapters")
-async def adapters(services: Annotated[Services, Depends(provide)]) -> list[Any]:
+async def adapters(services: Annotated[Services, Depends(get_services)]) -> list[Any]:
     """Always empty."""
     del services
     return []
 
 
 @router.get("/props")
-async def props(services: Annotated[Services, Depends(provide_ready)]) -> dict[str, Any]:
+async def props(services: Annotated[Services, Depends(get_ready_services)]) -> dict[str, Any]:
     """Settings and properties of the model."""
     vocabulary, ready = services.vocabulary, services.engine.ready
     assert ready

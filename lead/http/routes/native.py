@@ -10,7 +10,7 @@ from lead.http.answers import respond
 from lead.http.generation_request import Prompt, read_text_request
 from lead.http.render.llama_server import LlamaServerRenderer
 from lead.http.schema import GenerationFields
-from lead.server.services import Services, provide_ready
+from lead.server.services import Services, get_ready_services
 from shared.errors import RequestError
 
 router = APIRouter()
@@ -52,7 +52,7 @@ class NativeRequest(GenerationFields):
 @router.post("/completion")
 @router.post("/completions", include_in_schema=False)
 async def create_native_completion(
-    body: NativeRequest, http_request: Request, services: Annotated[Services, Depends(provide_ready)]
+    body: NativeRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Continue text; one object for one prompt, a list of them for several."""
     request = await read_text_request(body, body.prompts(), services)

@@ -9,7 +9,7 @@ from lead.chat.responses_request import ResponsesRequest
 from lead.http.answers import respond
 from lead.http.chat_request import as_chat, count_prompt, read_chat_request
 from lead.http.render.responses import ResponsesRenderer
-from lead.server.services import Services, provide, provide_ready
+from lead.server.services import Services, get_ready_services, get_services
 
 router = APIRouter()
 
@@ -17,7 +17,7 @@ router = APIRouter()
 @router.post("/v1/responses")
 @router.post("/responses", include_in_schema=False)
 async def create_response(
-    body: ResponsesRequest, http_request: Request, services: Annotated[Services, Depends(provide_ready)]
+    body: ResponsesRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Answer an input."""
     request = await read_chat_request(as_chat(body.to_chat()), services)
@@ -28,7 +28,7 @@ async def create_response(
 @router.post("/v1/responses/input_tokens")
 @router.post("/responses/input_tokens", include_in_schema=False)
 async def count_input_tokens(
-    body: ResponsesRequest, services: Annotated[Services, Depends(provide)]
+    body: ResponsesRequest, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
     """How many tokens an input is to the model."""
     return {

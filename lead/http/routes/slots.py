@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from lead.engine.events import Ready
 from lead.generation.sequences import LiveSequence, Sequences, Status
 from lead.http.render.generation_settings import public_settings
-from lead.server.services import Services, provide, provide_ready
+from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import UnavailableError, UnsupportedError
 
 router = APIRouter()
@@ -15,7 +15,7 @@ router = APIRouter()
 
 @router.get("/slots")
 async def slots(
-    services: Annotated[Services, Depends(provide_ready)], fail_on_no_slot: str = ""
+    services: Annotated[Services, Depends(get_ready_services)], fail_on_no_slot: str = ""
 ) -> list[dict[str, Any]]:
     """One record per slot; with `fail_on_no_slot` an error (503) when none is free."""
     if not services.shows_slots:
@@ -29,7 +29,7 @@ async def slots(
 
 
 @router.post("/slots/{id_slot}", include_in_schema=False)
-async def act_on_slot(id_slot: str, services: Annotated[Services, Depends(provide)]) -> None:
+async def act_on_slot(id_slot: str, services: Annotated[Services, Depends(get_services)]) -> None:
     """Saving and restoring caches; always raises UnsupportedError."""
     del id_slot, services
     raise UnsupportedError("This server does not support slots action: caches are not written to files")

@@ -14,7 +14,7 @@ from lead.engine.commands import PolicyName
 from lead.engine.speculation.draft_chain import MAX_DEPTH
 from lead.generation.sequences import Sequences
 from lead.http.sse import unless_gone
-from lead.server.services import Services, provide, provide_ready
+from lead.server.services import Services, get_ready_services, get_services
 from shared import cpus
 from shared.errors import ProtocolError, UnavailableError
 from shared.protocol import (
@@ -43,7 +43,7 @@ _MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two
 
 
 @router.get("/v1/speculation")
-async def describe(services: Annotated[Services, Depends(provide)]) -> dict[str, Any]:
+async def describe(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
     """The connected backs with the statistics of their drafts, and what the planner has measured."""
     return {
         "lead": _about(services),
@@ -75,7 +75,7 @@ class PolicyRequest(BaseModel):
 
 @router.put("/v1/speculation")
 async def set_policy(
-    body: PolicyRequest, services: Annotated[Services, Depends(provide_ready)]
+    body: PolicyRequest, services: Annotated[Services, Depends(get_ready_services)]
 ) -> dict[str, Any]:
     """Change the policy while running, for instance to see what speculation is worth."""
     services.engine.set_policy(body.policy, body.depth)
@@ -86,7 +86,7 @@ async def set_policy(
 async def exchange(
     body: Post,
     request: Request,
-    services: Annotated[Services, Depends(provide_ready)],
+    services: Annotated[Services, Depends(get_ready_services)],
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False)] = 0.0,
 ) -> Reply:
     """Hand in drafts and get updates; waits up to `wait` seconds for an update."""

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lead.chat.request import ConversationFields
 from lead.http.chat_request import check_tools, render_prompt
-from lead.server.services import Services, provide
+from lead.server.services import Services, get_services
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 
@@ -38,7 +38,7 @@ class DetokenizeRequest(BaseModel):
 
 @router.post("/tokenize")
 async def tokenize(
-    body: TokenizeRequest, services: Annotated[Services, Depends(provide)]
+    body: TokenizeRequest, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, list[Any]]:
     """The tokens of a text; with_pieces: each with its text, or its bytes if they are not valid UTF-8."""
     return {"tokens": await asyncio.to_thread(_tokenize, body, services.vocabulary)}
@@ -46,7 +46,7 @@ async def tokenize(
 
 @router.post("/detokenize")
 async def detokenize(
-    body: DetokenizeRequest, services: Annotated[Services, Depends(provide)]
+    body: DetokenizeRequest, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, str]:
     """The text of tokens, control tokens included."""
     try:
@@ -57,7 +57,7 @@ async def detokenize(
 
 @router.post("/apply-template")
 async def apply_template(
-    body: ConversationFields, services: Annotated[Services, Depends(provide)]
+    body: ConversationFields, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, str]:
     """The prompt that `/v1/chat/completions` would make the model continue."""
     check_tools(body, services)

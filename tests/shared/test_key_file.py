@@ -2,7 +2,7 @@ import pytest
 from pydantic import SecretStr
 
 from shared.errors import ConfigError
-from shared.keys import read_key
+from shared.key_file import read_key
 
 
 def test_without_any_there_is_no_key():

@@ -1,6 +1,6 @@
 import pytest
 
-from lead.llama_server import LlamaServerSettings, without_refused
+from lead.llama_server_cli import LlamaServerSettings, without_refused
 
 
 def parse(*arguments):
