@@ -1,7 +1,7 @@
 """`python -m bench simulate`: what backs would give, on machines and networks that are not here.
 
-The lead's scheduler and planner are the real ones; steps, backs and network only take simulated time. So it
-says how well the planner decides for given times, not what the times are: feed it with measured ones.
+The lead's scheduler and speculation are the real ones; steps, backs and network only take simulated time. So
+it says how well the lead decides for given times, not what the times are: feed it with measured ones.
 
     python -m bench simulate                                       the standing tables
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair

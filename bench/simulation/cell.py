@@ -17,7 +17,7 @@ from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
 _N_WARM_UP = 64
-"""Tokens per client before the clock starts: what the planner learns in them it keeps."""
+"""Tokens per client before the clock starts: what speculation learns in them it keeps."""
 
 
 @dataclass(frozen=True, slots=True)

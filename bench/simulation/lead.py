@@ -1,4 +1,4 @@
-"""A simulated lead: the engine's own scheduler and planner; only the decoding and the time are simulated."""
+"""A simulated lead: the engine's own scheduler and speculation; only decoding and time are simulated."""
 
 import random
 from collections.abc import Callable, Sequence

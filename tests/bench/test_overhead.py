@@ -20,7 +20,7 @@ def test_without_drafts_a_step_chooses_one_token(sampling):
 def test_right_drafts_are_accepted_whatever_the_sampling(sampling):
     """The first of the 23 steps reads the prompt; the others choose one token more than was drafted.
 
-    Now and then the planner takes one less, to see what that costs.
+    Now and then the policy takes one less, to see what that costs.
     """
     n_rows = measure(1000, sampling, "all right", n_steps=3).n_rows
     assert n_rows == pytest.approx((1 + 22 * (overhead.DEPTH + 1)) / 23, rel=0.03)

@@ -21,7 +21,7 @@ class SpeculationConstants:
     pace_window: int = 5
     """The median of this many unexpected durations moves the pace: robust to outliers against quick."""
     max_pace_change: float = 0.3
-    """The largest change, as a logarithm, that one step can suggest: robust to outliers against quick."""
+    """The largest change, as a logarithm, that one step can suggest: one n is not the machine."""
 
     # The probability that a draft token is accepted: `acceptance`
 

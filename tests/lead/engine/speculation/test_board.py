@@ -253,14 +253,7 @@ def test_without_a_minimum_survival_an_unlikely_chain_is_proposed_whole(board, s
     assert len(best(board, stated)) == 32
 
 
-def test_a_chain_is_cut_with_its_sources_and_probabilities():
-    whole = DraftChain((1, 2, 3), ("a", "b", "a"), (0.9, 0.8, 0.7))
-    assert whole.cut(2) == DraftChain((1, 2), ("a", "b"), (0.9, 0.8))
-    assert whole.cut(0) == EMPTY_CHAIN
-    assert whole.cut(9) == whole
-
-
-# TokenOutcomes
+# Outcomes
 
 
 def test_each_committed_token_is_an_outcome_up_to_the_first_wrong_one(board):
