@@ -13,6 +13,7 @@ PARTS = {
     "precision": "the same by how the target's weights are stored",
     "acceptance": "how often drafted tokens are right, by temperature and drafting rule",
     "overhead": "microseconds per step outside the model",
+    "constrained": "compiling grammars, choices under them, tokens/s at the lead and at a back",
     "serve": "throughput and latency for concurrent clients",
     "caches": "whether logits are right after random traffic, by architecture",
     "simulate": "a model of lead, backs and network, beyond this machine",
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _usage(part: str) -> int:
     wants_help = part in {"-h", "--help"}
-    lines = [f"  {name:<10} {what}" for name, what in PARTS.items()]
+    lines = [f"  {name:<11} {what}" for name, what in PARTS.items()]
     print(
         "usage: python -m bench PART …  (PART --help lists the options of a part)",
         *lines,
