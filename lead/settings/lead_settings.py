@@ -53,7 +53,7 @@ class LeadSettings(FileSettings):
         "print": "running",
         "n_predict": "sampling defaults, for requests that do not set them",
         "flash_attn": "computing, advanced",
-        "batch_size": "computing",
+        "kv_unified": "computing",
         "max_body_bytes": "limits on clients and backs",
     }
 

@@ -108,11 +108,11 @@ class ModelOptions(ComputeOptions):
     are adjacent and have equally many tokens.
     """
 
-    batch_size: int = Field(
-        512, ge=1, le=1 << 16, description="logical maximum batch size: tokens in one decoding step"
-    )
     kv_unified: bool = Field(
         True,
         description="use a single KV cache shared by all slots; --no-kv-unified gives each slot an equal "
         "part of --ctx-size, which is faster when all slots are busy, and slower otherwise or with drafts",
+    )
+    batch_size: int = Field(
+        512, ge=1, le=1 << 16, description="logical maximum batch size: tokens in one decoding step"
     )
