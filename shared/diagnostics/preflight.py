@@ -8,6 +8,7 @@ import gguf
 import psutil
 
 from shared import cpus
+from shared.diagnostics.findings import count
 from shared.errors import ConfigError
 from shared.llama import library
 from shared.llama.model import choose_n_ctx
@@ -99,7 +100,10 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
         report.add_problem(str(error))
         return
     n_threads, n_cores = count_threads(), len(cpus.usable())
-    report.add("computing", f"{n_threads} threads on {f'cores {chosen}' if chosen else f'{n_cores} cores'}")
+    report.add(
+        "computing",
+        f"{count(n_threads, 'thread')} on {f'cores {chosen}' if chosen else count(n_cores, 'core')}",
+    )
     if n_threads > n_cores:
         report.add_problem(
             f"{n_threads} threads on {n_cores} cores slow each other down: use fewer --threads"
