@@ -1,8 +1,8 @@
-"""The messages between back and lead: JSON, tagged by `type`, checked here and trusted inside.
+"""The messages between back and lead: JSON objects tagged by `type`, validated here and trusted elsewhere.
 
 A back dials `GET /v1/speculation` (WebSocket, one message per frame) or posts the same messages to
 `POST /v1/speculation`. Committed tokens are append-only, so `(sequence, number of committed tokens)` names
-a prefix; that is all the synchronisation there is. docs/protocol.md says what a back has to know.
+a prefix, and no other synchronisation is needed. docs/protocol.md tells authors of backs the details.
 """
 
 from typing import Annotated, Literal, Self
@@ -15,16 +15,16 @@ from shared.terminal import one_line
 
 PROTOCOL_VERSION = 2
 MAX_DRAFT_TOKENS = 64
-"""More than any lead verifies in one step; bounds what a back can make the lead hold."""
+"""More than any lead verifies in one step; bounds the memory that a back can use in the lead."""
 MAX_TOKENS_PER_MESSAGE = 4096
-"""Longer stretches of committed tokens arrive as several `extend` messages, so that frames stay small."""
+"""More committed tokens are sent as several `extend` messages, so that frames stay small."""
 MAX_BACK_MESSAGE_BYTES = 65_536
 MAX_LEAD_MESSAGE_BYTES = 1 << 20
-"""The largest frame that a back has to take."""
+"""The largest frame that a back has to accept."""
 _TOKENS_BYTES = 64 << 10
-"""Room for an `open`'s tokens, of eleven characters each at most, and for its other fields."""
+"""Reserved for the tokens of an `open`, of at most eleven characters each, and for its other fields."""
 MAX_DRAFTS_PER_SECOND = 2000.0
-"""What a lead takes from each back unless it is told otherwise; each costs its front process about 0.1 ms."""
+"""Default rate limit of a lead for each back; a draft costs its front process about 0.1 ms."""
 
 Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]
@@ -35,12 +35,12 @@ CommittedTokens = Annotated[list[Token], Field(max_length=MAX_TOKENS_PER_MESSAGE
 
 
 class _Message(BaseModel):
-    # Newer peers may send more: what is not known is ignored.
+    # Newer peers may send more fields: unknown ones are ignored.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class VocabularyId(_Message):
-    """Two vocabularies with one fingerprint give every token id the same text."""
+    """Vocabularies with the same fingerprint have the same text for every token id."""
 
     fingerprint: ShortText
     n_tokens: Count
@@ -80,11 +80,11 @@ class Draft(_Message):
             if values is not None and len(values) != len(self.tokens):
                 raise ValueError(f"{name}: {len(values)} for {len(self.tokens)} tokens")
         if self.parents and any(not -1 <= parent < i for i, parent in enumerate(self.parents)):
-            raise ValueError("parents: a token follows one that stands before it, or -1")
+            raise ValueError("parents: each has to be the index of an earlier token, or -1")
         return self
 
     def first(self, n: int) -> "Draft":
-        """The draft up to its first `n` tokens: still a tree, because a token stands behind its parent."""
+        """The draft cut to its first `n` tokens: still a tree, because a parent comes before its children."""
         if len(self.tokens) <= n:
             return self
         parents, confidences = self.parents and self.parents[:n], self.confidences and self.confidences[:n]
@@ -94,7 +94,7 @@ class Draft(_Message):
 
 
 class Welcome(_Message):
-    """The lead takes the back. `back` identifies it in later POSTs; `name` is how the lead calls it."""
+    """The lead accepts the back. `back` identifies it in later POSTs; `name` is its name in the lead."""
 
     type: Literal["welcome"] = "welcome"
     protocol: int = PROTOCOL_VERSION
@@ -105,14 +105,14 @@ class Welcome(_Message):
 
 
 class Refused(_Message):
-    """The lead does not take the back; `reason` says in words what a person can do about it."""
+    """The lead refuses the back; `reason` tells a person what to do about it."""
 
     type: Literal["refused"] = "refused"
     reason: str
 
 
 class Open(_Message):
-    """A sequence to follow, with its first committed tokens; the rest follows as `extend`."""
+    """A sequence to draft for, with its first committed tokens; more tokens follow as `extend`."""
 
     type: Literal["open"] = "open"
     sequence: SequenceId
@@ -121,7 +121,7 @@ class Open(_Message):
 
 
 def fits_into_open(sampling: SamplingParameters) -> bool:
-    """Whether backs can be told of a sequence with these parameters: a grammar may be larger than a frame."""
+    """Whether an `open` with these parameters fits into a frame: a grammar may not."""
     return len(sampling.model_dump_json().encode()) <= MAX_LEAD_MESSAGE_BYTES - _TOKENS_BYTES
 
 
@@ -135,8 +135,8 @@ class Extend(_Message):
 
 
 class Tune(_Message):
-    """What pays at the moment: draft at most `n_ahead` tokens past the committed ones, and stop earlier
-    where the product of their confidences falls below `min_confidence`.
+    """What is worth drafting now: at most `n_ahead` tokens past the committed ones, and fewer where the
+    product of their confidences falls below `min_confidence`.
     """
 
     type: Literal["tune"] = "tune"
@@ -145,7 +145,7 @@ class Tune(_Message):
 
 
 class Close(_Message):
-    """A sequence has ended, or is no longer this back's; its id is never used again."""
+    """A sequence has ended, or is no longer assigned to this back; its id is never used again."""
 
     type: Literal["close"] = "close"
     sequence: SequenceId
@@ -159,8 +159,8 @@ LeadMessage = Annotated[Welcome | Refused | Open | Extend | Close | Tune, Field(
 class Post(_Message):
     """The body of `POST /v1/speculation`: a back's messages, if any; the answer is a `Reply`.
 
-    `heard` is the number of the last reply that arrived: what a later one told is told again. Without it,
-    all are taken to have arrived.
+    `heard` is the number of the last reply that arrived: the contents of later ones are sent again. Without
+    it, all are taken to have arrived.
     """
 
     back: ShortText | None = None
@@ -169,7 +169,7 @@ class Post(_Message):
 
 
 class Reply(_Message):
-    """The news for a back that posts. Replies to one back are numbered from 1."""
+    """Updates for a back that posts. Replies to a back are numbered from 1."""
 
     messages: list[LeadMessage]
     number: Count = 0
@@ -180,7 +180,7 @@ _from_lead: TypeAdapter[Welcome | Refused | Open | Extend | Close | Tune] = Type
 
 
 def parse_back_message(data: str | bytes) -> Hello | Draft:
-    """Read what a back sent; raises ProtocolError."""
+    """Parse a message of a back; raises ProtocolError."""
     try:
         return _from_back.validate_json(data)
     except ValidationError as error:
@@ -188,7 +188,7 @@ def parse_back_message(data: str | bytes) -> Hello | Draft:
 
 
 def parse_lead_message(data: str | bytes) -> Welcome | Refused | Open | Extend | Close | Tune:
-    """Read what a lead sent; raises ProtocolError."""
+    """Parse a message of a lead; raises ProtocolError."""
     try:
         return _from_lead.validate_json(data)
     except ValidationError as error:
@@ -196,6 +196,6 @@ def parse_lead_message(data: str | bytes) -> Welcome | Refused | Open | Extend |
 
 
 def _first(error: ValidationError) -> str:
-    """In one line for logs: a `type` that is not known is quoted as it came."""
+    """One line for logs; an unknown `type` is quoted from the peer."""
     item = error.errors(include_url=False, include_input=False)[0]
     return one_line(f"{'.'.join(str(part) for part in item['loc']) or 'message'}: {item['msg']}")
