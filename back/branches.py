@@ -12,7 +12,7 @@ from operator import mul
 from back.draft_path import DraftPath
 from back.drafter_options import DrafterOptions
 from back.sequence import SequenceState
-from shared.sampling.sampler import Choice
+from shared.sampling.coupled_choice import RankedToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class BranchCandidate:
     """A branch that could be started at position `start` with the token `first`."""
 
     start: int
-    first: Choice
+    first: RankedToken
     probability: float
 
 

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from shared.sampling.sampler import Choice, Sampler
+from shared.sampling.coupled_choice import RankedToken
+from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
 
 
@@ -14,7 +15,7 @@ class DraftToken:
 
     token: int
     confidence: float
-    runners_up: tuple[Choice, ...] = ()
+    runners_up: tuple[RankedToken, ...] = ()
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class DraftPath:
         del self.drafted[: start - self.start]
         self.start = start
 
-    def append(self, choices: Sequence[Choice]) -> None:
+    def append(self, choices: Sequence[RankedToken]) -> None:
         """Add the first of `choices`; the others, in descending order, are its runners-up."""
         first, *runners_up = choices
         self.drafted.append(DraftToken(first.token, first.confidence, tuple(runners_up)))

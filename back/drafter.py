@@ -27,7 +27,8 @@ from back.slot_pool import SlotModel, SlotPool
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
-from shared.sampling.sampler import Sampler, SamplingParameters
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
 
 log = logging.getLogger("back")

@@ -23,11 +23,11 @@ from back.worker import Worker
 from shared import cpus
 from shared.diagnostics.report import exit_with
 from shared.errors import ConfigError
-from shared.llama.grammar import prepare
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello
+from shared.sampling.grammar import prepare
 
 log = logging.getLogger("back")
 

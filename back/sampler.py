@@ -2,9 +2,10 @@
 
 import logging
 
-from shared.llama.chain import make_sampler
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.sampler import Sampler, SamplingParameters
+from shared.sampling.factory import make_sampler
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("back")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from back.draft_path import DraftPath
 from shared.protocol import MAX_DRAFT_TOKENS, Draft
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 from shared.slot_cache import SlotCache, common_prefix_length
 
 _CONFIDENCE_DIGITS = 4

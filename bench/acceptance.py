@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import report, table
-from shared.llama.chain import make_sampler
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.factory import make_sampler
+from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
 _TEMPERATURES = (0.7, 1.0, 1.5, 2.0)

@@ -22,13 +22,14 @@ from bench.table import show
 from lead.grammar import check_schema, gbnf_to_lark, json_rule, lark_grammar
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
-from shared.llama.chain import make_sampler
-from shared.llama.grammar import prepare
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.sampling.sampler import Sampler, SamplingParameters
+from shared.sampling.factory import make_sampler
+from shared.sampling.grammar import prepare
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
 
 Logits = NDArray[np.float32]

@@ -25,8 +25,9 @@ from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.step_cost import StepCost
-from shared.llama.chain import Chain
-from shared.sampling.sampler import Sampler, SamplingParameters, needs_filters
+from shared.sampling.common_filters import CommonFilters
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler, needs_filters
 
 VOCABULARIES = (4_096, 32_000, 128_000)
 SAMPLINGS = {
@@ -143,8 +144,8 @@ def _scheduler(
     return Scheduler(limits, speculation, sampler_for, frozenset())
 
 
-def _filters(parameters: SamplingParameters, n_vocab: int) -> Chain | None:
-    return Chain(parameters, n_vocab, frozenset()) if needs_filters(parameters) else None
+def _filters(parameters: SamplingParameters, n_vocab: int) -> CommonFilters | None:
+    return CommonFilters(parameters, n_vocab, frozenset()) if needs_filters(parameters) else None
 
 
 def _truth(rows: Rows, parameters: SamplingParameters, n_vocab: int, n_tokens: int) -> list[int]:

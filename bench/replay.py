@@ -16,7 +16,8 @@ from lead.engine.commands import Command, PostDraft, encode_command
 from lead.engine.events import Committed, Event
 from lead.engine.pipe import EnginePipe
 from shared.llama.span import Span
-from shared.sampling.sampler import Filters, Sampler, SamplingParameters
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Filters, Sampler
 
 SEQUENCE = "s"
 _N_ROWS = 64

@@ -26,7 +26,8 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.step_plan import StepPlan
 from shared.errors import KvCacheFullError
 from shared.llama.model import Model
-from shared.sampling.sampler import Sampler, SamplingParameters
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
 from shared.settings.model_options import CacheType, ModelOptions
 
 _SECONDS_PER_STEP = 0.01

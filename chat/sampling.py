@@ -1,7 +1,7 @@
 """The sampling parameters that chat can ask for, their ranges and what they mean.
 
 Unset ones are not sent: the server's own defaults rule. The ranges mirror those of
-`shared.sampling.sampler`, which chat cannot import (it needs numpy); a test holds the two together.
+`shared.sampling.parameters`, which chat cannot import (it needs numpy); a test holds the two together.
 """
 
 import difflib

@@ -22,11 +22,12 @@ from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from shared.errors import KvCacheFullError
-from shared.llama.chain import Chain
-from shared.llama.ordered_chain import OrderedChain
 from shared.protocol import Close, Extend, Open
+from shared.sampling.common_filters import CommonFilters
 from shared.sampling.constrained import ConstrainedSampler
-from shared.sampling.sampler import Sampler, SamplingParameters, needs_filters
+from shared.sampling.ordered_filters import OrderedFilters
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler, needs_filters
 
 N_VOCAB = 24
 END_TOKENS = frozenset({3, 17})
@@ -162,7 +163,7 @@ class ToyGrammar:
 def toy_sampler(
     parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /
 ) -> Sampler:
-    make = Chain if parameters.is_common else functools.partial(OrderedChain, vocabulary=None)
+    make = CommonFilters if parameters.is_common else functools.partial(OrderedFilters, vocabulary=None)
     filters = make(parameters, N_VOCAB, END_TOKENS) if needs_filters(parameters) else None
     if parameters.grammar is None:
         return Sampler(parameters, filters, history)

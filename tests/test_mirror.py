@@ -81,16 +81,18 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "back/check.py",
         "lead/diagnostics/check.py",
     ),
-    "tests/shared/llama/test_chain_exact.py": (
-        "shared/llama/bias.py",
-        "shared/llama/memory.py",
-    ),
     "tests/shared/llama/test_model.py": (
         "shared/llama/batch.py",
         "shared/llama/library.py",
         "shared/llama/parameters.py",
     ),
-    "tests/shared/sampling/test_sampler.py": ("shared/errors.py",),
+    "tests/shared/sampling/test_common_filters.py": ("shared/sampling/factory.py",),
+    "tests/shared/sampling/test_ordered_filters.py": ("shared/sampling/penalties.py",),
+    "tests/shared/sampling/test_sampler.py": (
+        "shared/errors.py",
+        "shared/sampling/coupled_choice.py",
+        "shared/sampling/parameters.py",
+    ),
     "tests/shared/settings/test_base.py": ("shared/settings/sources.py",),
 }
 """Modules without a test file of their own, under the test that covers them: parts of what it tests."""

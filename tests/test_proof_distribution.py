@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from lead.engine.verify import verify
-from shared.llama.chain import Chain
-from shared.llama.ordered_chain import OrderedChain
+from shared.sampling.common_filters import CommonFilters
 from shared.sampling.constrained import ConstrainedSampler
-from shared.sampling.sampler import Sampler, SamplingParameters, coupled_choice
+from shared.sampling.coupled_choice import coupled_choice
+from shared.sampling.ordered_filters import OrderedFilters
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
 
 N_VOCAB = 6
 END = 5
@@ -41,7 +43,7 @@ def sampler(**parameters):
     given = SamplingParameters(
         **{"seed": 1, "top_k": 0, "top_p": 1, "min_p": 0, "temperature": 1, **parameters}
     )
-    return Sampler(given, Chain(given, N_VOCAB, frozenset()), [])
+    return Sampler(given, CommonFilters(given, N_VOCAB, frozenset()), [])
 
 
 class Markov:
@@ -117,7 +119,7 @@ def test_xtc_leaves_the_mixture_of_both_distributions():
     given = SamplingParameters(
         seed=1, top_k=0, top_p=1, min_p=0, temperature=1, xtc_probability=0.4, xtc_threshold=0.2
     )
-    chooser = Sampler(given, OrderedChain(given, N_VOCAB, frozenset(), None), [])
+    chooser = Sampler(given, OrderedFilters(given, N_VOCAB, frozenset(), None), [])
     counts = np.bincount([chooser.choose(logits, t) for t in range(20_000)], minlength=N_VOCAB)
     p = softmax(logits.astype(float))
     without = np.where(np.arange(N_VOCAB) == 0, 0.0, p)
@@ -144,7 +146,7 @@ def constrained_counts(logits, allowed, **given):
     parameters = SamplingParameters(
         **{"seed": 1, "top_k": 0, "top_p": 1, "min_p": 0, "temperature": 1, **given}
     )
-    chain = OrderedChain(parameters, N_VOCAB, frozenset(), None)
+    chain = OrderedFilters(parameters, N_VOCAB, frozenset(), None)
     chooser = ConstrainedSampler(parameters, chain, [], Allowing(allowed), END)
     return np.bincount([chooser.choose(logits, t) for t in range(20_000)], minlength=N_VOCAB)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lead.engine.commands import Cancel, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Committed
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
     END_TOKENS,
     N_VOCAB,

@@ -20,7 +20,8 @@ from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManage
 from lead.engine.speculation.stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
 from shared.llama.span import Span
-from shared.sampling.sampler import Sampler, SamplingParameters
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
 
 _GREEDY = SamplingParameters(seed=0, temperature=0)
 _JITTER = 0.02

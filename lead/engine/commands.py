@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
 PolicyName = Literal["adaptive", "fixed", "sync", "off"]

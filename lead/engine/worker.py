@@ -18,10 +18,10 @@ from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
 from lead.engine.speculation.manager import SpeculationManager
 from shared.errors import ModelLoadError
 from shared.llama.batch_invariance import measure_batch_invariance
-from shared.llama.chain import make_sampler
-from shared.llama.grammar import prepare
 from shared.llama.model import Model
 from shared.logs import configure_logging
+from shared.sampling.factory import make_sampler
+from shared.sampling.grammar import prepare
 from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")

@@ -10,7 +10,7 @@ from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.errors import QueueFullError, RequestError, UnavailableError
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import fits_into_open
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 log = logging.getLogger("lead")
 

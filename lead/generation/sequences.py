@@ -22,7 +22,7 @@ from lead.engine.events import (
     Started,
 )
 from shared.errors import DuoError, RequestError, ServerError, UnavailableError
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 
 class Broadcast:

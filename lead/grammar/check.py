@@ -4,8 +4,8 @@ import time
 
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
-from shared.llama.grammar import GrammarMatcher, prepare
 from shared.llama.vocabulary import Vocabulary
+from shared.sampling.grammar import GrammarMatcher, prepare
 
 _MAX_COMPILE_SECONDS = 0.5
 """Of this thread's own time: the engine takes as long again, and generates nothing meanwhile."""

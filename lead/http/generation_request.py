@@ -12,7 +12,7 @@ from lead.server.services import Services
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.sampler import MAX_SEED, SamplingParameters
+from shared.sampling.parameters import MAX_SEED, SamplingParameters
 
 Prompt = str | Sequence[int | str]
 """Text, token ids, or both in turn."""

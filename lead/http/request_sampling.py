@@ -11,7 +11,7 @@ from lead.server.services import Services
 from lead.settings.sampler_names import by_letters, by_names
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.sampler import BANNED, SamplerName, SamplingParameters
+from shared.sampling.parameters import BANNED, SamplerName, SamplingParameters
 
 _PLAIN_FIELDS = tuple(
     SamplingParameters.model_fields.keys()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from shared.sampling.sampler import DEFAULT_SAMPLERS, SamplerName
+from shared.sampling.parameters import DEFAULT_SAMPLERS, SamplerName
 
 _LETTERS: dict[str, SamplerName] = dict(zip("edskypmxt", DEFAULT_SAMPLERS, strict=True))
 _NAMES: dict[str, SamplerName] = {name: name for name in DEFAULT_SAMPLERS} | {

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from lead.settings.sampler_names import by_names_or_letters
-from shared.sampling.sampler import MAX_SEED, Breaker, SamplerName, SamplingParameters
+from shared.sampling.parameters import MAX_SEED, Breaker, SamplerName, SamplingParameters
 from shared.settings.base import OptionGroup
 
 _ESCAPED: Final = re.compile(r"\\(x[0-9A-Fa-f]{2}|[nrt'\"\\])")

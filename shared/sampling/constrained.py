@@ -1,10 +1,9 @@
-"""Choosing under a grammar.
+"""Choosing a token under a grammar.
 
-As llama-server does it: the token is chosen as if there were no grammar, and if the grammar has it next, it
-is taken; otherwise the choice is made once more among all tokens that the grammar allows, filters and noise
-being the same. So the choice is still a function of seed, position, logits and the tokens before it, and
-asking the grammar about a whole vocabulary, which is slow, is the exception. Without filters it is an exact
-sample of what the model thinks of the allowed tokens. (llama-server draws anew for the second try.)
+As in llama-server, a token is first chosen without the grammar and used if the grammar allows it. Otherwise
+the choice is repeated among all tokens that the grammar allows, with the same filters and the same noise
+(llama-server draws new random numbers). So the choice remains a function of seed, position, logits and
+previous tokens, and computing a mask over the whole vocabulary is the exception.
 """
 
 from collections.abc import Sequence
@@ -13,18 +12,13 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.sampling.sampler import (
-    Choice,
-    Filters,
-    Sampler,
-    SamplingParameters,
-    likeliest,
-    rank_scores,
-)
+from shared.sampling.coupled_choice import RankedToken, likeliest, rank_scores
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Filters, Sampler
 
 
 class Constraint(Protocol):
-    """The seam to a grammar (`shared.llama.grammar.GrammarMatcher`): how far a text has come in it."""
+    """A grammar at some place in a text (`shared.sampling.grammar.GrammarMatcher`)."""
 
     def allows(self, token: int) -> bool:
         """Whether `token` may come next."""
@@ -33,26 +27,26 @@ class Constraint(Protocol):
         """The ids of all tokens that may come next, ascending."""
 
     def accept(self, token: int) -> bool:
-        """`token` comes next; False, and nothing is changed, where it may not, or ends the text."""
+        """Advance by `token`. Returns False, without a change, if it is not allowed or ends the text."""
 
     def rollback(self, n: int) -> None:
-        """Take back the last `n` tokens accepted."""
+        """Remove the last `n` accepted tokens."""
 
     def copy(self) -> Self:
-        """Another at the same place."""
+        """An independent copy, at the same place."""
 
 
 class RestrictableFilters(Filters, Protocol):
-    """Filters that can begin with less than all tokens."""
+    """Filters that can start from a subset of the vocabulary."""
 
     def apply(
         self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """As `Filters.apply`, of the tokens in `among` if it is given."""
+        """As `Filters.apply`, restricted to the tokens in `among` if given."""
 
 
 class ConstrainedSampler(Sampler):
-    """A sampler under a grammar, which is about the tokens from `parameters.grammar_start` on."""
+    """A sampler under a grammar that applies to the tokens from `parameters.grammar_start` on."""
 
     def __init__(
         self,
@@ -62,30 +56,30 @@ class ConstrainedSampler(Sampler):
         beginning: "Constraint | ConstrainedSampler",
         end_token: int,
     ) -> None:
-        """`beginning`: the grammar before any text, or a sampler of the same one whose text begins alike.
+        """beginning: the grammar before any text, or a sampler with the same grammar and a common prefix.
 
-        Where the grammar has nothing next, `end_token` is chosen.
+        end_token: chosen where the grammar allows no token.
         """
         self._restrictable = filters
         self._end_token = end_token
         self._start = parameters.grammar_start
         self._taken: list[int] = []
         if isinstance(beginning, ConstrainedSampler):
-            self._taken, beginning = list(beginning._taken), beginning._constraint  # noqa: SLF001 - one of us
+            self._taken, beginning = list(beginning._taken), beginning._constraint  # noqa: SLF001 - of the same class
         self._constraint: Constraint = beginning.copy()
-        self._is_over = False  # a token came that the grammar does not have: it has nothing more to say
+        self._is_over = False  # a token came that the grammar does not allow: it applies no longer
         super().__init__(parameters, filters, history)
 
     def choose(self, logits: NDArray[np.float32], position: int) -> int:
-        """As `Sampler.choose`, among what the grammar allows."""
+        """As `Sampler.choose`, among the tokens that the grammar allows."""
         token = super().choose(logits, position)
         if self._is_over or self._constraint.allows(token):
             return token
         scores, ids = self._allowed_scores(logits, position)
         return likeliest(ids, scores)
 
-    def rank(self, logits: NDArray[np.float32], position: int, n: int) -> list[Choice]:
-        """As `Sampler.rank`, among what the grammar allows."""
+    def rank(self, logits: NDArray[np.float32], position: int, n: int) -> list[RankedToken]:
+        """As `Sampler.rank`, among the tokens that the grammar allows."""
         choices = super().rank(logits, position, n)
         if self._is_over:
             return choices
@@ -96,7 +90,7 @@ class ConstrainedSampler(Sampler):
     def _allowed_scores(
         self, logits: NDArray[np.float32], position: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int32]]:
-        """(scores, ids) of what the filters leave of the allowed tokens."""
+        """(scores, ids) of the allowed tokens that the filters leave."""
         ids = self._constraint.allowed()
         if not len(ids):
             return np.zeros(1), np.array([self._end_token], np.int32)

@@ -1,4 +1,4 @@
-"""The k largest of many values, as numpy arrays: the cost is that of reading the values once or twice.
+"""The k largest of many values, at the cost of reading the values once or twice.
 
 `np.argpartition` over a vocabulary moves every value; here all but a few hundred are only compared.
 """
@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FEW = 64
-"""So few values are sorted as they are."""
+"""Up to this many values are sorted directly."""
 
 
 def top_k(values: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
-    """Indices of the `k` largest (or of all), the largest first, of equal ones that of the lowest index.
+    """Indices of the `k` largest values, or of all if there are fewer.
 
-    `values` is of shape (n,) and not modified; a NaN counts as less than every number.
+    The largest comes first; of equal values the one with the lowest index. values: shape (n,), not modified.
+    A NaN counts as less than every number.
     """
     n = len(values)
     if k <= 0:

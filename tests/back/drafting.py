@@ -6,7 +6,7 @@ A model that equals the target drafts the target's own tokens: TEXT is what foll
 from back.drafter import Drafter
 from back.drafter_options import DrafterOptions
 from shared.protocol import Close, Extend, Open, Tune
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, GREEDY, FakeTarget, plain_run, submit, toy_sampler
 
 LONG = [0, 2]

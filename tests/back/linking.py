@@ -10,7 +10,7 @@ from websockets.asyncio.server import serve
 
 from back.link import Link
 from shared.protocol import PROTOCOL_VERSION, Hello, Open, VocabularyId, Welcome
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 HELLO = Hello(
     protocol=PROTOCOL_VERSION,

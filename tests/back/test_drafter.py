@@ -4,7 +4,7 @@ import pytest
 
 from shared.errors import RequestError
 from shared.protocol import Draft
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 from tests.back.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
 from tests.fakes import GREEDY, N_VOCAB, plain_run, submit, toy_sampler
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 from tests.back.drafting import DrafterHarness
 from tests.fakes import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
 

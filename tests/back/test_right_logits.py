@@ -9,7 +9,8 @@ from back.drafter_options import DrafterOptions
 from bench.checked_model import CheckedModel
 from shared.llama.model import Model
 from shared.protocol import Close, Extend, Open
-from shared.sampling.sampler import Sampler, SamplingParameters
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
 
 GREEDY = SamplingParameters(temperature=0.0, seed=0)

@@ -3,7 +3,7 @@ import numpy as np
 from back.sampler import drafting_sampler
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 
 def choice(grammar):

@@ -9,7 +9,7 @@ import pytest
 
 from shared.errors import KvCacheFullError
 from shared.protocol import MAX_DRAFT_TOKENS
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 from tests.back.drafting import DrafterHarness
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, FakeTarget, extend_hash, toy_sampler
 

@@ -6,7 +6,7 @@ import pytest
 from bench.adversarial_back import RandomDrafter, SlowModel, garbled
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, parse_back_message
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 N_VOCAB = 50
 

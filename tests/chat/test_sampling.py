@@ -4,7 +4,7 @@ import pytest
 
 from chat.errors import CommandError
 from chat.sampling import Sampling
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 
 def test_nothing_set_sends_nothing():

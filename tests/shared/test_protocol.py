@@ -20,7 +20,7 @@ from shared.protocol import (
     parse_back_message,
     parse_lead_message,
 )
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 HELLO = Hello(
     protocol=PROTOCOL_VERSION,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from lead.http.generation_request import GenerationRequest
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 _CLIENT_TEXTS = ("stop", "logit_bias", "grammar", "dry_sequence_breakers")
 

@@ -9,7 +9,7 @@ from lead.http.render.generation_settings import public_settings
 from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import UnavailableError
 from shared.llama import library
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 router = APIRouter()
 

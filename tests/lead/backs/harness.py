@@ -5,7 +5,7 @@ from lead.engine.events import Committed, Started
 from lead.generation.sequences import Sequences
 from lead.settings.limits import RequestLimits
 from shared.protocol import Hello, VocabularyId
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 OURS = VocabularyId(fingerprint="same", n_tokens=100, model="big")
 SAMPLING = SamplingParameters(seed=5, temperature=0.3)

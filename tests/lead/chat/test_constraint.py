@@ -8,7 +8,7 @@ from lead.chat.reasoning import ReasoningMarkers
 from lead.chat.tools import Tool
 from lead.grammar import check_grammar, check_schema
 from lead.settings.limits import RequestLimits
-from shared.llama.grammar import GrammarMatcher
+from shared.sampling.grammar import GrammarMatcher
 
 THINK = ReasoningMarkers("<think>", "</think>")
 TURN = ReasoningMarkers("<|im_start|>", "<|im_start|>")

@@ -17,7 +17,7 @@ from lead.engine.client import EngineClient, EngineState
 from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit, encode_command
 from lead.engine.events import Finished
 from shared.errors import ModelLoadError, UnavailableError
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
 LOAD = Load(model=Path("m.gguf"), options=ModelOptions(), depth=4)

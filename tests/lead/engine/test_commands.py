@@ -19,7 +19,7 @@ from lead.engine.commands import (
     encode_command,
 )
 from lead.engine.events import Finished, encode_event
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
 SAMPLING = SamplingParameters(seed=(1 << 63) - 1, temperature=0.1 + 0.2, logit_bias={7: -1e9, 8: 0.1})

@@ -15,7 +15,7 @@ from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Start
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.errors import RequestError
 from shared.llama.span import Span
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_engine, make_limits, plain_run, submit
 
 LONG = (0, 2)

@@ -2,7 +2,7 @@ import pytest
 
 from lead.generation.admission import Admission
 from shared.errors import QueueFullError
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from lead.engine.events import Committed, Finished, Started
 from lead.generation.printer import _MOST_WAITING, Printer
 from lead.generation.sequences import Sequences
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 
 class Screen(io.StringIO):

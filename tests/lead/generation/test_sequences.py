@@ -5,7 +5,7 @@ import pytest
 from lead.engine.events import Committed, Failed, Finished, Started
 from lead.generation.sequences import Broadcast, Sequences, Status
 from shared.errors import RequestError, ServerError
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 SAMPLING = SamplingParameters(seed=1)
 

@@ -1,7 +1,7 @@
 from lead.engine.events import Committed
 from lead.generation.sequences import LiveSequence
 from lead.generation.stats import AnswerStats, seconds_between
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 
 def committed(start, tokens, **more):

@@ -1,6 +1,6 @@
 import pytest
 
-from shared.llama.grammar import GrammarMatcher
+from shared.sampling.grammar import GrammarMatcher
 
 
 @pytest.fixture(scope="session")

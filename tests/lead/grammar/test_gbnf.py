@@ -7,8 +7,8 @@ import pytest
 from lead.grammar import check_grammar, gbnf_to_lark
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
-from shared.llama.grammar import GrammarMatcher
-from shared.llama.native_chain import NativeChain
+from shared.sampling.grammar import GrammarMatcher
+from shared.sampling.native_chain import NativeChain
 
 GRAMMARS = [
     'root ::= "a" | "b"\n',

@@ -9,7 +9,7 @@ import pytest
 from lead.grammar import JSON_OBJECT, check_grammar, check_schema
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
-from shared.llama.grammar import GrammarMatcher
+from shared.sampling.grammar import GrammarMatcher
 from tests.lead.grammar.schemas import SchemaMaker, grammar_of
 
 TWO = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}}

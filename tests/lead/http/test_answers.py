@@ -11,7 +11,7 @@ from lead.generation.stats import RequestStats, current_request
 from lead.http.answers import AnswerStream
 from lead.http.generation_request import GenerationRequest
 from shared.errors import RequestError, UnavailableError
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.sampling.sampler import DEFAULT_SAMPLERS
+from shared.sampling.parameters import DEFAULT_SAMPLERS
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"

@@ -6,7 +6,7 @@ import pytest
 
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.sampling_defaults import SamplingDefaults
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 URL = "/v1/completions"
 OPTIONS = {

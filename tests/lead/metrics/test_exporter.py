@@ -8,7 +8,7 @@ from lead.engine.events import Committed, Finished, Started
 from lead.metrics.back_metrics import MOST_NAMES, OTHERS
 from lead.metrics.exporter import MetricsExporter
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 
 class Watched:

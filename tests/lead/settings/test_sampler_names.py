@@ -3,7 +3,7 @@
 import pytest
 
 from lead.settings.sampler_names import by_letters, by_names, by_names_or_letters
-from shared.sampling.sampler import DEFAULT_SAMPLERS
+from shared.sampling.parameters import DEFAULT_SAMPLERS
 
 
 def test_every_sampler_has_a_letter():

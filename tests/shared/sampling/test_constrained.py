@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from shared.llama.ordered_chain import OrderedChain
 from shared.sampling.constrained import ConstrainedSampler
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.ordered_filters import OrderedFilters
+from shared.sampling.parameters import SamplingParameters
 
 N_VOCAB = 8
 END = 7
@@ -39,7 +39,7 @@ class Script:
 
 def sampler(*sets, history=(), **parameters):
     given = SamplingParameters(**{"seed": 1, "temperature": 0, **parameters})
-    filters = None if given.is_greedy else OrderedChain(given, N_VOCAB, frozenset({END}), None)
+    filters = None if given.is_greedy else OrderedFilters(given, N_VOCAB, frozenset({END}), None)
     return ConstrainedSampler(given, filters, list(history), Script(*sets), END)
 
 

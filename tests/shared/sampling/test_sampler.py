@@ -4,8 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from shared.sampling.coupled_choice import coupled_choice, every_token
 from shared.sampling.noise import gumbel
-from shared.sampling.sampler import Sampler, SamplingParameters, coupled_choice, every_token
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
 
 SEEDS = st.integers(0, (1 << 63) - 1)
 POSITIONS = st.integers(0, 1 << 31)

@@ -16,7 +16,7 @@ from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WriteTimeo
 from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
 from shared.protocol import PROTOCOL_VERSION, Hello
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 PATIENT = {"header_seconds": 60.0, "body_seconds": 60.0, "write_seconds": 60.0}
 SHORT = 0.1

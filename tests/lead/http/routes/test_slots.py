@@ -4,7 +4,7 @@ import dataclasses
 import pytest
 
 from lead.engine.events import Committed, Started
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 
 def begin(lead, slot, n_generated=0, **sampling):

@@ -31,7 +31,7 @@ from shared.protocol import (
     Welcome,
     parse_lead_message,
 )
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.parameters import SamplingParameters
 
 URL = "/v1/speculation"
 SAMPLING = SamplingParameters(seed=3)

@@ -1,8 +1,8 @@
-"""llama.cpp's sampler chain as filters: it narrows the candidates, it never chooses.
+"""The usual samplers of llama.cpp as filters: they narrow the candidates and choose none.
 
-A vocabulary has up to some hundred thousand tokens and next to none of them can be chosen. What certainly
-cannot is left out here, with numpy; what could is judged by llama.cpp's own samplers, with its arithmetic.
-The candidates are those of the whole chain over the whole vocabulary.
+Only a few of the vocabulary's up to several hundred thousand tokens can be chosen. Tokens that certainly
+cannot are removed with numpy; llama.cpp's own samplers, with its arithmetic, decide on the rest. The result
+equals that of the whole chain over the whole vocabulary.
 """
 
 import math
@@ -13,35 +13,31 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.llama.bias import biases
-from shared.llama.grammar import GrammarMatcher
-from shared.llama.memory import penalties
-from shared.llama.native_chain import NativeChain
-from shared.llama.ordered_chain import OrderedChain
-from shared.llama.vocabulary import Vocabulary
-from shared.sampling.constrained import ConstrainedSampler
-from shared.sampling.sampler import Sampler, SamplingParameters, every_token, needs_filters
+from shared.sampling.coupled_choice import every_token
+from shared.sampling.native_chain import NativeChain
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.penalties import penalties
 from shared.sampling.top_k import top_k
 
 _COLDEST = 1e-6
-"""Colder than this no noise can change the choice any more, but logits would overflow."""
+"""Lowest temperature used: noise has no effect below it, but logits would overflow."""
 
 _SLACK = 1e-4
-"""More than two logarithms of the same number in 32 bits can differ by."""
+"""Larger than the difference between two implementations of a 32-bit logarithm."""
 
 
-class Chain:
+class CommonFilters:
     """The common filters of one sequence, in llama-server's default order; a `Filters`.
 
-    Takes parameters that are `is_common`; `shared.llama.ordered_chain` takes all.
+    For parameters with `is_common`; `shared.sampling.ordered_filters` takes all.
 
     The order is bias, penalties, top-k, typical-p, top-p, min-p, temperature. Of equal logits top-k keeps
-    those of the lowest ids: llama.cpp leaves that to its sort, but lead and backs must agree.
+    those with the lowest ids: llama.cpp's sort is unstable, but lead and backs must agree.
     """
 
     def __init__(self, parameters: SamplingParameters, n_vocab: int, end_tokens: frozenset[int]) -> None:
         self._n_vocab = n_vocab
-        bias = biases(parameters, n_vocab, end_tokens)
+        bias = parameters.biases(n_vocab, end_tokens)
         adjusts = bias or parameters.penalizes
         self._adjustment = _Adjustment(parameters, bias, n_vocab) if adjusts else None
         self._top_k = max(parameters.top_k, 0)
@@ -55,9 +51,9 @@ class Chain:
     def apply(
         self, logits: NDArray[np.float32], _position: int = 0
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(ids, logits) of the candidates left, in no particular order; valid until the next call.
+        """(ids, logits) of the remaining candidates, in any order; valid until the next call.
 
-        Where every token stays, the ids are `every_token` itself.
+        If all tokens remain, the ids are `every_token` itself.
         """
         if self._adjustment:
             logits = self._adjustment.apply(logits)
@@ -79,7 +75,7 @@ class Chain:
         return self._narrowing.apply(ids, logits, are_sorted=bool(self._top_k))
 
     def accept(self, token: int) -> None:
-        """Take note of a token, for the penalties."""
+        """Record a token, for penalties."""
         if self._adjustment:
             self._adjustment.accept(token)
 
@@ -93,7 +89,7 @@ class Chain:
 
 
 class _Adjustment:
-    """Bias and penalties, which change the logits of few tokens: those in the window, those with a bias."""
+    """Bias and penalties, which change only the logits of biased tokens and of those in the window."""
 
     def __init__(self, parameters: SamplingParameters, bias: dict[int, float], n_vocab: int) -> None:
         self._biased = np.fromiter(bias.keys(), np.int32, len(bias))
@@ -103,7 +99,7 @@ class _Adjustment:
         self._adjusted = np.empty(0, np.float32)
 
     def apply(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """A copy with the changes, valid until the next call."""
+        """An adjusted copy, valid until the next call."""
         if len(self._adjusted) != len(logits):
             self._adjusted = np.empty_like(logits)
         adjusted = self._adjusted
@@ -111,7 +107,7 @@ class _Adjustment:
         if len(self._biased):
             adjusted[self._biased] += self._bias
         if self._penalties and self._window:
-            # A token that is there twice gets the same new logit twice.
+            # A token that occurs twice is assigned the same new logit twice.
             recent = np.fromiter(self._window, np.int32, len(self._window))
             _, penalized = self._penalties.apply(recent, adjusted[recent], are_sorted=False)
             adjusted[recent] = penalized
@@ -128,35 +124,12 @@ class _Adjustment:
             self._penalties.reset()
 
 
-def make_sampler(
-    parameters: SamplingParameters, vocabulary: Vocabulary, history: list[int], like: Sampler | None = None
-) -> Sampler:
-    """The sampler of one sequence whose tokens so far are `history`.
-
-    `like`, one with the same parameters and a text that begins alike, spares reading all of it by a grammar.
-    Raises ValueError for a grammar that cannot be compiled.
-    """
-    n_vocab, end_tokens = vocabulary.n_tokens, vocabulary.end_tokens
-    if parameters.is_common:
-        common = Chain(parameters, n_vocab, end_tokens) if needs_filters(parameters) else None
-        return Sampler(parameters, common, history)
-    filters = None
-    if needs_filters(parameters):
-        filters = OrderedChain(parameters, n_vocab, end_tokens, vocabulary)
-    if parameters.grammar is None:
-        return Sampler(parameters, filters, history)
-    beginning = (
-        like if isinstance(like, ConstrainedSampler) else GrammarMatcher(parameters.grammar, vocabulary)
-    )
-    return ConstrainedSampler(parameters, filters, history, beginning, min(end_tokens, default=0))
-
-
 def _cut(parameters: SamplingParameters) -> np.float32 | None:
-    """Min-p certainly drops a token whose logit is less than the largest one plus this, if nothing else does.
+    """Offset from the largest logit below which min-p certainly removes a token; None: no such offset.
 
-    None where it drops nothing, or where typical-p may have taken the likeliest token before. llama.cpp drops
-    what is below the 32-bit sum of the largest logit and ln(min_p). Rounding keeps the order of sums, so one
-    with less than ln(min_p) is never above it.
+    None if min-p is off, or if typical-p may remove the most likely token first. llama.cpp removes tokens
+    below the 32-bit sum of the largest logit and ln(min_p). Rounding preserves the order of sums, so an
+    offset below ln(min_p) never gives a larger sum.
     """
     min_p = float(np.float32(parameters.min_p))
     if min_p <= 0 or parameters.typical_p < 1:
@@ -165,7 +138,7 @@ def _cut(parameters: SamplingParameters) -> np.float32 | None:
 
 
 def _samplers(parameters: SamplingParameters) -> list[Any]:
-    """What narrows the candidates after top-k."""
+    """The samplers after top-k."""
     chosen: list[Any] = []
     if parameters.typical_p < 1:
         chosen.append(llama_cpp.llama_sampler_init_typical(parameters.typical_p, 1))

@@ -3,15 +3,16 @@ import math
 import numpy as np
 import pytest
 
-from shared.llama.chain import Chain, make_sampler
-from shared.sampling.sampler import BANNED, SamplingParameters
+from shared.sampling.common_filters import CommonFilters
+from shared.sampling.factory import make_sampler
+from shared.sampling.parameters import BANNED, SamplingParameters
 
 LOGITS = np.array([0.0, 5.0, 4.0, 3.0, 2.0, 1.0, -1.0, -2.0], np.float32)
 OPEN = {"seed": 1, "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0}
 
 
 def left(logits=LOGITS, end_tokens=frozenset(), accepted=(), **changes):
-    chain = Chain(SamplingParameters(**OPEN | changes), len(logits), end_tokens)
+    chain = CommonFilters(SamplingParameters(**OPEN | changes), len(logits), end_tokens)
     for token in accepted:
         chain.accept(token)
     ids, values = chain.apply(logits)

@@ -1,6 +1,6 @@
-"""All of llama-server's samplers as filters, in any order; `shared.llama.chain` is faster where it suffices.
+"""All of llama-server's samplers as filters, in any order; slower than `shared.sampling.common_filters`.
 
-What is random in them comes from the shared noise, so that lead and backs, and a second try, agree.
+Random samplers (XTC) use the shared noise, so that lead and backs make the same choice.
 """
 
 from collections import deque
@@ -11,29 +11,29 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.llama.bias import biases
-from shared.llama.memory import dry, penalties
-from shared.llama.native_chain import NativeChain
 from shared.llama.vocabulary import Vocabulary
+from shared.sampling.coupled_choice import every_token
+from shared.sampling.native_chain import NativeChain
 from shared.sampling.noise import uniform
-from shared.sampling.sampler import SamplerName, SamplingParameters, every_token
+from shared.sampling.parameters import SamplerName, SamplingParameters
+from shared.sampling.penalties import dry, penalties
 from shared.sampling.top_k import top_k
 
 Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]
 Stage = Callable[[NDArray[np.int32], NDArray[np.float32], int], Candidates]
 
 _COLDEST = 1e-6
-"""Colder than this no noise can change the choice any more, but logits would overflow."""
+"""Lowest temperature used: noise has no effect below it, but logits would overflow."""
 _LARGEST = np.float32(1e30)
-"""Behind an infinity comes a NaN: penalties grow exponentially, dynamic temperature knows -inf."""
+"""Logits are clipped to this: penalties grow exponentially, and an infinity would turn into a NaN."""
 _MANY = 1000
 """Tokens that take longer to sort than to look through."""
 
 
-class OrderedChain:
-    """The filters of one sequence; a `shared.sampling.sampler.Filters`.
+class OrderedFilters:
+    """The filters of one sequence; a `Filters`.
 
-    Of equal logits top-k and XTC count those of the lowest ids as the larger ones.
+    Of equal logits, top-k and XTC rank those with the lowest ids first.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class OrderedChain:
         end_tokens: frozenset[int],
         vocabulary: Vocabulary | None,
     ) -> None:
-        """Without a vocabulary nothing breaks the sequences that DRY looks for."""
+        """vocabulary: for DRY's sequence breakers; None: no breakers."""
         self._parameters = parameters
         self._n_vocab = n_vocab
-        bias = biases(parameters, n_vocab, end_tokens)
+        bias = parameters.biases(n_vocab, end_tokens)
         self._biased = np.fromiter(bias.keys(), np.int32, len(bias))
         self._bias = np.fromiter(bias.values(), np.float32, len(bias))
         self._recent: list[_OnRecent] = []
@@ -56,7 +56,7 @@ class OrderedChain:
     def apply(
         self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
     ) -> Candidates:
-        """(ids, logits) of the candidates left of all tokens, or of those of `among`; at least one."""
+        """(ids, logits) of the remaining candidates of `among`, or of all tokens; at least one."""
         if len(self._biased):
             logits = logits.copy()
             logits[self._biased] += self._bias
@@ -70,7 +70,7 @@ class OrderedChain:
         return ids, logits
 
     def accept(self, token: int) -> None:
-        """Take note of a token, for the penalties."""
+        """Record a token, for penalties."""
         for recent in self._recent:
             recent.accept(token)
 
@@ -121,25 +121,25 @@ class OrderedChain:
         return ids[top], logits[top]
 
     def _top_n_sigma(self, ids: NDArray[np.int32], logits: NDArray[np.float32], _position: int) -> Candidates:
-        """No further from the largest logit than so many standard deviations (arXiv 2411.07641)."""
+        """Keep logits within `top_n_sigma` standard deviations of the largest (arXiv 2411.07641)."""
         deviation = float(logits.std(dtype=np.float64))
         near = logits >= float(logits.max()) - self._parameters.top_n_sigma * deviation
         return ids[near], logits[near]
 
     def _xtc(self, ids: NDArray[np.int32], logits: NDArray[np.float32], position: int) -> Candidates:
-        """Exclude top choices: now and then all that reach the threshold but the least likely of them."""
+        """Exclude top choices: with `xtc_probability`, all that reach the threshold but the least likely."""
         if uniform(self._parameters.seed, position) > self._parameters.xtc_probability:
             return ids, logits
         weights = np.exp(logits.astype(np.float64) - float(logits.max()))
         n_reaching = int((weights >= self._parameters.xtc_threshold * weights.sum()).sum())
-        if n_reaching < 2:  # noqa: PLR2004 - one that reaches it stays
+        if n_reaching < 2:  # noqa: PLR2004 - a single one is kept
             return ids, logits
         left = np.lexsort((ids, -logits))[n_reaching - 1 :]
         return ids[left], logits[left]
 
 
 class _OnRecent:
-    """A penalty of llama.cpp's on tokens that stand among the last `n`: it changes no others' logits."""
+    """One of llama.cpp's penalties, applied only to the tokens that occur among the last `n`."""
 
     def __init__(self, sampler: Any, n: int) -> None:
         self._chain = NativeChain([sampler])

@@ -1,6 +1,6 @@
-"""llama.cpp's samplers that remember tokens: penalties, and DRY.
+"""llama.cpp's samplers that depend on previous tokens: penalties and DRY.
 
-What they return is a llama_sampler pointer that belongs to whoever asked.
+Each function returns a llama_sampler pointer that the caller owns.
 """
 
 import ctypes
@@ -9,13 +9,13 @@ from typing import Any
 
 import llama_cpp
 
-from shared.llama.native_chain import NativeChain
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.native_chain import NativeChain
+from shared.sampling.parameters import SamplingParameters
 
 
 def penalties(parameters: SamplingParameters, n_vocab: int) -> Any:
-    """Of repeated tokens."""
+    """Repetition, frequency and presence penalties."""
     return llama_cpp.llama_sampler_init_penalties(
         n_vocab,
         parameters.penalties_window,
@@ -26,7 +26,7 @@ def penalties(parameters: SamplingParameters, n_vocab: int) -> Any:
 
 
 def dry(parameters: SamplingParameters, vocabulary: Vocabulary | None) -> Any:
-    """Of repeated sequences; without a vocabulary nothing breaks them."""
+    """The penalty for repeated sequences; without a vocabulary there are no sequence breakers."""
     prototype = _dry_prototype(
         vocabulary,
         parameters.dry_sequence_breakers if vocabulary else (),
@@ -37,7 +37,7 @@ def dry(parameters: SamplingParameters, vocabulary: Vocabulary | None) -> Any:
 
 
 class _Prototype:
-    """A sampler that is only cloned: to look for the breakers in a large vocabulary takes long."""
+    """A sampler that is only cloned: searching a large vocabulary for the breakers is slow."""
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = sampler

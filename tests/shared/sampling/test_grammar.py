@@ -3,7 +3,7 @@ import random
 import pytest
 
 from shared.errors import RequestError
-from shared.llama.grammar import GrammarMatcher
+from shared.sampling.grammar import GrammarMatcher
 
 HEADER = '%llguidance {"no_forcing": true}\n'
 LISTS = HEADER + 'start: "[" (item ("," item)*)? "]"\nitem: /[a-zé😀]{0,9}/ | start'

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.llama.chain import Chain
-from shared.sampling.sampler import BANNED, SamplingParameters, coupled_choice, every_token
+from shared.sampling.common_filters import CommonFilters
+from shared.sampling.coupled_choice import coupled_choice, every_token
+from shared.sampling.parameters import BANNED, SamplingParameters
 
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 END_TOKENS = frozenset({3, 17})
@@ -130,7 +131,7 @@ def as_dict(ids, logits):
 def test_candidates_and_choice_are_those_of_the_whole_chain(name, seed, n_vocab, kind):
     given_settings = SETTINGS[name]
     parameters = SamplingParameters(seed=seed, **given_settings)
-    chain, plain = Chain(parameters, n_vocab, END_TOKENS), PlainChain(parameters, n_vocab)
+    chain, plain = CommonFilters(parameters, n_vocab, END_TOKENS), PlainChain(parameters, n_vocab)
     for token in np.random.default_rng(seed).integers(0, n_vocab, 30).tolist():
         chain.accept(token)
         plain.accept(token)
@@ -153,23 +154,23 @@ def test_without_ties_llama_cpps_own_top_k_leaves_the_same(seed):
     native = llama_cpp.llama_sampler_init_top_k(40)
     left = PlainChain._run(native, candidates, are_sorted=False)
     llama_cpp.llama_sampler_free(native)
-    ours = Chain(SamplingParameters(seed=1, temperature=1, **OPEN | {"top_k": 40}), 4096, END_TOKENS)
+    ours = CommonFilters(SamplingParameters(seed=1, temperature=1, **OPEN | {"top_k": 40}), 4096, END_TOKENS)
     assert as_dict(*ours.apply(row)) == as_dict(left["id"], left["logit"])
 
 
 def test_at_the_kth_place_the_lowest_ids_stay():
     row = np.zeros(4096, np.float32)
     row[[4000, 9, 2000]] = 1
-    chain = Chain(SamplingParameters(seed=1, **OPEN | {"top_k": 5}), 4096, END_TOKENS)
+    chain = CommonFilters(SamplingParameters(seed=1, **OPEN | {"top_k": 5}), 4096, END_TOKENS)
     assert sorted(chain.apply(row)[0].tolist()) == [0, 1, 9, 2000, 4000]
 
 
 def test_where_nothing_is_removed_the_ids_are_the_shared_ones():
-    chain = Chain(SamplingParameters(seed=1, **OPEN), 4096, END_TOKENS)
+    chain = CommonFilters(SamplingParameters(seed=1, **OPEN), 4096, END_TOKENS)
     assert chain.apply(np.zeros(4096, np.float32))[0] is every_token(4096)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_logits_that_are_no_numbers_leave_candidates(name):
-    chain = Chain(SamplingParameters(seed=1, **SETTINGS[name]), 4096, END_TOKENS)
+    chain = CommonFilters(SamplingParameters(seed=1, **SETTINGS[name]), 4096, END_TOKENS)
     assert len(chain.apply(np.full(4096, np.nan, np.float32))[0]) > 0

@@ -2,7 +2,7 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from shared.llama.native_chain import NativeChain
+from shared.sampling.native_chain import NativeChain
 
 IDS = np.array([9, 4, 7], np.int32)
 LOGITS = np.array([3.0, 2.0, 1.0], np.float32)
@@ -36,5 +36,5 @@ def test_the_input_is_not_changed():
 
 
 def test_no_candidates_are_our_own_mistake():
-    with pytest.raises(AssertionError, match="no candidates"):
+    with pytest.raises(AssertionError, match="without candidates"):
         NativeChain([]).apply(IDS[:0], LOGITS[:0], are_sorted=True)

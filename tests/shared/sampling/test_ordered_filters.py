@@ -6,9 +6,9 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from shared.llama.chain import Chain
-from shared.llama.ordered_chain import OrderedChain
-from shared.sampling.sampler import SamplingParameters
+from shared.sampling.common_filters import CommonFilters
+from shared.sampling.ordered_filters import OrderedFilters
+from shared.sampling.parameters import SamplingParameters
 
 N = 500
 END = frozenset({3})
@@ -22,7 +22,7 @@ def row(seed=0, scale=3.0):
 
 
 def ordered(vocabulary=None, **given):
-    return OrderedChain(SamplingParameters(**{"seed": 1, **given}), N, END, vocabulary)
+    return OrderedFilters(SamplingParameters(**{"seed": 1, **given}), N, END, vocabulary)
 
 
 def as_dict(ids, logits):
@@ -60,7 +60,7 @@ def native(samplers, logits, accepted=()):
     ],
 )
 def test_in_the_usual_order_it_leaves_what_the_common_chain_leaves(given):
-    chains = Chain(SamplingParameters(seed=1, **given), N, END), ordered(**given)
+    chains = CommonFilters(SamplingParameters(seed=1, **given), N, END), ordered(**given)
     for chain in chains:
         for token in (7, 8, 7, 9):
             chain.accept(token)
@@ -121,7 +121,7 @@ def test_dry_stops_at_breakers(vocabulary):
 
     def penalty(breakers):
         parameters = given.model_copy(update={"dry_sequence_breakers": breakers})
-        chain = OrderedChain(parameters, vocabulary.n_tokens, frozenset(), vocabulary)
+        chain = OrderedFilters(parameters, vocabulary.n_tokens, frozenset(), vocabulary)
         for token in [*history, line_end, *history[:-1]]:
             chain.accept(token)
         return as_dict(*chain.apply(flat, 0))[history[-1]]

@@ -1,7 +1,7 @@
-"""llguidance's grammars: which tokens may come next.
+"""Grammars by llguidance: which tokens may come next.
 
-A grammar is a text in llguidance's Lark (`lead.grammar` writes it). The limits bound the memory and the time
-of every call; a matcher that reaches one fails for good, and with it the sequence that it belongs to.
+A grammar is written in llguidance's variant of Lark (`lead.grammar` produces it). The limits bound the memory
+and time of every call. A matcher that reaches one fails for good, and so does its sequence.
 """
 
 import functools
@@ -29,7 +29,7 @@ _LONGEST_MESSAGE = 300
 
 
 class _Tokens:
-    """A vocabulary as llguidance wants it."""
+    """A vocabulary in the form that llguidance's TokenizerWrapper expects."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.tokens = [vocabulary.piece(token, special=True) for token in range(vocabulary.n_tokens)]
@@ -44,17 +44,17 @@ class _Tokens:
 
 @functools.lru_cache(maxsize=2)  # a program has one
 def prepare(vocabulary: Vocabulary) -> LLTokenizer:
-    """The vocabulary indexed for grammars. Call it early: it takes about 1 s for 150,000 tokens."""
-    # llguidance wants an end token. Where a model has none, grammars end with token 0.
+    """The vocabulary, indexed for grammars. Takes about 1 s for 150,000 tokens: call it early."""
+    # llguidance needs an end token. For a model without one, grammars end with token 0.
     ends = sorted(vocabulary.end_tokens) or [0]
     return LLTokenizer(TokenizerWrapper(_Tokens(vocabulary)), eos_token=ends)
 
 
 class GrammarMatcher:
-    """A grammar and how far a text has come in it; a `shared.sampling.constrained.Constraint`."""
+    """A grammar at some place in a text; a `shared.sampling.constrained.Constraint`."""
 
     def __init__(self, text: str, vocabulary: Vocabulary) -> None:
-        """Raises ValueError for what llguidance cannot compile, in its words."""
+        """Raises ValueError with llguidance's message if the grammar cannot be compiled."""
         self._end_tokens = vocabulary.end_tokens
         self._n_tokens = vocabulary.n_tokens
         self._matcher = LLMatcher(prepare(vocabulary), text, limits=_LIMITS, log_level=0)
@@ -82,7 +82,7 @@ class GrammarMatcher:
         return bits.nonzero()[0].astype(np.int32)
 
     def accept(self, token: int) -> bool:
-        """`token` comes next. False, and nothing is changed, where it may not, or ends the text."""
+        """Advance by `token`. Returns False, without a change, if it is not allowed or ends the text."""
         if token in self._end_tokens:
             return False
         accepted = self._matcher.try_consume_tokens([token]) == 1
@@ -90,13 +90,13 @@ class GrammarMatcher:
         return accepted
 
     def rollback(self, n: int) -> None:
-        """Take back the last `n` tokens accepted."""
+        """Remove the last `n` accepted tokens."""
         if n:
             self._matcher.rollback(n)
             self._check()
 
     def copy(self) -> Self:
-        """Another at the same place in the text."""
+        """An independent copy, at the same place."""
         other = object.__new__(type(self))
         other._end_tokens, other._n_tokens = self._end_tokens, self._n_tokens
         other._matcher = self._matcher.deep_copy()

@@ -1,4 +1,4 @@
-"""A chain of llama.cpp's samplers, applied to candidates that stand in numpy arrays."""
+"""A chain of llama.cpp's samplers, applied to candidates in numpy arrays."""
 
 import ctypes
 import weakref
@@ -15,7 +15,7 @@ _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 
 
 class NativeChain:
-    """Owns `samplers` (llama_sampler pointers) and applies them in order. None of them chooses a token."""
+    """Owns `samplers` (llama_sampler pointers) and applies them in order; none of them may choose a token."""
 
     def __init__(self, samplers: Sequence[Any]) -> None:
         library.start()
@@ -30,12 +30,12 @@ class NativeChain:
     def apply(
         self, ids: NDArray[np.integer[Any]], logits: NDArray[np.float32], *, are_sorted: bool
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(ids, logits) of the candidates left; valid until the next call. The input is not modified.
+        """(ids, logits) of the remaining candidates; valid until the next call. The input is not modified.
 
-        `are_sorted` promises descending logits. At least one candidate must come in.
+        are_sorted: the logits are in descending order. There must be at least one candidate.
         """
         n = len(ids)
-        assert n, "llama.cpp aborts the process where there are no candidates"
+        assert n, "llama.cpp aborts the process without candidates"
         if n > len(self._candidates):
             self._reserve(n)
         self._ids[:n] = ids
@@ -55,7 +55,7 @@ class NativeChain:
         return left["id"], left["logit"]
 
     def accept(self, token: int) -> None:
-        """Take note of a token, for the penalties."""
+        """Record a token, for penalties."""
         llama_cpp.llama_sampler_accept(self._chain, token)
 
     def reset(self) -> None:
@@ -63,7 +63,7 @@ class NativeChain:
         llama_cpp.llama_sampler_reset(self._chain)
 
     def _reserve(self, n: int) -> None:
-        """Have room for `n` candidates, and everything at hand that is asked for in each call."""
+        """Allocate room for `n` candidates, and cache what every call needs."""
         self._candidates = np.zeros(n, _CANDIDATE)
         self._ids, self._logits = self._candidates["id"], self._candidates["logit"]
         self._address = self._candidates.ctypes.data

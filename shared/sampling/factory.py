@@ -1,0 +1,32 @@
+"""The sampler for a request's parameters."""
+
+from shared.llama.vocabulary import Vocabulary
+from shared.sampling.common_filters import CommonFilters
+from shared.sampling.constrained import ConstrainedSampler
+from shared.sampling.grammar import GrammarMatcher
+from shared.sampling.ordered_filters import OrderedFilters
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler, needs_filters
+
+
+def make_sampler(
+    parameters: SamplingParameters, vocabulary: Vocabulary, history: list[int], like: Sampler | None = None
+) -> Sampler:
+    """The sampler of one sequence whose tokens so far are `history`.
+
+    like: a sampler with the same parameters, whose text has a common prefix with `history`: its grammar need
+    not read that again. Raises ValueError for a grammar that cannot be compiled.
+    """
+    n_vocab, end_tokens = vocabulary.n_tokens, vocabulary.end_tokens
+    if parameters.is_common:
+        common = CommonFilters(parameters, n_vocab, end_tokens) if needs_filters(parameters) else None
+        return Sampler(parameters, common, history)
+    filters = None
+    if needs_filters(parameters):
+        filters = OrderedFilters(parameters, n_vocab, end_tokens, vocabulary)
+    if parameters.grammar is None:
+        return Sampler(parameters, filters, history)
+    beginning = (
+        like if isinstance(like, ConstrainedSampler) else GrammarMatcher(parameters.grammar, vocabulary)
+    )
+    return ConstrainedSampler(parameters, filters, history, beginning, min(end_tokens, default=0))
