@@ -111,7 +111,7 @@ def test_a_far_back_drafts_and_the_doctor_measures_its_round_trip(lead, back_on,
     back_on(far)
     assert ask_until_accepted(lead[1], far) == {plain}
     result = run_doctor(network, far, "--lead", lead[1], "--key", BACK_KEY, "--name", far)
-    round_trip = float(re.search(r"a message and its answer take ([\d.]+) ms", result.stdout)[1])
+    round_trip = float(re.search(r"a round trip to the lead takes ([\d.]+) ms", result.stdout)[1])
     assert round_trip >= 80
 
 
@@ -134,7 +134,7 @@ def test_a_back_that_found_a_lead_needs_a_key_all_the_same(network):
 def test_the_doctor_finds_nothing_to_complain_of_from_another_machine(lead, back_on, network):
     back_on("desk1")
     result = run_doctor(network, "desk2", "--lead", lead[1], "--key", BACK_KEY)
-    assert "it takes this back" in result.stdout
+    assert "the lead accepts this back" in result.stdout
     assert "one machine" not in result.stdout
 
 

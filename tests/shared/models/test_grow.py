@@ -1,6 +1,5 @@
 """A grown model computes what its source computes, and a growth that fails leaves nothing behind."""
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -13,6 +12,7 @@ import pytest
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 from shared.errors import ConfigError
+from shared.llama import library
 from shared.models.builtin import builtin_draft
 from shared.models.grow import Quantization, Shape, grow
 from shared.models.grow.__main__ import main
@@ -30,15 +30,9 @@ Grower = Callable[..., Path]
 Answer = tuple[np.ndarray, list[int]]
 
 
-@llama_cpp.llama_log_callback
-def _quiet(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None:
-    pass
-
-
 @pytest.fixture(scope="module", autouse=True)
-def _quiet_llama() -> None:
-    llama_cpp.llama_log_set(_quiet, ctypes.c_void_p(0))
-    llama_cpp.llama_backend_init()
+def _llama() -> None:
+    library.start()
 
 
 @pytest.fixture(scope="module")
