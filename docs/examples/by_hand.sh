@@ -10,7 +10,7 @@ write() {
 }
 
 # 1. Say hello with the lead's own vocabulary: we run no model that has one.
-hello=$(door "" | jq -c '{type: "hello", protocol: 1, name: "by-hand", vocabulary: .lead.vocabulary, n_ctx: 0, n_sequences: 1}')
+hello=$(door "" | jq -c '{type: "hello", protocol: 2, name: "by-hand", vocabulary: .lead.vocabulary, n_ctx: 0, n_sequences: 1}')
 back=$(door "" -d "{\"messages\": [$hello]}" | jq -r '.messages[0].back')
 
 # 2. Listen to a text: open, extend, extend, …, close.

@@ -21,7 +21,7 @@ def call(method: str, query: str = "", body: object = None) -> dict:
 texts: dict[str, list[int]] = {}  # by sequence: the tokens that are final
 seen: dict[tuple[int, ...], int] = {}  # two tokens: the one that followed them last
 n_ahead = 16
-vocabulary = call("GET")["lead"]["vocabulary"]  # whoever drafts with a model sends that model's
+vocabulary = call("GET")["lead"]["vocabulary"]  # a back with a model sends its model's
 hello = {"type": "hello", "protocol": 2, "name": "tiny", "n_ctx": 0, "n_sequences": 64}
 reply = call("POST", body={"messages": [hello | {"vocabulary": vocabulary}]})
 back = reply["messages"][0].get("back")
