@@ -35,7 +35,7 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class BackComputeOptions(ComputeOptions):
-    """Those of the lead, with what they mean to a back."""
+    """The same options as the lead's, described as they apply to a back."""
 
     parallel: SlotCount = Field(
         4, ge=1, le=MAX_SLOTS, description="number of sequences to draft for in parallel"
@@ -45,8 +45,8 @@ class BackComputeOptions(ComputeOptions):
         ge=0,
         le=MAX_CTX,
         description="size of the context in tokens, for all sequences together; 0: the model's training "
-        f"context times --parallel, at most {DEFAULT_CTX}. If a text is longer than its share, only its end "
-        "is used",
+        f"context times --parallel, or {DEFAULT_CTX} if that is less. Of a text that does not fit into its "
+        "share, only the end is used",
     )
     threads: ThreadCount = Field(
         0,
@@ -86,8 +86,9 @@ class BackSettings(FileSettings):
     lead: str = Field("http://127.0.0.1:5555", description="URL of the lead")
     discover: bool = Field(
         False,
-        description="find a lead with --announce on the local network, instead of using --lead. Any machine "
-        "can announce a lead and would receive the key; --ca-file makes the back verify the lead first",
+        description="find a lead that runs with --announce on the local network, instead of using --lead. "
+        "Any machine can announce a lead and would receive the key; --ca-file makes the back verify the lead "
+        "first",
     )
     key: SecretStr | None = Field(
         None,
@@ -97,8 +98,8 @@ class BackSettings(FileSettings):
     key_file: Path | None = Field(None, description="file with the lead's key for backs")
     ca_file: Path | None = Field(
         None,
-        description="file with CA certificates (PEM) to verify a lead at https://… with, instead of the "
-        "system's; a self-signed certificate of the lead works, too",
+        description="file with CA certificates (PEM) for verifying a lead at https://…, instead of the "
+        "system's; it may be the lead's own self-signed certificate",
     )
     pinned_certificate: CliSuppress[Path | None] = Field(
         None, description="the lead's own certificate, trusted under any name: for a lead's own back"
@@ -208,7 +209,7 @@ class BackSettings(FileSettings):
 
     @property
     def n_branches_each(self) -> int:
-        """As many as are asked for and fit into the slots that llama.cpp has: each branch takes one."""
+        """Side branches per sequence: --n-branches, or fewer if llama.cpp's slots do not suffice."""
         return min(self.n_branches, MAX_SLOTS // self.compute.parallel - 1)
 
     @property

@@ -44,7 +44,7 @@ class ChatSettings(ProgramSettings):
     dialect: ClassVar = Dialect(spellings={"output": Spelling(constants={"--json": "json"})})
 
     question: CliPositionalArg[list[_Text]] = Field(
-        default=[], description="question to answer before exiting; - stands for the contents of stdin"
+        default=[], description="question to answer, then exit; - is replaced with the text from stdin"
     )
     lead: str = Field("http://127.0.0.1:5555", description="URL of the server")
     model: _Text | None = Field(None, description="name of the model to use, if the server has several")
@@ -56,21 +56,21 @@ class ChatSettings(ProgramSettings):
     api_key_file: Path | None = Field(None, description="file with the server's API key")
     ca_file: Path | None = Field(
         None,
-        description="file with CA certificates (PEM) to verify a server at https://… with, instead of the "
-        "system's; a self-signed certificate of the server works, too",
+        description="file with CA certificates (PEM) for verifying a server at https://…, instead of the "
+        "system's; it may be the server's own self-signed certificate",
     )
     system: _Text | None = Field(None, description="system prompt")
     history: bool = Field(True, description="keep the input history for later sessions")
     markdown: bool = Field(True, description="on a terminal, render Markdown and show a status line")
     output: Literal["text", "json"] = Field(
         "text",
-        description="output format; json (or just --json): each answer as a line of JSON, with statistics",
+        description="output format; json (or just --json): one line of JSON per answer, with statistics",
     )
     lines: bool = Field(
         False, description="if stdin is a pipe, treat each of its lines as a question or a command"
     )
     timeout: float = Field(
-        600, gt=0, description="seconds without any data from the server after which a request fails"
+        600, gt=0, description="fail a request if the server has sent nothing for this many seconds"
     )
     sampling: Sampling = Sampling()
 

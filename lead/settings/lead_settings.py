@@ -97,11 +97,11 @@ class LeadSettings(FileSettings):
     print: Print | None = Field(
         None,
         description="print text while it is generated: none, accepted (with accepted draft tokens in color) "
-        "or all (rejected draft tokens, too). Private requests are never printed. Without it: accepted if "
-        "stdout is a terminal",
+        "or all (rejected draft tokens, too). Private requests are never printed. Without this option: "
+        "accepted if stdout is a terminal, else none",
     )
     drain_seconds: float = Field(
-        10.0, ge=0, le=3600, description="how long running requests may continue after SIGTERM"
+        10.0, ge=0, le=3600, description="seconds for which running requests may continue after SIGTERM"
     )
     log_level: LogLevel = Field("info", description="log level; debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")

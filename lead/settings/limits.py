@@ -63,14 +63,15 @@ class RequestLimits(OptionGroup):
         64 << 10,
         ge=0,
         le=1 << 24,
-        description="maximum size of a grammar, whether given or converted from a JSON schema; 0 allows "
-        "none. Backs cannot draft for a request whose grammar and logit_bias exceed about 1 MB",
+        description="maximum size of a request's grammar, also of one that the lead makes from JSON schemas "
+        "or tools; 0: no grammars. Backs cannot draft for requests whose grammar and logit_bias together "
+        "exceed about 1 MB",
     )
     max_schema_depth: int = Field(
         32,
         ge=1,
         le=200,
-        description="maximum nesting depth of a JSON schema; a request body may be about twice as deep",
+        description="maximum nesting depth of a JSON schema; request bodies may be about twice as deep",
     )
     max_tools: int = Field(128, ge=0, le=4096, description="maximum number of tools per request")
     max_backs: int = Field(64, ge=0, le=4096, description="maximum number of connected backs")

@@ -38,8 +38,8 @@ class OwnBackOptions(OptionGroup):
     )
     back_cpus: CpuList | None = Field(
         None,
-        description="CPU cores of the back started by --back, as in 7 or 6-7; required with --cpus, which "
-        "must not contain them",
+        description="CPU cores of the back started by --back, as in 7 or 6-7; required if --cpus is set, and "
+        "must not overlap with it",
     )
 
     @field_validator("back_hf_repo")
@@ -67,7 +67,10 @@ class OwnBackOptions(OptionGroup):
         return self.back_threads or (0 if self.back_cpus else 1)
 
     def located(self, hub: ModelSource) -> Self:
-        """With the draft model as a file: from the hub with the token of `hub`. Raises ConfigError."""
+        """A copy with the draft model as a local file, downloaded if needed with the token of `hub`.
+
+        Raises ConfigError.
+        """
         if self.back_hf_repo is None:
             return self
         path = hub.fetched(HubModel.parse(self.back_hf_repo))

@@ -86,11 +86,11 @@ class SamplingDefaults(OptionGroup):
     )
     dry_sequence_breakers: Breakers = _as_in_requests(
         "dry_sequence_breakers",
-        r"strings that end a repeated sequence for DRY, comma-separated (\x2c for a comma), or none",
+        r"strings that end a repeated sequence for DRY, comma-separated (\x2c for a comma); none: no strings",
     )
     xtc_probability: float = _as_in_requests(
         "xtc_probability",
-        "XTC sampling: probability of removing top tokens when a token is chosen; 0: disabled",
+        "XTC sampling: probability of removing top tokens (each time a token is chosen); 0: disabled",
     )
     xtc_threshold: float = _as_in_requests(
         "xtc_threshold",

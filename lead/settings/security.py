@@ -28,10 +28,8 @@ class SecurityOptions(OptionGroup):
         [], description="keys for backs, comma-separated; backs receive the text of requests"
     )
     back_key_file: Path | None = Field(None, description="file with keys for backs, one per line")
-    admin_key: KeyList = Field([], description="keys that allow everything, comma-separated")
-    admin_key_file: Path | None = Field(
-        None, description="file with keys that allow everything, one per line"
-    )
+    admin_key: KeyList = Field([], description="keys with all permissions, comma-separated")
+    admin_key_file: Path | None = Field(None, description="file with keys with all permissions, one per line")
     keys_file: Path | None = Field(
         None, description="file with keys of all roles, one per line: ROLE (client, back or admin) NAME KEY"
     )
@@ -40,14 +38,14 @@ class SecurityOptions(OptionGroup):
     )
     allowed_hosts: CommaList = Field(
         (),
-        description="additional host names under which clients may contact the lead, comma-separated "
-        "(*.name: all subdomains; *: any). Other names are refused, as protection against DNS rebinding, "
-        "unless keys are set and this option is not",
+        description="additional names that are accepted in a request's Host header, comma-separated "
+        "(*.name: all subdomains; *: any); requests with other names are rejected, as protection against "
+        "DNS rebinding. If keys are set and this option is not, any name is accepted",
     )
     cors_origins: CommaList = Field(
         (),
         description="origins of web pages that may use the API, comma-separated, as in https://chat.example; "
-        "localhost: all pages of this machine; *: any",
+        "localhost: all pages served from this machine; *: any",
     )
     ssl_cert_file: Path | None = Field(
         None,
@@ -58,7 +56,7 @@ class SecurityOptions(OptionGroup):
         None, description="path to the certificate's PEM-encoded private key, which must not be encrypted"
     )
     private_by_default: bool = Field(
-        False, description='do not send requests to backs unless they contain `"private": false`'
+        False, description='treat requests as private (not sent to backs) unless they set `"private": false`'
     )
 
     @field_validator("api_key", "back_key", "admin_key", mode="before")

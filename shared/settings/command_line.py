@@ -86,7 +86,8 @@ class OptionParser(argparse.ArgumentParser):
     def add_setting(self, *names: str, **arguments: Any) -> None:
         """As `add_argument`, with the spellings of the dialect in addition to `names`."""
         if not names[0].startswith("-"):
-            self.usage = f"{self.usage} {arguments['metavar']}"
+            self.usage = f"{self.usage} [{arguments['metavar']} ...]"
+            arguments["help"] = _plain_default(arguments["help"])
             self.add_argument(*names, **arguments)
             return
         setting = arguments["dest"]

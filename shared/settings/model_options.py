@@ -44,7 +44,7 @@ class ComputeOptions(OptionGroup):
         ge=0,
         le=MAX_CTX,
         description="size of the context in tokens, for all slots together; 0: the model's training context "
-        f"times --parallel, at most {DEFAULT_CTX}",
+        f"times --parallel, or {DEFAULT_CTX} if that is less",
     )
     parallel: SlotCount = Field(
         4, ge=1, le=MAX_SLOTS, description="number of slots: requests that are processed in parallel"
@@ -59,7 +59,7 @@ class ComputeOptions(OptionGroup):
     flash_attn: FlashAttention = Field(
         "auto",
         description="flash attention: on, off or auto (on if layers are on a GPU or the V cache is "
-        "quantized). With it, results on a CPU may depend on which other requests are running",
+        "quantized). With flash attention, results on a CPU may depend on which other requests are running",
     )
     cache_type_k: CacheType = Field("f16", description="KV cache data type for K")
     cache_type_v: CacheType = Field(

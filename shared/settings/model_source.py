@@ -18,17 +18,19 @@ def check_repository(value: str | None) -> str | None:
 
 
 class ModelSource(OptionGroup):
-    """The options of lead and back; without any the built-in demo model is meant."""
+    """The options of lead and back; if none is set, the built-in demo model is used."""
 
     model: Path | None = Field(
-        None, description="model path to load (GGUF); without it, the built-in demo model"
+        None, description="model path to load (GGUF); without it, the program's built-in demo model"
     )
     hf_repo: str | None = Field(
         None,
         description="Hugging Face model repository, USER/REPO[:QUANT], instead of --model; without QUANT: "
         "Q4_K_M, else Q8_0, else the first file of the repository",
     )
-    hf_file: str | None = Field(None, description="file in the repository of --hf-repo; overrides its QUANT")
+    hf_file: str | None = Field(
+        None, description="file to load from the repository of --hf-repo, instead of QUANT"
+    )
     hf_token: SecretStr | None = Field(
         None,
         description="Hugging Face access token, for private repositories; the variable HF_TOKEN hides it "

@@ -71,7 +71,7 @@ class OptionSources:
         return f"{self._path}: {key}" if option in self._file else f"--{key}"
 
     def misspelled_variables(self) -> Iterator[str]:
-        """A warning for each variable that looks like an option and is none."""
+        """A warning for each variable with our prefix that is not an option."""
         known = {name.upper() for name in self.options}
         for variable in sorted(name for name, value in os.environ.items() if value):
             name = variable.upper().removeprefix(self._prefix)
