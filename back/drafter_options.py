@@ -37,7 +37,7 @@ class DrafterOptions:
     def for_cache(cls, n_cells: int, *, n_slots: int, n_train: int, n_ahead: int, n_branches: int) -> Self:
         """Divide a cache of `n_cells` for a model with a training context of `n_train` tokens.
 
-        If the branches would take more than a quarter of the cache, there are none.
+        Side branches are dropped if they would take more than a quarter of the cache.
         """
         share = n_cells // n_slots
         n_reserved = n_branches * _BRANCH_TOKENS

@@ -77,7 +77,7 @@ def _check(settings: BackSettings) -> NoReturn:
 
 
 def _exit_with_stdin() -> None:
-    """At once: there is nobody left to whom an orderly end would matter."""
+    """Exit when stdin closes; at once, since the lead that started this back is gone."""
     while os.read(sys.stdin.fileno(), 1 << 10):
         pass
     os._exit(0)

@@ -10,7 +10,7 @@ from shared.sampling.sampler import Sampler
 log = logging.getLogger("back")
 
 _DRY_WINDOW = 1024
-"""Each side branch reads so many tokens anew; repetitions further back cost a draft token now and then."""
+"""Each side branch rescans this many tokens. Missing an older repetition may cost a draft token."""
 
 
 def drafting_sampler(

@@ -76,5 +76,5 @@ class Worker:
         try:
             while True:
                 self.step()
-        except Exception as error:  # noqa: BLE001 - handed over: nobody sees a thread's exception
+        except Exception as error:  # noqa: BLE001 - handed over: a thread's exception would be lost
             self._on_failure(error)

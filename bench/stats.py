@@ -15,7 +15,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Raises ValueError when there are none."""
+        """Raises ValueError if `values` is empty."""
         if not values:
             raise ValueError("no values to take a median of")
         return cls(statistics.median(values), min(values), max(values))

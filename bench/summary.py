@@ -58,7 +58,7 @@ def summarize(
 
 
 def tokens_per_second(measurements: Iterable[Measurement]) -> float:
-    """Tokens after the first of each answer, divided by the time they took; 0 if there are none."""
+    """Tokens after the first of each answer, divided by the time they took; 0 without measurements."""
     taken = list(measurements)
     seconds = sum(measurement.seconds for measurement in taken)
     return sum(max(0, measurement.n_tokens - 1) for measurement in taken) / seconds if seconds > 0 else 0.0

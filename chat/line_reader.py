@@ -8,7 +8,7 @@ class LineReader(Protocol):
         """The next line, without its end; at a prompt it begins with `draft`, to be edited.
 
 
-        Raises EOFError when there is none, KeyboardInterrupt on Ctrl-C.
+        Raises EOFError at the end of the input, KeyboardInterrupt on Ctrl-C.
         """
 
 

@@ -68,7 +68,7 @@ def setting_row(sampling: Sampling, name: str) -> tuple[str, str, str]:
 
 
 def backs(found: Sequence[Back] | None, columns: int | None = None) -> str:
-    """One row per back; one paragraph per back where rows are longer than `columns`."""
+    """A table with one row per back, or one paragraph per back if rows would exceed `columns`."""
     if found is None:
         return "This server does not speculate."
     if not found:
@@ -145,7 +145,7 @@ def record(answer: Answer) -> dict[str, Any]:
 
 
 def names(of: Sequence[str], none: str) -> str:
-    """One a line; the sentence `none` where there are none."""
+    """One name per line, or the sentence `none` if `of` is empty."""
     return "\n".join(of) or none
 
 

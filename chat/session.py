@@ -38,7 +38,7 @@ class Session:
 
     @property
     def last_question(self) -> str:
-        """The one asked last, answered or not. Raises CommandError where there is none."""
+        """The latest question, answered or not. Raises CommandError before the first one."""
         if self._unanswered:
             return self._unanswered[0]
         if self.conversation.turns:

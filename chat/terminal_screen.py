@@ -48,7 +48,7 @@ class TerminalScreen(Screen):
         size: Callable[[], tuple[int, int]] = terminal_size,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`status` says in so many columns how an answer is coming on; `size` is columns and rows."""
+        """`status` formats an answer's progress for a number of columns; `size` gives columns and rows."""
         super().__init__(out, err, environment, with_summary=with_summary)
         self._console = Console(
             file=out,

@@ -21,7 +21,7 @@ class ErrorReply(_Reply):
 
     @property
     def message(self) -> str:
-        """The server's own words; empty where there are none."""
+        """The server's error message, or an empty string."""
         return self.error.message if isinstance(self.error, ErrorBody) else self.error or ""
 
 

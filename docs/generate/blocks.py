@@ -20,7 +20,7 @@ _BLOCK = re.compile(
 
 
 class UnknownBlockError(Exception):
-    """A page has a block that nobody writes."""
+    """A page has a block that no generator writes."""
 
 
 def fill(page: str, blocks: Blocks) -> str:
@@ -28,7 +28,7 @@ def fill(page: str, blocks: Blocks) -> str:
 
     def renew(match: re.Match[str]) -> str:
         if match["name"] not in blocks:
-            raise UnknownBlockError(f"nobody writes the block {match['name']!r}")
+            raise UnknownBlockError(f"no generator writes the block {match['name']!r}")
         return f"{match['begin']}\n{blocks[match['name']]().strip()}\n\n{match['end']}"
 
     return _BLOCK.sub(renew, page)

@@ -92,7 +92,7 @@ class BuiltinTemplate:
 
 
 def load_template(source: str | None) -> Template:
-    """The template of `source`: none (ChatML), a name of a built-in one, or Jinja; raises ConfigError."""
+    """A template from Jinja source or the name of a built-in one; None: ChatML. Raises ConfigError."""
     if not source:
         return JinjaTemplate(CHATML)
     if source.strip() in builtin_templates.names():

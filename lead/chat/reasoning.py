@@ -21,7 +21,7 @@ class ReasoningMarkers:
         return prompt.rstrip().endswith(self.start)
 
     def resume(self, prompt: str, reasoning: str, content: str) -> str:
-        """The text to append to `prompt` for an answer that began with `reasoning` and `content`."""
+        """What to append to `prompt` so that the model continues after `reasoning` and `content`."""
         opened = self.is_open(prompt)
         if not reasoning and not opened:
             return self.content + content

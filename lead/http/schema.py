@@ -134,7 +134,7 @@ class GenerationFields(BaseModel):
         return 1
 
     def n_alternatives(self, limits: RequestLimits) -> int | None:
-        """How many of the most likely tokens to report; 0: only the chosen one; None: none at all."""
+        """How many of the most likely tokens to report; 0: only the chosen one; None: no probabilities."""
         most = limits.max_top_logprobs
         n_top = _within("top_logprobs", self.top_logprobs, most)
         if n_top and self.logprobs is not True:

@@ -118,7 +118,7 @@ def cache_bytes(info: ModelInfo, n_ctx: int, options: ComputeOptions) -> int:
 
 
 def gigabytes(n_bytes: int) -> str:
-    """With a suitable unit."""
+    """Format a size, in GB or MB."""
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"  # noqa: PLR2004 - one GB
 
 

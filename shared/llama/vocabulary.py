@@ -176,7 +176,7 @@ def unusable(path: Path, reason: str) -> ModelLoadError:
 
 
 def _why_unusable(model: Any) -> str | None:
-    """Why a model cannot continue a text token by token, as far as its architecture says so."""
+    """Why the model's architecture cannot continue a text token by token; None if it can."""
     architecture = _metadata(model, "general.architecture")
     if llama_cpp.llama_model_has_encoder(model):
         return f"{architecture} models have an encoder"

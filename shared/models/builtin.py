@@ -23,7 +23,7 @@ _GROWN_SHAPE = Shape(width=2048, n_layers=6, n_heads=64, n_feed_forward=8192)
 _GROWN_QUANTIZATION: Quantization = "f16"
 _GROWN_PREFIX = "target-grown-"
 
-# Nobody writes at a file for so long without its time changing: who started it was killed.
+# A partial file that has not been modified for this long belongs to a process that was killed.
 _ABANDONED_SECONDS = 3600.0
 
 

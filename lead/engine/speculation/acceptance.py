@@ -48,7 +48,7 @@ class Acceptance:
 
     @property
     def sources(self) -> list[str]:
-        """All of which outcomes are known."""
+        """The sources whose tokens have been accepted or rejected so far."""
         return list(self._records)
 
     def learn(self, outcomes: Iterable[TokenOutcome]) -> None:

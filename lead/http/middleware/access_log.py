@@ -71,7 +71,7 @@ class AccessLogMiddleware:
             status,
             milliseconds,
             record,
-            principal or "nobody",
+            principal or "anonymous",
             record.id,
             extra={
                 "fields": asdict(record)

@@ -103,7 +103,7 @@ class HttpProtocol(H11Protocol):
     def _restart_timer(self) -> None:
         """Start the timer for what the client has to send next, unless it is running already.
 
-        There is none between requests, where uvicorn's keep-alive time-out applies.
+        Between requests no timer runs: uvicorn's keep-alive timeout applies there.
         """
         if self.transport.get_protocol() is not self:  # it has become a WebSocket
             self._stop_timer()

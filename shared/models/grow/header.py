@@ -66,7 +66,7 @@ def write_header(part: Path, source: Source, shape: Shape, encoder: Encoder, ten
 
 
 def _introduce(writer: GGUFWriter, source: Source, n_parameters: int) -> None:
-    """Say plainly what this is: nobody should take it for a model that knows as much as it costs."""
+    """Describe the file as a grown model, so that it is not mistaken for one with more knowledge."""
     writer.add_name(f"{source.name}-grown")
     writer.add_description(
         f"{source.name} ({source.n_parameters / 1e6:.1f}M parameters) grown to {n_parameters / 1e6:.1f}M:"

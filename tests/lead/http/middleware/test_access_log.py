@@ -51,7 +51,7 @@ async def test_a_request_is_one_line_with_its_tokens_key_and_id(lead, app, lines
 async def test_a_refused_request_is_logged(app, lines):
     _, headers, _ = await asgi_request(app, "GET", "/props")
     assert lines()[0].startswith("GET /props 401 in ")
-    assert lines()[0].endswith(f"nobody, request {headers['x-request-id']}")
+    assert lines()[0].endswith(f"anonymous, request {headers['x-request-id']}")
 
 
 async def test_polling_is_not_logged_but_a_change_is(lead, lines):
