@@ -47,7 +47,7 @@ class DraftModel(SlotModel, Protocol):
 
 
 class MakeSampler(Protocol):
-    """The seam to llama.cpp's filters and grammars (`back.sampler.drafting_sampler`)."""
+    """The seam to llama.cpp's filters and grammars (`back.drafting_sampler.drafting_sampler`)."""
 
     def __call__(
         self, parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /

@@ -9,7 +9,7 @@ from back.drafter import Drafter
 from back.send_scheduler import SendScheduler
 from shared.protocol import Close, Draft, Extend, Open, Tune
 
-Message = Open | Extend | Close | Tune
+WorkerMessage = Open | Extend | Close | Tune
 
 
 class Worker:
@@ -30,13 +30,13 @@ class Worker:
         self._post = post
         self._on_failure = on_failure
         # Not bounded, but no longer than the texts of the sequences: the lead sends each token once.
-        self._inbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[WorkerMessage | None] = queue.SimpleQueue()
 
     def start(self) -> None:
         """Draft from now on, until the process ends."""
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
 
-    def on_message(self, message: Message) -> None:
+    def on_message(self, message: WorkerMessage) -> None:
         """The lead has sent a message."""
         self._inbox.put(message)
 

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from back.drafter import Drafter, DraftModel
 from back.drafter_options import DrafterOptions
+from back.drafting_sampler import drafting_sampler
 from back.link import LeadListener, Link
-from back.sampler import drafting_sampler
 from back.send_scheduler import SendScheduler
 from back.worker import Worker
 from shared import cpus

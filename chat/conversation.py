@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from chat.sampling import Sampling
 
 
-class Message(TypedDict):
+class RequestMessage(TypedDict):
     role: Literal["system", "user", "assistant"]
     content: str
 
@@ -29,7 +29,7 @@ class Conversation:
         self.turns: list[Turn] = []
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[RequestMessage]:
         """What a server is shown: the system prompt, if any, then all turns."""
         return self._messages(self.turns)
 
@@ -41,7 +41,7 @@ class Conversation:
         messages = self._messages(self.turns[:-1] if instead else self.turns)
         return {
             **self._head(),
-            "messages": [*messages, Message(role="user", content=question)],
+            "messages": [*messages, RequestMessage(role="user", content=question)],
             **self._tail(),
         }
 
@@ -57,12 +57,14 @@ class Conversation:
         """Another one with the same model, system prompt and parameters."""
         return Conversation(model=self.model, system=self.system, sampling=self.sampling)
 
-    def _messages(self, turns: list[Turn]) -> list[Message]:
-        messages: list[Message] = [Message(role="system", content=self.system)] if self.system else []
+    def _messages(self, turns: list[Turn]) -> list[RequestMessage]:
+        messages: list[RequestMessage] = (
+            [RequestMessage(role="system", content=self.system)] if self.system else []
+        )
         for turn in turns:
             messages += [
-                Message(role="user", content=turn.question),
-                Message(role="assistant", content=turn.answer),
+                RequestMessage(role="user", content=turn.question),
+                RequestMessage(role="assistant", content=turn.answer),
             ]
         return messages
 

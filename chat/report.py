@@ -89,24 +89,26 @@ def connected(found: Sequence[Back] | None) -> str:
 def progress(answer: Answer, connected_backs: str, columns: int | None = None) -> str:
     """The status line under an answer that is coming."""
     of = answer.stats
-    parts = _short_figures(of) if of.n_tokens else [Part("waiting for the first token", 0)]
-    return fitted([*parts, Part(connected_backs, 2), Part("Ctrl-C stops it", 3)], columns)
+    parts = _short_figures(of) if of.n_tokens else [StatusPart("waiting for the first token", 0)]
+    return fitted([*parts, StatusPart(connected_backs, 2), StatusPart("Ctrl-C stops it", 3)], columns)
 
 
 def status(model: str | None, of: SessionStats, connected_backs: str, columns: int | None = None) -> str:
     """The status line under the prompt."""
     last = _short_figures(of.last.stats) if of.last else []
-    return fitted([Part(model or "", 5), *last, Part(connected_backs, 2), Part(":help", 3)], columns)
+    return fitted(
+        [StatusPart(model or "", 5), *last, StatusPart(connected_backs, 2), StatusPart(":help", 3)], columns
+    )
 
 
-class Part(NamedTuple):
+class StatusPart(NamedTuple):
     """Of a status line; where there is no room for all, those of the highest rank are left out first."""
 
     text: str
     rank: int
 
 
-def fitted(parts: Sequence[Part], columns: int | None) -> str:
+def fitted(parts: Sequence[StatusPart], columns: int | None) -> str:
     """What there is to say on one line of `columns`, in its order; empty parts are nothing."""
     kept = [part for part in parts if part.text]
     while len(kept) > 1 and columns is not None and len(_joined(kept)) > columns:
@@ -114,7 +116,7 @@ def fitted(parts: Sequence[Part], columns: int | None) -> str:
     return _joined(kept)
 
 
-def _joined(parts: Sequence[Part]) -> str:
+def _joined(parts: Sequence[StatusPart]) -> str:
     return SEPARATOR.join(part.text for part in parts)
 
 
@@ -208,12 +210,12 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def _short_figures(of: GenerationStats) -> list[Part]:
-    parts = [Part(count(of.n_tokens, "token"), 4)]
+def _short_figures(of: GenerationStats) -> list[StatusPart]:
+    parts = [StatusPart(count(of.n_tokens, "token"), 4)]
     if of.tokens_per_second is not None:
-        parts.append(Part(f"{of.tokens_per_second:.1f} tokens/s", 0))
+        parts.append(StatusPart(f"{of.tokens_per_second:.1f} tokens/s", 0))
     if of.accepted_share is not None:
-        parts.append(Part(f"{of.accepted_share:.0%} accepted", 1))
+        parts.append(StatusPart(f"{of.accepted_share:.0%} accepted", 1))
     return parts
 
 

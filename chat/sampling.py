@@ -1,19 +1,16 @@
 """The sampling parameters that chat can ask for, their ranges and what they mean.
 
-Unset ones are not sent: the server's own defaults rule. The ranges mirror those of
-`shared.sampling.parameters`, which chat cannot import (it needs numpy); a test holds the two together.
+Those that are not set are not sent, so the server's own defaults apply. The ranges are those of
+`shared.sampling.parameters`; a test compares the two.
 """
 
 import difflib
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from chat.errors import CommandError
-
-MAX_SEED = (1 << 63) - 1
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+from shared.sampling.parameters import MAX_SEED, Finite
 
 
 class Sampling(BaseModel):

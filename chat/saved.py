@@ -18,7 +18,7 @@ _N_WORDS_OF_NAME = 6
 _PAIR = ("user", "assistant")
 
 
-class _Message(BaseModel):
+class _SavedMessage(BaseModel):
     role: Literal["system", "user", "assistant"]
     content: str
 
@@ -27,7 +27,7 @@ class _Saved(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     model: str | None = None
-    messages: list[_Message]
+    messages: list[_SavedMessage]
 
 
 class SavedConversations:

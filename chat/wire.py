@@ -6,15 +6,15 @@ Knows shapes only. Everything that is not OpenAI's is optional, so that any comp
 from pydantic import BaseModel, ConfigDict
 
 
-class _Reply(BaseModel):
+class _ServerReply(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class ErrorBody(_Reply):
+class ErrorBody(_ServerReply):
     message: str = ""
 
 
-class ErrorReply(_Reply):
+class ErrorReply(_ServerReply):
     """The body of an HTTP error."""
 
     error: ErrorBody | str | None = None
@@ -25,7 +25,7 @@ class ErrorReply(_Reply):
         return self.error.message if isinstance(self.error, ErrorBody) else self.error or ""
 
 
-class Delta(_Reply):
+class Delta(_ServerReply):
     """What a model thinks before it answers is `reasoning_content` in llama-server, `reasoning` in vLLM."""
 
     content: str | None = None
@@ -37,19 +37,19 @@ class Delta(_Reply):
         return self.reasoning_content or self.reasoning or ""
 
 
-class Choice(_Reply):
+class Choice(_ServerReply):
     delta: Delta = Delta()
     finish_reason: str | None = None
 
 
-class TokenText(_Reply):
+class TokenText(_ServerReply):
     """One token; `source` is who drafted it, None for the lead's own."""
 
     text: str
     source: str | None = None
 
 
-class Speculation(_Reply):
+class Speculation(_ServerReply):
     """The tokens of a chunk; the counts are those of the steps since the last chunk."""
 
     tokens: list[TokenText] = []
@@ -57,7 +57,7 @@ class Speculation(_Reply):
     n_accepted: int = 0
 
 
-class Timings(_Reply):
+class Timings(_ServerReply):
     """llama-server's; `prompt_n` leaves out the `cache_n` tokens that were still in its cache."""
 
     cache_n: int = 0
@@ -69,7 +69,7 @@ class Timings(_Reply):
     draft_n_accepted: int = 0
 
 
-class Usage(_Reply):
+class Usage(_ServerReply):
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -84,7 +84,7 @@ class Chunk(ErrorReply):
     usage: Usage | None = None
 
 
-class Back(_Reply):
+class Back(_ServerReply):
     """One connected back, as the lead counts its drafts."""
 
     name: str
@@ -100,17 +100,17 @@ class Back(_Reply):
     n_invalid_drafts: int = 0
 
 
-class BacksReply(_Reply):
+class BacksReply(_ServerReply):
     """The body of GET /v1/speculation."""
 
     backs: list[Back]
 
 
-class Model(_Reply):
+class ModelEntry(_ServerReply):
     id: str
 
 
-class ModelsReply(_Reply):
+class ModelsReply(_ServerReply):
     """The body of GET /v1/models."""
 
-    data: list[Model]
+    data: list[ModelEntry]

@@ -10,7 +10,7 @@ import uvloop
 from lead.server.server import Lead
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
-from shared.diagnostics.report import exit_with
+from shared.diagnostics.print_report import exit_with
 from shared.errors import ConfigError
 from shared.logs import configure_logging
 

@@ -84,7 +84,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/llama/test_model.py": (
         "shared/llama/batch.py",
         "shared/llama/library.py",
-        "shared/llama/parameters.py",
+        "shared/llama/native_parameters.py",
     ),
     "tests/shared/sampling/test_common_filters.py": ("shared/sampling/factory.py",),
     "tests/shared/sampling/test_ordered_filters.py": ("shared/sampling/penalties.py",),

@@ -17,7 +17,7 @@ from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
-from lead.engine.speculation.stats import SpeculationStats
+from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
 from shared.llama.span import Span
 from shared.sampling.parameters import SamplingParameters

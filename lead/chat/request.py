@@ -48,7 +48,7 @@ class ConversationFields(BaseModel):
             raise RequestError("tool_choice: there are no tools to call", "tool_choice")
         return [] if self.tool_choice == "none" else tools
 
-    def demand(self) -> OutputConstraint:
+    def output_constraint(self) -> OutputConstraint:
         """The form of the answer, except for a grammar; raises RequestError for contradictions."""
         tools = self.usable_tools()
         format_schema = self.response_format.schema_of_content() if self.response_format else None
@@ -67,17 +67,17 @@ class ConversationFields(BaseModel):
         )
 
     def conversation(
-        self, options: ChatOptions, demand: OutputConstraint, tool_format: ToolFormat = GENERIC
+        self, options: ChatOptions, constraint: OutputConstraint, tool_format: ToolFormat = GENERIC
     ) -> Conversation:
-        """What to render for a template of the format `tool_format`; `demand` is this request's.
+        """What to render for a template of the format `tool_format`; `constraint` is this request's.
 
         Raises RequestError for a message that cannot be continued.
         """
         continues = self._continues(options)
-        tools = [tool.for_template() for tool in demand.tools]
+        tools = [tool.for_template() for tool in constraint.tools]
         messages = self.messages
         if tools and tool_format is GENERIC:
-            messages = _with_system(messages, tools_prompt(tools, must_call=demand.must_call))
+            messages = _with_system(messages, tools_prompt(tools, must_call=constraint.must_call))
         return Conversation(
             messages=messages,
             tools=[] if tool_format is GENERIC else tools,

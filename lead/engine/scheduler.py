@@ -27,10 +27,10 @@ from lead.engine.events import (
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
-from lead.engine.slots import Slots
+from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.manager import SpeculationManager, SpeculationPlan
-from lead.engine.speculation.stats import StepReport
+from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan
 from lead.engine.verify import VerifiedTokens, verify
 from shared.errors import RequestError
@@ -62,7 +62,7 @@ class Scheduler:
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         can_copy = limits.can_trim and limits.n_ctx_slot is None  # llama.cpp copies between pools only whole
-        self._slots = Slots(limits.n_slots, limits.n_ctx, can_trim=limits.can_trim, can_copy=can_copy)
+        self._slots = SlotManager(limits.n_slots, limits.n_ctx, can_trim=limits.can_trim, can_copy=can_copy)
         self._minimal_step = False  # the cache was full: the next step takes as few tokens as it can
 
     @property

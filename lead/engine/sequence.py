@@ -9,7 +9,7 @@ from shared.sampling.sampler import Sampler
 
 @dataclass(slots=True)
 class EngineSequence:
-    """`tokens` only ever grows. Written by `Slots`.
+    """`tokens` only ever grows. Written by `SlotManager`.
 
     Its sampler is made when it is first needed: that takes time and memory, and many may wait in the queue.
     """

@@ -14,7 +14,7 @@ class Slot:
     valid in the cache       [0 .......... len(cache))
     to decode next                         [len(cache) .. len(tokens))
 
-    Written by `Slots`.
+    Written by `SlotManager`.
     """
 
     cache: SlotCache

@@ -8,9 +8,9 @@ import threading
 from typing import TextIO
 
 from lead.engine.events import Committed
+from lead.generation.answer_stats import AnswerStats
 from lead.generation.assembler import Assembler
 from lead.generation.sequences import LiveSequence, Status
-from lead.generation.stats import AnswerStats
 from lead.settings.lead_settings import Print
 from shared.llama.vocabulary import Vocabulary
 from shared.terminal import sanitize, wants_colour

@@ -7,8 +7,8 @@ its own, so that both have the same sentences. Parentheses become rules, as in l
 import re
 from collections.abc import Callable
 
-from lead.grammar.check import check_size
 from lead.grammar.lark import lark_grammar, literal
+from lead.grammar.validation import check_size
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 

@@ -11,9 +11,9 @@ from fastapi.responses import JSONResponse, Response
 from lead.chat.deltas import AssistantMessage, Content, Delta
 from lead.chat.parser import OutputParser
 from lead.engine.events import Committed, PromptProgress
+from lead.generation.answer_stats import AnswerStats, current_request, seconds_between
 from lead.generation.assembler import Assembler, TextToken
 from lead.generation.sequences import Broadcast, LiveSequence, Status
-from lead.generation.stats import AnswerStats, current_request, seconds_between
 from lead.http.generation_request import GenerationRequest
 from lead.http.sse import Renderer, event_stream, unless_gone
 from lead.server.services import Services

@@ -13,7 +13,7 @@ from lead.chat.request import ConversationFields
 from lead.chat.template import Conversation
 from lead.chat.tool_formats import unfinished_marker
 from lead.grammar import check_grammar, check_schema, check_size, json_rule, lark_grammar
-from lead.http.errors import first_invalid
+from lead.http.error_responses import first_invalid
 from lead.http.generation_request import GenerationRequest, read_request
 from lead.http.schema import GenerationFields
 from lead.server.services import Services
@@ -49,7 +49,7 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 
 def render_prompt(body: ConversationFields, services: Services) -> str:
     """The text for the model to continue; raises RequestError. It may take long: call it in a thread."""
-    return services.template.render(_conversation(body, body.demand(), services))
+    return services.template.render(_conversation(body, body.output_constraint(), services))
 
 
 async def count_prompt(body: ConversationFields, services: Services) -> int:
@@ -62,22 +62,22 @@ async def count_prompt(body: ConversationFields, services: Services) -> int:
 
 
 def _prepare(body: ChatRequest, services: Services) -> tuple[list[int], ParserConfig, str | None]:
-    demand = body.demand()
-    conversation = _conversation(body, demand, services)
+    constraint = body.output_constraint()
+    conversation = _conversation(body, constraint, services)
     prompt = services.template.render(conversation)
-    parser = _parser_config(body, demand, services, prompt)
+    parser = _parser_config(body, constraint, services, prompt)
     if parser.reasoning and conversation.continues_reasoning:
         parser = replace(parser, in_reasoning=True, continues_reasoning=True)
     if body.grammar:
-        grammar = body.constraint(services.vocabulary, services.limits)
+        grammar = body.grammar_text(services.vocabulary, services.limits)
     else:
         may_think = parser.in_reasoning or conversation.variables.get("enable_thinking", True)
-        grammar = _grammar(demand, services, parser, may_think=may_think)
+        grammar = _grammar(constraint, services, parser, may_think=may_think)
     return _tokenize(prompt, services.vocabulary), parser, grammar
 
 
-def _conversation(body: ConversationFields, demand: OutputConstraint, services: Services) -> Conversation:
-    return body.conversation(services.chat, demand, services.template.tool_format)
+def _conversation(body: ConversationFields, constraint: OutputConstraint, services: Services) -> Conversation:
+    return body.conversation(services.chat, constraint, services.template.tool_format)
 
 
 def _tokenize(prompt: str, vocabulary: Vocabulary) -> list[int]:
@@ -90,7 +90,7 @@ def _tokenize(prompt: str, vocabulary: Vocabulary) -> list[int]:
 
 
 def _parser_config(
-    body: ConversationFields, demand: OutputConstraint, services: Services, prompt: str
+    body: ConversationFields, constraint: OutputConstraint, services: Services, prompt: str
 ) -> ParserConfig:
     template = services.template
     separate = (body.reasoning_format or services.chat.reasoning_format) != "none"
@@ -99,30 +99,30 @@ def _parser_config(
     return ParserConfig(
         reasoning=reasoning if separate else None,
         in_reasoning=opened,
-        tool_format=template.tool_format if demand.tools else None,
+        tool_format=template.tool_format if constraint.tools else None,
         ignored_markers=template.ignored_markers,
-        tools=frozenset(tool.function.name for tool in demand.tools),
-        one_call=not demand.several,
+        tools=frozenset(tool.function.name for tool in constraint.tools),
+        one_call=not constraint.several,
         prefix=f"{reasoning.start}\n" if reasoning and opened and not separate else "",
         unfinished=unfinished_marker(prompt),
     )
 
 
 def _grammar(
-    demand: OutputConstraint, services: Services, parser: ParserConfig, *, may_think: bool
+    constraint: OutputConstraint, services: Services, parser: ParserConfig, *, may_think: bool
 ) -> str | None:
     vocabulary, limits, reasoning = services.vocabulary, services.limits, services.template.reasoning
 
     def check(schema: object, field: str) -> Mapping[str, Any]:
         checked = check_schema(schema, limits, field)
-        if demand.tools and field != "tools":  # an error in the whole grammar would name the tools
+        if constraint.tools and field != "tools":  # an error in the whole grammar would name the tools
             check_grammar(lark_grammar([json_rule("start", checked)]), vocabulary, field)
         return checked
 
     # Reasoning that stays in the text (`reasoning_format: none`) is only constrained where it has begun.
     thinks = may_think and (parser.in_reasoning or parser.reasoning)
     grammar = grammar_for(
-        demand,
+        constraint,
         parser.tool_format,
         reasoning if thinks else None,
         in_reasoning=parser.in_reasoning,
@@ -130,7 +130,7 @@ def _grammar(
         special_tokens=vocabulary.special_tokens,
     )
     if grammar is not None:
-        field = "tools" if demand.tools else demand.schema_field
+        field = "tools" if constraint.tools else constraint.schema_field
         check_size(grammar, limits, field)
         check_grammar(grammar, vocabulary, field)
     return grammar

@@ -81,7 +81,7 @@ async def read_text_request(
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
     tokens = await _tokenize_all(prompts, services)
-    grammar = await asyncio.to_thread(fields.constraint, services.vocabulary, services.limits)
+    grammar = await asyncio.to_thread(fields.grammar_text, services.vocabulary, services.limits)
     return await read_request(fields, tokens, services, grammar)
 
 

@@ -187,7 +187,7 @@ class GenerationFields(BaseModel):
         value = self.t_max_predict_ms
         return None if value is None or value < 0 else value / 1000
 
-    def constraint(self, vocabulary: Vocabulary, limits: RequestLimits) -> str | None:
+    def grammar_text(self, vocabulary: Vocabulary, limits: RequestLimits) -> str | None:
         """The grammar that the answer must follow; raises RequestError. It may take long: use a thread."""
         if self.grammar and self.json_schema is not None:
             raise RequestError("grammar: cannot be combined with json_schema", "grammar")

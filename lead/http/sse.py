@@ -12,7 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 from starlette.types import Message, Receive, Scope, Send
 
-from lead.http.errors import error_body
+from lead.http.error_responses import error_body
 from shared.errors import DuoError
 
 log = logging.getLogger("lead")

@@ -3,7 +3,7 @@
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
-from lead.http import errors
+from lead.http import error_responses
 from lead.http.middleware.stack import MiddlewareStack
 from lead.http.routes import (
     chat,
@@ -41,7 +41,7 @@ def create_app(
         middleware=(stack or MiddlewareStack()).middlewares(),
     )
     app.state.services = services
-    errors.install(app)
+    error_responses.install(app)
 
     async def on_gone(_: Request, _error: Exception) -> Response:
         return Response(status_code=_CLIENT_CLOSED_REQUEST)

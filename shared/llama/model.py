@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
 from shared.llama.batch import Batch
-from shared.llama.parameters import add_guard_sequences, context_parameters, model_parameters
+from shared.llama.native_parameters import add_guard_sequences, context_parameters, model_parameters
 from shared.llama.span import Span, padding
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
 from shared.llama.window_guard import WindowGuard

@@ -22,7 +22,7 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, MAX_DEPTH, DraftChain
 from lead.engine.speculation.draft_tree import DraftToken, DraftTree
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, Candidate, ExpectedDraft, Fixed, Off, Policy, Sync
-from lead.engine.speculation.stats import SpeculationStats, StepReport
+from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.speculation.tuning import BackTuning
 

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lead.generation.stats import RequestStats, current_request
-from lead.http.errors import error_response
+from lead.generation.answer_stats import RequestStats, current_request
+from lead.http.error_responses import error_response
 
 log = logging.getLogger("lead.requests")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lead.http.errors import http_error
+from lead.http.error_responses import http_error
 from lead.http.middleware.keys import Keyring, Role
 from lead.http.page import FILES
 

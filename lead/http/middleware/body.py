@@ -9,7 +9,7 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lead.http.errors import http_error
+from lead.http.error_responses import http_error
 from lead.settings.limits import RequestLimits
 from shared.protocol import MAX_BACK_MESSAGE_BYTES
 

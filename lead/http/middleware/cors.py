@@ -8,7 +8,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lead.http.errors import http_error
+from lead.http.error_responses import http_error
 
 _LOOPBACK = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 _METHODS = ("GET", "POST", "DELETE", "OPTIONS")

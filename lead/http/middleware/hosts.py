@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lead.http.errors import http_error
+from lead.http.error_responses import http_error
 
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 """RFC 9112, section 3.2: a name or an address, and an optional port."""

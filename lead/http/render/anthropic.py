@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
-from lead.http.errors import error_body
+from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest
 from lead.http.sse import JsonObject, SseEvent
 from lead.server.services import Services

@@ -8,7 +8,7 @@ from typing import Any
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.chat.responses_request import ResponsesRequest
 from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
-from lead.http.errors import error_body
+from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest
 from lead.http.sse import JsonObject, SseEvent
 from lead.server.services import Services

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lead.generation.stats import AnswerStats
+from lead.generation.answer_stats import AnswerStats
 from lead.http.answers import AnswerUpdate, ReadProgress
 
 

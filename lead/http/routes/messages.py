@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from lead.chat.anthropic_request import CountRequest, MessagesRequest
 from lead.http.answers import respond
 from lead.http.chat_request import as_chat, count_prompt, read_chat_request
-from lead.http.errors import error_response, first_invalid
+from lead.http.error_responses import error_response, first_invalid
 from lead.http.render.anthropic import AnthropicRenderer, error_event
 from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import DuoError

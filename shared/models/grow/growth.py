@@ -19,7 +19,7 @@ from shared.models.grow.header import n_bytes, write_header
 from shared.models.grow.layout import Matrix, Tensor, Vector, lay_out
 from shared.models.grow.quantization import Bytes, Encoder, Quantization, rows_per_chunk
 from shared.models.grow.shape import Shape
-from shared.models.grow.source import Source
+from shared.models.grow.source import SourceModel
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in total); an exception that it raises cancels the growth."""
@@ -46,7 +46,7 @@ def grow(
     a shape that it cannot grow to, and a folder without room. Whatever goes wrong, also an exception from
     `progress`, leaves `destination` as it was.
     """
-    model, encoder = Source(source), Encoder(quantization)
+    model, encoder = SourceModel(source), Encoder(quantization)
     tensors = lay_out(model, shape, encoder.block)
     n_total = sum(n + len(_padding(n)) for n in (n_bytes(tensor, encoder) for tensor in tensors))
     part = destination.with_name(f"{destination.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
@@ -77,7 +77,9 @@ def _require_room(folder: Path, n_needed: int) -> None:
         )
 
 
-def _append(part: Path, model: Source, encoder: Encoder, tensors: list[Tensor]) -> Generator[int, None, None]:
+def _append(
+    part: Path, model: SourceModel, encoder: Encoder, tensors: list[Tensor]
+) -> Generator[int, None, None]:
     """Append every tensor, each padded to the format's alignment; yields the bytes done so far."""
     n_done = 0
     with part.open("ab") as file:
@@ -98,7 +100,7 @@ def _padding(n: int) -> bytes:
     return bytes(-n % GGUF_DEFAULT_ALIGNMENT)
 
 
-def _chunks(tensor: Tensor, model: Source, encoder: Encoder) -> Iterator[Bytes]:
+def _chunks(tensor: Tensor, model: SourceModel, encoder: Encoder) -> Iterator[Bytes]:
     if isinstance(tensor, Vector):
         yield _vector(tensor, model)
         return
@@ -109,7 +111,7 @@ def _chunks(tensor: Tensor, model: Source, encoder: Encoder) -> Iterator[Bytes]:
     yield from encoder.repeat(tensor.n_rows - n_old, tensor.width, noise=tensor.noise)
 
 
-def _corner(matrix: Matrix, origin: str, model: Source, encoder: Encoder) -> Iterator[Bytes]:
+def _corner(matrix: Matrix, origin: str, model: SourceModel, encoder: Encoder) -> Iterator[Bytes]:
     """The rows that the source has, with zeros beside them."""
     n_old, old_width = model.dimensions(origin)
     step = rows_per_chunk(matrix.width)
@@ -120,7 +122,7 @@ def _corner(matrix: Matrix, origin: str, model: Source, encoder: Encoder) -> Ite
         yield encoder.encode(rows)
 
 
-def _vector(vector: Vector, model: Source) -> Bytes:
+def _vector(vector: Vector, model: SourceModel) -> Bytes:
     if vector.origin is None:
         return np.ones(vector.width, np.float32).view(np.uint8)
     values = np.zeros(vector.width, np.float32)

@@ -9,7 +9,7 @@ from gguf import GGML_QUANT_VERSION, GGMLQuantizationType, GGUFValueType, GGUFWr
 from shared.models.grow.layout import Tensor, Vector
 from shared.models.grow.quantization import Encoder
 from shared.models.grow.shape import Shape
-from shared.models.grow.source import ARCHITECTURE, Source
+from shared.models.grow.source import ARCHITECTURE, SourceModel
 
 # Said anew for the result, or no longer true of it.
 _NOT_COPIED = {
@@ -40,7 +40,9 @@ def n_bytes(tensor: Tensor, encoder: Encoder) -> int:
     return tensor.n_rows * encoder.row_bytes(tensor.width)
 
 
-def write_header(part: Path, source: Source, shape: Shape, encoder: Encoder, tensors: list[Tensor]) -> None:
+def write_header(
+    part: Path, source: SourceModel, shape: Shape, encoder: Encoder, tensors: list[Tensor]
+) -> None:
     """Create the file with everything up to the first tensor's alignment padding. May raise OSError."""
     writer = GGUFWriter(part, ARCHITECTURE)
     _introduce(writer, source, sum(tensor.n_parameters for tensor in tensors))
@@ -65,7 +67,7 @@ def write_header(part: Path, source: Source, shape: Shape, encoder: Encoder, ten
         writer.close()
 
 
-def _introduce(writer: GGUFWriter, source: Source, n_parameters: int) -> None:
+def _introduce(writer: GGUFWriter, source: SourceModel, n_parameters: int) -> None:
     """Describe the file as a grown model, so that it is not mistaken for one with more knowledge."""
     writer.add_name(f"{source.name}-grown")
     writer.add_description(
@@ -74,7 +76,7 @@ def _introduce(writer: GGUFWriter, source: Source, n_parameters: int) -> None:
     )
 
 
-def _measure(writer: GGUFWriter, source: Source, shape: Shape) -> None:
+def _measure(writer: GGUFWriter, source: SourceModel, shape: Shape) -> None:
     writer.add_embedding_length(shape.width)
     writer.add_block_count(shape.n_layers)
     writer.add_feed_forward_length(shape.n_feed_forward)

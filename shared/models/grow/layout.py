@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from shared.errors import ConfigError
 from shared.models.grow.shape import Shape, require_larger, require_whole_blocks, require_whole_groups
-from shared.models.grow.source import Source
+from shared.models.grow.source import SourceModel
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Vector:
 Tensor = Matrix | Vector
 
 
-def lay_out(source: Source, shape: Shape, block: int) -> list[Tensor]:
+def lay_out(source: SourceModel, shape: Shape, block: int) -> list[Tensor]:
     """Every tensor of the grown model, in the order of the file.
 
     `block` is the number of values that the quantization packs together. Raises ConfigError for a shape
@@ -95,7 +95,7 @@ def _places(n_old: int, n_new: int) -> dict[int, int]:
     return {old * (n_new - 1) // max(n_old - 1, 1): old for old in range(n_old)}
 
 
-def _outside(source: Source, shape: Shape) -> Iterator[Tensor]:
+def _outside(source: SourceModel, shape: Shape) -> Iterator[Tensor]:
     """What is not in a layer. `output` is absent where it is tied to the embedding."""
     for name in ("token_embd.weight", "output.weight"):
         if name in source.tensor_names:
@@ -107,7 +107,7 @@ def _outside(source: Source, shape: Shape) -> Iterator[Tensor]:
         yield Vector(factors, source.dimensions(factors)[0], factors, scale=1.0)
 
 
-def _layer(source: Source, shape: Shape, layer: int, old: int | None) -> Iterator[Tensor]:
+def _layer(source: SourceModel, shape: Shape, layer: int, old: int | None) -> Iterator[Tensor]:
     queries = shape.n_heads * source.head_width
     keys = queries // source.heads_per_group
     width, hidden = shape.width, shape.n_feed_forward
@@ -125,7 +125,7 @@ def _layer(source: Source, shape: Shape, layer: int, old: int | None) -> Iterato
         yield Matrix(_name(layer, part), n_rows, n_columns, _origin(old, part), noise)
 
 
-def _norm(source: Source, shape: Shape, name: str, origin: str | None) -> Vector:
+def _norm(source: SourceModel, shape: Shape, name: str, origin: str | None) -> Vector:
     return Vector(name, shape.width, origin, scale=math.sqrt(source.shape.width / shape.width))
 
 

@@ -16,7 +16,7 @@ from shared.models.grow.shape import Shape
 ARCHITECTURE = "llama"
 
 
-class Source:
+class SourceModel:
     """A llama-architecture GGUF with attention heads of one width. ConfigError for any other file."""
 
     def __init__(self, path: Path) -> None:

@@ -157,7 +157,7 @@ def test_messages_are_converted(name):
     chat = CountRequest.model_validate(request).to_chat()
     assert chat["messages"] == expected
     body = ConversationFields.model_validate(chat)
-    assert body.conversation(ChatOptions(), body.demand()).messages == body.messages
+    assert body.conversation(ChatOptions(), body.output_constraint()).messages == body.messages
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -15,7 +15,7 @@ NO_OPTIONS = ChatOptions()
 
 def conversation(*messages, options=NO_OPTIONS, **fields):
     body = ConversationFields(messages=[*messages], **fields)
-    return body.conversation(options, body.demand())
+    return body.conversation(options, body.output_constraint())
 
 
 def test_an_assistant_message_at_the_end_is_continued():

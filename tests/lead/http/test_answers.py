@@ -7,7 +7,7 @@ import pytest
 
 from lead.chat.deltas import Content
 from lead.engine.events import PromptProgress
-from lead.generation.stats import RequestStats, current_request
+from lead.generation.answer_stats import RequestStats, current_request
 from lead.http.answers import AnswerStream
 from lead.http.generation_request import GenerationRequest
 from shared.errors import RequestError, UnavailableError

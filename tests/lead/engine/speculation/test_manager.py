@@ -9,7 +9,7 @@ from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.draft_chain import MAX_DEPTH
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.stats import StepReport
+from lead.engine.speculation.speculation_stats import StepReport
 from tests.fakes import GREEDY, submit, toy_sampler
 
 END = 99

@@ -5,7 +5,7 @@ import pytest
 from lead.engine.events import Committed, Tuned
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.stats import StepReport
+from lead.engine.speculation.speculation_stats import StepReport
 from shared.protocol import MAX_DRAFT_TOKENS
 from tests.fakes import submit
 

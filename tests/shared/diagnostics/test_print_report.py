@@ -2,7 +2,7 @@ import pytest
 
 from shared.diagnostics.findings import DoctorReport, problem
 from shared.diagnostics.preflight import PreflightReport
-from shared.diagnostics.report import exit_with
+from shared.diagnostics.print_report import exit_with
 
 
 def with_problem():

@@ -6,7 +6,7 @@ from lead.engine.cache_edits import Copy, Trim
 from lead.engine.commands import RequestOptions
 from lead.engine.events import Started
 from lead.engine.sequence import EngineSequence
-from lead.engine.slots import Slots
+from lead.engine.slot_manager import SlotManager
 from tests.fakes import GREEDY, toy_sampler
 
 
@@ -21,7 +21,7 @@ class Room:
     """Slots whose sequences are decoded by hand."""
 
     def __init__(self, n_slots=2, n_ctx=20, *, can_trim=True, can_copy=True):
-        self.slots = Slots(n_slots, n_ctx, can_trim=can_trim, can_copy=can_copy and can_trim)
+        self.slots = SlotManager(n_slots, n_ctx, can_trim=can_trim, can_copy=can_copy and can_trim)
 
     def enter(self, name="s", tokens=(1, 2, 3), *, only_if_idle=False, **options):
         """What is said about those that start now."""

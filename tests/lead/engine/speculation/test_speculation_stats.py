@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from lead.engine.speculation.stats import SpeculationStats
+from lead.engine.speculation.speculation_stats import SpeculationStats
 
 
 def test_wasted_tokens_are_those_verified_in_vain():

@@ -1,6 +1,6 @@
 import numpy as np
 
-from back.sampler import drafting_sampler
+from back.drafting_sampler import drafting_sampler
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
 from shared.sampling.parameters import SamplingParameters

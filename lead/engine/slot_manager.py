@@ -14,7 +14,7 @@ _MIN_TOKENS_SAVED = 32
 """A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
 
 
-class Slots:
+class SlotManager:
     """All slots share one pool of `n_ctx` cells. Sequences wait in a queue until a slot is free.
 
     The only writer of slots, their caches and sequences. With `can_copy` a prefix in one slot serves others,

@@ -26,6 +26,6 @@ def test_what_can_begin_in_too_many_ways_is_refused_naming_the_field(vocabulary)
 
 
 def test_what_takes_long_to_compile_is_refused(vocabulary, monkeypatch):
-    monkeypatch.setattr("lead.grammar.check._MAX_COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr("lead.grammar.validation._MAX_COMPILE_SECONDS", 0.0)
     with pytest.raises(RequestError, match="takes too long"):
         check_grammar('start: "a"', vocabulary, "grammar")

@@ -1,6 +1,6 @@
 from lead.engine.events import Committed
+from lead.generation.answer_stats import AnswerStats, seconds_between
 from lead.generation.sequences import LiveSequence
-from lead.generation.stats import AnswerStats, seconds_between
 from shared.sampling.parameters import SamplingParameters
 
 
