@@ -127,4 +127,4 @@ def test_options_have_the_limits_of_request_fields(wrong, capsys):
 def test_an_unknown_sampler_is_reported(capsys):
     with pytest.raises(SystemExit):
         LeadSettings.from_command_line(["--samplers", "top_k;magic"])
-    assert "'magic' is none of penalties, dry" in capsys.readouterr().err
+    assert "'magic' is not one of penalties, dry" in capsys.readouterr().err
