@@ -1,4 +1,4 @@
-"""The `back` program."""
+"""The `back` program: reads its settings, connects its parts and sets its exit status."""
 
 import asyncio
 import contextlib
@@ -32,16 +32,16 @@ from shared.sampling.grammar import prepare
 log = logging.getLogger("back")
 
 _FAILED = 3
-"""The exit status after which a new start may help, unlike Python's and argparse's own 1 and 2."""
+"""Exit status if a restart may help, in contrast to 1 (wrong settings) and argparse's 2."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_SECONDS = 3.0
-"""How long an orderly end may take: asyncio waits for its threads, and one may wait for DNS."""
+"""Time limit for a clean exit: asyncio joins its threads, and one may be waiting for DNS."""
 _BATCHED_SECONDS, _SOON_SECONDS = 0.005, 0.001
-"""A draft message costs the lead's front process about 0.2 ms of the core that its model may need."""
+"""Each draft message takes the lead's front process about 0.2 ms of CPU time that its model could use."""
 
 
 def main() -> None:
-    """Draft until a signal; exit status 1 if a person has to change something first, 3 for all else."""
+    """Draft until a signal. Exits with 1 if the settings must be changed, with 3 on other failures."""
     to_doctor = sys.argv[1:2] == ["doctor"]
     settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)
@@ -57,7 +57,7 @@ def main() -> None:
         settings = discover.find(settings, _jitter()).located()
         asyncio.run(_run(settings, _load(settings)))
     except ConfigError as error:
-        log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
+        log.error("%s", error)  # noqa: TRY400 - a message for users needs no traceback
         sys.exit(1)
     except Exception:
         log.exception("drafting failed")
@@ -65,13 +65,13 @@ def main() -> None:
 
 
 def _doctor(settings: BackSettings) -> NoReturn:
-    from back.doctor import diagnose  # noqa: PLC0415  (as below)
+    from back.doctor import diagnose  # noqa: PLC0415  (as in _check)
 
     exit_with(diagnose(settings))
 
 
 def _check(settings: BackSettings) -> NoReturn:
-    from back.check import check  # noqa: PLC0415  (no start needs it, nor the time to import it)
+    from back.check import check  # noqa: PLC0415  (slow to import, and not needed to draft)
 
     exit_with(check(settings))
 
@@ -107,7 +107,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
     failed: asyncio.Future[None] = loop.create_future()
 
     def on_failure(error: Exception) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended and the thread has not
+        with contextlib.suppress(RuntimeError):  # the loop may be closed before the thread ends
             loop.call_soon_threadsafe(failed.set_exception, error)
 
     scheduler = SendScheduler(_BATCHED_SECONDS, _SOON_SECONDS)
@@ -126,11 +126,11 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
 
 def _jitter() -> random.Random:
-    return random.Random()  # noqa: S311 - jitter is no secret
+    return random.Random()  # noqa: S311 - jitter is not a secret
 
 
 def _end(loop: asyncio.AbstractEventLoop, following: asyncio.Future[None]) -> None:
-    """Begin an orderly end, of bounded length; the next signal does not wait for it."""
+    """Begin a clean exit with a time limit. The next signal ends the process at once."""
     following.cancel()
     for number in _SIGNALS:
         loop.remove_signal_handler(number)

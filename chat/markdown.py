@@ -1,7 +1,7 @@
-"""Markdown as lines for a terminal: rendered by rich, made harmless, marked by source. No I/O.
+"""Render Markdown as lines for a terminal, with rich: sanitized, and coloured by source. No I/O.
 
-HTML is text like any other, line breaks stay where they were written, addresses are shown rather than
-hidden behind words, and colours are left to the marks: only a text without marks has its code highlighted.
+HTML is shown as text. Line breaks are kept. The addresses of links are shown.
+Code is highlighted only in texts without sources, because otherwise colours stand for sources.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,10 +42,10 @@ THEME = Theme(
         "markdown.table.header": "bold",
     }
 )
-"""Without colours: those stand for sources."""
+"""No colours: they stand for sources."""
 
 _CODE_THEME = "ansi_dark"
-"""Of the terminal's own colours, so that it suits light and dark ones."""
+"""Uses the terminal's own palette, so that it is readable on light and dark backgrounds."""
 
 _parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 
@@ -53,19 +53,19 @@ Lines = list[list[Segment]]
 
 
 def render(block: AttributedText, console: Console, palette: SourceColours) -> Lines:
-    """The lines of one or several blocks, not wider than the console, without blank ones at the ends."""
+    """The lines of one or more blocks, no wider than the console, without leading or trailing blank lines."""
     try:
         markdown = _Document(block.text, highlighted=not block.has_sources)
         lines = console.render_lines(markdown, pad=False)
-    except Exception:  # noqa: BLE001  (whatever the model writes, its answer is shown)
+    except Exception:  # noqa: BLE001  (the answer is shown even if rich fails on it)
         lines = console.render_lines(Text(sanitize(block.text)), pad=False)
     lines = _without_blank_ends([[_harmless(segment) for segment in line] for line in lines])
     return list(_marked(lines, block, palette)) if block.has_sources else lines
 
 
 def last_block(text: str) -> int:
-    """Where the last block of a text that still grows begins: what stands before it will not change."""
-    # An unfinished line may turn out to be something else: "-" a list, a heading's underline, a rule.
+    """Where the last block of an unfinished text begins. The rendering of all before it is final."""
+    # An unfinished line is ambiguous: "-" may begin a list, the underline of a heading, or a rule.
     whole = text[: text.rfind("\n") + 1]
     starts = [token.map[0] for token in _parser.parse(whole) if token.level == 0 and token.map]
     if not starts:
@@ -75,7 +75,7 @@ def last_block(text: str) -> int:
 
 class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Indented, on the terminal's own background."""
+        """Indent code, on the terminal's own background."""
         del console, options
         code = str(self.text).rstrip()
         yield Syntax(
@@ -104,7 +104,7 @@ class _Document(Markdown):
         super().__init__("", code_theme=_CODE_THEME, hyperlinks=False)
         self.parsed = _parser.parse(sanitize(text))
         for token in _all(self.parsed):
-            # "&#27;" is an escape character only now.
+            # The parser has decoded entities: "&#27;" is an escape character now.
             token.content = sanitize(token.content)
             if token.type == "softbreak":
                 token.type = "hardbreak"
@@ -119,7 +119,7 @@ def _all(tokens: Iterable[Token]) -> Iterator[Token]:
 
 
 def _harmless(segment: Segment) -> Segment:
-    # Links carry escape sequences of their own in a style.
+    # The style of a link contains escape sequences.
     style = segment.style.update_link(None) if segment.style and segment.style.link else segment.style
     return Segment(sanitize(segment.text), style)
 

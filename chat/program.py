@@ -1,6 +1,6 @@
-"""`chat`: settings, wiring, exit status.
+"""The `chat` program: reads its settings, connects its parts and sets its exit status.
 
-0: all went well. 2: a setting is wrong. Without a person at the prompt also 1: something failed, 130: Ctrl-C.
+0: success. 2: wrong option or setting. Not interactive: 1 if a question failed, 130 after Ctrl-C.
 """
 
 import io
@@ -40,7 +40,7 @@ _STDIN = "-"
 
 def main() -> None:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        # Bytes that are no text, and characters that the terminal has not, become question marks.
+        # Invalid input bytes, and characters that the output cannot encode, are replaced.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
@@ -50,24 +50,24 @@ def main() -> None:
         sys.stderr.write(f"chat: {error}\n")
         sys.exit(EXIT_WRONG_SETTING)
     except BrokenPipeError:
-        # Whoever read us has seen enough (`chat | head -1`).
+        # The reader of the pipe has closed it (`chat | head -1`).
         _discard_output()
     except KeyboardInterrupt:
         sys.exit(interrupts.STATUS)
     except OSError as error:
-        # The network's are LeadErrors, files' are ConfigErrors and CommandErrors: what is left is our output.
+        # Network errors are LeadErrors, file errors ConfigErrors or CommandErrors: this one is from stdout.
         sys.stderr.write(f"chat: the answer cannot be written: {error.strerror}\n")
         _discard_output()
         sys.exit(EXIT_FAILED)
 
 
 def _discard_output() -> None:
-    """The interpreter flushes once more at its end."""
+    """Redirect stdout to os.devnull: the interpreter flushes it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -> int:
-    """Hold one conversation, or ask one question; the exit status."""
+    """Hold one conversation, or ask one question. Returns the exit status."""
     interactive = stdin.isatty() and not settings.question
     if interactive and settings.output == "json":
         raise ConfigError("--json is for questions on the command line or in a pipe")
@@ -110,9 +110,9 @@ def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -
 
 
 def _question(words: list[str], stdin: TextIO) -> str:
-    """The words of the command line, with the input where a dash stands; without words the input alone.
+    """The question in the arguments, with stdin in place of each `-`; stdin alone without arguments.
 
-    Raises ConfigError if that is nothing.
+    Raises ConfigError if it is empty.
     """
     question = " ".join(stdin.read() if word == _STDIN else word for word in words or [_STDIN]).strip()
     if not question:
@@ -128,7 +128,7 @@ def _screen(
     if not settings.markdown or not stdout.isatty() or os.environ.get("TERM") == "dumb":
         return Screen(stdout, stderr, os.environ, with_summary=interactive)
     with QuietInterrupts():
-        from chat.terminal_screen import TerminalScreen  # noqa: PLC0415  (rich takes its time, a pipe needs none)
+        from chat.terminal_screen import TerminalScreen  # noqa: PLC0415  (importing rich is slow, and a pipe does not need it)
 
     def status(answer: Answer, columns: int) -> str:
         return report.progress(answer, monitor.status_during_an_answer, columns)
@@ -143,7 +143,7 @@ def _typed_lines(
     *,
     kept: bool,
 ) -> LineReader:
-    # A quarter of the start-up time, and a pipe needs none of it.
+    # A quarter of the start-up time; a pipe does not need these.
     with QuietInterrupts():
         from chat import prompt  # noqa: PLC0415
         from chat.completion import CommandCompleter  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The keyboard: a prompt with line editing, history over sessions, completion and a status line below."""
+"""The interactive prompt: line editing, history across sessions, completion, and a status line below."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +28,7 @@ _STYLE = Style.from_dict(
 
 
 class PromptReader:
-    """LineReader typed by a person, `LineReader` for the loop."""
+    """A `LineReader` that reads from the keyboard."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class PromptReader:
         source: Input | None = None,
         output: Output | None = None,
     ) -> None:
-        """`status` is shown below; `source` and `output` stand in for the terminal in tests."""
+        """`status` gives the text of the status line; `source` and `output` replace the terminal in tests."""
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", PROMPT)],
             history=history,
@@ -55,12 +55,12 @@ class PromptReader:
             style=_STYLE,
             key_bindings=_key_bindings(),
             input=source,
-            # With stdout redirected the prompt still belongs on the terminal.
+            # The prompt is shown on the terminal even if stdout is redirected.
             output=output or create_output(always_prefer_tty=True),
         )
 
     def read(self, draft: str = "") -> str:
-        """As `LineReader.read`; Ctrl-C with something typed only empties the line."""
+        """As `LineReader.read`. Ctrl-C clears the line, or raises KeyboardInterrupt if it is empty."""
         while True:
             with suppress(_LineDiscarded):
                 return self._read_once(draft)
@@ -79,11 +79,11 @@ class PromptReader:
 
 
 class _LineDiscarded(Exception):  # noqa: N818  (an outcome, not an error)
-    """Ctrl-C while something was typed."""
+    """Ctrl-C on a line with text."""
 
 
 def open_history(path: Path) -> History:
-    """The history file at `path`, readable by its owner alone; raises OSError where it cannot be written."""
+    """The history file at `path`, readable only by its owner; raises OSError if it cannot be written."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     with path.open("ab"):
@@ -91,12 +91,12 @@ def open_history(path: Path) -> History:
 
 
 def session_history() -> History:
-    """Up and Down within this session only."""
+    """A history that is not saved."""
     return InMemoryHistory()
 
 
 def _key_bindings() -> KeyBindings:
-    """Enter sends, unless a backslash stands before it; Alt-Enter is always a new line."""
+    """Enter sends the text, or starts a new line after a backslash; Alt-Enter always starts a new line."""
     bindings = KeyBindings()
 
     @bindings.add("enter")
@@ -109,7 +109,7 @@ def _key_bindings() -> KeyBindings:
             buffer.validate_and_handle()
 
     @bindings.add("escape", "enter")
-    @bindings.add("escape", "c-j")  # as it comes when it was typed during an answer
+    @bindings.add("escape", "c-j")  # what Alt-Enter sends if it is pressed during an answer
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 

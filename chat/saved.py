@@ -1,4 +1,4 @@
-"""Conversations in files: each is the body of a request, as any OpenAI-compatible server takes it."""
+"""Conversations in files. Each file is the JSON body of an OpenAI chat completion request."""
 
 import difflib
 import json
@@ -31,24 +31,24 @@ class _Saved(BaseModel):
 
 
 class SavedConversations:
-    """A folder of them; a name with a slash is a path anywhere."""
+    """Conversations in a folder, by name. A name with a slash is a path."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def names(self) -> list[str]:
-        """Of those in the folder, sorted."""
+        """The names of the conversations in the folder, sorted."""
         return sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
 
     def path(self, name: str) -> Path:
-        """Where `name` is kept."""
+        """The path for `name`, whether or not it exists."""
         path = Path(name).expanduser()
         if path.name != name:
             return path
         return self._folder / (name if path.suffix == _SUFFIX else f"{name}{_SUFFIX}")
 
     def find(self, name: str) -> Path:
-        """Where `name` is kept; raises CommandError if a bare name is that of none."""
+        """The path for `name`; raises CommandError if the folder has no conversation of that name."""
         path = self.path(name)
         if path.parent == self._folder and not path.exists():
             close = difflib.get_close_matches(name, self.names(), n=1)
@@ -57,11 +57,11 @@ class SavedConversations:
         return path
 
     def name_of(self, path: Path) -> str:
-        """What `path` and `find` take for this place."""
+        """The name for which `path` and `find` return this path."""
         return path.stem if path.parent == self._folder else str(path.absolute())
 
     def new_path(self, conversation: Conversation) -> Path:
-        """A free place named after the first question."""
+        """A path that does not exist yet, named after the first question."""
         words = re.findall(r"\w+", conversation.turns[0].question.lower())[:_N_WORDS_OF_NAME]
         name = "-".join(words)[:60] or "conversation"
         path, n = self.path(name), 1
@@ -72,13 +72,13 @@ class SavedConversations:
 
 
 def write(path: Path, conversation: Conversation) -> None:
-    """Replace the file at once or not at all; only its owner can read it. Raises CommandError."""
+    """Replace the file atomically; only its owner can read it. Raises CommandError on failure."""
     text = json.dumps(conversation.record(), ensure_ascii=False, indent=2)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft.touch(mode=0o600)
-        # A lone surrogate, which no file can hold, is not worth the conversation.
+        # UTF-8 cannot encode a lone surrogate; replacing it saves the rest.
         draft.write_text(f"{text}\n", "utf-8", errors="replace")
         draft.replace(path)
     except OSError as error:
@@ -86,7 +86,7 @@ def write(path: Path, conversation: Conversation) -> None:
 
 
 def read(path: Path) -> Conversation:
-    """The conversation in a file. Raises CommandError with a sentence for what is no conversation."""
+    """Read a conversation. Raises CommandError if the file cannot be read or is not a conversation."""
     try:
         content = path.read_bytes()
     except OSError as error:

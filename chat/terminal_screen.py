@@ -1,6 +1,6 @@
-"""Answers on a terminal: markdown that is rendered while it comes, marks by source, a status line below.
+"""Show answers on a terminal: Markdown rendered as it arrives, coloured by source, with a status line below.
 
-A block (a paragraph, a list, code) is drawn again with each token; when the next one begins it is settled.
+While tokens arrive, the last block (a paragraph, a list, code) is redrawn; those before it are final.
 """
 
 import os
@@ -21,14 +21,14 @@ from chat.render import Screen
 from shared.terminal import sanitize
 
 _DRAWINGS_PER_SECOND = 15
-"""Smooth to the eye; drawing shares its cores with the lead where both run on one machine."""
+"""Looks smooth, and leaves the CPU to a lead on the same machine."""
 
 _BLANK = TerminalLine("", 0)
 
 
 def terminal_size() -> tuple[int, int]:
     """Columns and rows."""
-    # Not shutil's: an exported COLUMNS would outlive the window's size.
+    # shutil.get_terminal_size prefers COLUMNS, which is not updated when the window is resized.
     try:
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):
@@ -78,10 +78,10 @@ class TerminalScreen(Screen):
         self._thought = ""
         self._gap = [_BLANK]
         self._draw()
-        self._next_drawing = 0.0  # the first token is waited for
+        self._next_drawing = 0.0  # the first token is drawn at once
 
     def token(self, text: str, source: str | None, *, is_thought: bool = False, more: bool = False) -> None:
-        """Show one token of an answer, in its source's colour; thoughts are dim."""
+        """Show one token of an answer in its source's colour, or dim if it is reasoning."""
         if self._is_shown and is_thought:
             self._thought += text
         elif self._is_shown:
@@ -91,7 +91,7 @@ class TerminalScreen(Screen):
             self._draw()
 
     def end_answer(self, *, empty: bool = False) -> None:
-        """Settle the answer as it is now; nothing where it has ended already."""
+        """Draw the answer for the last time; does nothing if it has already ended."""
         del empty
         if self._answer is None:
             return
@@ -115,11 +115,11 @@ class TerminalScreen(Screen):
 
     @property
     def columns(self) -> int:
-        """One less than there are: some terminals show a character wider than it seems."""
+        """One less than the terminal has: some terminals draw a few characters wider than Unicode says."""
         return max(self._size()[0] - 1, 1)
 
     def _line(self, text: str, style: str) -> None:
-        """A blank line sets what is said apart from an answer above it."""
+        """Show a line, separated by a blank line from an answer above it."""
         self.end_answer()
         if self._is_below_answer:
             self._write(self._err, "\n")
@@ -133,7 +133,7 @@ class TerminalScreen(Screen):
         self._next_drawing = self._clock() + 1 / _DRAWINGS_PER_SECOND
 
     def _freeze_blocks(self) -> None:
-        """Settle the blocks that another one follows."""
+        """Draw all blocks but the last for good."""
         n_final = last_block(self._block.text)
         if n_final:
             self._draw_for_good([*self._rendered(self._block.take(n_final)), _BLANK])

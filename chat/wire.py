@@ -1,6 +1,6 @@
-"""What chat reads of a server's replies: OpenAI's shapes, llama-server's timings, lead's speculation.
+"""What chat reads of a server's replies: OpenAI's fields, llama-server's timings, lead's speculation.
 
-Knows shapes only. Everything that is not OpenAI's is optional, so that any compatible server will do.
+Only declares fields. Those that are not OpenAI's are optional, so that any compatible server works.
 """
 
 from pydantic import BaseModel, ConfigDict
@@ -26,7 +26,7 @@ class ErrorReply(_ServerReply):
 
 
 class Delta(_ServerReply):
-    """What a model thinks before it answers is `reasoning_content` in llama-server, `reasoning` in vLLM."""
+    """A piece of an answer. Reasoning is in `reasoning_content` (llama-server) or `reasoning` (vLLM)."""
 
     content: str | None = None
     reasoning_content: str | None = None
@@ -43,14 +43,14 @@ class Choice(_ServerReply):
 
 
 class TokenText(_ServerReply):
-    """One token; `source` is who drafted it, None for the lead's own."""
+    """One token. `source` is the back or drafter that proposed it; None if the lead generated it itself."""
 
     text: str
     source: str | None = None
 
 
 class Speculation(_ServerReply):
-    """The tokens of a chunk; the counts are those of the steps since the last chunk."""
+    """The tokens of a chunk, and the numbers of draft tokens since the previous chunk."""
 
     tokens: list[TokenText] = []
     n_drafted: int = 0
@@ -58,7 +58,7 @@ class Speculation(_ServerReply):
 
 
 class Timings(_ServerReply):
-    """llama-server's; `prompt_n` leaves out the `cache_n` tokens that were still in its cache."""
+    """llama-server's `timings`. `prompt_n` does not include the `cache_n` tokens found in the KV cache."""
 
     cache_n: int = 0
     prompt_n: int = 0
@@ -75,7 +75,7 @@ class Usage(_ServerReply):
 
 
 class Chunk(ErrorReply):
-    """One event of a streamed chat completion; one with an `error` is the last."""
+    """One event of a streamed chat completion. No event follows one with an `error`."""
 
     choices: list[Choice] = []
     speculation: Speculation | None = None
@@ -85,7 +85,7 @@ class Chunk(ErrorReply):
 
 
 class Back(_ServerReply):
-    """One connected back, as the lead counts its drafts."""
+    """One connected back, with the lead's counts of its drafts."""
 
     name: str
     model: str = ""
