@@ -11,13 +11,13 @@ from tests.fakes import GREEDY, N_VOCAB, plain_run, submit, toy_sampler
 # Drafting
 
 
-def test_without_sequences_there_is_nothing_to_do():
+def test_a_drafter_without_sequences_is_idle():
     harness = DrafterHarness()
     assert harness.drafter.idle
     assert harness.step() == []
 
 
-def test_a_draft_grows_by_one_token_a_step():
+def test_each_step_adds_one_token_to_a_draft():
     harness = DrafterHarness(n_ahead=3)
     harness.open()
     assert harness.drain() == [
@@ -27,14 +27,14 @@ def test_a_draft_grows_by_one_token_a_step():
     ]
 
 
-def test_nothing_is_decoded_for_tokens_beyond_n_ahead():
+def test_the_last_token_of_a_complete_draft_is_not_decoded():
     harness = DrafterHarness(n_ahead=3)
     harness.open()
     harness.drain()
     assert harness.model.slots[0] == TEXT[:4], "the last draft token need not be decoded"
 
 
-def test_nothing_is_drafted_behind_an_end_token():
+def test_nothing_is_drafted_after_an_end_token():
     text, reason = plain_run(submit(tokens=[0, 1]), 100)
     assert reason == "stop"
     harness = DrafterHarness(n_ahead=9)
@@ -49,7 +49,7 @@ def test_a_prompt_that_ends_with_an_end_token_is_continued():
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled with penalties"])
-def test_a_model_equal_to_the_target_drafts_the_target_s_tokens(sampling):
+def test_a_draft_model_equal_to_the_target_drafts_its_tokens(sampling):
     text, _ = plain_run(submit(tokens=LONG, sampling=sampling), 60)
     harness = DrafterHarness(n_ahead=5)
     harness.open(sampling=sampling)
@@ -58,16 +58,16 @@ def test_a_model_equal_to_the_target_drafts_the_target_s_tokens(sampling):
         harness.extend(start, text[start : start + 3])
 
 
-# Following
+# Committed tokens
 
 
-def test_an_accepted_beginning_leaves_the_rest_of_the_draft():
+def test_the_rest_of_a_partly_accepted_draft_is_kept():
     harness = drafting()
     harness.extend(2, TEXT[2:4])
     assert harness.step() == [Draft(sequence="s", base=4, tokens=TEXT[4:7])]
 
 
-def test_an_accepted_draft_costs_no_second_decode():
+def test_accepted_tokens_are_not_decoded_again():
     harness = drafting()
     n_steps = len(harness.model.steps)
     harness.extend(2, TEXT[2:7])  # all four, and the bonus
@@ -75,7 +75,7 @@ def test_an_accepted_draft_costs_no_second_decode():
     assert harness.model.steps[n_steps:] == [[2]]
 
 
-def test_a_rejected_draft_is_dropped_and_drafted_anew():
+def test_a_rejected_draft_is_replaced():
     wrong = (TEXT[3] + 1) % N_VOCAB
     right, _ = plain_run(submit(tokens=[*TEXT[:3], wrong]), 9)
     harness = drafting()
@@ -84,7 +84,7 @@ def test_a_rejected_draft_is_dropped_and_drafted_anew():
     assert harness.model.slots[0][:4] == right[:4]
 
 
-def test_after_a_rejection_only_what_is_new_is_decoded():
+def test_only_new_tokens_are_decoded_after_a_rejection():
     harness = drafting()
     n_steps = len(harness.model.steps)
     harness.extend(2, [TEXT[2], (TEXT[3] + 1) % N_VOCAB])
@@ -92,7 +92,7 @@ def test_after_a_rejection_only_what_is_new_is_decoded():
     assert harness.model.steps[n_steps:] == [[1]]
 
 
-def test_a_rejected_draft_is_forgotten_by_the_penalties():
+def test_penalties_ignore_rejected_tokens():
     sampling = SamplingParameters(seed=0, temperature=0, presence_penalty=100)
     harness = DrafterHarness(n_ahead=12)
     harness.open(sampling=sampling)
@@ -104,7 +104,7 @@ def test_a_rejected_draft_is_forgotten_by_the_penalties():
     assert harness.last_draft().tokens[:6] == right[3:]
 
 
-def test_what_is_told_twice_changes_nothing():
+def test_repeated_extends_change_nothing():
     harness = drafting()
     harness.extend(0, TEXT[:2])
     assert harness.drafter.idle
@@ -113,13 +113,13 @@ def test_what_is_told_twice_changes_nothing():
     assert harness.last_draft() == Draft(sequence="s", base=4, tokens=TEXT[4:8])
 
 
-def test_of_what_is_told_again_the_new_part_counts():
+def test_only_the_new_tokens_of_an_overlapping_extend_are_added():
     harness = drafting()
     harness.extend(0, TEXT[:5])
     assert harness.last_draft() == Draft(sequence="s", base=5, tokens=TEXT[5:9])
 
 
-def test_a_sequence_with_a_gap_is_left_alone():
+def test_a_sequence_with_missing_tokens_is_dropped():
     harness = drafting()
     harness.extend(9, TEXT[9:12])
     assert harness.drafter.idle
@@ -127,7 +127,7 @@ def test_a_sequence_with_a_gap_is_left_alone():
     assert harness.drafter.idle
 
 
-def test_a_prompt_may_arrive_in_pieces():
+def test_a_prompt_may_arrive_in_several_messages():
     harness = DrafterHarness()
     harness.open(tokens=[])
     assert harness.drafter.idle
@@ -137,19 +137,19 @@ def test_a_prompt_may_arrive_in_pieces():
 
 
 @pytest.mark.parametrize("token", [N_VOCAB, 1 << 30])
-def test_a_text_with_tokens_that_the_model_does_not_know_is_not_followed(token):
+def test_a_prompt_with_unknown_tokens_is_not_drafted_for(token):
     harness = DrafterHarness()
     harness.open(tokens=[1, token])
     assert harness.drafter.idle
 
 
-def test_a_text_that_comes_to_an_unknown_token_is_followed_no_further():
+def test_drafting_stops_at_an_unknown_token():
     harness = drafting()
     harness.extend(2, [N_VOCAB])
     assert harness.drafter.idle
 
 
-def test_news_of_an_unknown_sequence_is_ignored():
+def test_messages_about_an_unknown_sequence_are_ignored():
     harness = DrafterHarness()
     harness.extend(2, [1], sequence="unknown")
     harness.close("unknown")
@@ -159,7 +159,7 @@ def test_news_of_an_unknown_sequence_is_ignored():
 # Several sequences
 
 
-def test_sequences_are_drafted_together():
+def test_several_sequences_share_a_batch():
     harness = DrafterHarness()
     harness.open("s")
     harness.open("t")
@@ -167,7 +167,7 @@ def test_sequences_are_drafted_together():
     assert harness.model.steps == [[2, 2]]
 
 
-def test_a_sequence_beyond_the_slots_is_left_alone():
+def test_a_sequence_without_a_free_slot_is_not_drafted_for():
     harness = DrafterHarness(n_slots=1)
     harness.open("s")
     harness.open("t", [1, 1])
@@ -175,20 +175,20 @@ def test_a_sequence_beyond_the_slots_is_left_alone():
     assert {draft.sequence for draft in harness.drain()} == {"s"}
 
 
-def test_a_second_opening_of_a_sequence_is_ignored():
+def test_opening_a_sequence_twice_is_ignored():
     harness = drafting()
     harness.open(tokens=[1, 1])
     assert harness.drafter.idle
 
 
-def test_more_sequences_than_a_batch_has_places_take_turns():
+def test_sequences_that_exceed_the_batch_size_take_turns():
     harness = DrafterHarness(n_slots=3, n_batch=2, n_ahead=2)
     for name in "stu":
         harness.open(name)
     assert {draft.sequence for draft in harness.drain() if draft.tokens == TEXT[2:4]} == set("stu")
 
 
-def test_a_long_prompt_does_not_hold_up_another_s_draft():
+def test_a_long_prompt_does_not_delay_other_drafts():
     harness = DrafterHarness(n_chunk=3, n_ahead=9)
     harness.open("s")
     harness.step()
@@ -197,7 +197,7 @@ def test_a_long_prompt_does_not_hold_up_another_s_draft():
     assert harness.model.steps[-1] == [1, 4]
 
 
-def test_a_long_prompt_fills_the_batch_while_nobody_drafts():
+def test_a_long_prompt_fills_the_batch_if_no_draft_is_due():
     harness = DrafterHarness(n_chunk=3, n_batch=8)
     harness.open("t", [4] * 12)
     harness.step()
@@ -207,7 +207,7 @@ def test_a_long_prompt_fills_the_batch_while_nobody_drafts():
 # Caches that outlive their sequences
 
 
-def test_a_text_that_continues_a_closed_one_finds_it_cached():
+def test_a_prompt_that_continues_a_closed_sequence_reuses_its_cache():
     harness = drafting()
     harness.close()
     harness.open("t", TEXT[:9])
@@ -215,7 +215,7 @@ def test_a_text_that_continues_a_closed_one_finds_it_cached():
     assert harness.model.steps[-1] == [4]  # TEXT[:5] was there
 
 
-def test_a_long_text_that_arrives_in_parts_finds_all_of_it_cached():
+def test_a_prompt_that_arrives_in_parts_reuses_a_whole_cache():
     harness = DrafterHarness(n_ahead=1)
     harness.open(tokens=TEXT[:40])
     harness.drain()
@@ -228,7 +228,7 @@ def test_a_long_text_that_arrives_in_parts_finds_all_of_it_cached():
     assert sum(map(sum, harness.model.steps)) == 1
 
 
-def test_what_another_text_left_is_not_taken_for_ones_own():
+def test_cached_tokens_that_differ_are_not_reused():
     harness = DrafterHarness(n_ahead=1)
     harness.open(tokens=TEXT[:40])
     harness.drain()
@@ -253,7 +253,7 @@ def test_the_last_token_is_decoded_even_if_it_is_cached():
     assert harness.model.steps[-1] == [1]
 
 
-def test_after_a_lost_connection_the_same_texts_cost_nothing():
+def test_caches_are_reused_after_a_reconnect():
     harness = drafting()
     harness.drafter.reset()
     assert harness.drafter.idle
@@ -262,7 +262,7 @@ def test_after_a_lost_connection_the_same_texts_cost_nothing():
     assert harness.model.steps[4] == [1]
 
 
-def test_a_common_beginning_alone_overwrites_no_other_text():
+def test_a_short_common_prefix_does_not_overwrite_a_longer_cache():
     harness = DrafterHarness(n_ahead=1)
     for name, own in ("s", 5), ("t", 6), ("u", 5):
         harness.open(name, [1, 4, *[own] * 10])
@@ -274,7 +274,7 @@ def test_a_common_beginning_alone_overwrites_no_other_text():
 # A window shorter than the text
 
 
-def test_a_text_longer_than_the_window_is_drafted_to_its_end():
+def test_a_sequence_longer_than_the_window_is_drafted_for():
     harness = DrafterHarness(n_window=10, n_ahead=3)
     harness.open(tokens=TEXT[:60])
     for start in range(60, 90):
@@ -282,14 +282,14 @@ def test_a_text_longer_than_the_window_is_drafted_to_its_end():
         harness.extend(start, TEXT[start : start + 1])
 
 
-def test_a_text_longer_than_the_window_is_read_from_its_end():
+def test_only_the_end_of_a_prompt_longer_than_the_window_is_decoded():
     harness = DrafterHarness(n_window=10, n_ahead=1)
     harness.open(tokens=TEXT[:60])
     harness.drain()
     assert harness.model.slots[0] == TEXT[55:60]
 
 
-def test_a_full_window_keeps_its_later_half():
+def test_a_full_window_slides_by_half():
     harness = DrafterHarness(n_window=10, n_ahead=1)
     harness.open(tokens=TEXT[:9])
     harness.drain()
@@ -298,7 +298,7 @@ def test_a_full_window_keeps_its_later_half():
     assert harness.model.slots[0] == TEXT[5:10]
 
 
-def test_a_window_is_no_beginning_of_another_text():
+def test_the_cache_of_a_window_is_not_reused_as_a_prefix():
     harness = DrafterHarness(n_slots=1, n_window=10, n_ahead=1)
     harness.open(tokens=TEXT[:60])
     harness.drain()
@@ -308,7 +308,7 @@ def test_a_window_is_no_beginning_of_another_text():
     assert harness.model.steps[-1] == [4]
 
 
-def test_a_window_that_begins_inside_a_rejected_draft_moves_back():
+def test_a_window_that_begins_inside_a_rejected_draft_is_decoded_again():
     harness = DrafterHarness(n_slots=1, n_window=6, n_ahead=9)
     harness.open(tokens=[4])
     wrong = (harness.last_draft().tokens[0] + 1) % N_VOCAB
@@ -317,8 +317,8 @@ def test_a_window_that_begins_inside_a_rejected_draft_moves_back():
     assert harness.step() == [Draft(sequence="s", base=2, tokens=right[2:])]
 
 
-class Choking:
-    """A sampler of which some method fails."""
+class FailingSampler:
+    """A sampler that raises RequestError in one method."""
 
     def __init__(self, sampler, method):
         self._sampler, self._method = sampler, method
@@ -330,13 +330,13 @@ class Choking:
 
 
 @pytest.mark.parametrize("method", ["rank", "rewind", "make"])
-def test_a_sequence_whose_tokens_cannot_be_chosen_is_left_alone(method):
+def test_a_sequence_whose_sampler_fails_is_dropped(method):
     def make(sampling, history, _like=None):
         if sampling is not SAMPLED:
             return toy_sampler(sampling, history)
         if method == "make":
             raise ValueError("no such grammar")
-        return Choking(toy_sampler(sampling, history), method)
+        return FailingSampler(toy_sampler(sampling, history), method)
 
     harness = DrafterHarness(n_branches=2)
     harness.drafter._make_sampler = make

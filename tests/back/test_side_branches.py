@@ -1,6 +1,6 @@
-"""Side branches: what follows a runner-up is ready when the lead comes to it.
+"""Side branches: drafts that begin with a runner-up, in case the target chooses that.
 
-At temperature 1 the toy model has a runner-up worth a branch almost everywhere.
+At temperature 1 the toy model has a runner-up probable enough for a branch at almost every position.
 """
 
 import functools
@@ -19,7 +19,7 @@ PROMPT = [4, 9]
 
 
 def branching(n_branches=3, n_ahead=6, sampling=WARM, **options):
-    """A harness whose drafter has nothing left to do for one sequence."""
+    """A harness with one sequence, whose drafter has become idle."""
     harness = DrafterHarness(n_branches=n_branches, n_ahead=n_ahead, **options)
     harness.open(tokens=PROMPT, sampling=sampling)
     harness.drain()
@@ -31,13 +31,13 @@ def state(harness):
 
 
 def branches(harness):
-    """(place in the main line, tokens) of each branch, early ones first."""
-    line = state(harness)
-    return sorted((each.start - line.main.start, each.tokens) for each in line.branches)
+    """(offset in the main path, tokens) of each branch, in order."""
+    sequence = state(harness)
+    return sorted((each.start - sequence.main.start, each.tokens) for each in sequence.branches)
 
 
 def chosen(text, sampling=WARM, n=1):
-    """What the draft model writes after a text."""
+    """The next `n` tokens that the draft model chooses after `text`."""
     text = list(text)
     for _ in range(n):
         logits = DrafterHarness().model._row(functools.reduce(extend_hash, text, 0))
@@ -46,7 +46,7 @@ def chosen(text, sampling=WARM, n=1):
 
 
 @pytest.mark.parametrize("sampling", [WARM, PENALIZED], ids=["plain", "penalized"])
-def test_a_branch_is_a_runner_up_and_what_follows_it(sampling):
+def test_a_branch_begins_with_a_runner_up_and_continues_it_like_the_main_path(sampling):
     harness = branching(sampling=sampling)
     main = state(harness).main
     assert len(branches(harness)) == 3
@@ -56,52 +56,54 @@ def test_a_branch_is_a_runner_up_and_what_follows_it(sampling):
         assert tokens[1:] == chosen(text, sampling, len(tokens) - 1)
 
 
-def test_branches_start_where_the_text_is_likeliest_to_leave_the_main_line():
+def test_branches_begin_at_the_most_probable_runners_up():
     harness = branching(n_branches=2, n_beside_main=0)
     worth, reach = {}, 1.0
-    for place, each in enumerate(state(harness).main.drafted[:-1]):  # behind the last one there is no room
+    for place, each in enumerate(
+        state(harness).main.drafted[:-1]
+    ):  # n_ahead leaves no room after the last one
         worth |= {(place, choice.token): reach * choice.confidence for choice in each.runners_up}
         reach *= each.confidence
     best = sorted(worth, key=lambda entry: -worth[entry])[:2]
     assert [(place, tokens[0]) for place, tokens in branches(harness)] == sorted(best)
 
 
-def test_two_branches_may_leave_the_main_line_at_the_same_place():
+def test_two_branches_may_leave_the_main_path_at_the_same_position():
     harness = branching(n_branches=8)
     places = [place for place, _ in branches(harness)]
     assert len(places) > len(set(places))
 
 
-def test_without_branches_there_are_none():
+def test_no_branches_are_drafted_if_they_are_disabled():
     harness = branching(n_branches=0)
     assert branches(harness) == []
     assert harness.drafter.draft("s").parents is None
 
 
-def test_a_branch_has_an_end():
+def test_the_length_of_a_branch_is_limited():
     harness = branching(n_branch_tokens=3, n_ahead=16)
     assert max(len(tokens) for _, tokens in branches(harness)) == 3
 
 
-def test_no_branch_goes_further_than_the_main_line_may():
+def test_a_branch_stays_within_n_ahead():
     harness = branching(n_ahead=4)
     assert branches(harness)
     assert all(place + len(tokens) <= 4 for place, tokens in branches(harness))
 
 
-def test_no_branch_begins_with_an_end_token_or_goes_on_behind_one():
+def test_no_branch_continues_after_an_end_token():
     for seed in range(20):
         sampling = WARM.model_copy(update={"seed": seed, "ignore_eos": False})
         harness = branching(sampling=sampling, n_ahead=12)
         assert all(END_TOKENS.isdisjoint(tokens[:-1]) for _, tokens in branches(harness))
 
 
-def test_a_runner_up_that_is_hardly_likely_gets_no_branch():
+def test_an_improbable_runner_up_gets_no_branch():
     cold = WARM.model_copy(update={"temperature": 0.02})
     assert branches(branching(sampling=cold)) == []
 
 
-def test_the_lead_s_threshold_holds_for_branches_too():
+def test_min_confidence_of_the_lead_applies_to_branches():
     assert branches(branching())
     harness = DrafterHarness(n_branches=3, n_ahead=6)
     harness.tune(6, min_confidence=1.0)
@@ -113,7 +115,7 @@ def test_the_lead_s_threshold_holds_for_branches_too():
 # When they are decoded
 
 
-def test_a_main_line_that_the_lead_may_wait_for_is_decoded_alone():
+def test_the_main_path_is_decoded_alone_while_it_is_short():
     harness = DrafterHarness(n_branches=3, n_ahead=8)
     harness.open(tokens=PROMPT, sampling=WARM)
     for _ in range(4):
@@ -121,7 +123,7 @@ def test_a_main_line_that_the_lead_may_wait_for_is_decoded_alone():
     assert harness.model.steps == [[2], [1], [1], [1]]
 
 
-def test_beside_a_main_line_with_a_lead_one_branch_token_is_decoded():
+def test_one_branch_token_is_decoded_beside_a_main_path_that_is_long_enough():
     harness = DrafterHarness(n_branches=3, n_ahead=8)
     harness.open(tokens=PROMPT, sampling=WARM)
     for _ in range(8):
@@ -129,26 +131,26 @@ def test_beside_a_main_line_with_a_lead_one_branch_token_is_decoded():
     assert harness.model.steps[4:] == [[1, 1]] * 4
 
 
-def test_with_time_to_spare_all_branches_are_decoded_together():
+def test_all_branches_are_decoded_together_once_the_main_path_is_complete():
     assert branching(n_beside_main=0).model.steps[:8] == [[2], [1], [1], [1], [1], [1], [1, 1, 1], [1, 1, 1]]
 
 
-def test_while_one_sequence_is_urgent_no_branch_of_another_grows():
+def test_no_branch_is_decoded_while_the_main_path_of_another_sequence_is_short():
     harness = branching(n_ahead=4)
     harness.open("t", [1, 2, 3], WARM)
     harness.step()
     assert harness.model.steps[-1] == [3]
 
 
-def test_more_branches_than_a_batch_has_places_take_turns():
+def test_branches_that_exceed_the_batch_size_take_turns():
     harness = branching(n_branches=3, n_batch=2)
     assert len(branches(harness)) == 3
 
 
-# What the lead says
+# Committed tokens
 
 
-def test_a_text_that_takes_a_branch_finds_it_ready():
+def test_a_branch_becomes_the_draft_when_its_first_token_is_committed():
     harness = branching(n_ahead=8)
     place, tokens = branches(harness)[0]
     main = state(harness).main.tokens
@@ -156,12 +158,12 @@ def test_a_text_that_takes_a_branch_finds_it_ready():
     harness.extend(2, [*main[:place], tokens[0]])
     assert harness.drafter.draft("s").tokens == tokens[1:]
     harness.step()
-    assert harness.model.steps[n_steps:] == [[1]], "only the branch's last token was not decoded yet"
+    assert harness.model.steps[n_steps:] == [[1]], "all but the last token of the branch are decoded already"
     assert state(harness).main.tokens[: len(tokens) - 1] == tokens[1:]
 
 
 @pytest.mark.parametrize("sampling", [WARM, PENALIZED], ids=["plain", "penalized"])
-def test_a_branch_that_was_taken_goes_on_as_if_it_had_always_been_the_main_line(sampling):
+def test_a_branch_that_became_the_main_path_is_continued_correctly(sampling):
     harness = branching(n_ahead=8, sampling=sampling)
     place, tokens = branches(harness)[0]
     text = [*PROMPT, *state(harness).main.tokens[:place], tokens[0]]
@@ -170,7 +172,7 @@ def test_a_branch_that_was_taken_goes_on_as_if_it_had_always_been_the_main_line(
     assert state(harness).main.tokens == chosen(text, sampling, 8)
 
 
-def test_a_text_may_be_some_way_along_a_branch_already():
+def test_several_tokens_of_a_branch_may_be_committed_at_once():
     harness = branching(n_ahead=8)
     place, tokens = branches(harness)[0]
     n_steps = len(harness.model.steps)
@@ -180,7 +182,7 @@ def test_a_text_may_be_some_way_along_a_branch_already():
     assert harness.model.steps[n_steps:] == [[1]]
 
 
-def test_a_branch_that_was_taken_and_left_again_is_cut_back():
+def test_the_wrong_tokens_of_a_branch_that_became_the_main_path_are_removed():
     harness = branching(n_ahead=8)
     place, tokens = branches(harness)[0]
     n_steps = len(harness.model.steps)
@@ -194,7 +196,7 @@ def test_a_branch_that_was_taken_and_left_again_is_cut_back():
     assert state(harness).main.tokens == chosen(text, WARM, 8)
 
 
-def test_another_token_than_the_runner_up_takes_no_branch():
+def test_all_branches_are_dropped_if_none_begins_with_the_committed_token():
     harness = branching()
     place, tokens = branches(harness)[0]
     main = state(harness).main
@@ -206,7 +208,7 @@ def test_another_token_than_the_runner_up_takes_no_branch():
     assert harness.drafter.draft("s") is None
 
 
-def test_branches_that_the_text_has_passed_are_given_up():
+def test_branches_that_begin_before_the_committed_end_are_dropped():
     harness = branching()
     before = branches(harness)
     n = before[0][0] + 1
@@ -216,26 +218,26 @@ def test_branches_that_the_text_has_passed_are_given_up():
     harness.drafter.check_integrity()
 
 
-def test_a_branch_where_the_text_ends_now_stays():
+def test_a_branch_that_begins_at_the_committed_end_is_kept():
     harness = branching()
     place, tokens = next(pair for pair in branches(harness) if pair[0] > 0)
     harness.extend(2, state(harness).main.tokens[:place])
     assert (0, tokens) in branches(harness)
 
 
-# What is sent
+# Messages
 
 
-def by_place(lines):
-    return sorted(lines, key=lambda each: (each.start, -each.drafted[0].confidence))
+def by_place(paths):
+    return sorted(paths, key=lambda each: (each.start, -each.drafted[0].confidence))
 
 
 def in_order_of_sending(harness):
-    line = state(harness)
-    return [(each.start - line.main.start, each.tokens) for each in by_place(line.branches)]
+    sequence = state(harness)
+    return [(each.start - sequence.main.start, each.tokens) for each in by_place(sequence.branches)]
 
 
-def test_the_tree_on_the_wire_has_the_main_line_first_and_each_branch_where_it_forks():
+def test_a_draft_lists_the_main_path_first_and_the_parents_of_each_branch():
     harness = branching()
     draft = harness.drafter.draft("s")
     main = state(harness).main.tokens
@@ -250,7 +252,7 @@ def test_the_tree_on_the_wire_has_the_main_line_first_and_each_branch_where_it_f
     assert at == len(draft.tokens) == len(draft.confidences)
 
 
-def test_a_runner_up_alone_is_not_sent():
+def test_a_branch_of_one_token_is_not_sent():
     harness = branching()
     for branch in state(harness).branches:
         del branch.drafted[1:]
@@ -259,7 +261,7 @@ def test_a_runner_up_alone_is_not_sent():
     assert draft.parents is None
 
 
-def test_a_message_has_no_more_tokens_than_the_protocol_allows():
+def test_a_draft_has_at_most_as_many_tokens_as_the_protocol_allows():
     harness = DrafterHarness(n_branches=3, n_ahead=MAX_DRAFT_TOKENS - 4, n_window=200)
     harness.open(tokens=PROMPT, sampling=WARM)
     harness.drain()
@@ -278,7 +280,7 @@ def test_each_token_is_sent_with_its_confidence():
     assert len({*sent}) > 3
 
 
-def test_growth_is_urgent_until_the_lead_has_enough_to_check_and_when_the_main_line_is_complete():
+def test_drafts_are_urgent_until_the_lead_has_enough_to_verify_and_when_the_main_path_is_complete():
     harness = DrafterHarness(n_branches=1, n_ahead=8)
     harness.open(tokens=PROMPT, sampling=WARM)
     urgencies = []
@@ -288,11 +290,11 @@ def test_growth_is_urgent_until_the_lead_has_enough_to_check_and_when_the_main_l
     assert {growth.urgency for growth in harness.drafter.step()} <= {"later"}
 
 
-# Rooms and windows
+# Windows and the KV cache
 
 
 def sliding():
-    """A harness whose main line is about to fill its window, with branches."""
+    """A harness with branches, whose main path is about to fill its window."""
     harness = DrafterHarness(n_branches=3, n_ahead=16, n_window=10)
     harness.tune(6)
     harness.open(tokens=PROMPT, sampling=WARM)
@@ -302,7 +304,7 @@ def sliding():
     return harness
 
 
-def test_a_window_that_slides_drops_the_branches():
+def test_branches_are_dropped_when_the_window_slides():
     harness = sliding()
     while state(harness).window_start == 0:
         harness.step()
@@ -310,7 +312,7 @@ def test_a_window_that_slides_drops_the_branches():
     harness.drafter.check_integrity()
 
 
-def test_a_new_window_is_read_before_a_branch_shares_it():
+def test_a_branch_begins_only_where_the_new_window_is_decoded():
     harness = sliding()
     while not harness.drafter.idle:
         harness.step()
@@ -319,7 +321,7 @@ def test_a_new_window_is_read_before_a_branch_shares_it():
         assert all(start < each.start <= start + n for each in state(harness).branches)
 
 
-def test_no_branch_reaches_behind_the_window_where_the_main_line_stops_before_it():
+def test_branches_do_not_exceed_the_window():
     longest = 0
     for seed in range(20):
         harness = DrafterHarness(n_branches=3, n_ahead=16, n_window=6)
@@ -331,7 +333,7 @@ def test_no_branch_reaches_behind_the_window_where_the_main_line_stops_before_it
     assert longest == 6
 
 
-def test_closing_gives_all_slots_back():
+def test_closing_a_sequence_frees_its_slots():
     harness = branching()
     harness.close()
     harness.drafter.check_integrity()
@@ -342,15 +344,15 @@ def test_closing_gives_all_slots_back():
     harness.drafter.check_integrity()
 
 
-def test_a_branch_takes_no_room_for_what_it_shares():
+def test_a_branch_shares_the_cells_of_its_prefix():
     harness = branching(n_branches=1, n_ahead=4)
     (branch,) = state(harness).branches
     n_own = len(branch.tokens) - 1  # the last one is not decoded
     assert harness.model.n_cells_used == len(state(harness).main.cache) + n_own
 
 
-class Full(FakeTarget):
-    """Has no room while it is said to be `full`."""
+class FullTarget(FakeTarget):
+    """Raises KvCacheFullError while it is `full`."""
 
     full = False
 
@@ -360,25 +362,25 @@ class Full(FakeTarget):
         return super().decode(spans)
 
 
-def full_bench(**options):
-    harness = branching(target=Full, **options)
+def full_harness(**options):
+    harness = branching(target=FullTarget, **options)
     harness.model.full = True
     return harness
 
 
-def test_a_full_cache_costs_the_branches_first():
-    harness = full_bench()
+def test_branches_are_dropped_first_when_the_kv_cache_is_full():
+    harness = full_harness()
     harness.extend(2, state(harness).main.tokens[:1])
     assert harness.step() == []
     assert branches(harness) == []
     harness.model.full = False
     harness.drain()
     assert len(state(harness).main.tokens) == 6
-    assert branches(harness) == [], "there was no room for any"
+    assert branches(harness) == [], "the cache had no room for branches"
 
 
-def test_then_the_texts_that_have_ended_and_at_last_a_sequence(caplog):
-    harness = branching(target=Full, n_branches=0)
+def test_idle_caches_and_then_sequences_are_dropped_when_the_kv_cache_stays_full(caplog):
+    harness = branching(target=FullTarget, n_branches=0)
     harness.open("t", [1, 2, 3])
     harness.drain()
     harness.close("t")
@@ -392,8 +394,8 @@ def test_then_the_texts_that_have_ended_and_at_last_a_sequence(caplog):
     assert sum(record.levelname == "WARNING" for record in caplog.records) == 1
 
 
-def test_when_a_sequence_has_ended_there_is_room_for_branches_again():
-    harness = full_bench()
+def test_branches_are_drafted_again_after_a_sequence_has_ended():
+    harness = full_harness()
     harness.extend(2, state(harness).main.tokens[:1])
     harness.step()
     harness.model.full = False
@@ -406,7 +408,7 @@ def test_when_a_sequence_has_ended_there_is_room_for_branches_again():
 # Confidence
 
 
-def test_a_draft_ends_where_it_is_no_longer_sure_enough():
+def test_a_draft_ends_when_its_confidence_falls_below_the_minimum():
     harness = DrafterHarness(n_ahead=12)
     harness.tune(12, min_confidence=0.3)
     harness.open(tokens=PROMPT, sampling=WARM)
@@ -416,7 +418,7 @@ def test_a_draft_ends_where_it_is_no_longer_sure_enough():
     assert main.confidence < 0.3 <= main.confidence / main.drafted[-1].confidence
 
 
-def test_one_token_is_always_drafted():
+def test_at_least_one_token_is_drafted_whatever_its_confidence():
     harness = DrafterHarness()
     harness.tune(4, min_confidence=1.0)
     harness.open(tokens=PROMPT, sampling=WARM)
@@ -424,7 +426,7 @@ def test_one_token_is_always_drafted():
     assert len(state(harness).main.drafted) == 1
 
 
-def test_what_was_accepted_no_longer_counts_against_the_rest():
+def test_accepted_tokens_no_longer_lower_the_confidence_of_a_draft():
     harness = DrafterHarness(n_ahead=12)
     harness.tune(12, min_confidence=0.1)
     harness.open(tokens=PROMPT, sampling=WARM)
@@ -435,14 +437,14 @@ def test_what_was_accepted_no_longer_counts_against_the_rest():
     assert len(state(harness).main.tokens) > 1
 
 
-def test_the_lead_cannot_ask_for_more_than_the_back_was_set_to():
+def test_n_ahead_of_the_lead_is_capped_by_the_backs_own():
     harness = DrafterHarness(n_ahead=4)
     harness.tune(9)
     harness.open(sampling=GREEDY)
     assert len(harness.last_draft().tokens) == 4
 
 
-def test_what_a_lead_asked_for_ends_with_the_connection():
+def test_tuning_by_a_lead_ends_with_the_connection():
     harness = DrafterHarness(n_ahead=4)
     harness.tune(0, min_confidence=1.0)
     harness.drafter.reset()
@@ -450,7 +452,7 @@ def test_what_a_lead_asked_for_ends_with_the_connection():
     assert len(harness.last_draft().tokens) == 4
 
 
-def test_the_lead_can_ask_for_nothing_and_for_more_again():
+def test_the_lead_can_pause_and_resume_drafting():
     harness = DrafterHarness(n_ahead=4)
     harness.tune(0)
     harness.open(sampling=GREEDY)

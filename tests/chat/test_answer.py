@@ -1,4 +1,4 @@
-"""An answer is put together from chunks, and can be read at any time."""
+"""An answer is assembled from chunks, and can be read at any time."""
 
 import pytest
 
@@ -29,17 +29,17 @@ def test_tokens_carry_their_source():
     assert [(token.text, token.source) for token in tokens] == [("Once", None), (" upon", "back-1")]
 
 
-def test_without_speculation_a_chunk_is_one_token_of_nobody():
+def test_a_chunk_without_speculation_is_one_token_without_a_source():
     (token,) = Answer(clock(0.0)).read(chunk("Once upon"))
     assert (token.text, token.source) == ("Once upon", None)
 
 
-def test_tokens_that_do_not_spell_the_content_are_not_believed():
+def test_tokens_that_differ_from_the_content_are_ignored():
     (token,) = Answer(clock(0.0)).read(chunk("Once", speculation=speculation(("Twice", "back-1"))))
     assert (token.text, token.source) == ("Once", None)
 
 
-def test_drafts_without_text_are_counted_and_show_nothing():
+def test_drafts_of_a_chunk_without_text_are_counted():
     answer = Answer(clock())
     assert answer.read(chunk(None, speculation=speculation(("\ufffd", "b"), n_drafted=3))) == []
     assert answer.stats.n_drafted == 3
@@ -58,7 +58,7 @@ def test_accepted_tokens_are_counted_by_source():
     assert answer.n_accepted_by_source == {"ngram": 2}
 
 
-def test_the_servers_timings_win_over_what_was_measured():
+def test_timings_of_the_server_override_measured_ones():
     answer = Answer(clock(0.0))
     timings = {"predicted_n": 8, "predicted_per_second": 4.0, "draft_n": 6, "draft_n_accepted": 3}
     answer.read(chunk("a", timings=timings))
@@ -85,18 +85,18 @@ def test_usage_counts_tokens_where_chunks_hold_several():
     assert answer.stats.n_tokens == 4
 
 
-def test_nothing_drafted_has_no_share():
+def test_the_accepted_share_is_unknown_if_nothing_was_drafted():
     assert GenerationStats().accepted_share is None
 
 
-def test_seed_zero_is_a_seed():
+def test_seed_zero_is_reported():
     answer = Answer(clock())
     answer.read(chunk(seed=0))
     answer.read(chunk())
     assert answer.seed == 0
 
 
-def test_all_pieces_of_a_chunk_but_the_last_say_that_more_came():
+def test_all_tokens_of_a_chunk_but_the_last_announce_more():
     chunk = {
         "choices": [{"delta": {"content": "ab"}}],
         "speculation": {"tokens": [{"text": "a"}, {"text": "b"}]},

@@ -1,4 +1,4 @@
-"""A rendering keeps the marks of the words that were written."""
+"""Rendered words keep the source of the written ones."""
 
 import pytest
 
@@ -19,21 +19,21 @@ def shown_as(written, shown):
     return "".join(char if mark else "_" for char, mark in zip(shown, marks, strict=True))
 
 
-def test_a_text_that_is_shown_as_it_was_written_keeps_its_marks():
+def test_a_text_that_is_rendered_unchanged_keeps_its_sources():
     assert shown_as(marked(("One ", None), ("two", "b"), (".", None)), "One two.") == "____two_"
 
 
-def test_markup_that_is_dropped_moves_no_mark():
+def test_markup_that_is_not_rendered_does_not_shift_sources():
     assert (
         shown_as(marked(("**One** ", None), ("*two*", "b"), (" one", None)), "One two one") == "____two____"
     )
 
 
-def test_a_bullet_that_was_not_written_is_not_marked():
+def test_a_bullet_added_by_the_renderer_has_no_source():
     assert shown_as(marked(("- One and more", None), (" • two", "b")), "• One") == "_____"
 
 
-def test_a_word_in_two_lines_is_marked_in_both():
+def test_a_word_broken_over_two_lines_keeps_its_source():
     assert shown_as(marked(("super", None), ("cali", "b")), "sup\nercali") == "______cali"[:6] + "cali"
 
 
@@ -42,11 +42,11 @@ def test_the_second_of_two_equal_words_has_its_own_source():
 
 
 @pytest.mark.parametrize("shown", ["", "other words", "日本"])
-def test_what_was_not_written_is_not_marked(shown):
+def test_text_added_by_the_renderer_has_no_source(shown):
     assert set(shown_as(marked(("One", "b")), shown)) <= {"_"}
 
 
-def test_taking_cuts_text_and_marks():
+def test_take_splits_text_and_sources():
     text = marked(("ab", None), ("cd", "b"))
     taken = text.take(3)
     assert (taken.text, taken.sources) == ("abc", [None, None, "b"])

@@ -1,4 +1,4 @@
-"""The monitor says in words who is there, and stops where there is nothing to see."""
+"""The monitor polls the connected backs, and stops if the server does not speculate."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from chat.wire import Back
         (RejectedError("no", 403, "no"), "", False),
     ],
 )
-def test_what_was_seen_is_said(seen, words, again):
+def test_the_status_describes_the_last_poll(seen, words, again):
     def look():
         if isinstance(seen, Exception):
             raise seen
@@ -35,7 +35,7 @@ def test_what_was_seen_is_said(seen, words, again):
         (IncompleteAnswerError("what?"), "backs unknown"),
     ],
 )
-def test_a_server_whose_answer_comes_is_not_called_away(seen, words):
+def test_a_server_that_is_answering_is_not_called_unreachable(seen, words):
     def look():
         raise seen
 
@@ -44,7 +44,7 @@ def test_a_server_whose_answer_comes_is_not_called_away(seen, words):
     assert monitor.status_during_an_answer == words
 
 
-def test_it_looks_in_the_background_until_there_is_nothing_to_see():
+def test_polling_stops_if_the_server_does_not_speculate():
     seen = iter([[], None])
     monitor = BackMonitor(lambda: next(seen), interval_s=0)
     with monitor:

@@ -64,7 +64,7 @@ def test_the_key_is_sent_as_a_bearer_token():
     assert lead.requests[0].headers["authorization"] == "Bearer sesame"
 
 
-def test_any_compatible_server_will_do():
+def test_any_openai_compatible_server_works():
     lead = FakeLead(
         streams(
             event({"id": "x", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}),
@@ -76,13 +76,13 @@ def test_any_compatible_server_will_do():
     assert ask(lead) == [("Hi", None)]
 
 
-def test_a_strict_server_is_asked_again_without_our_own_field():
+def test_a_strict_server_is_asked_again_without_return_speculation():
     lead = FakeLead(refuses(400, "Unrecognized request argument: return_speculation"), answers("Hi"))
     assert ask(lead) == [("Hi", None)]
     assert "return_speculation" not in lead.bodies[1]
 
 
-def test_a_strict_server_is_known_from_then_on():
+def test_a_strict_server_is_remembered():
     lead = FakeLead(refuses(422, "return_speculation: extra"), answers("a"), answers("b"))
     with lead.client() as client:
         for _ in range(2):
@@ -94,7 +94,7 @@ def models(*names):
     return {"/v1/models": {"data": [{"id": name} for name in names]}}
 
 
-def test_a_server_that_wants_a_model_named_is_told_its_only_one():
+def test_the_only_model_is_named_if_the_server_requires_one():
     lead = FakeLead(refuses(400, "Model is required"), answers("a"), answers("b"), places=models("big"))
     with lead.client() as client:
         for _ in range(2):
@@ -102,7 +102,7 @@ def test_a_server_that_wants_a_model_named_is_told_its_only_one():
     assert [body.get("model") for body in lead.bodies] == [None, "big", "big"]
 
 
-def test_of_several_models_a_person_has_to_choose():
+def test_the_user_is_asked_to_choose_among_several_models():
     lead = FakeLead(refuses(400, "model is required"), places=models("big", "small"))
     with pytest.raises(RejectedError, match=r"model is required \(It has several models: choose one"):
         ask(lead)
@@ -115,13 +115,13 @@ def test_a_model_that_was_named_and_refused_is_not_replaced():
 
 
 @pytest.mark.parametrize("places", [{}, models(), models("big")])
-def test_a_refusal_that_stays_is_said(places):
+def test_an_error_that_mentions_the_model_is_raised_if_it_persists(places):
     lead = FakeLead(*[refuses(400, "too long for the model")] * 2, places=places)
     with pytest.raises(RejectedError, match="too long for the model"):
         ask(lead)
 
 
-def test_nobody_listening_is_away_and_says_what_to_do():
+def test_a_refused_connection_is_explained():
     with pytest.raises(
         UnreachableError, match=r"http://lead:5555 \(Connection refused\)\. Start lead there, or"
     ):
@@ -129,20 +129,20 @@ def test_nobody_listening_is_away_and_says_what_to_do():
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_not_ready_carries_the_wait_that_the_server_asks_for(status):
+def test_retry_after_is_read_from_a_server_that_is_not_ready(status):
     with pytest.raises(NotReadyError, match="loading the model") as caught:
         ask(FakeLead(refuses(status, "loading the model", {"Retry-After": "5"})))
     assert caught.value.retry_after == 5
 
 
 @pytest.mark.parametrize("value", ["", "nan", "inf", "-1", "Wed, 21 Oct 2015 07:28:00 GMT"])
-def test_a_wait_that_is_no_number_of_seconds_is_none(value):
+def test_an_invalid_retry_after_is_ignored(value):
     with pytest.raises(NotReadyError) as caught:
         ask(FakeLead(refuses(503, "loading", {"Retry-After": value})))
     assert caught.value.retry_after is None
 
 
-def test_a_refusal_quotes_the_server():
+def test_an_error_quotes_the_server():
     with pytest.raises(RejectedError, match=r"answered 400: temperature: too hot$"):
         ask(FakeLead(refuses(400, "temperature: too hot")))
 
@@ -162,12 +162,12 @@ def test_a_missing_key_is_explained(status):
         (b"[]", r"\[\]"),
     ],
 )
-def test_a_refusal_in_any_shape_is_readable(body, message):
+def test_an_error_body_of_any_format_is_readable(body, message):
     with pytest.raises(RejectedError, match=f"answered 502: {message}$"):
         ask(FakeLead(lambda _: httpx.Response(502, content=body)))
 
 
-def test_an_error_event_breaks_off():
+def test_an_error_event_ends_the_answer():
     lead = FakeLead(streams(text_event("Once"), event({"error": {"message": "the engine died"}})))
     answer = new_answer()
     with pytest.raises(IncompleteAnswerError, match="the engine died"):
@@ -175,12 +175,12 @@ def test_an_error_event_breaks_off():
     assert answer.text == "Once"
 
 
-def test_a_stream_that_just_ends_is_cut_short():
+def test_a_stream_without_an_end_is_reported_as_cut_short():
     with pytest.raises(IncompleteAnswerError, match="cut short"):
         ask(FakeLead(streams(text_event("Once"))))
 
 
-def test_a_server_without_done_has_still_answered():
+def test_an_answer_without_done_is_complete():
     assert ask(FakeLead(streams(text_event("Hi"), *end_events()[:1]))) == [("Hi", None)]
 
 
@@ -193,7 +193,7 @@ def test_a_server_without_done_has_still_answered():
         (httpx.DecodingError("no gzip"), r"broke off \(no gzip\)"),
     ],
 )
-def test_a_lost_connection_breaks_off(error, words):
+def test_a_lost_connection_ends_the_answer(error, words):
     with pytest.raises(IncompleteAnswerError, match=words):
         ask(FakeLead(streams(text_event("Once"), error)))
 
@@ -202,14 +202,14 @@ def hangs_up(request):
     raise httpx.RemoteProtocolError("Server disconnected without sending a response.", request=request)
 
 
-def test_a_server_that_hangs_up_before_its_answer_may_have_a_certificate():
+def test_https_is_suggested_if_the_server_closes_the_connection_at_once():
     with pytest.raises(
         IncompleteAnswerError, match=r"no answer from http://lead:5555: it closed the connection: .* https://"
     ):
         ask(FakeLead(hangs_up))
 
 
-def test_one_that_was_asked_over_https_has_failed():
+def test_https_is_not_suggested_if_it_is_in_use():
     with (
         FakeLead(hangs_up).client(url="https://lead:5555") as client,
         pytest.raises(
@@ -223,7 +223,7 @@ def speaks_plain(request):
     raise httpx.ConnectError("[SSL: WRONG_VERSION_NUMBER] wrong version number", request=request)
 
 
-def test_a_server_without_https_is_told_from_one_that_is_away():
+def test_a_server_without_https_is_distinguished_from_an_unreachable_one():
     with pytest.raises(
         UnreachableError, match="it does not speak HTTPS: does its address begin with http://"
     ):
@@ -243,7 +243,7 @@ def test_a_server_of_another_kind_is_recognised(reply):
         ask(FakeLead(reply))
 
 
-def test_closing_the_tokens_hangs_up():
+def test_closing_the_iterator_closes_the_connection():
     stream = Stream([text_event("Once"), text_event(" upon")])
     headers = {"content-type": "text/event-stream"}
     lead = FakeLead(lambda _: httpx.Response(200, headers=headers, stream=stream))
@@ -260,12 +260,12 @@ def test_backs_are_listed():
         assert [back.name for back in client.backs()] == ["back-1"]
 
 
-def test_a_server_without_the_backs_door_does_not_speculate():
+def test_a_server_without_the_speculation_endpoint_does_not_speculate():
     with FakeLead(refuses(404, "Not Found")).client() as client:
         assert client.backs() is None
 
 
-def test_streamer_for_backs_finds_the_lead_away():
+def test_listing_backs_of_an_unreachable_server_fails():
     with FakeLead(is_away).client() as client, pytest.raises(UnreachableError):
         client.backs()
 
@@ -283,6 +283,6 @@ def is_not_trusted(request):
     raise httpx.ConnectError("certificate verify failed", request=request) from distrust
 
 
-def test_a_server_whose_certificate_is_not_trusted_is_told_from_one_that_is_away():
+def test_an_untrusted_certificate_is_distinguished_from_an_unreachable_server():
     with pytest.raises(UnreachableError, match=f"{URL} is not trusted: .*--ca-file"):
         ask(FakeLead(is_not_trusted))

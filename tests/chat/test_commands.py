@@ -21,7 +21,7 @@ from chat.errors import CommandError
         (":system\tYou", Command("system", "You")),
     ],
 )
-def test_a_command_is_read(line, command):
+def test_a_command_is_parsed(line, command):
     assert parse_command(line) == command
 
 
@@ -31,7 +31,7 @@ def test_each_name_leads_to_its_command(entry):
 
 
 @pytest.mark.parametrize("line", ["hello", " :)", "a :new"])
-def test_a_line_that_starts_otherwise_is_no_command(line):
+def test_a_line_without_a_leading_colon_is_not_a_command(line):
     assert not is_command(line)
 
 

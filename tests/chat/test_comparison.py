@@ -38,7 +38,7 @@ def answer(text="Once", rate=10.0, n_drafted=0):
         (answer("Once"), answer("Once more"), "character 5 on: '' with speculation, ' more' without"),
     ],
 )
-def test_the_verdict_says_how_fast_and_whether_the_same(one, other, sentence):
+def test_the_verdict_compares_speeds_and_texts(one, other, sentence):
     assert sentence in Comparison(one, other).verdict
 
 
@@ -48,5 +48,5 @@ def test_both_requests_have_one_seed():
     assert without == {"messages": [], "seed": 5, "speculative.n_max": 0}
 
 
-def test_a_seed_that_is_set_stays():
+def test_a_seed_that_is_set_is_used():
     assert requests({"seed": 0}, 5)[0]["seed"] == 0

@@ -35,5 +35,5 @@ def test_the_server_is_asked_for_its_models_only_when_tab_is_pressed():
     assert offered(":model b", asked=False) == set()
 
 
-def test_a_name_that_would_act_on_the_terminal_is_not_offered():
+def test_a_name_with_control_characters_is_not_completed():
     assert offered(":model b") == {"big"}

@@ -1,4 +1,4 @@
-"""The conversation holds whole turns, and a request is the conversation with one question more."""
+"""A conversation holds complete turns; a request is the conversation and the next question."""
 
 from chat.conversation import Conversation
 from chat.sampling import Sampling
@@ -16,7 +16,7 @@ def test_a_request_has_all_turns_and_the_question_last():
     }
 
 
-def test_streamer_alone_does_not_change_the_conversation():
+def test_building_a_request_does_not_change_the_conversation():
     conversation = Conversation()
     conversation.request("Hi")
     assert conversation.messages == []
@@ -33,7 +33,7 @@ def test_model_and_parameters_are_sent_when_set():
     assert (request["model"], request["seed"]) == ("big", 7)
 
 
-def test_an_emptied_one_keeps_model_system_prompt_and_parameters():
+def test_an_emptied_conversation_keeps_model_system_prompt_and_parameters():
     conversation = Conversation(model="big", system="Be brief.", sampling=Sampling(seed=7))
     conversation.add("Hi", "Hello.")
     emptied = conversation.emptied()
@@ -41,7 +41,7 @@ def test_an_emptied_one_keeps_model_system_prompt_and_parameters():
     assert (emptied.model, emptied.sampling.seed) == ("big", 7)
 
 
-def test_a_question_can_take_the_place_of_the_last():
+def test_a_question_can_replace_the_last():
     conversation = Conversation()
     conversation.add("Hi", "Hello.")
     conversation.add("And?", "Well.")

@@ -27,13 +27,13 @@ def test_keys_are_not_echoed_and_interrupts_still_work(terminal):
         assert flags(terminal) & termios.ISIG
 
 
-def test_the_terminal_is_as_it_was_also_after_ctrl_c(terminal):
+def test_the_terminal_is_restored_after_ctrl_c(terminal):
     before = flags(terminal)
     with pytest.raises(KeyboardInterrupt), without_echo(terminal):
         raise KeyboardInterrupt
     assert flags(terminal) == before
 
 
-def test_a_pipe_needs_nothing():
+def test_a_pipe_is_left_unchanged():
     with without_echo(io.StringIO()):
         pass

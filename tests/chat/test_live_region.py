@@ -1,4 +1,4 @@
-"""LineReader are drawn in place, as far as they can be reached."""
+"""Lines are redrawn in place, except those that have scrolled away."""
 
 import io
 
@@ -22,19 +22,19 @@ def live(terminal):
     return LiveRegion(terminal, terminal.size)
 
 
-def test_lines_take_the_place_of_those_before(live, terminal):
+def test_lines_replace_the_previous_ones(live, terminal):
     live.draw(lines("one", "status"))
     live.draw(lines("one two", "three", "status"))
     assert terminal.rows == ["one two", "three", "status"]
 
 
-def test_fewer_lines_leave_nothing_behind(live, terminal):
+def test_superfluous_lines_are_erased(live, terminal):
     live.draw(lines("one", "two", "status"))
     live.draw(lines("one"))
     assert terminal.rows == ["one"]
 
 
-def test_what_is_settled_stays(live, terminal):
+def test_frozen_lines_are_kept(live, terminal):
     live.draw(lines("one"))
     live.freeze()
     live.draw(lines("two"))
@@ -48,13 +48,13 @@ def test_rows_that_have_scrolled_away_are_not_drawn_twice(live, terminal):
     assert terminal.rows == list("0123456")
 
 
-def test_a_change_that_is_out_of_reach_is_left_out(live, terminal):
+def test_changes_in_rows_that_have_scrolled_away_are_not_drawn(live, terminal):
     live.draw(lines(*"abcdef"))
     live.draw(lines(*"ABCDEF"))
     assert terminal.rows == list("abcDEF")
 
 
-def test_lines_that_vanish_out_of_reach_are_left_there(live, terminal):
+def test_rows_that_have_scrolled_away_are_not_erased(live, terminal):
     live.draw(lines(*"abcdef"))
     live.draw(lines("a"))
     live.draw(lines("a"))
@@ -67,7 +67,7 @@ def test_a_line_that_is_too_wide_is_clipped(live, terminal):
     assert terminal.rows == ["so"]
 
 
-def test_lines_that_the_terminal_broke_are_found_again():
+def test_lines_that_the_terminal_rewrapped_are_counted():
     size = (10, 4)
     out = io.StringIO()
     live = LiveRegion(out, lambda: size)
@@ -77,7 +77,7 @@ def test_lines_that_the_terminal_broke_are_found_again():
     assert "\x1b[2A" in out.getvalue()
 
 
-def test_only_what_changed_is_drawn():
+def test_only_changed_lines_are_drawn():
     out = io.StringIO()
     live = LiveRegion(out, lambda: (10, 10))
     live.draw(lines("one", "two"))
@@ -85,7 +85,7 @@ def test_only_what_changed_is_drawn():
     assert out.getvalue().count("one") == 1
 
 
-def test_the_cursor_is_back_when_all_is_settled():
+def test_the_cursor_is_shown_again_when_all_lines_are_frozen():
     out = io.StringIO()
     live = LiveRegion(out, lambda: (10, 10))
     live.draw(lines("one"))

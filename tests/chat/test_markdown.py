@@ -50,7 +50,7 @@ def test_lines_fit_a_narrow_terminal():
     "hostile",
     ["\x1b[2J", "&#27;[2J", "&#x9b;2J", "`\x1b[2J`", "```\n\x1b[2J\n```", "[a](\x1b]8;;x)", "[a](&#27;x)"],
 )
-def test_nothing_acts_on_the_terminal(hostile):
+def test_control_characters_are_sanitized(hostile):
     shown = "\n".join(plain(hostile))
     assert not {"\x1b", "\x9b"} & set(shown)
 
@@ -59,13 +59,13 @@ def test_links_carry_no_hidden_address():
     assert not any(s.style and s.style.link for line in lines("[a](https://x.org)") for s in line)
 
 
-def test_drafted_words_have_their_sources_colour():
+def test_accepted_words_have_the_colour_of_their_source():
     (line,) = lines("*One*", source="attic")
     word = line[0]
     assert (word.text, word.style.color.name, word.style.italic) == ("One", "green", True)
 
 
-def test_code_is_highlighted_only_where_colours_mean_nothing_else():
+def test_code_is_highlighted_only_in_texts_without_sources():
     def colours(source):
         code = AttributedText()
         code.append("Look:\n\n", source)
@@ -79,12 +79,12 @@ def test_code_is_highlighted_only_where_colours_mean_nothing_else():
 
 
 @given(st.text(alphabet="ab#*_`>-|1.) \n\t~[](!&;:\\<\x1b", max_size=60), st.integers(1, 30))
-def test_whatever_a_model_writes_is_rendered(text, width):
+def test_any_text_is_rendered(text, width):
     for line in lines(text, width=width, source="attic"):
         assert "\x1b" not in "".join(segment.text for segment in line)
 
 
-def test_what_rich_cannot_render_is_shown_as_it_is(monkeypatch):
+def test_text_that_rich_cannot_render_is_shown_unchanged(monkeypatch):
     monkeypatch.setattr("chat.markdown._Document", lambda *_, **__: 1 / 0)
     assert plain("**One**") == ["**One**"]
 

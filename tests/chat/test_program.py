@@ -29,13 +29,13 @@ def pipe(text, **settings):
     return status, out.getvalue()
 
 
-def test_what_is_piped_is_one_question(lead):
+def test_piped_input_is_one_question(lead):
     lead.replies.append(answers("Hello", (".", "back-1")))
     assert pipe("Hi\n\nwho is there?\n") == (0, "Hello.\n")
     assert lead.messages() == [("user", "Hi\n\nwho is there?")]
 
 
-def test_a_question_on_the_command_line_leaves_stdin_alone(lead):
+def test_stdin_is_not_read_if_the_question_is_an_argument(lead):
     class Untouchable(io.StringIO):
         def read(self, *_):
             raise AssertionError
@@ -54,17 +54,17 @@ def test_a_dash_stands_for_stdin(lead):
 
 
 @pytest.mark.usefixtures("lead")
-def test_no_question_is_said():
+def test_an_empty_question_is_an_error():
     with pytest.raises(ConfigError, match="there is no question"):
         pipe("\n")
 
 
-def test_a_failure_is_the_exit_status(lead):
+def test_a_failed_question_sets_the_exit_status(lead):
     lead.replies.append(is_away)
     assert pipe("Hi\n") == (1, "")
 
 
-def test_json_is_one_object_with_the_figures(lead):
+def test_json_output_is_one_object_with_statistics(lead):
     lead.replies.append(answers("Hello", (".", "back-1")))
     status, out = pipe("Hi", output="json")
     assert (status, out.count("\n")) == (0, 1)
@@ -81,13 +81,13 @@ def test_json_is_one_object_with_the_figures(lead):
     }
 
 
-def test_json_without_an_answer_is_nothing(lead):
+def test_json_output_is_empty_if_there_is_no_answer(lead):
     lead.replies.append(refuses(500, "no luck"))
     assert pipe("Hi", output="json") == (1, "")
 
 
 @pytest.mark.usefixtures("lead")
-def test_json_is_not_for_a_person_at_a_prompt():
+def test_json_output_is_refused_at_an_interactive_prompt():
     with pytest.raises(ConfigError, match="--json is for questions"):
         run(ChatSettings(output="json"), Terminal(), io.StringIO(), io.StringIO())
 
@@ -97,7 +97,7 @@ def test_lines_are_answered_in_turn(lead):
     assert pipe("Hi\n\n:seed 7\nWho is there?\n", lines=True) == (0, "Hello.\nMe.\n")
 
 
-def test_a_failed_line_does_not_end_the_others(lead):
+def test_the_next_line_is_answered_after_a_failed_one(lead):
     lead.replies += [is_away, answers("Hello.")]
     assert pipe("Hi\nHi\n", lines=True) == (1, "Hello.\n")
 
@@ -130,7 +130,7 @@ def test_a_closed_output_pipe_ends_quietly(lead, monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("arguments")
-def test_a_full_disk_is_said_in_a_sentence(lead, monkeypatch, tmp_path, capsys):
+def test_a_full_disk_is_reported_without_a_traceback(lead, monkeypatch, tmp_path, capsys):
     class Full(io.StringIO):
         def write(self, _):
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -148,7 +148,7 @@ def test_a_full_disk_is_said_in_a_sentence(lead, monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("arguments")
-def test_ctrl_c_in_a_pipe_is_the_exit_status(lead):
+def test_ctrl_c_in_a_pipe_sets_the_exit_status(lead):
     lead.replies.append(streams(text_event("Once"), KeyboardInterrupt()))
     with pytest.raises(SystemExit) as caught:
         main()
@@ -165,7 +165,7 @@ def test_neither_numpy_nor_llama_is_imported():
 
 
 @pytest.mark.usefixtures("arguments", "lead")
-def test_a_key_that_cannot_be_read_is_said_in_a_sentence(monkeypatch, capsys):
+def test_an_unreadable_key_file_is_reported_without_a_traceback(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["chat", "--api-key-file", "/nowhere/key"])
     with pytest.raises(SystemExit) as ended:
         main()

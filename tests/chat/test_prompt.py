@@ -39,20 +39,20 @@ def test_up_brings_back_the_last_line(keyboard):
     assert lines.read() == "first!"
 
 
-def test_what_is_typed_is_kept_in_the_file(keyboard, tmp_path):
+def test_typed_lines_are_saved_in_the_history_file(keyboard, tmp_path):
     path = tmp_path / "state" / "chat-history"
     keyboard.send_text("a question\r")
     lines_from(keyboard, open_history(path)).read()
     assert list(FileHistory(path).load_history_strings()) == ["a question"]
 
 
-def test_the_history_is_its_owners_alone(tmp_path):
+def test_the_history_is_readable_only_by_its_owner(tmp_path):
     path = tmp_path / "state" / "chat-history"
     open_history(path)
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_a_history_that_cannot_be_written_is_said_at_once(tmp_path):
+def test_a_history_that_cannot_be_written_is_reported_at_the_start(tmp_path):
     (tmp_path / "state").write_text("a file where the folder should be")
     with pytest.raises(OSError, match="state"):
         open_history(tmp_path / "state" / "chat-history")

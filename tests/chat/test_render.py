@@ -1,4 +1,4 @@
-"""Nothing that acts on a terminal passes; colour goes where a terminal shows it."""
+"""Output is sanitized, and coloured only for terminals that show colours."""
 
 import io
 
@@ -16,14 +16,14 @@ def screens(environment=(), terminal=Terminal):
     return Screen(out, err, dict(environment)), out, err
 
 
-def test_a_sequence_split_over_tokens_is_harmless():
+def test_an_escape_sequence_split_over_tokens_is_sanitized():
     screen, out, _ = screens()
     for part in ("\x1b", "[2J", "\x1b]0;", "x\x07"):
         screen.token(part, None)
     assert out.getvalue() == "␛[2J␛]0;x␇"
 
 
-def test_a_drafted_token_has_its_sources_colour():
+def test_an_accepted_token_has_the_colour_of_its_source():
     screen, out, _ = screens()
     screen.token("Once", None)
     screen.token(" upon", "back-1")
@@ -37,7 +37,7 @@ def test_a_source_keeps_its_colour():
     assert out.getvalue() == f"{FIRST}x{RESET}{SECOND}x{RESET}{FIRST}x{RESET}"
 
 
-def test_more_sources_than_colours_share():
+def test_colours_are_reused_if_there_are_more_sources():
     screen, out, _ = screens()
     for i in range(len(ANSI_COLOURS) + 1):
         screen.token("x", f"back-{i}")
@@ -48,7 +48,7 @@ def test_more_sources_than_colours_share():
     ("environment", "terminal"),
     [({}, io.StringIO), ({"NO_COLOR": "1"}, Terminal), ({"TERM": "dumb"}, Terminal)],
 )
-def test_without_a_colour_terminal_all_is_plain(environment, terminal):
+def test_output_without_a_colour_terminal_is_plain(environment, terminal):
     screen, out, err = screens(environment, terminal)
     screen.token("Once", "back-1")
     screen.error("Oh.")
@@ -63,7 +63,7 @@ def test_an_empty_no_color_counts_as_unset():
     assert err.getvalue() == f"{DIM}Well.{RESET}\n"
 
 
-def test_errors_and_found_things_are_sanitised_too():
+def test_errors_and_names_are_sanitized():
     screen, _, err = screens()
     screen.error("\x1b[2J")
     screen.show("\x9b")
@@ -71,7 +71,7 @@ def test_errors_and_found_things_are_sanitised_too():
     assert err.getvalue() == f"{RED}␛[2J{RESET}\n�\n{FIRST}  ␛back: 1 accepted{RESET}\n"
 
 
-def test_an_answers_last_line_is_ended_before_anything_else_is_said():
+def test_the_last_line_of_an_answer_is_ended_before_a_note():
     screen, out, _ = screens()
     screen.token("Once", None)
     screen.note("Stopped.")
@@ -85,7 +85,7 @@ def test_a_line_that_has_ended_is_not_ended_twice():
     assert out.getvalue() == "Once\n"
 
 
-def test_an_empty_answer_is_an_empty_line():
+def test_an_empty_answer_is_shown_as_an_empty_line():
     screen, out, _ = screens()
     screen.end_answer(empty=True)
     assert out.getvalue() == "\n"

@@ -33,7 +33,7 @@ from tests.chat.fakes import (
 CTRL_C = KeyboardInterrupt
 
 
-def test_an_answer_streams_and_is_summed_up():
+def test_an_answer_is_streamed_and_summarized():
     session = Session(answers("Hello", (" there", "back-1"), ("!", "back-1")))
     assert session.type("Hi") == (
         "> Hi\n"
@@ -43,7 +43,7 @@ def test_an_answer_streams_and_is_summed_up():
     )  # fmt: skip
 
 
-def test_the_greeting_says_where_one_is_and_what_to_type():
+def test_the_greeting_names_the_server_and_the_first_commands():
     session = Session()
     session.type()
     assert session.screen.getvalue() == (
@@ -84,11 +84,11 @@ def test_new_starts_a_new_conversation():
 
 
 @pytest.mark.parametrize("line", [":quit", ":q", ":exit"])
-def test_quit_leaves(line):
+def test_quit_ends_the_program(line):
     assert Session().type(line, "never read") == f"> {line}\n"
 
 
-def test_an_empty_line_is_nothing():
+def test_an_empty_line_is_ignored():
     assert Session().type("", "  ") == "> \n>   \n> ^D\n"
 
 
@@ -184,7 +184,7 @@ def test_backs_are_listed():
     assert session.type(":backs").startswith("> :backs\nname   model  link  since  drafts")
 
 
-def test_a_server_that_does_not_speculate_is_no_failure():
+def test_a_server_that_does_not_speculate_is_not_a_failure():
     session = Session(refuses(404, "Not Found"))
     assert session.type(":backs") == "> :backs\nThis server does not speculate.\n> ^D\n"
     assert session.n_failed == 0
@@ -195,27 +195,27 @@ def test_an_answer_at_the_token_limit_says_so():
     assert "Once\n1 token · 10.0 tokens/s · cut at the token limit\n" in session.type("Hi")
 
 
-def test_an_empty_answer_is_an_empty_line():
+def test_an_empty_answer_is_shown_as_an_empty_line():
     session = Session(streams(*end_events(0)))
     assert session.type("Hi") == "> Hi\n\n0 tokens\n> ^D\n"
 
 
-def test_control_characters_of_a_model_do_nothing():
+def test_control_characters_of_a_model_are_sanitized():
     session = Session(answers("\x1b", "[2J", "\x9b31m", ("\r", "back-1")))
     assert session.type("Hi").startswith("> Hi\n␛[2J�31m␍\n")
 
 
-def test_the_model_gets_its_own_words_back_unchanged():
+def test_answers_are_sent_back_to_the_model_unchanged():
     session = Session(answers("\x1b[2J"), answers("ok"))
     session.type("Hi", "And?")
     assert session.lead.messages()[1] == ("assistant", "\x1b[2J")
 
 
-def test_control_characters_of_an_error_do_nothing():
+def test_control_characters_of_an_error_are_sanitized():
     assert "answered 400: ␛[2J\n" in Session(refuses(400, "\x1b[2J")).type("Hi")
 
 
-def test_ctrl_c_stops_the_answer_and_keeps_what_came():
+def test_ctrl_c_stops_the_answer_and_keeps_its_beginning():
     session = Session(streams(text_event("Once", " upon"), KeyboardInterrupt()), answers("a time"))
     assert session.type("Hi", "Go on.") == (
         "> Hi\nOnce upon\n2 tokens · stopped early\n> Go on.\na time\n1 token · 10.0 tokens/s\n> ^D\n"
@@ -223,14 +223,14 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_came():
     assert session.lead.messages() == [("user", "Hi"), ("assistant", "Once upon"), ("user", "Go on.")]
 
 
-def test_ctrl_c_hangs_up():
+def test_ctrl_c_closes_the_connection():
     stream = Stream([text_event("Once"), KeyboardInterrupt()])
     headers = {"content-type": "text/event-stream"}
     Session(lambda _: httpx.Response(200, headers=headers, stream=stream)).type("Hi")
     assert stream.closed
 
 
-def test_ctrl_c_while_a_token_is_shown_hangs_up_too():
+def test_ctrl_c_while_a_token_is_shown_closes_the_connection():
     class Impatient(io.StringIO):
         def write(self, text):
             if "Once" in text:
@@ -263,7 +263,7 @@ def test_ctrl_c_at_the_prompt_says_how_to_leave():
     )
 
 
-def test_a_lead_that_is_away_is_waited_for():
+def test_an_unreachable_lead_is_tried_again():
     session = Session(is_away, is_away, answers("Hello."))
     assert session.type("Hi") == (
         "> Hi\n"
@@ -278,7 +278,7 @@ def test_a_lead_that_is_away_is_waited_for():
     assert session.lead.messages() == [("user", "Hi")]
 
 
-def test_a_lead_that_is_loading_is_asked_again_when_it_says():
+def test_a_lead_that_is_loading_is_asked_again_after_retry_after():
     session = Session(refuses(503, "loading the model", {"Retry-After": "5"}), answers("Hello."))
     assert session.type("Hi").startswith(
         "> Hi\n"
@@ -288,7 +288,7 @@ def test_a_lead_that_is_loading_is_asked_again_when_it_says():
     assert session.sleeps == [5.0]
 
 
-def test_a_lead_that_stays_away_loading_is_given_up():
+def test_a_lead_that_is_still_loading_after_all_retries_is_given_up():
     session = Session(*[refuses(503, "loading the model")] * (N_RETRIES + 1))
     screen = session.type("Hi")
     assert len(session.sleeps) == N_RETRIES
@@ -299,7 +299,7 @@ def test_a_lead_that_stays_away_loading_is_given_up():
     )
 
 
-def test_ctrl_c_ends_the_waiting():
+def test_ctrl_c_ends_the_retries():
     def interrupted(_):
         raise KeyboardInterrupt
 
@@ -321,7 +321,7 @@ def test_an_error_in_the_middle_leaves_the_question_out():
 
 
 def piped(lead, *lines):
-    """(stdout, stderr, failures) of a session without a person."""
+    """(stdout, stderr, failures) of a session that is not interactive."""
     out, err = io.StringIO(), io.StringIO()
     screen = Screen(out, err, {})
     with lead.client() as client:
@@ -337,7 +337,7 @@ def test_a_pipe_gets_the_answers_and_nothing_else():
     assert piped(lead, "Hi", ":set seed 1", "Who is there?")[0] == "Hello.\nMe!\n"
 
 
-def test_a_pipe_hears_of_errors_elsewhere():
+def test_errors_of_a_pipe_go_to_stderr():
     out, err, n_failed = piped(FakeLead(is_away, answers("Hello.")), "Hi", ":nwe", "Hi")
     assert out == "Hello.\n"
     assert err == (
@@ -360,7 +360,7 @@ def test_the_greeting_names_the_model():
     assert session.screen.getvalue().startswith("Talking to spec-demo at http://lead:5555. ")
 
 
-def test_a_server_that_is_away_at_the_start_is_said_at_once():
+def test_an_unreachable_server_is_reported_at_the_start():
     session = Session(places={"/v1/models": is_away})
     session.type()
     assert session.screen.getvalue() == (
@@ -371,7 +371,7 @@ def test_a_server_that_is_away_at_the_start_is_said_at_once():
     )
 
 
-def test_a_key_that_is_missing_is_said_at_the_start():
+def test_a_missing_key_is_reported_at_the_start():
     session = Session(places={"/v1/models": refuses(401, "no key")})
     session.type()
     assert session.screen.getvalue().startswith(
@@ -381,39 +381,39 @@ def test_a_key_that_is_missing_is_said_at_the_start():
     )
 
 
-def test_retry_asks_the_last_question_again_in_its_place():
+def test_retry_replaces_the_last_answer():
     session = Session(answers("One."), answers("Two."), answers("Three."))
     assert session.type("Hi", "And?", ":retry").endswith("> :retry\nThree.\n1 token · 10.0 tokens/s\n> ^D\n")
     assert session.lead.messages() == [("user", "Hi"), ("assistant", "One."), ("user", "And?")]
     assert session.conversation.turns == [("Hi", "One."), ("And?", "Three.")]
 
 
-def test_retry_asks_what_was_left_out():
+def test_retry_asks_a_failed_question_again():
     session = Session(answers("One."), refuses(500, "no luck"), answers("Two."))
     session.type("Hi", "And?", ":retry")
     assert session.conversation.turns == [("Hi", "One."), ("And?", "Two.")]
 
 
-def test_a_retry_that_fails_leaves_the_answer_before_it():
+def test_a_failed_retry_keeps_the_previous_answer():
     session = Session(answers("One."), refuses(500, "no luck"), answers("Two."))
     session.type("Hi", ":retry")
     assert session.conversation.turns == [("Hi", "One.")]
 
 
-def test_a_retry_of_a_failed_retry_still_takes_the_place():
+def test_a_retry_after_a_failed_retry_replaces_the_answer():
     session = Session(answers("One."), refuses(500, "no luck"), answers("Two."))
     session.type("Hi", ":retry", ":retry")
     assert session.conversation.turns == [("Hi", "Two.")]
 
 
-def test_retry_with_a_fixed_seed_says_what_will_come():
+def test_retry_with_a_fixed_seed_warns_of_the_same_answer():
     session = Session(answers("One."), answers("One."))
     assert "The same seed gives the same answer (:seed none: a new seed each time).\n" in session.type(
         ":seed 42", "Hi", ":retry"
     )
 
 
-def test_a_retry_with_another_seed_promises_nothing():
+def test_retry_with_another_seed_does_not_warn():
     session = Session(answers("One."), answers("Two."))
     assert "the same (" not in session.type("Hi", ":seed 7", ":retry")
 
@@ -431,7 +431,7 @@ def test_edit_puts_the_last_question_into_the_prompt():
 
 
 @pytest.mark.parametrize("instead", ["", CTRL_C, ":stats"])
-def test_an_edit_that_is_given_up_changes_nothing(instead):
+def test_a_cancelled_edit_changes_nothing(instead):
     session = Session(answers("One."), answers("Two."))
     session.type("Hi", ":edit", instead, "And?")
     assert session.conversation.turns == [("Hi", "One."), ("And?", "Two.")]
@@ -443,7 +443,7 @@ def test_edit_with_a_question_asks_it_instead():
     assert session.conversation.turns == [("Hello", "Two.")]
 
 
-def test_compare_asks_twice_and_shows_both_speeds_and_that_the_text_is_the_same():
+def test_compare_shows_both_speeds_and_that_the_texts_are_identical():
     session = Session(
         answers("One."),
         answers("Hello", (" there", "back-1")),
@@ -464,7 +464,7 @@ def test_compare_asks_twice_and_shows_both_speeds_and_that_the_text_is_the_same(
     assert session.conversation.turns == [("Hi", "One.")]
 
 
-def test_compare_keeps_the_seed_that_is_set():
+def test_compare_uses_the_seed_that_is_set():
     session = Session(answers("One."), answers("One."))
     session.type(":seed 7", ":compare Hi")
     assert [body["seed"] for body in session.lead.bodies] == [7, 7]
@@ -475,12 +475,12 @@ def test_compare_can_be_stopped():
     assert session.type(":compare Hi").endswith("Stopped: there is nothing to compare.\n> ^D\n")
 
 
-def test_a_comparison_that_fails_says_why():
+def test_a_failed_comparison_is_explained():
     session = Session(answers("One."), refuses(400, "unknown field speculative.n_max"))
     assert "answered 400: unknown field speculative.n_max\n" in session.type(":compare Hi")
 
 
-def test_a_conversation_is_kept_and_brought_back(tmp_path):
+def test_a_conversation_is_saved_and_loaded(tmp_path):
     first = Session(answers("Hello."), answers("Me."), folder=tmp_path)
     assert first.type(":system Be brief.", ":seed 7", "Hi", "Who is there?", ":save talk").endswith(
         f"> :save talk\nSaved to {tmp_path}/talk.json. ':load talk' loads it.\n> ^D\n"
@@ -509,21 +509,21 @@ def test_a_conversation_is_kept_and_brought_back(tmp_path):
     ]
 
 
-def test_a_conversation_is_named_after_its_first_question_and_kept_there_again(tmp_path):
+def test_a_conversation_is_named_after_its_first_question_and_saved_to_the_same_file(tmp_path):
     session = Session(answers("Hello."), answers("Me."), folder=tmp_path)
     session.type("Hi, who's there?", ":save", "And?", ":save")
     assert [path.name for path in tmp_path.iterdir()] == ["hi-who-s-there.json"]
     assert len(json.loads((tmp_path / "hi-who-s-there.json").read_text())["messages"]) == 4
 
 
-def test_a_kept_conversation_is_not_overwritten_by_another(tmp_path):
+def test_a_saved_conversation_is_not_overwritten_by_another(tmp_path):
     session = Session(answers("Hello."), answers("Me."), folder=tmp_path)
     screen = session.type("Hi", ":save talk", ":new", "And?", ":save talk", ":load nothing")
     assert f"{tmp_path}/talk.json exists already: choose another name.\n" in screen
     assert "There is no conversation 'nothing'. ':load' alone lists the saved ones.\n" in screen
 
 
-def test_there_has_to_be_something_to_keep():
+def test_an_empty_conversation_is_not_saved():
     assert "There is nothing to save yet.\n" in Session().type(":save talk")
 
 
@@ -536,14 +536,14 @@ def test_the_model_is_chosen_among_those_of_the_server():
     assert session.conversation.model is None
 
 
-def test_a_model_that_the_server_does_not_name_is_said():
+def test_a_model_that_the_server_does_not_list_is_reported():
     session = Session(places={"/v1/models": {"data": [{"id": "small"}]}})
     screen = session.type(":model samll", ":model small")
     assert "Model: samll\nThe server does not list this model" in screen
     assert screen.endswith("> :model small\nModel: small\n> ^D\n")
 
 
-def test_a_conversation_elsewhere_is_brought_back_by_its_path(tmp_path):
+def test_a_conversation_outside_the_folder_is_loaded_by_its_path(tmp_path):
     session = Session(answers("One."), folder=tmp_path / "kept")
     path = tmp_path / "talk.json"
     assert f"':load {path}' loads it." in session.type("Hi", f":save {path}")
@@ -561,7 +561,7 @@ def test_the_seed_is_set_and_the_last_ones_shown():
     )
 
 
-def test_thoughts_are_no_part_of_the_answer():
+def test_reasoning_is_not_part_of_the_answer():
     thought = event({"choices": [{"delta": {"reasoning_content": "Hm."}}]})
     session = Session(streams(thought, text_event("Hi."), *end_events(2)))
     assert session.type("Hi").startswith("> Hi\nHi.\n")

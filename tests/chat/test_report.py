@@ -25,7 +25,7 @@ def answer_with(**timings):
         ),
     ],
 )
-def test_figures_say_what_is_known(figures, parts):
+def test_figures_leave_out_what_is_unknown(figures, parts):
     assert report.figures(figures) == parts
 
 
@@ -80,7 +80,7 @@ def test_a_name_cannot_forge_a_row():
 @pytest.mark.parametrize(
     ("found", "sentence"), [(None, "This server does not speculate."), ([], "No backs are connected.")]
 )
-def test_no_backs_are_said_in_words(found, sentence):
+def test_having_no_backs_is_explained(found, sentence):
     assert report.backs(found) == sentence
 
 
@@ -96,7 +96,7 @@ def test_durations_are_short(seconds, text):
     assert report.duration(seconds) == text
 
 
-def test_the_status_line_says_what_is_known():
+def test_the_status_line_leaves_out_what_is_unknown():
     stats = SessionStats()
     assert report.status(None, stats, "") == ":help"
     stats.add(answer_with(predicted_per_second=4.0, draft_n=4, draft_n_accepted=3))
@@ -115,13 +115,13 @@ def test_the_status_line_says_what_is_known():
         (3, "4.0 tokens/s"),
     ],
 )
-def test_the_status_line_of_a_narrow_terminal_keeps_what_matters(columns, line):
+def test_a_narrow_status_line_keeps_the_most_important_parts(columns, line):
     stats = SessionStats()
     stats.add(answer_with(predicted_per_second=4.0, draft_n=4, draft_n_accepted=3))
     assert report.status("a-big-model", stats, "2 backs", columns) == line
 
 
-def test_progress_is_said_from_the_start():
+def test_progress_is_shown_before_the_first_token():
     assert report.progress(Answer(lambda: 0.0), "1 back") == (
         "waiting for the first token · 1 back · Ctrl-C stops it"
     )
@@ -135,11 +135,11 @@ def test_parts_fill_lines(columns, lines):
     assert report.filled(["aa", "bb", "cc"], columns) == lines
 
 
-def test_the_last_column_of_a_table_stays_in_it():
+def test_the_last_column_of_a_table_is_wrapped_inside_it():
     assert report.wrapped(":a   some words", 10) == ":a   some\n     words"
     assert report.wrapped("a name   some words", 10) == "a name\nsome words"  # too narrow for it
 
 
-def test_only_lines_that_are_too_long_are_broken():
+def test_only_lines_that_are_too_long_are_wrapped():
     assert report.wrapped("a  b\n\nsome words", 5) == "a  b\n\nsome\nwords"
     assert report.wrapped("some words", None) == "some words"

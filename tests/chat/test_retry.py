@@ -1,4 +1,4 @@
-"""A server that is not ready is given time, but not for ever."""
+"""A server that is not ready is tried again a limited number of times."""
 
 from chat.retry import LONGEST_DELAY_S, N_RETRIES, RetryDelays
 
@@ -8,14 +8,14 @@ def test_delays_double_from_a_second():
     assert [delays.next(None) for _ in range(4)] == [1, 2, 4, 8]
 
 
-def test_the_servers_wish_is_followed():
+def test_retry_after_of_the_server_is_used():
     assert RetryDelays().next(5.0) == 5.0
 
 
-def test_no_wish_is_longer_than_the_longest_delay():
+def test_retry_after_is_limited():
     assert RetryDelays().next(1e9) == LONGEST_DELAY_S
 
 
-def test_they_end():
+def test_the_number_of_retries_is_limited():
     delays = RetryDelays()
     assert [delays.next(0.0) for _ in range(N_RETRIES + 1)] == [0.0] * N_RETRIES + [None]

@@ -1,4 +1,4 @@
-"""Parameters are set as typed, within the server's ranges."""
+"""Typed sampling parameters are parsed, within the server's ranges."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from chat.sampling import Sampling
 from shared.sampling.parameters import SamplingParameters
 
 
-def test_nothing_set_sends_nothing():
+def test_unset_parameters_are_not_sent():
     assert Sampling().chosen == {}
 
 
@@ -22,15 +22,15 @@ def test_nothing_set_sends_nothing():
         ("seed", "0", 0),
     ],
 )
-def test_a_value_is_set_as_typed(name, text, value):
+def test_a_typed_value_is_parsed(name, text, value):
     assert list(Sampling().with_value(name, text).chosen.values()) == [value]
 
 
-def test_none_unsets():
+def test_none_unsets_a_parameter():
     assert Sampling(seed=1).with_value("seed", "none").chosen == {}
 
 
-def test_the_others_stay():
+def test_setting_a_parameter_keeps_the_others():
     assert Sampling(seed=1).with_value("top_p", "0.5").chosen == {"seed": 1, "top_p": 0.5}
 
 
@@ -56,7 +56,7 @@ def test_a_wrong_value_is_explained(name, text, sentence):
 
 
 @pytest.mark.parametrize("name", sorted(Sampling.model_fields.keys() - {"max_tokens"}))
-def test_the_range_is_the_servers(name):
+def test_a_parameter_has_the_range_of_the_server(name):
     ours, theirs = Sampling.model_json_schema()["properties"], SamplingParameters.model_json_schema()
     limits = ("type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
     number = ours[name]["anyOf"][0]

@@ -1,4 +1,4 @@
-"""Kept conversations are requests in files, private ones, and whatever else stands in a file is refused."""
+"""Conversations are saved as requests in private files; other files are refused."""
 
 import json
 
@@ -17,7 +17,7 @@ def conversation():
     return conversation
 
 
-def test_what_is_written_is_read(conversation, tmp_path):
+def test_a_saved_conversation_is_read_back(conversation, tmp_path):
     write(tmp_path / "talk.json", conversation)
     found = read(tmp_path / "talk.json")
     assert (found.model, found.system, found.sampling) == ("big", "Be brief.", conversation.sampling)
@@ -34,19 +34,19 @@ def test_a_file_is_the_body_of_a_request(conversation, tmp_path):
     }
 
 
-def test_files_are_their_owners_alone(conversation, tmp_path):
+def test_files_are_readable_only_by_their_owner(conversation, tmp_path):
     write(tmp_path / "new" / "talk.json", conversation)
     assert (tmp_path / "new" / "talk.json").stat().st_mode & 0o077 == 0
     assert (tmp_path / "new").stat().st_mode & 0o077 == 0
 
 
-def test_a_lone_surrogate_does_not_lose_the_rest(conversation, tmp_path):
+def test_a_lone_surrogate_is_replaced(conversation, tmp_path):
     conversation.add("\ud800", "ok")
     write(tmp_path / "talk.json", conversation)
     assert read(tmp_path / "talk.json").turns[1] == ("?", "ok")
 
 
-def test_a_place_that_cannot_be_written_is_said(conversation, tmp_path):
+def test_a_path_that_cannot_be_written_is_reported(conversation, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CommandError, match=r"talk\.json cannot be written"):
         write(tmp_path / "file" / "talk.json", conversation)
@@ -67,21 +67,21 @@ def test_a_place_that_cannot_be_written_is_said(conversation, tmp_path):
         ('{"messages": [], "temperature": -1}', "temperature"),
     ],
 )
-def test_what_is_no_conversation_is_refused(content, reason, tmp_path):
+def test_a_file_that_is_not_a_conversation_is_refused(content, reason, tmp_path):
     path = tmp_path / "talk.json"
     path.write_text(content)
     with pytest.raises(CommandError, match=reason):
         read(path)
 
 
-def test_a_bare_name_is_in_the_folder_and_a_path_where_it_says(tmp_path):
+def test_a_name_is_in_the_folder_unless_it_has_a_slash(tmp_path):
     store = SavedConversations(tmp_path)
     assert store.path("talk") == store.path("talk.json") == tmp_path / "talk.json"
     assert str(store.path("./talk.json")) == "talk.json"
     assert store.path("v1.2") == tmp_path / "v1.2.json"
 
 
-def test_a_name_that_is_not_there_is_explained(conversation, tmp_path):
+def test_an_unknown_name_is_explained(conversation, tmp_path):
     store = SavedConversations(tmp_path)
     with pytest.raises(CommandError, match=r"no conversation 'tlak'\. ':load' alone lists"):
         store.find("tlak")
@@ -91,7 +91,7 @@ def test_a_name_that_is_not_there_is_explained(conversation, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["talk", "v1.2", "/elsewhere/talk.json", "./talk.txt"])
-def test_a_place_has_the_name_that_finds_it(name, tmp_path):
+def test_the_name_of_a_path_finds_it_again(name, tmp_path):
     store = SavedConversations(tmp_path)
     assert store.path(store.name_of(store.path(name))) == store.path(name).absolute()
 
@@ -103,7 +103,7 @@ def test_names_are_listed(conversation, tmp_path):
     assert SavedConversations(tmp_path / "nowhere").names() == []
 
 
-def test_a_new_name_is_not_one_that_is_taken(conversation, tmp_path):
+def test_a_new_name_differs_from_existing_ones(conversation, tmp_path):
     store = SavedConversations(tmp_path)
     write(store.new_path(conversation), conversation)
     assert store.new_path(conversation) == tmp_path / "hi-2.json"

@@ -127,7 +127,7 @@ def test_an_answer_is_rendered_with_a_legend_and_a_status_line(tmux):
     assert "2 tokens · 10.0 tokens/s · 1 of 2 drafted accepted (50%)\n■ attic 1\n" in screen
 
 
-def test_an_answer_higher_than_the_terminal_is_shown_once_and_whole(tmux):
+def test_an_answer_taller_than_the_terminal_is_shown_completely_and_once(tmux):
     tmux.keys("long", "Enter")
     screen = tmux.see("\n40 tokens · 10.0 tokens/s\n")
     assert [screen.count(f"line_{n} = {n}\n") for n in range(40)] == [1] * 40

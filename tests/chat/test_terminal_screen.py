@@ -68,12 +68,12 @@ The end.
 
 @pytest.mark.parametrize("clock", [lambda: 0.0, every_token()])
 @pytest.mark.parametrize("rows", [5, 40])
-def test_an_answer_is_rendered_however_it_comes_and_however_high_the_terminal(clock, rows):
+def test_an_answer_is_rendered_alike_at_any_speed_and_terminal_height(clock, rows):
     session = TerminalSession(letters(TALE), clock=clock, rows=rows)
     assert session.type("Tell me.") == TALE_SHOWN.format(n=len(TALE))
 
 
-def test_a_status_line_stands_below_an_answer_that_is_coming():
+def test_a_status_line_is_shown_below_an_unfinished_answer():
     seen = []
 
     def look():
@@ -86,7 +86,7 @@ def test_a_status_line_stands_below_an_answer_that_is_coming():
     assert "so far" not in session.screen.getvalue()
 
 
-def test_while_nothing_has_come_the_status_line_stands_alone():
+def test_the_status_line_is_shown_before_the_first_token():
     seen = []
     session = TerminalSession(
         streams(KeyboardInterrupt()), clock=lambda: seen.append(session.screen.getvalue()) or 0
@@ -95,12 +95,12 @@ def test_while_nothing_has_come_the_status_line_stands_alone():
     assert seen[-1].endswith("> Hi\n\n0 so far\n")
 
 
-def test_ctrl_c_leaves_what_came():
+def test_ctrl_c_keeps_the_partial_answer():
     session = TerminalSession(streams(text_event("Once\n\n- up", "on"), KeyboardInterrupt()))
     assert session.type("Hi") == ("> Hi\n\nOnce\n\n • upon\n\n2 tokens · stopped early\n\n> ^D\n")
 
 
-def test_accepted_words_keep_their_colour_when_they_are_rendered():
+def test_accepted_words_are_coloured_in_rendered_markdown():
     session = TerminalSession(
         answers("**Once", (" upon**", "attic"), ("\n", "attic"), ("\ntime", "ngram")), rows=24
     )
@@ -131,7 +131,7 @@ def test_the_legend_fits_a_narrow_terminal():
     )  # fmt: skip
 
 
-def test_without_colours_all_is_rendered_but_none_is_coloured():
+def test_markdown_is_rendered_without_colours_under_no_color():
     session = TerminalSession(
         answers("**a**", ("b", "attic")), rows=24, environment={"NO_COLOR": "1", "TERM": "xterm"}
     )
@@ -143,7 +143,7 @@ def test_without_colours_all_is_rendered_but_none_is_coloured():
     ]
 
 
-def test_thoughts_stand_before_the_answer():
+def test_reasoning_is_shown_before_the_answer():
     thoughts = [event({"choices": [{"delta": {"reasoning_content": text}}]}) for text in ("Hm, ", "well.")]
     session = TerminalSession(streams(*thoughts, text_event("Yes."), *end_events(3)))
     assert session.type("Hi").startswith("> Hi\n\nHm, well.\n\nYes.\n\n3 tokens")
@@ -166,19 +166,19 @@ def test_a_comparison_shows_the_answer_once():
     )
 
 
-def test_an_answer_of_earlier_times_is_rendered(tmp_path):
+def test_a_loaded_answer_is_rendered(tmp_path):
     session = TerminalSession(letters("**Once**"), folder=tmp_path, columns=100)
     assert session.type("Hi", ":save a", ":load a").endswith(
         "1 question so far. The last one:\n> Hi\n\nOnce\n\n> ^D\n"
     )
 
 
-def test_nothing_of_an_answer_acts_on_the_terminal():
+def test_control_characters_in_an_answer_are_sanitized():
     session = TerminalSession(answers("\x1b[2J&#27;[2Jso"))
     assert "> Hi\n\n␛[2J" in session.type("Hi")
 
 
-def test_a_chunk_is_drawn_when_all_of_it_is_there():
+def test_all_tokens_of_a_chunk_are_drawn_at_once():
     seen = []
     session = TerminalSession(
         streams(text_event("Once", " upon"), *end_events()),
@@ -189,6 +189,6 @@ def test_a_chunk_is_drawn_when_all_of_it_is_there():
     assert any("Once upon\n" in screen for screen in seen)
 
 
-def test_an_exported_size_is_not_believed(monkeypatch):
+def test_an_exported_columns_variable_is_ignored(monkeypatch):
     monkeypatch.setenv("COLUMNS", "7")
     assert terminal_size()[0] != 7
