@@ -72,41 +72,52 @@ def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -
     if interactive and settings.output == "json":
         raise ConfigError("--json is for questions on the command line or in a pipe")
     with ExitStack() as stack:
-        client = stack.enter_context(
-            LeadClient(
-                settings.lead, api_key=settings.read_key(), timeout_s=settings.timeout, tls=settings.tls()
-            )
-        )
+        client = stack.enter_context(_client(settings))
         monitor = BackMonitor(client.backs)
         if interactive:
             stack.enter_context(monitor)
         screen = _screen(settings, stdout, stderr, monitor, interactive=interactive)
-        streamer = AnswerStreamer(
-            client,
-            screen,
-            wait_until_reachable=interactive,
-            clock=time.monotonic,
-            sleep=time.sleep,
-            around=partial(keyboard.without_echo, stdin),
-        )
-        conversation = Conversation(model=settings.model, system=settings.system, sampling=settings.sampling)
-        session = Session(streamer, conversation, screen, interactive=interactive)
-        if not interactive and not settings.lines:
-            session.ask(_question(settings.question, stdin))
-            return EXIT_FAILED if session.n_failed else 0
+        session = _session(settings, client, screen, stdin, interactive=interactive)
         store = SavedConversations(platformdirs.user_data_path("llama-duo") / "conversations")
-        lines: LineReader = PipeReader(stdin)
+        repl = Repl(client, session, screen, store, interactive=interactive)
         if interactive:
-            lines = _typed_lines(
-                screen,
-                {"model": partial(_models, client), "load": store.names, "save": store.names},
-                lambda: report.status(
-                    session.conversation.model, session.stats, monitor.status, screen.columns
-                ),
-                kept=settings.history,
-            )
-        Repl(client, session, screen, store, interactive=interactive).run(lines)
+            names: Mapping[str, Callable[[], Sequence[str]]] = {
+                "model": partial(_models, client),
+                "load": store.names,
+                "save": store.names,
+            }
+            status = partial(_status, session, monitor, screen)
+            repl.run(_typed_lines(screen, names, status, kept=settings.history))
+        elif settings.lines:
+            repl.run(PipeReader(stdin))
+        else:
+            session.ask(_question(settings.question, stdin))
         return EXIT_FAILED if session.n_failed and not interactive else 0
+
+
+def _client(settings: ChatSettings) -> LeadClient:
+    return LeadClient(
+        settings.lead, api_key=settings.read_key(), timeout_s=settings.timeout, tls=settings.tls()
+    )
+
+
+def _session(
+    settings: ChatSettings, client: LeadClient, screen: Screen, stdin: TextIO, *, interactive: bool
+) -> Session:
+    streamer = AnswerStreamer(
+        client,
+        screen,
+        wait_until_reachable=interactive,
+        clock=time.monotonic,
+        sleep=time.sleep,
+        around=partial(keyboard.without_echo, stdin),
+    )
+    conversation = Conversation(model=settings.model, system=settings.system, sampling=settings.sampling)
+    return Session(streamer, conversation, screen, interactive=interactive)
+
+
+def _status(session: Session, monitor: BackMonitor, screen: Screen) -> str:
+    return report.status(session.conversation.model, session.stats, monitor.status, screen.columns)
 
 
 def _question(words: list[str], stdin: TextIO) -> str:

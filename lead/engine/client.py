@@ -240,24 +240,7 @@ class EngineClient:
             case Tuned():
                 backs.tune(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
             case Ready():
-                self.ready = event
-                log.info(
-                    "ready: %d slots, %d tokens of context (%d for one sequence), %d threads",
-                    event.n_slots,
-                    event.n_ctx,
-                    event.n_ctx_sequence,
-                    self._load.options.threads,
-                )
-                if event.speculates and not event.exact:
-                    log.info(
-                        "on this machine this model's logits depend in their last bits on how many tokens "
-                        "are decoded together: between two almost equally likely ones a draft may decide"
-                    )
-                if not self._stopped:
-                    self.state = EngineState.READY
-                    self.has_been_ready.set()
-                    if self._connected.names:
-                        self._send(self._connected)
+                self._become_ready(event)
             case Explained():
                 self._explained(event.report)
             case LoadFailed():
@@ -268,6 +251,26 @@ class EngineClient:
             case _:
                 sequences.apply(event, self._clock())
         self._send_held()  # the engine has finished a step and reads again
+
+    def _become_ready(self, ready: Ready) -> None:
+        self.ready = ready
+        log.info(
+            "ready: %d slots, %d tokens of context (%d for one sequence), %d threads",
+            ready.n_slots,
+            ready.n_ctx,
+            ready.n_ctx_sequence,
+            self._load.options.threads,
+        )
+        if ready.speculates and not ready.exact:
+            log.info(
+                "on this machine this model's logits depend in their last bits on how many tokens "
+                "are decoded together: between two almost equally likely ones a draft may decide"
+            )
+        if not self._stopped:
+            self.state = EngineState.READY
+            self.has_been_ready.set()
+            if self._connected.names:
+                self._send(self._connected)
 
     def _explained(self, report: dict[str, Any] | None) -> None:
         if self._explanation is not None:
