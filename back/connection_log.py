@@ -1,4 +1,4 @@
-"""What the log says about the connection to the lead. Knows no network and no clock.
+"""Log lines about the connection to the lead. Uses neither network nor clock.
 
 The last line is true at any time: it says whether the back is connected. Neither a lead that is away for days
 nor a connection that breaks again and again fills the log.
@@ -16,7 +16,7 @@ _MAX_UNSTABLE = 3
 
 
 class _Reported(Enum):
-    """What the last line says."""
+    """The state that the last log line reported."""
 
     NOTHING = "nothing"
     CONNECTED = "connected"
@@ -26,7 +26,7 @@ class _Reported(Enum):
 
 
 class ConnectionLog:
-    """Is told of each change and logs those that make the last line untrue."""
+    """Receives each change, and logs those that make the last log line untrue."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -16,7 +16,7 @@ from shared.terminal import one_line
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
 
 _CLOSE_SECONDS = 1.0
-"""The closing handshake waits behind unread messages, and is not worth more time."""
+"""The closing handshake may have to wait for unread messages, and is not worth more time."""
 _FINAL_STATUSES = {401, 403}
 """A missing or wrong key, or a host name that the lead does not accept: only a person can change that."""
 _REDIRECTS = {301, 302, 303, 307, 308}

@@ -128,7 +128,7 @@ class Drafter:
         ]
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each slot is in one place and holds what its path says."""
+        """Raise AssertionError unless each slot is used once and holds the tokens of its path."""
         self._slots.check_integrity(self._slots_in_use())
         for state in self._sequences.values():
             assert len(state.branches) <= self._options.n_branches

@@ -17,7 +17,7 @@ class SlotModel(Protocol):
 
 
 class SlotPool:
-    """Lends slots. Those of ended sequences keep their tokens: the same text may come back."""
+    """Allocates slots. Slots of ended sequences keep their tokens, for sequences with the same prefix."""
 
     def __init__(self, model: SlotModel, n_sequences: int, n_slots: int) -> None:
         self._model = model

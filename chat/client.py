@@ -163,7 +163,7 @@ class LeadClient:
             yield chunk
 
     def _check(self, response: httpx.Response) -> None:
-        """Raise what an HTTP status other than success means."""
+        """Raise the error for an HTTP status other than success."""
         if response.is_success:
             return
         response.read()

@@ -19,7 +19,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as fast; None where a speed is unknown."""
+        """The speed-up as a factor; None if a speed is unknown."""
         fast = self.with_drafts.stats.tokens_per_second
         slow = self.without.stats.tokens_per_second
         return fast / slow if fast and slow else None

@@ -13,10 +13,10 @@ Names = Callable[[], Sequence[str]]
 
 
 class CommandCompleter(Completer):
-    """Only for a line that begins with a colon: nothing is guessed into what is said to the model."""
+    """Completes only lines that begin with a colon, never messages to the model."""
 
     def __init__(self, arguments: Mapping[str, Names]) -> None:
-        """`arguments`: by command, what may stand behind it; asked when Tab is pressed there."""
+        """`arguments`: by command, a function that lists its arguments, called when Tab is pressed there."""
         self._offered: dict[str, Names] = {"set": lambda: list(Sampling.model_fields), **arguments}
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:

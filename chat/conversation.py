@@ -1,4 +1,4 @@
-"""The conversation: what was said, the system prompt, the model, the sampling parameters. Pure, no I/O.
+"""The conversation: its messages, system prompt, model and sampling parameters. Pure, no I/O.
 
 A question enters it together with its answer, never alone: whatever goes wrong in between, the conversation
 is as it was and the question can be sent again.

@@ -50,7 +50,7 @@ class LiveRegion:
         return first
 
     def _first_reachable(self) -> int:
-        n_left = self._size()[1] - 1  # the cursor stands below the last line
+        n_left = self._size()[1] - 1  # the cursor is below the last line
         for i in range(len(self._drawn) - 1, -1, -1):
             n_left -= self._n_rows(self._drawn[i])
             if n_left < 0:

@@ -42,7 +42,7 @@ THEME = Theme(
         "markdown.table.header": "bold",
     }
 )
-"""No colours: they stand for sources."""
+"""No colors: they mark the sources of tokens."""
 
 _CODE_THEME = "ansi_dark"
 """Uses the terminal's own palette, so that it is readable on light and dark backgrounds."""

@@ -1,4 +1,4 @@
-"""The loop: a line comes, a command is obeyed or the model is asked. What a line means, and nothing else."""
+"""The read loop: runs each line as a command, or sends it to the model."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -109,7 +109,7 @@ class StatusPart(NamedTuple):
 
 
 def fitted(parts: Sequence[StatusPart], columns: int | None) -> str:
-    """What there is to say on one line of `columns`, in its order; empty parts are nothing."""
+    """The parts that fit on one line of `columns`, in their order; empty parts are left out."""
     kept = [part for part in parts if part.text]
     while len(kept) > 1 and columns is not None and len(_joined(kept)) > columns:
         kept.remove(max(kept, key=lambda part: part.rank))
@@ -131,7 +131,7 @@ def comparison(of: Comparison) -> str:
 
 
 def record(answer: Answer) -> dict[str, Any]:
-    """One answer for programs; None stands for what the server did not say."""
+    """One answer for programs; None: the server did not report it."""
     of = answer.stats
     return {
         "answer": answer.text,
@@ -168,7 +168,7 @@ def filled(parts: Sequence[str], columns: int | None) -> list[list[str]]:
 
 
 def wrapped(text: str, columns: int | None) -> str:
-    """LineReader that are too long broken between words; what stands in a table's last column stays in it."""
+    """Lines with long ones wrapped between words; text in a table's last column stays in that column."""
     if columns is None:
         return text
     return "\n".join(_broken(line, columns) for line in text.split("\n"))
@@ -188,7 +188,7 @@ def help_text(columns: int | None) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], n_text_columns: int | None = None) -> str:
-    """Columns two spaces apart; those from `n_text_columns` on are numbers and stand at the right."""
+    """Columns two spaces apart; those from `n_text_columns` on are numbers and aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     n_left = len(widths) if n_text_columns is None else n_text_columns
 

@@ -14,7 +14,7 @@ from shared.sampling.parameters import MAX_SEED, Finite
 
 
 class Sampling(BaseModel):
-    """None stands for the server's default."""
+    """None: the server's default."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -77,7 +77,7 @@ class Session:
         self.ask(question, instead=True)
 
     def compare(self, question: str) -> None:
-        """Ask with and without speculation, say what came of it; the conversation stays as it is."""
+        """Ask with and without speculation and report both results; the conversation does not change."""
         instead = not question and not self._unanswered
         request = self.conversation.request(question or self.last_question, instead=instead)
         with_drafts, without = comparison.requests(request, self._draw_seed())

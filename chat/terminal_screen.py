@@ -115,7 +115,7 @@ class TerminalScreen(Screen):
 
     @property
     def columns(self) -> int:
-        """One less than the terminal has: some terminals draw a few characters wider than Unicode says."""
+        """One less than the terminal's: some terminals draw a few characters wider than Unicode defines."""
         return max(self._size()[0] - 1, 1)
 
     def _line(self, text: str, style: str) -> None:
@@ -133,7 +133,7 @@ class TerminalScreen(Screen):
         self._next_drawing = self._clock() + 1 / _DRAWINGS_PER_SECOND
 
     def _freeze_blocks(self) -> None:
-        """Draw all blocks but the last for good."""
+        """Finish all blocks but the last: they are not drawn again."""
         n_final = last_block(self._block.text)
         if n_final:
             self._draw_for_good([*self._rendered(self._block.take(n_final)), _BLANK])

@@ -18,7 +18,7 @@ log = logging.getLogger("lead")
 
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
-    """Do what the command line says: run the lead, or report with --check or `doctor`."""
+    """Run the lead, or report with --check or `doctor`."""
     is_doctor = sys.argv[1:2] == ["doctor"]
     settings = kind.from_command_line(sys.argv[2:] if is_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)

@@ -150,7 +150,7 @@ def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "Se
 
 
 def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead:
-    """With an address, not a host name: an attacker could announce one that he has a certificate for.
+    """With an address instead of a host name: an attacker could announce a name it has a certificate for.
 
     A machine has several addresses, also of containers and tunnels: the first that `reaches` one is used.
     """

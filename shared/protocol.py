@@ -105,7 +105,7 @@ class Welcome(_Message):
 
 
 class Refused(_Message):
-    """The lead refuses the back; `reason` tells a person what to do about it."""
+    """The lead refuses the back; `reason` is an explanation with a remedy, for people."""
 
     type: Literal["refused"] = "refused"
     reason: str

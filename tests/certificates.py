@@ -1,4 +1,4 @@
-"""Certificates made on the spot; their authority, trustme's, is nobody the system knows."""
+"""Certificates generated for a test; the system does not trust their authority (trustme's)."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -53,7 +53,7 @@ def extend_hash(text_hash: int, token: int) -> int:
 
 
 class FakeTarget:
-    """A deterministic model that keeps its own books: whoever miscounts gets an AssertionError.
+    """A deterministic model that keeps its own records, and raises AssertionError if a caller's differ.
 
     `blur` makes it differ from the model without: as a draft model it is then only sometimes right.
     """

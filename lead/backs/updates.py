@@ -37,7 +37,7 @@ class Updates:
         return len(self._sent.n_tokens)
 
     def has_open(self, sequence_id: str) -> bool:
-        """Whether the back was told of this sequence, and not of its end."""
+        """Whether this sequence has been opened for the back and not yet closed."""
         return sequence_id in self._sent.n_tokens
 
     def take(self, sequences: Sequences, tune: Tune | None) -> list[LeadMessage]:

@@ -10,7 +10,7 @@ _INTERPRETERS = ("python", "ipython", "code_interpreter")
 
 
 def parse_python_call(code: str, tools: Collection[str]) -> tuple[str, dict[str, object]] | None:
-    """The tool and arguments of `name.call(key="value")`, or of any code if there is an interpreter."""
+    """The tool and arguments of `name.call(key="value")`; other code is for the interpreter tool, if any."""
     call = _CALL.fullmatch(code)
     if call and call[1] in tools:
         return call[1], {key: _value(text) for key, text in _ARGUMENT.findall(call[2])}

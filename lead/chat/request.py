@@ -1,4 +1,4 @@
-"""The fields of a chat request that the prompt and the answer's form are made from."""
+"""The fields of a chat request that determine the prompt and the form of the answer."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

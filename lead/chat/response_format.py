@@ -17,7 +17,7 @@ class NamedSchema(BaseModel):
 
 
 class ResponseFormat(BaseModel):
-    """What the content has to be. llama-server's `json_object` may come with a schema of its own."""
+    """The form of the content. llama-server's `json_object` may have a `schema` field."""
 
     model_config = ConfigDict(strict=True)
 

@@ -163,7 +163,7 @@ def _result_as_text(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """System messages as the beginning of the next user message."""
+    """Move the text of system messages to the beginning of the next user message."""
     merged: list[dict[str, Any]] = []
     pending: list[str] = []
     for message in messages:

@@ -24,7 +24,7 @@ class ToolFormat:
     special_tokens: further control tokens of the format.
     before, call, between, after: the text around all calls, around the arguments of each, between two, in
     a grammar; %(name)s and %(json)s stand for the tool's name, plain and as JSON.
-    id_characters: the length of call ids, if the template insists on one.
+    id_characters: the length of call ids, if the template requires one.
     """
 
     name: str

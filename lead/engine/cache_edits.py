@@ -25,7 +25,7 @@ CacheEdit = Trim | Copy
 
 
 def apply_edits(edits: Iterable[CacheEdit], target: Target) -> None:
-    """In order: a slot may be copied and then be emptied."""
+    """Apply the edits in order: a slot may be copied and then emptied."""
     for edit in edits:
         match edit:
             case Trim(slot, n_keep):

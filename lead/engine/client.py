@@ -92,7 +92,7 @@ class EngineClient:
         log_json: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives seconds: the listeners get times of it."""
+        """`clock` returns seconds; times of events are measured with it."""
         self._load = load
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
@@ -170,7 +170,7 @@ class EngineClient:
             self._send(draft)
 
     def connect(self, names: list[str]) -> None:
-        """These backs are connected now; a restarted engine is told again."""
+        """Set the connected backs; a restarted engine is informed again."""
         self._connected = SetBacks(names=names)
         if self.state is EngineState.READY:
             self._send(self._connected)

@@ -1,4 +1,4 @@
-"""Commands: what the front process tells its engine process, one JSON object a line over a socket pair.
+"""Commands: what the front process sends to the engine process, one JSON object per line over a socket pair.
 
 Both ends are ours, so what arrives is trusted. The other direction is `lead.engine.events`.
 """

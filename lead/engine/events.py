@@ -1,4 +1,4 @@
-"""Events: what the engine process tells the front process, one JSON object a line over a socket pair.
+"""Events: what the engine process sends to the front process, one JSON object per line over a socket pair.
 
 Both ends are ours, so what arrives is trusted. The other direction is `lead.engine.commands`.
 """

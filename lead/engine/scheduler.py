@@ -130,7 +130,7 @@ class Scheduler:
         return events
 
     def on_cache_full(self) -> list[SequenceEvent]:
-        """The cache had no room for a plan although the count said so: free some.
+        """The cache had no room for a plan, although there should have been enough: free some.
 
         The next step decodes one token of each running sequence. If that is not enough either, idle slots are
         emptied, then the youngest sequence is preempted; the last one left ends.
@@ -156,7 +156,7 @@ class Scheduler:
     # Plan: what each slot decodes
 
     def _with_progress(self, started: list[Started]) -> list[Started | PromptProgress]:
-        """Where progress was asked for, say what was cached before anything is decoded."""
+        """If progress was requested, report the cached tokens before anything is decoded."""
         events: list[Started | PromptProgress] = []
         slots = {slot.index: slot for slot in self._slots.running()} if started else {}
         for event in started:
@@ -241,7 +241,7 @@ class Scheduler:
     def _verify(
         self, sequence: EngineSequence, draft: Sequence[int], rows: NDArray[np.float32]
     ) -> tuple[VerifiedTokens, list[TokenProbabilities]]:
-        """The tokens that the sequence commits, and their probabilities where asked for."""
+        """The tokens that the sequence commits, and their probabilities if requested."""
         start = len(sequence.tokens)
         probabilities: list[TokenProbabilities] = []
 

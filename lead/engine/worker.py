@@ -1,4 +1,4 @@
-"""The engine process; `lead.engine.__main__` is the way in."""
+"""The engine process; `lead.engine.__main__` is its entry point."""
 
 import logging
 import socket
@@ -31,7 +31,7 @@ _NGRAM_BITS = 14
 
 
 def main() -> None:
-    """Load what the first command says, then serve until the front closes the pipe."""
+    """Load the model that the first command names, then serve until the front closes the pipe."""
     descriptor, level = sys.argv[1:3]
     configure_logging(level, as_json="json" in sys.argv[3:])  # type: ignore[arg-type]  # the front passes on its own valid level
     pipe = EnginePipe(socket.socket(fileno=int(descriptor)))

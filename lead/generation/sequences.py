@@ -67,7 +67,7 @@ class LiveSequence:
     tokens: list[int]
     n_prompt: int
     sampling: SamplingParameters
-    private: bool = False  # backs are not told of it
+    private: bool = False  # not sent to backs
     status: Status = Status.QUEUED
     steps: list[Committed] = field(default_factory=list)
     progress: list[tuple[PromptProgress, float]] = field(default_factory=list)  # and when
@@ -152,7 +152,7 @@ class Sequences:
         private: bool = False,
         changed: Broadcast | None = None,
     ) -> LiveSequence:
-        """A new sequence. Its id is unguessable and never used again. Backs are not told of a private one.
+        """A new sequence with an unguessable id, never used again. Private sequences are not sent to backs.
 
         `changed` is notified of its changes: several sequences may share one.
         """

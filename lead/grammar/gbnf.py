@@ -54,7 +54,7 @@ class _GbnfError(ValueError):
 
 
 class _Converter:
-    """`_kind` and `_value` are the token that is read next; the empty kind stands for the end."""
+    """`_kind` and `_value` are the next token; the empty kind is the end."""
 
     def __init__(self, text: str, token_id: TokenId) -> None:
         self._text = text
@@ -168,7 +168,7 @@ class _Converter:
         return self._group(body, always=True)
 
     def _group(self, body: str, *, always: bool = False) -> str:
-        """One symbol that stands for `body`."""
+        """One symbol that matches the same as `body`."""
         if not always and " " not in body and not body.endswith(("*", "+", "?", "}")):
             return body
         name = f"g{len(self._bodies)}"

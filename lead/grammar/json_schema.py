@@ -104,7 +104,7 @@ class _Reader:
         return [self._visit(value, below(path, i), names, is_part=is_part) for i, value in enumerate(values)]
 
     def _inside(self, keyword: str, value: object, path: str) -> object:
-        """What a keyword says, the schemas of other values in it visited."""
+        """The value of a keyword, with the schemas inside it checked."""
         if keyword in _BY_NAME:
             if not isinstance(value, dict):
                 raise SchemaError(f"{path} must be an object")
@@ -130,7 +130,7 @@ def _names(parts: list[Schema]) -> frozenset[str]:
 
 
 def _is_open(parts: list[Schema], *, is_combined: bool) -> bool:
-    """Whether something is said about further properties, or alternatives will say it."""
+    """Whether one of `parts` constrains additional properties, or its alternatives will."""
     return any(
         part.keys() & _FURTHER or (is_combined and any(keyword in part for keyword in ALTERNATIVES))
         for part in parts

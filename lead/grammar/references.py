@@ -1,4 +1,4 @@
-"""References inside a JSON schema, and what is said about one value in several places."""
+"""References inside a JSON schema, and values that several schemas describe."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +32,7 @@ class References:
     """
 
     def __init__(self, root: object) -> None:
-        """Raises SchemaError for references that lead nowhere, or too deep."""
+        """Raises SchemaError for references that do not resolve or are nested too deeply."""
         self._root = root
         self._targets: dict[str, object] = {}
         self.merged: set[str] = set()
@@ -103,7 +103,7 @@ class References:
 
     @staticmethod
     def _is_part(schema: Schema, keyword: str, *, is_part: bool) -> bool:
-        """Whether what `keyword` holds describes the same value as something else."""
+        """Whether the schemas under `keyword` apply to a value together with other schemas."""
         if keyword in ALTERNATIVES:
             return is_part or bool(schema.keys() & {"properties", "required", "allOf", "$ref"})
         return keyword == "allOf"

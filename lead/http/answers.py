@@ -1,4 +1,4 @@
-"""The answers to one request: one stream of updates for every API, read as it comes or collected whole."""
+"""The answers to one request: one stream of updates for every API, streamed or collected."""
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Sequence

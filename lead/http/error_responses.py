@@ -62,7 +62,7 @@ def http_error(
 
 
 def error_body(error: Exception) -> dict[str, Any]:
-    """The body alone: what a stream that has begun sends as its last event."""
+    """Only the body: the last event of a stream that has begun."""
     status, kind = _status_and_type(error)
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return _body("the server failed; its log says more", kind)

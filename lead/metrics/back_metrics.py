@@ -27,7 +27,7 @@ _COUNTERS = {
 
 
 class BackMetrics(Collector):
-    """One series per connected back; those of a back that leaves end."""
+    """One series per connected back; the series of a disconnected back are removed."""
 
     def __init__(self, backs: Backs) -> None:
         self._backs = backs

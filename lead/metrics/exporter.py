@@ -13,7 +13,7 @@ from lead.generation.sequences import Sequences, Status
 from lead.metrics.back_metrics import BackMetrics
 from lead.metrics.sequence_metrics import SequenceMetrics
 
-# Without a second series for each counter that says when it was created.
+# Without a second series for each counter with its creation time.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -66,7 +66,7 @@ class ConversationOptions(OptionGroup):
             raise ConfigError(f"cannot read the chat template {self.chat_template_file}: {error}") from error
 
     def defaults(self, *, verbose: bool) -> ChatOptions:
-        """What applies to requests that do not say otherwise."""
+        """Defaults for requests that do not set these fields."""
         # As in llama-server: enable_thinking is set even for "auto", because some templates take its absence
         # for "off".
         variables = {"enable_thinking": self.reasoning != "off"} | json.loads(

@@ -1,4 +1,4 @@
-"""The model that is served without --model: the shipped one, at the cost of a large model."""
+"""The model that is served without --model: the shipped one, grown to the cost of a large model."""
 
 import logging
 import sys

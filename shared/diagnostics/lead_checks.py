@@ -1,4 +1,4 @@
-"""What a lead's report says about its speed. Pure: reports in, findings out."""
+"""Checks of a lead's report for what limits its speed. Pure: reports in, findings out."""
 
 import re
 from collections.abc import Iterator, Sequence

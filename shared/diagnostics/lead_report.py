@@ -1,4 +1,4 @@
-"""What `GET /v1/speculation` says, as far as doctors read it; other leads may say less or more."""
+"""The part of `GET /v1/speculation` that doctors read; other versions of the lead may report less or more."""
 
 from typing import Annotated
 

@@ -25,7 +25,7 @@ log = logging.getLogger("llama")
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a GGUF file says of itself. `size` is in bytes, without metadata.
+    """The metadata of a GGUF file. `size` is in bytes, without metadata.
 
     `n_kv` counts the numbers that one token has in the cache, as keys and as values, over all layers.
     `file_type` is llama.cpp's number for how most weights are stored.
@@ -211,7 +211,7 @@ def _read_info(model: Any, vocab: Any, path: Path) -> ModelInfo:
 
 
 def _count_kv(read: Callable[[str], str | None]) -> tuple[int, int]:
-    """See `ModelInfo.n_kv`; (0, 0) where the file does not say. Models with latent attention have less."""
+    """See `ModelInfo.n_kv`; (0, 0) if the file lacks them. Models with latent attention have less."""
     n_layers, n_heads, n_embd = (
         int(read(key) or 0) for key in ("block_count", "attention.head_count", "embedding_length")
     )

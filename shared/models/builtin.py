@@ -75,7 +75,7 @@ def _digest(source: Path) -> str:
 
 
 def _remove_old(newest: Path) -> None:
-    """Delete what earlier versions made, and what a killed process left half made."""
+    """Delete files of earlier versions, and partial files of killed processes."""
     for path in newest.parent.glob(f"{_GROWN_PREFIX}*"):
         with suppress(OSError):  # another process may have deleted it, or still have it open on Windows
             abandoned = time.time() - path.stat().st_mtime > _ABANDONED_SECONDS

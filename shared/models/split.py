@@ -13,7 +13,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a name says: part `number`, counted from 1, of `count`."""
+    """The meaning of a name: part `number`, counted from 1, of `count`."""
 
     prefix: str
     number: int

@@ -39,8 +39,8 @@ _DOCTOR = "doctor"
 class Spelling:
     """How another program spells one of our options.
 
-    options: take a value as our option does. constants: take none and stand for the value beside them.
-    variables: of the environment. default: the other program's, if it differs from ours.
+    options: take a value as our option does. constants: take no value and set the one given here.
+    variables: environment variables. default: the other program's default, if it differs from ours.
     """
 
     options: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ class OptionParser(argparse.ArgumentParser):
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str, constants: Mapping[str, Sequence[str]]) -> None:
-        """`constants`: by option, the spellings that stand for one of its values."""
+        """`constants`: by option, the spellings that set it to one of its values."""
         super().__init__(prog)
         self._constants = constants
 

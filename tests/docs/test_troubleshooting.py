@@ -1,4 +1,4 @@
-"""Whoever searches for a message finds it in docs/troubleshooting.md, word for word."""
+"""docs/troubleshooting.md contains each message word for word, so that a search finds it."""
 
 import re
 from pathlib import Path

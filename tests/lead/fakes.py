@@ -20,8 +20,8 @@ N_CTX = 128
 class ScriptedEngine:
     """Commits `steps`, (tokens, speculation figures) each, to whatever is submitted, one per loop turn.
 
-    `hold` keeps everything back until `release`; `pause_after` so many steps it holds by itself, and
-    `dies_after` so many it dies.
+    `hold` withholds everything until `release`; after `pause_after` steps it holds by itself, and
+    after `dies_after` steps it dies.
     """
 
     def __init__(self, sequences):

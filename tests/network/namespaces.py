@@ -1,7 +1,8 @@
 """Machines on a network of their own: network namespaces, joined by veth pairs to a switch.
 
 Whatever a thread opens or starts inside `Network.at(machine)` belongs to that machine: sockets, and programs.
-Names begin with the process id of the tests, so that they meet nobody else's and can be removed alone.
+Names begin with the process id of the tests, so that they are unique and can be
+removed separately.
 """
 
 import ctypes

@@ -53,7 +53,7 @@ class PredictionDrafter:
         return matches
 
     def _places(self, last: Sequence[int]) -> list[int]:
-        """After the last two tokens: the nearest such places ahead first, then those already passed."""
+        """Where the last two tokens end in the prediction: places ahead, nearest first, then the others."""
         if len(last) < SHORTEST_MATCH:
             return []
         found = (self._array[:-1] == last[0]) & (self._array[1:] == last[1])

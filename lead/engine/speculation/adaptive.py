@@ -32,7 +32,7 @@ class Adaptive:
         self._speedup = SpeedupEstimate(constants)
 
     def learn(self, n_sequences: int, n_committed: int, seconds: float, cost: StepCost) -> None:
-        # No step is quicker than one without drafts, whatever an early guess at T says.
+        # No step is faster than one without drafts, even if an early estimate of T suggests it.
         n_plain_steps = max(1.0, seconds / cost.seconds(n_sequences))
         self._speedup.learn(n_committed, n_sequences * n_plain_steps)
 

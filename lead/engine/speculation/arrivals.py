@@ -211,7 +211,7 @@ class Arrivals:
         return Arrival(self._remaining(timing.first, waited), 1, timing.token.value)
 
     def _is_late(self, mean: _RunningMean, waited: float) -> bool:
-        """Later than usual by so much that it is not worth waiting; also if nothing is known."""
+        """So much later than usual that it is not worth waiting; also if nothing is known."""
         if mean.value is None:
             return True
         constants = self._constants

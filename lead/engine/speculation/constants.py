@@ -17,11 +17,11 @@ class SpeculationConstants:
     max_exact_width: int = 32
     """Up to this n each has an entry of its own, larger n are rounded to multiples: precise against quick."""
     pace_gain: float = 0.2
-    """Share of an unexpected duration put down to the whole machine: follows its drift against noise."""
+    """Share of an unexpected duration attributed to the whole machine: follows its drift against noise."""
     pace_window: int = 5
     """The median of this many unexpected durations moves the pace: robust to outliers against quick."""
     max_pace_change: float = 0.3
-    """The largest change, as a logarithm, that one step can suggest: one n is not the machine."""
+    """The largest change, as a logarithm, by one step: a single n may not reflect the whole machine."""
 
     # The probability that a draft token is accepted: `acceptance`
 
@@ -30,7 +30,7 @@ class SpeculationConstants:
     acceptance_decay: float = 0.97
     """Per draft token in a bin, about 30 count: a smooth estimate against following the text."""
     acceptance_prior: float = 3.0
-    """Draft tokens that a source's own confidence counts for: trust in the source against in its record."""
+    """Weight of a source's own confidence, in draft tokens: trust in the source against its record."""
     unknown_acceptance: float = 0.5
     """For sources that state no confidence, before anything of theirs was verified."""
 
@@ -41,9 +41,9 @@ class SpeculationConstants:
     patience_deviations: float = 4.0
     """A source later than its mean by this many deviations is not waited for: patience against lost time."""
     min_patience_s: float = 0.002
-    """Added to that, for sources that hardly deviate."""
+    """Added to these deviations, for sources that hardly deviate."""
     min_remaining_s: float = 0.0005
-    """What is overdue is expected after this, at the earliest."""
+    """Overdue tokens are expected after this time, at the earliest."""
     pause_factor: float = 4.0
     """A gap this many times the mean is a pause, and is not learned as the time of a token …"""
     max_pauses: int = 3
@@ -60,13 +60,13 @@ class SpeculationConstants:
     speedup_min_steps: int = 8
     """Steps before the long-run rate counts."""
     explore_every: int = 32
-    """Choices between two that may differ from the best, to measure a T(n): the cost against old values."""
+    """Every n-th choice may deviate from the best to measure a T(n): lost tokens against outdated values."""
     stale_after: int = 256
     """Steps after which T(n) beside the best choice is measured again."""
     doubtful_after: int = 64
     """The same where T(n) looks too large, and may hide a better choice."""
     max_awaited: int = 10
-    """Nobody waits for tokens beyond this many: computing time against rare gains."""
+    """No policy waits for more tokens than this: computing time against rare gains."""
 
     # What backs are asked to draft: `tuning`
 
@@ -75,7 +75,7 @@ class SpeculationConstants:
     max_ahead: int = 16
     """Tokens that a back may be ahead of the committed ones: ready drafts against drafting in vain."""
     spare_ahead: int = 2
-    """Tokens beyond twice the depth in use, also if that is 0: a back that gets better is noticed."""
+    """Tokens beyond twice the depth in use, even if that is 0, so that a back's improvement is noticed."""
     ahead_decay: float = 0.98
     """Per step, of the largest recent depth."""
     confidence_share: float = 0.5

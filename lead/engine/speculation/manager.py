@@ -186,7 +186,7 @@ class SpeculationManager:
         return events if tuned is None else [*events, tuned]
 
     def describe_records(self) -> dict[str, Any]:
-        """The sequences it knows and whose drafts there are: for the log of a failed check."""
+        """The known sequences and the sources of their drafts, for the log of a failed check."""
         return {"open": list(self._sequences), "board": self._board.describe()}
 
     def check_integrity(self, sequences: set[str]) -> None:

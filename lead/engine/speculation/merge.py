@@ -94,7 +94,7 @@ class _Merge:
         return max(forks, key=_expected_tokens)
 
     def _likeliest(self, here: Sequence[tuple[str, DraftToken]], agreement: Agreement) -> _Chosen:
-        """The token that all in `here` propose, with the source that is most often right about such ones."""
+        """The token that all in `here` propose, with the source that predicts such tokens best."""
         probability, source = max(
             (self._estimate(source, draft[1], agreement), source) for source, draft in here
         )

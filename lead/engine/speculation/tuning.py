@@ -13,7 +13,7 @@ _COST_WIDTHS = 8
 
 
 class BackTuning:
-    """`n_ahead` and `min_confidence` are what backs keep to; `pop_change` says when to tell them."""
+    """`n_ahead` and `min_confidence` are the limits for backs; `pop_change` returns them when they change."""
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
         self._constants = constants
@@ -41,8 +41,8 @@ class BackTuning:
     def update(self, n_sequences: int, rate: float, answer_seconds: float, cost: StepCost) -> None:
         """Ask for the step after the one under way, and for no token that would not be verified.
 
-        `rate` is tokens per second of all sequences. What is committed in `answer_seconds`, until the slowest
-        back's answer arrives, comes on top.
+        `rate` is tokens per second of all sequences. The depth is increased by the number of tokens that are
+        committed in `answer_seconds`, until the slowest back's next draft arrives.
         """
         constants = self._constants
         base = max(1, n_sequences)
@@ -58,7 +58,7 @@ class BackTuning:
             self.n_ahead, self.min_confidence = n_ahead, min_confidence
 
     def pop_change(self) -> Tuned | None:
-        """What to tell backs, if it has changed since the last call."""
+        """The limits to send to backs, if they have changed since the last call."""
         tuned = Tuned(n_ahead=self.n_ahead, min_confidence=self.min_confidence)
         if tuned == self._sent:
             return None

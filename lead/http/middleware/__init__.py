@@ -1,1 +1,1 @@
-"""What stands between the network and the routes: keys, hosts, origins, bodies, times, the request log."""
+"""Middleware between the network and the routes: keys, hosts, origins, bodies, timeouts, access log."""

@@ -77,7 +77,7 @@ class BodyMiddleware:
 
 
 def has_body(headers: Headers) -> bool:
-    """Whether a request has a body of at least one byte, as far as its headers say."""
+    """Whether a request has a body of at least one byte, according to its headers."""
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 

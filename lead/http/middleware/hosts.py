@@ -27,7 +27,7 @@ class AllowedHosts:
         self._suffixes = tuple(name[1:] for name in wanted if name.startswith("*"))
 
     def allows(self, host: str) -> bool:
-        """Whether a request with this Host header is served; an empty one is, as browsers always send it."""
+        """Whether to serve a request with this Host header; without one it does not come from a browser."""
         match = _HOST.fullmatch(host.strip().lower())
         if match is None:
             return False

@@ -1,4 +1,4 @@
-"""API keys and the roles they stand for.
+"""API keys and their roles.
 
 Knows nothing of HTTP: `Keyring.identify` turns the text of a key into a `Principal`.
 """

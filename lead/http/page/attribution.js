@@ -1,6 +1,6 @@
 // Who drafted which part of a text: the text comes in one field of an event, its tokens in another.
 
-/** Takes tokens and text as they arrive and gives pieces {text, source}; source null: nobody's draft. */
+/** Takes tokens and text as they arrive and gives pieces {text, source}; source null: not drafted. */
 export class Attribution {
   #tokens = [];
 

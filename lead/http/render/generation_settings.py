@@ -34,7 +34,7 @@ def generation_settings(request: GenerationRequest, *, stream: bool) -> dict[str
 
 
 def public_settings(sampling: SamplingParameters, max_tokens: int | None) -> dict[str, Any]:
-    """Without the texts that a client sent, for everyone with access to the endpoint."""
+    """Without texts sent by clients, since everyone with access to the endpoint can read it."""
     settings = sampling_settings(sampling, max_tokens)
     return {name: value for name, value in settings.items() if name not in _CLIENT_TEXTS}
 

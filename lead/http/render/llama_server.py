@@ -27,7 +27,7 @@ class _Streamed:
 
 
 class LlamaServerRenderer(AnswerRenderer):
-    """One object per update of text, then one that ends the answer; whole answers are that object alone."""
+    """Streams have one object per text update and a final one; other answers are only the final object."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class LlamaServerRenderer(AnswerRenderer):
         return_tokens: bool,
         response_fields: Sequence[str] | None,
     ) -> None:
-        """`response_fields` are paths into the last object to send alone; None: all of it."""
+        """`response_fields`: the paths to send of the last object; None: all of it."""
         self._request = request
         self._services = services
         self._return_tokens = return_tokens

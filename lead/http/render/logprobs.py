@@ -63,5 +63,5 @@ def _token(token: int, value: float, name: str, vocabulary: Vocabulary) -> dict[
 
 
 def _text(token: int, vocabulary: Vocabulary) -> str:
-    """A part of a character becomes U+FFFD; `bytes` has it."""
+    """Part of a character becomes U+FFFD; `bytes` has the actual bytes."""
     return vocabulary.piece(token, special=False).decode("utf-8", "replace")

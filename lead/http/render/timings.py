@@ -27,7 +27,7 @@ def timings(stats: AnswerStats) -> dict[str, Any]:
 
 
 def prompt_progress(progress: ReadProgress) -> dict[str, Any]:
-    """What was cached counts as processed."""
+    """Cached tokens count as processed."""
     return {
         "total": progress.n_total,
         "cache": progress.n_cached,

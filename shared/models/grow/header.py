@@ -1,4 +1,4 @@
-"""The beginning of a grown model's file: what it says of itself, and where each tensor will lie."""
+"""The beginning of a grown model's file: its metadata, and the offset of each tensor."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ _READER_PREFIX = "GGUF."  # GGUFReader's own names for the file's first numbers
 
 
 def n_bytes(tensor: Tensor, encoder: Encoder) -> int:
-    """What a tensor takes in the file, without the padding behind it."""
+    """The size of a tensor in the file, without the padding after it."""
     if isinstance(tensor, Vector):
         return tensor.width * np.dtype(np.float32).itemsize
     return tensor.n_rows * encoder.row_bytes(tensor.width)
@@ -82,7 +82,7 @@ def _measure(writer: GGUFWriter, source: SourceModel, shape: Shape) -> None:
     writer.add_feed_forward_length(shape.n_feed_forward)
     writer.add_head_count(shape.n_heads)
     writer.add_head_count_kv(shape.n_heads // source.heads_per_group)
-    # llama.cpp divides width by n_heads unless these are said.
+    # llama.cpp divides width by n_heads unless these are given.
     writer.add_key_length(source.head_width)
     writer.add_value_length(source.head_width)
     writer.add_rope_dimension_count(source.head_width)

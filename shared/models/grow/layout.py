@@ -1,4 +1,4 @@
-"""Which tensors a grown model has, and what fills them so that the added part cannot be heard.
+"""Which tensors a grown model has, and the values for which the added part has no effect on the output.
 
 Write d for the source's width and D for the new one. Three facts make the function stay the same:
 

@@ -39,7 +39,7 @@ class Desk:
         self.back.tell(Opened("s", text, 1))
 
     def run(self, until):
-        """Until so many decodes' time has passed."""
+        """Run until the time of `until` decodes has passed."""
         self.clock.after(until * STEP - self.clock.now, lambda: None)
         self.clock.run(lambda: self.clock.now >= until * STEP)
 

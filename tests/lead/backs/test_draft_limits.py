@@ -67,7 +67,7 @@ def test_drafts_above_the_rate_limit_are_dropped():
 
 
 def send_for(harness, back, seconds, per_second):
-    """`back` sends so many drafts, evenly."""
+    """`back` sends `per_second` drafts for `seconds`, at even intervals."""
     (sequence,) = harness.sequences
     draft = Draft(sequence=sequence.id, base=3, tokens=[8])
     harness.backs.updates(back)

@@ -74,7 +74,7 @@ def test_a_prompt_must_fit_beside_what_the_others_hold():
     room = Room(n_slots=3, n_ctx=20)
     room.enter("s", [1] * 9)
     assert room.enter("t", [2] * 10) == []
-    assert room.enter("u", [3]) == [], "nobody overtakes"
+    assert room.enter("u", [3]) == [], "the order of the queue is kept"
     room.leave("t")
     assert [started.sequence for started in room.slots.admit(only_if_idle=False)] == ["u"]
 

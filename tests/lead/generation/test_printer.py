@@ -1,4 +1,4 @@
-"""The lead's screen shows one answer at a time, marks accepted tokens, and holds nobody up."""
+"""The lead's screen shows one answer at a time, marks accepted tokens, and delays no answer."""
 
 import io
 import queue

@@ -17,7 +17,7 @@ from lead.server.app import create_app
 
 N_REQUESTS = 6
 ALLOWED = {HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.SERVICE_UNAVAILABLE}
-"""What the lead may lack: metrics that nobody switched on, an engine that loads."""
+"""What may be unavailable in the lead: metrics that are not enabled, an engine that is loading."""
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 NEEDED = {

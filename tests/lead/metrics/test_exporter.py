@@ -104,7 +104,7 @@ def test_a_failed_request_is_told_from_one_that_ended(watched):
     watched.lead.sequences.fail_all("the engine has died")
     values = watched.values()
     assert values["llama_duo:requests_total", "failed"] == 1
-    assert values["llama_duo:e2e_request_latency_seconds_count"] == 0, "nobody got anything"
+    assert values["llama_duo:e2e_request_latency_seconds_count"] == 0, "no client received anything"
 
 
 def test_running_and_waiting_requests_are_told_apart(watched):

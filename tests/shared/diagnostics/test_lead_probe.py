@@ -81,7 +81,7 @@ def test_another_openai_server_is_not_a_lead(answer):
 
 def test_an_address_of_this_machine_is_recognized():
     assert is_own_address("http://127.0.0.1:5555")
-    assert not is_own_address("http://192.0.2.1:5555")  # RFC 5737: nobody's
+    assert not is_own_address("http://192.0.2.1:5555")  # RFC 5737: reserved for documentation
 
 
 def test_an_unknown_name_is_not_an_address_of_this_machine(monkeypatch):

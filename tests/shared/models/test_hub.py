@@ -104,7 +104,7 @@ def cache(tmp_path):
 
 @pytest.fixture
 def nobody():
-    """An address at which nobody answers."""
+    """An address at which no server answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     return f"http://127.0.0.1:{port}"

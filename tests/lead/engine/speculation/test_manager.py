@@ -73,7 +73,7 @@ class Table:
 
 
 def answering(table, source="a", n=8, after=0.004):
-    """The source's draft dies n times, and a new one of one token comes so long after each commit."""
+    """The draft is rejected n times; each time a new one arrives `after` seconds after the commit."""
     for i in range(n):
         table.post([7], now=i + after, source=source)
         table.commit(8, now=i + 1.0)

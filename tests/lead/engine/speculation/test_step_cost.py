@@ -100,7 +100,7 @@ def test_a_width_s_new_cost_is_learned_within_a_window():
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_what_slows_the_whole_machine_down_is_carried_over_to_widths_not_visited(factor):
     cost = learned(Q4_0, repeats=9)
-    for i in range(200):  # texts get longer, a neighbour starts or stops: within so many steps
+    for i in range(200):  # texts get longer, a neighbour starts or stops: a change over 150 steps
         for n in (1, 2):
             cost.learn(n, T1 * Q4_0[n] * factor ** min(1.0, i / 150))
     assert cost.seconds(4) == pytest.approx(T1 * Q4_0[4] * factor, rel=0.3)

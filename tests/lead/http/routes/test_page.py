@@ -43,4 +43,4 @@ async def test_it_can_be_switched_off():
 
 def test_no_file_names_another_server():
     named = {match for file in FILES.values() for match in re.findall(r"//[\w.-]+", file.content.decode())}
-    assert named <= {"//www.w3.org"}  # SVG's namespace, which nobody asks
+    assert named <= {"//www.w3.org"}  # SVG's namespace, which is not requested
