@@ -1,7 +1,7 @@
-"""A simulated back: drafts along the texts that it follows, as `back/` does, in simulated time.
+"""A simulated back: drafts for the sequences of the lead as `back/` does, in simulated time.
 
-Main paths first; then side branches, best first, when the main paths are long enough. News that arrive while
-it decodes are applied after that.
+It drafts the main paths first, then side branches, best first, when the main paths are long enough. Updates
+that arrive during a decode are applied after it.
 """
 
 import math
@@ -15,20 +15,20 @@ from bench.simulation.text import DraftSkill, Guess, Text
 from lead.engine.commands import PostDraft
 from lead.engine.events import Tuned
 
-_PACE_S = 0.005
-_LEAST_WORTH = 0.02
+_SEND_INTERVAL_S = 0.005
+_MIN_BRANCH_PROBABILITY = 0.02
 _BRANCH_TOKENS = 6
-_N_BESIDE = 1
+_N_BESIDE_MAIN = 1
 _MAX_TOKENS = 64
-_MOST_AHEAD = 16
+_MAX_AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
 class BackSpec:
-    """A back: a decode of n tokens takes step_s * (1 + slope * (n - 1)); rtt_s is there and back again.
+    """A back: a decode of n tokens takes step_s * (1 + slope * (n - 1)); rtt_s is the round-trip time.
 
-    `jitter` is the standard deviation of a decode's time, relative to it. The back sends nothing from
-    `silent_from` on (seconds of simulated time).
+    `jitter` is the relative standard deviation of the duration of a decode. The back sends nothing after
+    `silent_from` (seconds of simulated time).
     """
 
     step_s: float
@@ -42,7 +42,7 @@ class BackSpec:
 
 
 class Opened(NamedTuple):
-    """A sequence to follow; `n_committed` tokens of it are there."""
+    """A new sequence with `n_committed` tokens."""
 
     sequence: str
     text: Text
@@ -62,12 +62,12 @@ class Closed(NamedTuple):
     sequence: str
 
 
-News = Opened | Extended | Closed | Tuned
+Update = Opened | Extended | Closed | Tuned
 
 
 @dataclass(slots=True)
 class _DraftPath:
-    """Guesses for positions start, start + 1, …; `right`: all of them are, and what is before them."""
+    """Guesses for positions start, start + 1, …; `right`: they and all before them agree with the text."""
 
     start: int
     drafted: list[tuple[Guess, ...]] = field(default_factory=list)
@@ -96,7 +96,7 @@ class _DraftPath:
 
 
 class _SequenceState:
-    """One sequence: the main path starts where the committed tokens end, branches somewhere in it."""
+    """One sequence: the main path begins after the committed tokens, branches begin at positions of it."""
 
     def __init__(self, opened: Opened) -> None:
         self.id = opened.sequence
@@ -106,7 +106,7 @@ class _SequenceState:
         self.branches: list[_DraftPath] = []
 
     def advance(self, n_committed: int) -> None:
-        """Keep what agrees; where the text leaves the main path on a branch, that becomes the main path."""
+        """Keep what agrees with the committed tokens; a branch that agrees better becomes the main path."""
         before, self.n_committed = self.n_committed, n_committed
         end = self.main.start + self.main.n_agreeing(n_committed)
         branch = next((b for b in self.branches if b.start == end and b.n_agreeing(n_committed)), None)
@@ -126,43 +126,45 @@ class _SequenceState:
 
 
 class Back:
-    """One back. `tell` takes news that have arrived; drafts go to `post`."""
+    """One back. `receive` is called with each update that arrives, `post` with each draft."""
 
     def __init__(self, name: str, spec: BackSpec, clock: Clock, post: Callable[[PostDraft], None]) -> None:
         self.name = name
         self._spec = spec
         self._clock = clock
         self._post = post
-        self._inbox: list[News] = []
+        self._inbox: list[Update] = []
         self._busy = False
-        self._chosen: list[tuple[_SequenceState, _DraftPath]] | None = None  # next, if no news arrive
+        self._chosen: list[tuple[_SequenceState, _DraftPath]] | None = (
+            None  # for the next step, if no updates arrive
+        )
         self._sequences: dict[str, _SequenceState] = {}
-        self._n_ahead = _MOST_AHEAD
+        self._n_ahead = _MAX_AHEAD
         self._min_confidence = 0.0
         self._unsent: dict[str, None] = {}  # an ordered set
         self._flushed_at = -math.inf
         self._rng = random.Random(name)  # noqa: S311 - jitter
 
-    def tell(self, news: News) -> None:
-        """News of the lead arrive."""
-        self._inbox.append(news)
+    def receive(self, update: Update) -> None:
+        """Handle an update from the lead: at once, or after the decode under way."""
+        self._inbox.append(update)
         if not self._busy:
-            self._begin()
+            self._start_step()
 
-    def _begin(self) -> None:
-        """Apply the news, then decode."""
+    def _start_step(self) -> None:
+        """Apply the updates, then decode."""
         if self._inbox:
-            for news in self._inbox:
-                self._take_in(news)
+            for update in self._inbox:
+                self._apply(update)
             self._inbox.clear()
             self._flush()
             self._chosen = None
-        work = self._chosen if self._chosen is not None else self._choose()
+        paths = self._chosen if self._chosen is not None else self._choose()
         self._chosen = None
-        self._busy = bool(work) and self._clock.now < self._spec.silent_from
+        self._busy = bool(paths) and self._clock.now < self._spec.silent_from
         if self._busy:
-            n = sum(path.n_to_decode for _, path in work)
-            self._clock.after(self._decode_seconds(n), lambda: self._end(work))
+            n = sum(path.n_to_decode for _, path in paths)
+            self._clock.after(self._decode_seconds(n), lambda: self._finish_step(paths))
 
     def _decode_seconds(self, n_tokens: int) -> float:
         seconds = self._spec.step_s * (1 + self._spec.slope * (n_tokens - 1))
@@ -170,31 +172,31 @@ class Back:
             seconds *= max(0.2, self._rng.gauss(1.0, self._spec.jitter))
         return seconds
 
-    def _end(self, work: list[tuple[_SequenceState, _DraftPath]]) -> None:
-        for sequence, path in work:
+    def _finish_step(self, paths: list[tuple[_SequenceState, _DraftPath]]) -> None:
+        for sequence, path in paths:
             guess = sequence.text.guesses if path.right else sequence.text.astray
             path.append(guess(self._spec.skill, path.end))
             self._unsent[sequence.id] = None
             if path is sequence.main and len(path.drafted) <= self._n_at_once:
                 self._send(sequence.id)
         self._chosen = self._choose()
-        if not self._chosen or self._clock.now - self._flushed_at >= _PACE_S:
+        if not self._chosen or self._clock.now - self._flushed_at >= _SEND_INTERVAL_S:
             self._flush()
-        self._begin()
+        self._start_step()
 
-    def _take_in(self, news: News) -> None:
-        match news:
+    def _apply(self, update: Update) -> None:
+        match update:
             case Opened():
-                self._sequences[news.sequence] = _SequenceState(news)
+                self._sequences[update.sequence] = _SequenceState(update)
             case Extended():
-                if sequence := self._sequences.get(news.sequence):
-                    sequence.advance(news.n_committed)
+                if sequence := self._sequences.get(update.sequence):
+                    sequence.advance(update.n_committed)
             case Closed():
-                self._sequences.pop(news.sequence, None)
-                self._unsent.pop(news.sequence, None)
+                self._sequences.pop(update.sequence, None)
+                self._unsent.pop(update.sequence, None)
             case Tuned():
-                self._n_ahead = min(_MOST_AHEAD, news.n_ahead)
-                self._min_confidence = news.min_confidence
+                self._n_ahead = min(_MAX_AHEAD, update.n_ahead)
+                self._min_confidence = update.min_confidence
 
     # What to decode
 
@@ -204,12 +206,12 @@ class Back:
 
     def _choose(self) -> list[tuple[_SequenceState, _DraftPath]]:
         drafting = [each for each in self._sequences.values() if self._wants_main(each)]
-        work = [(each, each.main) for each in drafting]
+        paths = [(each, each.main) for each in drafting]
         if not any(len(each.main.drafted) < self._n_at_once for each in drafting):
             for sequence in self._sequences.values():
-                n = _N_BESIDE if sequence in drafting else self._spec.n_branches
-                work += [(sequence, path) for path in self._side_work(sequence, n)]
-        return work
+                n = _N_BESIDE_MAIN if sequence in drafting else self._spec.n_branches
+                paths += [(sequence, path) for path in self._choose_branches(sequence, n)]
+        return paths
 
     def _wants_main(self, sequence: _SequenceState) -> bool:
         main = sequence.main
@@ -219,47 +221,47 @@ class Back:
             and main.confidence >= self._min_confidence
         )
 
-    def _side_work(self, sequence: _SequenceState, n: int) -> list[_DraftPath]:
-        """At most `n` branches to go on with or to start, best first; they are started here."""
+    def _choose_branches(self, sequence: _SequenceState, n: int) -> list[_DraftPath]:
+        """At most `n` branches to continue or to start, best first; new ones are started here."""
         if self._spec.n_branches == 0:
             return []
-        reach = [1.0]
+        prefix_probabilities = [1.0]
         for guesses in sequence.main.drafted:
-            reach.append(reach[-1] * guesses[0].confidence)
+            prefix_probabilities.append(prefix_probabilities[-1] * guesses[0].confidence)
         start = sequence.main.start
-        worths = [
-            (reach[branch.start - start] * branch.confidence, branch)
+        continued = [
+            (prefix_probabilities[branch.start - start] * branch.confidence, branch)
             for branch in sequence.branches
             if len(branch.drafted) < _BRANCH_TOKENS
             and branch.end < min(start + self._n_ahead, sequence.text.n_tokens)
         ]
-        least = max(_LEAST_WORTH, self._min_confidence / 2)
+        minimum = max(_MIN_BRANCH_PROBABILITY, self._min_confidence / 2)
         n_room = self._spec.n_branches - len(sequence.branches)
-        forks = self._forks(sequence, reach, least) if n_room > 0 else []
-        new = sorted(forks, key=lambda pair: -pair[0])[:n_room]
-        chosen = sorted([*worths, *new], key=lambda pair: -pair[0])[:n]
-        paths = [path for worth, path in chosen if worth >= least]
+        candidates = self._candidates(sequence, prefix_probabilities, minimum) if n_room > 0 else []
+        new = sorted(candidates, key=lambda pair: -pair[0])[:n_room]
+        chosen = sorted([*continued, *new], key=lambda pair: -pair[0])[:n]
+        paths = [path for probability, path in chosen if probability >= minimum]
         sequence.branches += [path for path in paths if not any(path is each for each in sequence.branches)]
         return paths
 
-    def _forks(
-        self, sequence: _SequenceState, reach: list[float], least: float
+    def _candidates(
+        self, sequence: _SequenceState, prefix_probabilities: list[float], minimum: float
     ) -> list[tuple[float, _DraftPath]]:
-        """Branches that might be started now."""
+        """Branches that could be started now, with their probabilities."""
         taken = {(branch.start, branch.drafted[0][0].token) for branch in sequence.branches}
         main = sequence.main
-        forks = []
+        candidates = []
         right = True
         for i, guesses in enumerate(main.drafted[: self._n_ahead - 1]):
             start = main.start + i
             for runner_up in guesses[1:]:
-                if (worth := reach[i] * runner_up.confidence) < least:
+                if (probability := prefix_probabilities[i] * runner_up.confidence) < minimum:
                     break
                 if (start, runner_up.token) not in taken and start + 1 < sequence.text.n_tokens:
                     is_right = right and runner_up.token == Text.token(start)
-                    forks.append((worth, _DraftPath(start, [(runner_up,)], is_right)))
+                    candidates.append((probability, _DraftPath(start, [(runner_up,)], is_right)))
             right = right and guesses[0].token == Text.token(start)
-        return forks
+        return candidates
 
     # What to send
 

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bench.simulation.back import Back, BackSpec, Closed, Extended, News, Opened
+from bench.simulation.back import Back, BackSpec, Closed, Extended, Opened, Update
 from bench.simulation.clock import Clock
 from bench.simulation.lead import Lead, LeadEvent
 from bench.simulation.machine_load import IDLE, MachineLoad
@@ -135,7 +135,7 @@ class _Simulation:
             seed=self.cell.seed + self.cell.jitter_seed,
             load=self.cell.load,
         )
-        self._news: list[Link[News]] = [
+        self._updates: list[Link[Update]] = [
             self._connect(f"back-{i}", spec) for i, spec in enumerate(self.cell.backs)
         ]
         self._lead.connect([f"back-{i}" for i in range(len(self.cell.backs))])
@@ -158,32 +158,32 @@ class _Simulation:
             stats.wait_seconds,
         )
 
-    def _connect(self, name: str, spec: BackSpec) -> Link[News]:
+    def _connect(self, name: str, spec: BackSpec) -> Link[Update]:
         drafts = Link(self.clock, spec.rtt_s / 2, spec.message_s, self._lead.post)
         back = Back(name, spec, self.clock, drafts.send)
-        return Link(self.clock, spec.rtt_s / 2, spec.message_s, back.tell)
+        return Link(self.clock, spec.rtt_s / 2, spec.message_s, back.receive)
 
     def _ask(self, client: int) -> None:
         sequence = f"{client}.{self.n_texts}"
         text = self.texts[sequence] = _text(self.cell.n_text, self.cell.seed, self.n_texts)
         self.n_texts += 1
         self._lead.submit(sequence, text)
-        self._tell(Opened(sequence, text, 1))
+        self._send(Opened(sequence, text, 1))
 
     def _on_event(self, event: LeadEvent) -> None:
         match event:
             case Committed():
-                self._tell(Extended(event.sequence, event.start + len(event.tokens)))
+                self._send(Extended(event.sequence, event.start + len(event.tokens)))
             case Finished():
-                self._tell(Closed(event.sequence))
+                self._send(Closed(event.sequence))
                 del self.texts[event.sequence]
                 self._ask(int(event.sequence.split(".")[0]))
             case Tuned():
-                self._tell(event)
+                self._send(event)
 
-    def _tell(self, news: News) -> None:
-        for link in self._news:
-            link.send(news)
+    def _send(self, update: Update) -> None:
+        for link in self._updates:
+            link.send(update)
 
     def _make_drafters(self, request: Submit) -> dict[str, LocalDrafter]:
         if self.cell.instant is None:

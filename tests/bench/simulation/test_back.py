@@ -1,4 +1,4 @@
-"""A simulated back: what it drafts when."""
+"""What a simulated back drafts, and when."""
 
 import pytest
 
@@ -28,15 +28,15 @@ class Scripted(Text):
         return Guess(-1000 - position, self._confidence), Guess(-2000 - position, 0.09)
 
 
-class Desk:
-    """A back and what it posted, with the times."""
+class BackHarness:
+    """A back, and its posts with their times."""
 
     def __init__(self, text, **spec):
         self.clock = Clock()
         self.posts = []
         spec = BackSpec(STEP, skill=DraftSkill(0.9), **{"n_branches": 0, "slope": 0.0, **spec})
         self.back = Back("b", spec, self.clock, lambda draft: self.posts.append((self.clock.now, draft)))
-        self.back.tell(Opened("s", text, 1))
+        self.back.receive(Opened("s", text, 1))
 
     def run(self, until):
         """Run until the time of `until` decodes has passed."""
@@ -52,86 +52,86 @@ def tokens(*positions):
     return [Text.token(position) for position in positions]
 
 
-def test_it_posts_its_whole_tail_after_each_step():
-    desk = Desk(Scripted())
-    desk.run(3.5)
-    assert [(round(at, 6), draft.tokens) for at, draft in desk.posts] == [
+def test_the_whole_draft_is_posted_after_each_step():
+    harness = BackHarness(Scripted())
+    harness.run(3.5)
+    assert [(round(at, 6), draft.tokens) for at, draft in harness.posts] == [
         (0.01, tokens(1)),
         (0.02, tokens(1, 2)),
         (0.03, tokens(1, 2, 3)),
     ]
 
 
-def test_it_stops_where_the_lead_says():
-    desk = Desk(Scripted())
-    desk.back.tell(Tuned(n_ahead=2, min_confidence=0.0))
-    desk.run(5.5)
-    assert len(desk.posts) == 2
+def test_drafting_stops_at_n_ahead_of_the_lead():
+    harness = BackHarness(Scripted())
+    harness.back.receive(Tuned(n_ahead=2, min_confidence=0.0))
+    harness.run(5.5)
+    assert len(harness.posts) == 2
 
 
-def test_it_stops_where_it_is_not_sure_enough():
-    desk = Desk(Scripted(confidence=0.7))
-    desk.back.tell(Tuned(n_ahead=16, min_confidence=0.5))
-    desk.run(5.5)
-    assert desk.last.tokens == tokens(1, 2)
+def test_drafting_stops_below_the_minimum_confidence():
+    harness = BackHarness(Scripted(confidence=0.7))
+    harness.back.receive(Tuned(n_ahead=16, min_confidence=0.5))
+    harness.run(5.5)
+    assert harness.last.tokens == tokens(1, 2)
 
 
-def test_what_agrees_with_the_committed_tokens_is_kept():
-    desk = Desk(Scripted())
-    desk.run(3.5)
-    desk.back.tell(Extended("s", 3))
-    desk.run(5.5)
-    assert (desk.last.base, desk.last.tokens) == (3, tokens(3, 4, 5))
+def test_draft_tokens_that_agree_with_the_committed_ones_are_kept():
+    harness = BackHarness(Scripted())
+    harness.run(3.5)
+    harness.back.receive(Extended("s", 3))
+    harness.run(5.5)
+    assert (harness.last.base, harness.last.tokens) == (3, tokens(3, 4, 5))
 
 
-def test_news_wait_for_the_end_of_a_decode():
-    desk = Desk(Scripted())
-    desk.run(3.5)
-    desk.back.tell(Extended("s", 3))
-    desk.run(4.5)
-    assert (desk.last.base, desk.last.tokens) == (1, tokens(1, 2, 3, 4))
+def test_updates_are_applied_after_the_decode_under_way():
+    harness = BackHarness(Scripted())
+    harness.run(3.5)
+    harness.back.receive(Extended("s", 3))
+    harness.run(4.5)
+    assert (harness.last.base, harness.last.tokens) == (1, tokens(1, 2, 3, 4))
 
 
-def test_after_a_rejection_it_begins_anew():
-    desk = Desk(Scripted(wrong={2}))
-    desk.run(3.5)
-    assert desk.last.tokens == [*tokens(1), -3, -1003]
-    desk.back.tell(Extended("s", 3))
-    desk.run(5.5)
-    assert (desk.last.base, desk.last.tokens) == (3, tokens(3))
+def test_a_rejected_draft_is_replaced():
+    harness = BackHarness(Scripted(wrong={2}))
+    harness.run(3.5)
+    assert harness.last.tokens == [*tokens(1), -3, -1003]
+    harness.back.receive(Extended("s", 3))
+    harness.run(5.5)
+    assert (harness.last.base, harness.last.tokens) == (3, tokens(3))
 
 
-def test_a_branch_that_the_text_takes_becomes_the_main_path():
-    desk = Desk(Scripted(wrong={2}), n_branches=2)
-    desk.back.tell(Tuned(n_ahead=4, min_confidence=0.0))
-    desk.run(12.5)
-    main, branch = desk.last.tokens[:4], desk.last.tokens[4:]
+def test_a_branch_that_agrees_with_the_committed_tokens_becomes_the_main_path():
+    harness = BackHarness(Scripted(wrong={2}), n_branches=2)
+    harness.back.receive(Tuned(n_ahead=4, min_confidence=0.0))
+    harness.run(12.5)
+    main, branch = harness.last.tokens[:4], harness.last.tokens[4:]
     assert main == [*tokens(1), -3, -1003, -1004]
-    assert desk.last.parents[:4] == [-1, 0, 1, 2]
+    assert harness.last.parents[:4] == [-1, 0, 1, 2]
     assert tokens(2, 3, 4) == branch[branch.index(Text.token(2)) :][:3]
-    n_posts = len(desk.posts)
-    desk.back.tell(Extended("s", 3))
-    desk.run(13.5)
-    assert desk.posts[n_posts][1].tokens[:2] == tokens(3, 4)
+    n_posts = len(harness.posts)
+    harness.back.receive(Extended("s", 3))
+    harness.run(13.5)
+    assert harness.posts[n_posts][1].tokens[:2] == tokens(3, 4)
 
 
-def test_after_its_end_a_sequence_is_not_drafted_for():
-    desk = Desk(Scripted())
-    desk.back.tell(Closed("s"))
-    desk.run(3.5)
-    assert len(desk.posts) == 1  # what was being decoded when it was told
+def test_a_closed_sequence_is_not_drafted_for():
+    harness = BackHarness(Scripted())
+    harness.back.receive(Closed("s"))
+    harness.run(3.5)
+    assert len(harness.posts) == 1  # from the decode under way when it was closed
 
 
-def test_a_stopped_back_says_nothing_more():
-    desk = Desk(Scripted(), silent_from=0.025)
-    desk.run(6.5)
-    assert len(desk.posts) == 3  # the decode under way when it stopped, too
+def test_a_silent_back_posts_nothing():
+    harness = BackHarness(Scripted(), silent_from=0.025)
+    harness.run(6.5)
+    assert len(harness.posts) == 3  # the decode under way at that time is posted, too
 
 
 @pytest.mark.parametrize(("slope", "seconds"), [(0.0, 0.01), (0.5, 0.015)])
 def test_a_wider_decode_takes_longer(slope, seconds):
-    desk = Desk(Scripted(), slope=slope)
-    desk.back.tell(Opened("other", Scripted(), 1))
-    desk.run(4.5)
-    first_of_both = next(at for at, draft in desk.posts if draft.sequence == "other")
+    harness = BackHarness(Scripted(), slope=slope)
+    harness.back.receive(Opened("other", Scripted(), 1))
+    harness.run(4.5)
+    first_of_both = next(at for at, draft in harness.posts if draft.sequence == "other")
     assert first_of_both == pytest.approx(STEP + seconds)
