@@ -1,4 +1,4 @@
-"""The lines that start with ':': their names, what `:help` says of them, how they are read. Pure, no I/O."""
+"""The commands, lines that begin with ':': their names, their help texts and how to parse them. No I/O."""
 
 import difflib
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def parse_command(line: str) -> Command:
 
 
 def parse_assignment(argument: str) -> tuple[str, str]:
-    """`temperature 0.2` or `temperature=0.2` as (name, value); the value is empty where none is given."""
+    """`temperature 0.2` or `temperature=0.2` as (name, value); the value is empty if there is none."""
     name, _, value = argument.replace("=", " ", 1).partition(" ")
     return name, value.strip()
 

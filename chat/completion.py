@@ -1,4 +1,4 @@
-"""What Tab offers: commands with their meaning, parameters, kept conversations, models."""
+"""Tab completion of commands, parameters, saved conversations and models."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

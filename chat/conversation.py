@@ -30,7 +30,7 @@ class Conversation:
 
     @property
     def messages(self) -> list[RequestMessage]:
-        """What a server is shown: the system prompt, if any, then all turns."""
+        """The messages of a request: the system prompt, if any, then all turns."""
         return self._messages(self.turns)
 
     def request(self, question: str, *, instead: bool = False) -> dict[str, Any]:
@@ -46,15 +46,15 @@ class Conversation:
         }
 
     def record(self) -> dict[str, Any]:
-        """All of it, in the shape of a request."""
+        """The whole conversation as the body of a request."""
         return {**self._head(), "messages": self.messages, **self._tail()}
 
     def add(self, question: str, answer: str, *, instead: bool = False) -> None:
-        """Keep a question with its answer, whole or as far as it came."""
+        """Add a question and its answer, which may be incomplete."""
         self.turns[len(self.turns) - instead :] = [Turn(question, answer)]
 
     def emptied(self) -> "Conversation":
-        """Another one with the same model, system prompt and parameters."""
+        """A new conversation with the same model, system prompt and parameters."""
         return Conversation(model=self.model, system=self.system, sampling=self.sampling)
 
     def _messages(self, turns: list[Turn]) -> list[RequestMessage]:

@@ -9,10 +9,10 @@ from chat.render import Screen
 
 class JsonScreen(Screen):
     def token(self, text: str, source: str | None, *, is_thought: bool = False, more: bool = False) -> None:
-        """Nothing: the line is written when the answer is complete."""
+        """Do nothing: the line is written when the answer is complete."""
 
     def end_answer(self, *, empty: bool = False) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def show_summary(self, answer: Answer) -> None:
         self._write(self._out, json.dumps(report.record(answer)) + "\n")

@@ -1,4 +1,4 @@
-"""LineReader at the bottom of a terminal that are drawn again and again until they are settled.
+"""Lines at the bottom of a terminal that are redrawn in place until they are final.
 
 Only what changed is drawn. Rows that have left the screen cannot be reached and stay as they were. A line
 that is wider than it seemed (terminals differ in the width of some characters) is clipped, so that the rows

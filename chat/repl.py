@@ -25,7 +25,7 @@ class Repl:
         *,
         interactive: bool,
     ) -> None:
-        """`interactive`: a person types; Ctrl-C then stops only the answer."""
+        """`interactive`: lines are typed at a prompt, and Ctrl-C stops only the answer."""
         self._client = client
         self._session = session
         self._screen = screen

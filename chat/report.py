@@ -87,7 +87,7 @@ def connected(found: Sequence[Back] | None) -> str:
 
 
 def progress(answer: Answer, connected_backs: str, columns: int | None = None) -> str:
-    """The status line under an answer that is coming."""
+    """The status line under an unfinished answer."""
     of = answer.stats
     parts = _short_figures(of) if of.n_tokens else [StatusPart("waiting for the first token", 0)]
     return fitted([*parts, StatusPart(connected_backs, 2), StatusPart("Ctrl-C stops it", 3)], columns)
@@ -152,7 +152,7 @@ def names(of: Sequence[str], none: str) -> str:
 
 
 def models(of: Sequence[str], chosen: str | None) -> str:
-    """What the server has, the chosen one marked."""
+    """The models of the server, one per line, the chosen one marked."""
     rows = [f"{'*' if name == chosen else ' '} {name}" for name in of]
     return names(rows, "The server lists no models.")
 

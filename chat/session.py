@@ -1,4 +1,4 @@
-"""Questions, retries, comparisons, and the conversation that they make."""
+"""Asks questions, retries and compares, and adds the answers to the conversation."""
 
 import secrets
 from collections.abc import Callable
@@ -69,7 +69,7 @@ class Session:
             self._screen.show_summary(answer)
 
     def retry(self) -> None:
-        """Ask the last question again, in its place."""
+        """Ask the last question again and replace its answer."""
         question = self.last_question
         seed, last = self.conversation.sampling.seed, self.stats.last
         if not self._unanswered and last and seed is not None and seed == last.seed:
@@ -94,7 +94,7 @@ class Session:
             self._screen.show(report.comparison(result))
 
     def begin(self, conversation: Conversation) -> None:
-        """Go on with another conversation."""
+        """Continue with another conversation."""
         self.conversation = conversation
         self._unanswered = None
 

@@ -1,4 +1,4 @@
-"""A link, and a real WebSocket server that plays the lead: it says what a lead would, or something else."""
+"""A link, and a real WebSocket server in place of the lead, which sends valid and invalid messages."""
 
 import asyncio
 import contextlib

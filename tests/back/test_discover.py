@@ -11,7 +11,7 @@ from shared.errors import ConfigError
 
 
 class Network:
-    """Settings of a back that find what stands next in `looks`: an address, or an error."""
+    """Settings of a back whose searches give the entries of `looks` in turn: an address or an error."""
 
     def __init__(self, *looks):
         self.looks = list(looks)

@@ -1,4 +1,4 @@
-"""The worker: takes in all that was told, then drafts; an error in its thread is handed over."""
+"""The worker handles all messages in its inbox, then drafts; it reports an error in its thread."""
 
 import itertools
 import queue

@@ -1,4 +1,4 @@
-"""Commands are read from lines, and what cannot be read is explained."""
+"""Lines are parsed as commands; errors are explained."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tab completes commands and what stands behind them, and never what is said to the model."""
+"""Tab completes commands and their arguments, never messages to the model."""
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent

@@ -1,4 +1,4 @@
-"""The program in a real terminal: what a person sees there, captured from tmux."""
+"""The program in a real terminal: its screen, captured from tmux."""
 
 import json
 import shutil

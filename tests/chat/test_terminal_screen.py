@@ -1,4 +1,4 @@
-"""Whole sessions on an emulated terminal: what stands on it while answers come, and after them."""
+"""Whole sessions on an emulated terminal: what it shows during answers and after them."""
 
 from functools import partial
 from itertools import count
