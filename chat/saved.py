@@ -98,7 +98,7 @@ def read(path: Path) -> Conversation:
         wrong = error.errors()[0]
         place = ".".join(map(str, wrong["loc"]))
         what = f"{place}: {wrong['msg']}" if place else wrong["msg"]
-        raise CommandError(f"{path} is no conversation: {what}.") from error
+        raise CommandError(f"{path} is not a conversation: {what}.") from error
     messages = list(saved.messages)
     system = messages.pop(0).content if messages and messages[0].role == "system" else None
     conversation = Conversation(model=saved.model, system=system, sampling=sampling)
@@ -107,5 +107,5 @@ def read(path: Path) -> Conversation:
         for question, answer in zip(messages[::2], messages[1::2], strict=False)
     ]
     if [message.role for message in messages] != list(_PAIR) * len(conversation.turns):
-        raise CommandError(f"{path} is no conversation: user and assistant do not take turns in it.")
+        raise CommandError(f"{path} is not a conversation: user and assistant do not take turns in it.")
     return conversation

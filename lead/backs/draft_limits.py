@@ -61,5 +61,5 @@ class DraftLimits:
         self._stats.n_excess_drafts += 1
         if not self._dropped.take(now):
             raise ProtocolError(
-                f"more than {ABUSE_FACTOR} times {self._rate:g} drafts a second (--max-drafts-per-second)"
+                f"more than {ABUSE_FACTOR} times {self._rate:g} drafts per second (--max-drafts-per-second)"
             )

@@ -98,7 +98,7 @@ class Backs:
             raise ProtocolError(_vocabularies_differ(self.vocabulary, hello.vocabulary))
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
-                f"the lead has {len(self._backs)} backs already, which is as many as it takes (--max-backs)"
+                f"the lead already has {len(self._backs)} backs, its maximum (--max-backs)"
             )
         back = self._register(hello, transport)
         welcome = Welcome(

@@ -148,7 +148,7 @@ def _text(blocks: Sequence[Any], field: str) -> str:
         if kind != "text":
             raise RequestError(f"{field}: {kind} input is not supported: this model reads text", field)
         if not isinstance(block.get("text"), str):
-            raise RequestError(f"{field}: a text block has a text", field)
+            raise RequestError(f"{field}: a text block must have a text", field)
     return "\n".join(block["text"] for block in blocks)
 
 

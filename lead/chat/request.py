@@ -53,9 +53,9 @@ class ConversationFields(BaseModel):
         tools = self.usable_tools()
         format_schema = self.response_format.schema_of_content() if self.response_format else None
         if self.grammar and tools:
-            raise RequestError("grammar: with tools the answer has a form already", "grammar")
+            raise RequestError("grammar: cannot be combined with tools", "grammar")
         if self.grammar and (self.json_schema is not None or format_schema is not None):
-            raise RequestError("grammar: a response_format or json_schema says the same already", "grammar")
+            raise RequestError("grammar: cannot be combined with response_format or json_schema", "grammar")
         by_format = format_schema is not None
         return OutputConstraint(
             schema=format_schema if by_format else _object_if_empty(self.json_schema),
@@ -122,7 +122,7 @@ class ConversationFields(BaseModel):
         if last.tool_calls:
             raise RequestError(f"{name}: a message with tool calls cannot be continued", name)
         if before and before[-1].role == "assistant":
-            raise RequestError(f"{name}: of two assistant messages at the end neither can be continued", name)
+            raise RequestError(f"{name}: not if the conversation ends with two assistant messages", name)
         return True
 
 

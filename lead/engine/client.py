@@ -263,8 +263,8 @@ class EngineClient:
         )
         if ready.speculates and not ready.exact:
             log.info(
-                "on this machine this model's logits depend in their last bits on how many tokens "
-                "are decoded together: between two almost equally likely ones a draft may decide"
+                "on this machine the last bits of the model's logits depend on the number of tokens in a "
+                "batch: a draft may decide between two almost equally likely tokens"
             )
         if not self._stopped:
             self.state = EngineState.READY

@@ -229,8 +229,8 @@ class Scheduler:
         except RequestError as error:  # its grammar has become too complex
             return [*events, self._fail(slot, str(error), error.param)]
         except Exception:
-            log.exception("sequence %s cannot go on", sequence.id)
-            return [*events, self._fail(slot, "a token could not be chosen; the log says why", None)]
+            log.exception("sequence %s cannot continue", sequence.id)
+            return [*events, self._fail(slot, "a token could not be chosen; see the lead's log", None)]
         committed = _committed(sequence, entry.draft, verified, probabilities)
         self._slots.commit(slot, verified.tokens)
         self._speculation.on_commit(committed, now)

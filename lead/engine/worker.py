@@ -73,7 +73,9 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     )
     scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens)
     if not model.can_trim:
-        log.warning("this model cannot take tokens back (recurrent or hybrid): served without speculation")
+        log.warning(
+            "serving without speculation: the model is recurrent or hybrid, so tokens cannot be undone"
+        )
     pipe.send(
         Ready(
             n_ctx=limits.n_ctx,

@@ -78,7 +78,7 @@ class _Converter:
         if "root" not in self._used:
             raise _GbnfError('the grammar has no rule "root"')
         if len(self._bodies) > _MAX_RULES:
-            raise _GbnfError(f"{len(self._bodies)} rules and parentheses; at most {_MAX_RULES} are taken")
+            raise _GbnfError(f"{len(self._bodies)} rules and parentheses; at most {_MAX_RULES} are accepted")
         rules = [f"{name}: {body}" for name, body in self._bodies.items()]
         return [f"start: {self._used['root']}", *rules]
 

@@ -161,7 +161,7 @@ def _check_constants(schema: Schema, path: str) -> None:
         except ValueError as error:
             raise SchemaError(f"{path}: {value!r} is not a JSON value") from error
         if size > _MAX_CONSTANT:
-            raise SchemaError(f"{path}: a value of {size} bytes; at most {_MAX_CONSTANT} are taken")
+            raise SchemaError(f"{path}: a value of {size} bytes; at most {_MAX_CONSTANT} are accepted")
 
 
 def _check_pattern(schema: Schema, path: str) -> None:
@@ -172,7 +172,9 @@ def _check_pattern(schema: Schema, path: str) -> None:
         del schema["pattern"]
         schema.setdefault("type", "string")
     elif len(pattern) > _MAX_PATTERN:
-        raise SchemaError(f"{path}: a pattern of {len(pattern)} characters; at most {_MAX_PATTERN} are taken")
+        raise SchemaError(
+            f"{path}: a pattern of {len(pattern)} characters; at most {_MAX_PATTERN} are accepted"
+        )
 
 
 def _drop_large_bounds(schema: Schema) -> None:

@@ -40,7 +40,7 @@ class References:
         n_levels = sum(1 + depth(target, _MAX_LEVELS) // 2 for target in self._targets.values())
         if n_levels > _MAX_LEVELS:
             raise SchemaError(
-                f"its definitions have {n_levels} levels in all; at most {_MAX_LEVELS} are taken"
+                f"its definitions have {n_levels} levels in all; at most {_MAX_LEVELS} are accepted"
             )
 
     def resolve(self, reference: object) -> tuple[str, object]:

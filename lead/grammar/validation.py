@@ -16,7 +16,7 @@ def check_size(text: str, limits: RequestLimits, param: str) -> None:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > limits.max_grammar_bytes:
         raise RequestError(
-            f"{param}: {size} bytes of grammar; at most {limits.max_grammar_bytes} are taken", param
+            f"{param}: {size} bytes of grammar; at most {limits.max_grammar_bytes} are accepted", param
         )
 
 

@@ -65,7 +65,7 @@ def error_body(error: Exception) -> dict[str, Any]:
     """Only the body: the last event of a stream that has begun."""
     status, kind = _status_and_type(error)
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        return _body("the server failed; its log says more", kind)
+        return _body("the server failed; see its log", kind)
     body = _body(str(error), kind, getattr(error, "param", None), getattr(error, "code", None))
     if isinstance(error, ContextExceededError):
         body["error"] |= {"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx}

@@ -143,7 +143,7 @@ class _EventStream(StreamingResponse, Generic[Update]):
             if not self._begun:
                 raise
             if not isinstance(error, DuoError):
-                log.exception("an answer broke off")
+                log.exception("an answer was interrupted by an error")
             yield _lines([renderer.error(error)])
 
     async def _close(self) -> None:

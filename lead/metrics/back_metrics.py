@@ -16,7 +16,7 @@ OTHERS = "others"
 _PREFIX = "llama_duo:back_"
 _COUNTERS = {
     "drafts": "Drafts received",
-    "draft_tokens": "Tokens in them; a draft repeats the unverified tokens of the one before",
+    "draft_tokens": "Tokens in drafts; a draft repeats the unverified tokens of the previous one",
     "verified_tokens": "Draft tokens verified in a step",
     "accepted_tokens": "Verified tokens that were accepted",
     "wasted_tokens": "Verified tokens that were rejected",

@@ -54,7 +54,7 @@ class MetricsExporter(Collector):
         )
         yield GaugeMetricFamily(
             "llamacpp:n_tokens_max",
-            "Longest text, prompt included",
+            "Length of the longest sequence, including its prompt",
             value=self._of_sequences.n_tokens_max,
         )
         waiting = sum(sequence.status is Status.QUEUED for sequence in self._sequences)

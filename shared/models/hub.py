@@ -110,14 +110,14 @@ class Hub:
             found = hub.HfApi(token=self.token, endpoint=self.endpoint).model_info(repository)
         except errors.GatedRepoError as error:
             raise ConfigError(
-                f"{repository} asks for its terms to be accepted on its page, then for a token: HF_TOKEN"
+                f"{repository} requires accepting its terms on its page, and a token: set HF_TOKEN"
             ) from error
         except errors.RepositoryNotFoundError as error:
             raise ConfigError(
                 f"there is no repository {repository} on the hub; for a private one set HF_TOKEN"
             ) from error
         except Exception as error:  # noqa: BLE001 - its HTTP library, and with it the classes, have changed
-            log.warning("the hub does not answer, looking into the cache: %s", _first_line(error))
+            log.warning("the hub does not answer, using the cache: %s", _first_line(error))
             return None
         return [file.rfilename for file in found.siblings or []]
 
@@ -142,7 +142,7 @@ class Hub:
                 return Path(paths[model.choose(list(paths))[0]])
             except ConfigError as error:
                 log.debug("%s: %s", revision.snapshot_path, error)
-        reason = "nothing is to be downloaded" if self.offline else "there is no connection to the hub"
+        reason = "downloads are disabled" if self.offline else "there is no connection to the hub"
         raise ConfigError(f"{model.repository} is not in the hub's cache, and {reason}")
 
 

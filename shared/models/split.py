@@ -49,7 +49,7 @@ def parts_of(path: Path) -> list[Path]:
     missing = [name for name in part.all() if not path.with_name(name).is_file()]
     if missing and missing != part.all():
         raise ModelLoadError(
-            f"{path} is the first of {part.count} parts, of which {len(missing)} are not beside it: "
+            f"{path} is the first of {part.count} parts, of which {len(missing)} are missing in its folder: "
             f"{', '.join(missing[:_SHOWN])}{' …' if len(missing) > _SHOWN else ''}"
         )
     _check(path)

@@ -50,7 +50,9 @@ class SamplingParameters(BaseModel):
     min_p: Finite = Field(0.05, ge=0, le=1)
     typical_p: Finite = Field(1.0, ge=0, le=1)
     repeat_penalty: Finite = Field(1.0, ge=1e-6, le=1e6)
-    repeat_last_n: int = Field(64, ge=0, le=1 << 24, description="tokens that penalties look back")
+    repeat_last_n: int = Field(
+        64, ge=0, le=1 << 24, description="number of last tokens that penalties consider"
+    )
     presence_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
     frequency_penalty: Finite = Field(0.0, ge=-1e6, le=1e6)
     logit_bias: dict[int, Bias] = Field(default_factory=dict, max_length=1 << 16)
@@ -67,7 +69,9 @@ class SamplingParameters(BaseModel):
     dynatemp_exponent: Finite = Field(1.0, ge=0, le=1e6)
     samplers: tuple[SamplerName, ...] = Field(DEFAULT_SAMPLERS, max_length=32)
     grammar: str | None = Field(None, description="a grammar in llguidance's Lark")
-    grammar_start: int = Field(0, ge=0, description="the position of the first token that it is about")
+    grammar_start: int = Field(
+        0, ge=0, description="the position of the first token that the grammar applies to"
+    )
 
     @field_validator("dry_sequence_breakers")
     @classmethod
@@ -83,7 +87,7 @@ class SamplingParameters(BaseModel):
 
     @property
     def penalties_window(self) -> int:
-        """Tokens that penalties look back."""
+        """Number of last tokens that penalties consider."""
         return min(self.repeat_last_n, MOST_REMEMBERED)
 
     @property

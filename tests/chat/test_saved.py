@@ -55,8 +55,8 @@ def test_a_path_that_cannot_be_written_is_reported(conversation, tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("no json", "is no conversation: Invalid JSON"),
-        ("[]", "is no conversation: Input should be an object"),
+        ("no json", "is not a conversation: Invalid JSON"),
+        ("[]", "is not a conversation: Input should be an object"),
         ('{"messages": 1}', "messages: Input should be a valid array"),
         ('{"messages": [{"role": "tool", "content": ""}]}', r"messages\.0\.role"),
         ('{"messages": [{"role": "user", "content": "Hi"}]}', "do not take turns"),

@@ -31,7 +31,7 @@ class CompletionRequest(GenerationFields):
         if self.suffix:
             raise RequestError("suffix: the model continues a text, it does not fill a gap", "suffix")
         if self.echo and (self.stream or self.logprobs is not None):
-            raise RequestError("echo: neither with stream nor with logprobs", "echo")
+            raise RequestError("echo: cannot be combined with stream or logprobs", "echo")
         if self.best_of is not None and self.best_of != (self.n or 1):
             raise RequestError("best_of: answers are not ranked; ask for n of them", "best_of")
 

@@ -170,7 +170,7 @@ async def _receive_drafts(socket: WebSocket, back: Back, backs: Backs) -> None:
     while True:
         message = parse_back_message(await _receive_text(socket))
         if isinstance(message, Hello):
-            raise ProtocolError("hello is said once")
+            raise ProtocolError("hello may be sent only once")
         backs.take_draft(back, message)
 
 
@@ -208,7 +208,7 @@ def _take_post(body: Post, backs: Backs) -> tuple[Back | None, list[LeadMessage]
     for message in body.messages:
         if isinstance(message, Hello):
             if back:
-                raise ProtocolError("hello is said once")
+                raise ProtocolError("hello may be sent only once")
             try:
                 back, welcome = backs.join(message, "http")
             except ProtocolError as error:

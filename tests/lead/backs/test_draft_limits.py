@@ -88,7 +88,7 @@ def test_a_flood_of_drafts_is_an_error():
     harness = RegistryHarness(max_drafts_per_second=8)
     harness.sequence()
     back = harness.join()
-    with pytest.raises(ProtocolError, match="more than 3 times 8 drafts a second"):
+    with pytest.raises(ProtocolError, match="more than 3 times 8 drafts per second"):
         send_for(harness, back, seconds=3, per_second=80)
 
 

@@ -91,7 +91,7 @@ def test_another_protocol_is_refused_naming_both(harness):
 def test_the_number_of_backs_is_limited():
     harness = RegistryHarness(max_backs=2)
     one, _ = harness.join(), harness.join()
-    with pytest.raises(UnavailableError, match="2 backs already"):
+    with pytest.raises(UnavailableError, match="already has 2 backs"):
         harness.join()
     harness.backs.leave(one)
     harness.join()

@@ -179,7 +179,7 @@ def test_limits_and_stop_sequences_are_converted():
     [
         ({"type": "image", "source": {}}, "image input is not supported"),
         ({"type": "document"}, "document input is not supported"),
-        ({"type": "text"}, "a text block has a text"),
+        ({"type": "text"}, "a text block must have a text"),
         (result("c1", [{"type": "image"}]), "image input is not supported"),
     ],
 )

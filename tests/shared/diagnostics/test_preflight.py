@@ -132,7 +132,7 @@ def test_the_exit_status_is_1_if_there_is_a_problem(monkeypatch, capsys, program
 def test_nothing_is_downloaded(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     found = check(LeadSettings.from_command_line(["-hf", "a/b-GGUF", "--port", "0", "-t", "1"]))
-    assert "a/b-GGUF is not in the hub's cache, and nothing is to be downloaded" in found.problems[0]
+    assert "a/b-GGUF is not in the hub's cache, and downloads are disabled" in found.problems[0]
 
 
 def test_the_model_of_the_leads_own_back_is_not_downloaded(tmp_path, monkeypatch):

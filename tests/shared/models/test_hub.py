@@ -151,7 +151,7 @@ def test_offline_nobody_is_asked(server, cache):
 @pytest.mark.parametrize("name", [f"{REPOSITORY}:Q8_0", "someone/else-GGUF"])
 def test_what_is_not_in_the_cache_needs_a_connection(server, cache, name):
     fetch(server, cache)
-    with pytest.raises(ConfigError, match="is not in the hub's cache, and nothing is to be downloaded"):
+    with pytest.raises(ConfigError, match="is not in the hub's cache, and downloads are disabled"):
         fetch(server, cache, name, offline=True)
 
 
@@ -189,7 +189,7 @@ def test_a_wrong_token_is_not_repeated(server, cache):
 
 def test_a_gated_repository_says_what_to_do(server, cache):
     server.gated.add(REPOSITORY)
-    with pytest.raises(ConfigError, match="terms to be accepted"):
+    with pytest.raises(ConfigError, match="requires accepting its terms"):
         fetch(server, cache)
 
 

@@ -55,7 +55,7 @@ def test_another_part_is_answered_with_the_first(files):
 
 def test_a_part_that_is_missing_is_named(files):
     path = files("big-00001-of-00003.gguf", "big-00003-of-00003.gguf")
-    with pytest.raises(ModelLoadError, match=r"1 are not beside it: big-00002-of-00003\.gguf"):
+    with pytest.raises(ModelLoadError, match=r"1 are missing in its folder: big-00002-of-00003\.gguf"):
         parts_of(path)
 
 

@@ -245,14 +245,14 @@ async def test_whoever_says_nothing_is_sent_away(lead, monkeypatch):
 
 async def test_one_back_too_many_may_try_again(lead, monkeypatch):
     def full(*_):
-        raise UnavailableError("the lead has 32 backs already")
+        raise UnavailableError("the lead already has 32 backs")
 
     monkeypatch.setattr(lead.backs, "join", full)
     async with served(lead.app) as url, connect(url) as back:
         await back.send(hello(lead).model_dump_json())
         with pytest.raises(ConnectionClosed) as ended:
             await heard(back)
-    assert (ended.value.rcvd.code, ended.value.rcvd.reason) == (1013, "the lead has 32 backs already")
+    assert (ended.value.rcvd.code, ended.value.rcvd.reason) == (1013, "the lead already has 32 backs")
 
 
 async def test_a_lead_that_is_loading_says_try_again(lead):
