@@ -144,7 +144,7 @@ def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[F
 
 
 def measure_step(model: Model, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Median seconds of decoding one token, without the first quarter, which warms up."""
+    """Median seconds of decoding one token, without the first quarter (warm-up)."""
     times = []
     for position in range(_N_STEPS):
         began = clock()

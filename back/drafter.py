@@ -52,7 +52,7 @@ class MakeSampler(Protocol):
     def __call__(
         self, parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /
     ) -> Sampler:
-        """For a sequence whose tokens so far are `history`; `like` is that of one that begins alike."""
+        """A sampler for a sequence with the tokens `history`; `like`: that of one with a common prefix."""
 
 
 class Drafter:

@@ -67,7 +67,7 @@ class LeadClient:
     def stream(self, request: Mapping[str, Any], answer: Answer) -> Generator[Piece, None, None]:
         """Ask for a chat completion; feed `answer` and yield its pieces as they come.
 
-        Closing the iterator hangs up, which makes the lead stop. Raises LeadError.
+        Closing the iterator closes the connection, which makes the lead cancel the request. Raises LeadError.
         """
         while True:
             try:

@@ -86,7 +86,7 @@ class SlotManager:
         slot.cache.add([*slot.sequence.tokens[n_cached : n_cached + n_fed], *draft])
 
     def commit(self, slot: Slot, tokens: Sequence[int]) -> None:
-        """The sequence goes on with `tokens`; the part of the draft that conflicts with them is discarded.
+        """Append `tokens` to the sequence; the part of the draft that conflicts with them is discarded.
 
         The last committed token is never in the cache: it is fed in the next step.
         """

@@ -1,4 +1,4 @@
-"""From committed tokens to the text that a client gets: whole characters, nothing of a stop string."""
+"""Turns committed tokens into a client's text: only whole characters, and no part of a stop string."""
 
 import codecs
 from collections.abc import Callable, Sequence

@@ -95,7 +95,7 @@ class LiveSequence:
         self.status = status
 
     def append(self, step: Committed, now: float) -> None:
-        """Take in one step's tokens."""
+        """Append the tokens of one step."""
         if step.start != len(self.tokens):
             raise RuntimeError(
                 f"sequence {self.id}: step starts at {step.start}, expected {len(self.tokens)}"

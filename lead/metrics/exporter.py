@@ -1,4 +1,4 @@
-"""All metrics of a lead in Prometheus' text format. Metrics that llama-server has, too, have its names."""
+"""All metrics of a lead in Prometheus' text format. Metrics that llama-server also has use its names."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -137,7 +137,7 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
 def back_environment(environment: Mapping[str, str], key: str) -> dict[str, str]:
     """The environment of the back, with `key`, which would be visible on a command line.
 
-    Without the variables of the lead: its context size and cache types are not the back's, and some are keys.
+    The lead's variables are left out: its context size and cache types are not the back's, and some are keys.
     """
     kept = {name: value for name, value in environment.items() if not name.upper().startswith(_LEAD_PREFIXES)}
     return kept | {"BACK_KEY": key}

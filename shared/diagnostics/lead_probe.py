@@ -78,7 +78,7 @@ class LeadProbe:
         yield from self._read(answer)
 
     def _ask_health(self) -> Iterator[float]:
-        """The seconds of each request but the first, which connects."""
+        """The seconds of each request except the first, which includes connecting."""
         for number in range(_N_ASKED):
             began = time.perf_counter()
             self._client.get("/health").raise_for_status()

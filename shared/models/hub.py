@@ -79,9 +79,9 @@ class Hub:
     cache: Path | None = None
 
     def fetch(self, model: HubModel) -> Path:
-        """The first file of `model` in the cache, downloaded if it is not there in its newest version.
+        """The first file of `model` in the cache, downloaded unless its newest version is there.
 
-        Without a connection the cache's version is taken. Raises ConfigError.
+        Without a connection the cached version is used. Raises ConfigError.
         """
         hub = _huggingface_hub()
         offline = self.offline or hub.constants.HF_HUB_OFFLINE

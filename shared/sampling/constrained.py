@@ -105,7 +105,7 @@ class ConstrainedSampler(Sampler):
         self._advance(token)
 
     def rewind(self, history: Sequence[int]) -> None:
-        """The tokens so far are `history` and nothing else."""
+        """Reset the tokens so far to `history`."""
         super().rewind(history)
         tokens = history[self._start :]
         n = _n_common(self._taken, tokens)

@@ -92,7 +92,7 @@ class SamplingParameters(BaseModel):
 
     @property
     def dry_window(self) -> int:
-        """Tokens that DRY looks back."""
+        """Number of last tokens that DRY considers."""
         n = self.dry_penalty_last_n
         return MOST_REMEMBERED if n == -1 else min(n, MOST_REMEMBERED)
 

@@ -102,7 +102,7 @@ class Sampler:
             self._filters.accept(token)
 
     def rewind(self, history: Sequence[int]) -> None:
-        """The tokens so far are `history` and nothing else."""
+        """Reset the tokens so far to `history`."""
         if self._filters is None or not self._n_remembered:
             return
         self._filters.reset()

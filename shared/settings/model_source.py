@@ -11,7 +11,7 @@ from shared.settings.base import OptionError, OptionGroup
 
 
 def check_repository(value: str | None) -> str | None:
-    """As pydantic's validator: raises ValueError for what is not USER/REPO[:QUANT]."""
+    """A pydantic validator: raises ValueError unless `value` is None or USER/REPO[:QUANT]."""
     if value is not None:
         HubModel.parse(value)
     return value

@@ -8,4 +8,4 @@ class LocalDrafter(Protocol):
     """Drafts for one sequence."""
 
     def draft(self, tokens: Sequence[int], max_tokens: int) -> tuple[list[int], list[float]]:
-        """(tokens, confidences) to follow `tokens`, all that are committed; at most `max_tokens`."""
+        """(tokens, confidences) to follow the committed `tokens`; at most `max_tokens`."""

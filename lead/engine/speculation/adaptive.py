@@ -130,7 +130,7 @@ class Adaptive:
             yield _best_batch(expected, seconds, rate)[0] - rate * moment, moment
 
     def _survivals_at(self, candidate: Candidate, now: Survivals, moment: float) -> Survivals:
-        """Of the best chain that is expected `moment` seconds from now."""
+        """Survival of each token of the best chain that is expected `moment` seconds from now."""
         best, best_sum = now, sum(now)
         for draft in candidate.expected:
             n_awaited = self._n_awaited(candidate, draft)
@@ -165,9 +165,9 @@ class Adaptive:
     ) -> Iterator[tuple[int, int]]:
         """(units, steps) of each T(n) that should not be older: next to the best choice, and doubtful ones.
 
-        A step with fewer tokens is seldom slower than one with more. Where it seems so, that may be a jump in
-        T or a busy moment when it was measured; it is measured again if it were the best choice with the mean
-        of its neighbours.
+        A step with fewer tokens is seldom slower than one with more. If a measured T(n) suggests that, the
+        machine may have been busy at the time; n is measured again if it would be the best choice with the
+        mean T of its neighbours.
         """
         max_units = min(len(expected), len(seconds)) - 1
         for n in range(1, min(max_units + 1, len(seconds) - 1)):

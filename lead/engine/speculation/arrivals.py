@@ -60,7 +60,7 @@ class _CommitHistory:
 
 @dataclass(slots=True)
 class _DraftProgress:
-    """Of a source with a sequence: its last draft followed `base` tokens and reached to position `end`.
+    """A source's last draft for a sequence: it followed `base` tokens and reached to position `end`.
 
     `dead_since`: how many tokens were committed when its draft was dead; None: its draft is alive.
     `unseen_since`: when tokens were committed beyond those it had seen; None: it has seen all.

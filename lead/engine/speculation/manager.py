@@ -78,7 +78,7 @@ class SpeculationManager:
     # Commands of the front
 
     def set_policy(self, policy: PolicyName, depth: int) -> None:
-        """Choose in another way from now on; `depth` is for `fixed` and `sync`. What was learned is kept."""
+        """Change the policy; `depth` is for `fixed` and `sync`. Measurements are kept."""
         self._policy_name: PolicyName = policy
         self._depth = depth
         self._policy = self._make_policy(policy, depth)
@@ -159,7 +159,7 @@ class SpeculationManager:
         self.stats.add_committed(committed, covered=bool(after - self._sequences[sequence].drafters.keys()))
 
     def on_step(self, step: StepReport) -> None:
-        """A step is over, after `on_commit` for each of its sequences."""
+        """Called after each step, after `on_commit` for each of its sequences."""
         n_sequences, waited = len(step.depths), self._waited
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
         self.cost.learn(step.n_tokens, step.seconds)

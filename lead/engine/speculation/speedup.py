@@ -1,10 +1,10 @@
-"""How many times faster than without drafts the lead has been recently."""
+"""The recent speed-up of the lead over decoding without drafts."""
 
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
 
 class SpeedupEstimate:
-    """Relative to decoding without drafts, so that it holds when the number of sequences changes."""
+    """The speed relative to decoding without drafts: it stays valid when the number of sequences changes."""
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
         self._decay = constants.speedup_decay

@@ -87,7 +87,7 @@ class AccessLogMiddleware:
 
 
 class _ResponseObserver:
-    """Notes the status that is sent and adds the request id to the headers."""
+    """Records the status that is sent and adds the request id to the headers."""
 
     def __init__(self, send: Send, id_: str) -> None:
         self.status = 0

@@ -28,7 +28,7 @@ class RefusedBodyError(Exception):
 
 
 class BodyMiddleware:
-    """Reads the whole body before the application runs, and answers for a body that is not accepted.
+    """Reads the whole body before the application runs, and rejects bodies that are not accepted.
 
     Only JSON is accepted: pages of other origins cannot send it without permission (CORS). The connection
     discards the rest of a refused body, for as long as a body may take to arrive.

@@ -30,7 +30,7 @@ async def create_response(
 async def count_input_tokens(
     body: ResponsesRequest, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
-    """How many tokens an input is to the model."""
+    """Count the tokens of an input."""
     return {
         "object": "response.input_tokens",
         "input_tokens": await count_prompt(as_chat(body.to_chat()), services),

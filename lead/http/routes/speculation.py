@@ -77,7 +77,7 @@ class PolicyRequest(BaseModel):
 async def set_policy(
     body: PolicyRequest, services: Annotated[Services, Depends(get_ready_services)]
 ) -> dict[str, Any]:
-    """Change the policy while running, for instance to see what speculation is worth."""
+    """Change the policy while running, for instance to measure the effect of speculation."""
     services.engine.set_policy(body.policy, body.depth)
     return {"policy": body.policy, "depth": body.depth}
 

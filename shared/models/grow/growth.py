@@ -112,7 +112,7 @@ def _chunks(tensor: Tensor, model: SourceModel, encoder: Encoder) -> Iterator[By
 
 
 def _corner(matrix: Matrix, origin: str, model: SourceModel, encoder: Encoder) -> Iterator[Bytes]:
-    """The rows that the source has, with zeros beside them."""
+    """The rows that the source has, padded with zeros."""
     n_old, old_width = model.dimensions(origin)
     step = rows_per_chunk(matrix.width)
     for start in range(0, n_old, step):
