@@ -1,9 +1,9 @@
 # Six verbs, each of which sets up what it needs by itself:
-#   make demo    the point of the project in a minute
+#   make demo    compare a lead alone with lead and back, then chat
 #   make test    all tests but those that download packages; ARGS="tests/chat -k terminal" for some of them
 #   make check   format, lint, types
-#   make bench   how fast, against what: each part for two minutes; ARGS="speed --repeats 5" for one of them
-#   make docs    the tables, examples and pictures of the documentation that follow from the code
+#   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
+#   make docs    regenerate the parts of the documentation that are derived from the code
 #   make setup   only the set-up: .venv with llama-cpp-python compiled for this compiler and CPU
 #
 # For a GPU:  CMAKE_ARGS="-DGGML_CUDA=on" make setup

@@ -101,7 +101,7 @@ function explain(error) {
   else if (error.status === LOADING) showState("wait", "loading the model");
   else if (error.status === NO_KEY || error.status === FORBIDDEN) {
     showState("wait", "a key is needed");
-    keyDialog.open(lead.key.get() === null ? "" : `Not with this one: ${error.message}.`);
+    keyDialog.open(lead.key.get() === null ? "" : `This key does not work: ${error.message}.`);
   } else showState("bad", error.message);
 }
 
