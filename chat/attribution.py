@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 _WORD_OR_PUNCTUATION = re.compile(r"\w+|[^\w\s]")
 _WORD_REACH = 400
-"""Characters to search ahead for a word: more than a long address that was left out."""
+"""Characters to search ahead for a word: more than a long URL that rendering has left out."""
 _PUNCTUATION_REACH = 8
 """For punctuation: a bullet that rendering has added must not be found in the next sentence."""
 

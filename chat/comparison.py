@@ -7,7 +7,7 @@ from typing import Any
 from chat.answer import Answer
 
 WITHOUT_SPECULATION = {"speculative.n_max": 0}
-"""llama-server's request field, which a lead has, too."""
+"""A request field of llama-server, which a lead also supports."""
 
 _N_SHOWN = 30
 

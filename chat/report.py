@@ -18,7 +18,7 @@ _BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "a
 _N_TEXT_COLUMNS = 3
 _COLUMN_BREAK = re.compile(r"\S {2,}(?=\S)")
 _MOST_HANGING = 0.6
-"""Of the width: what is left beside a deeper indentation cannot be read."""
+"""The largest indentation as a share of the width: text beside a deeper one is hard to read."""
 
 _GUIDE = (
     "Anything else is sent to the model. Alt-Enter, or a backslash at the end of a line, starts a new line "

@@ -21,7 +21,7 @@ def _encodable(text: str) -> str:
 
 
 _Text = Annotated[str, AfterValidator(_encodable)]
-"""What is sent to a server."""
+"""Text that is sent to a server."""
 
 
 class ChatSettings(ProgramSettings):

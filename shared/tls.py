@@ -14,7 +14,7 @@ _NAME_MISMATCHES: Final = {62, 64}
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
 HANGS_UP: Final = "it closed the connection: if it serves HTTPS, its address begins with https://"
-"""For a server that closes a connection with plain HTTP without an answer."""
+"""The message for a server that closes a plain HTTP connection without an answer."""
 SPEAKS_PLAIN: Final = "it does not speak HTTPS: does its address begin with http://?"
 
 

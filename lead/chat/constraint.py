@@ -10,7 +10,7 @@ from lead.chat.tools import Tool
 from lead.grammar import json_rule, lark_grammar, literal, spelled
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
-"""From a JSON schema, and the field that it came in, to one that llguidance reads; raises RequestError."""
+"""Turns a JSON schema from the named field into one that llguidance reads; raises RequestError."""
 
 _RESPONSE = '{"response": '
 _ANY_ARGUMENTS = {"type": "object"}

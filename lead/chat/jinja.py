@@ -24,7 +24,7 @@ CHATML = (
 """What llama-server uses for a model without a template."""
 
 MAX_CHARACTERS = 1 << 26
-"""Of a prompt: more than any context holds. A template may repeat a message any number of times."""
+"""The longest prompt, more than any context holds: a template may repeat a message any number of times."""
 MAX_SECONDS = 20.0
 
 

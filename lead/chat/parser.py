@@ -19,7 +19,7 @@ from lead.chat.tool_call_parser import ToolCallParser
 from lead.chat.tool_formats import GENERIC, ToolFormat
 
 _MAX_HEADER_CHARACTERS = 300
-"""Text before the arguments of a call: where it is longer, it is not a call."""
+"""The longest text before the arguments of a call; with more it is not a call."""
 _GENERIC_HEAD = re.compile(r'\s*\{\s*"(response|tool_calls)"\s*:\s*(?=\S)')
 
 

@@ -10,7 +10,7 @@ from shared.llama.span import Span
 _WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 _REPEATS = 5
 _MAX_SECONDS = 10.0
-"""For a model that is too slow for this, the rest is learned from requests."""
+"""Time limit; for a slower model the rest is learned from requests."""
 
 
 def calibrate(

@@ -41,7 +41,7 @@ from shared.protocol import Tune
 log = logging.getLogger("lead")
 
 _MOST_UNSENT_BYTES = 1 << 16
-"""With more than this unread by the engine, drafts are held back, and only the newest are sent."""
+"""While the engine has more than this to read, drafts are withheld, and only the newest are sent later."""
 _MOST_EVENT_BYTES = 1 << 20
 _STOP_SECONDS = 10.0
 """How long the engine may take for its last step before it is killed."""

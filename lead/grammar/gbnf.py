@@ -15,9 +15,9 @@ from shared.errors import RequestError
 _MAX_REPEATS = 2000
 """llama.cpp refuses more repetitions of anything."""
 _MAX_RULES = 1000
-"""Those of parentheses included: llguidance follows references by recursion."""
+"""Including those for parentheses: llguidance follows references by recursion."""
 _MAX_NESTING = 64
-"""Of parentheses, which are read by recursion here."""
+"""Nesting of parentheses, which are parsed recursively."""
 
 _ESCAPE = r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[trn\\\"\[\]-])"
 _TOKEN = re.compile(

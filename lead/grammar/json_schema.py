@@ -19,13 +19,13 @@ JSON_OBJECT: dict[str, Any] = {"type": "object"}
 """The schema of OpenAI's `json_object`: any object."""
 
 _MAX_PATTERN = 400
-"""Characters: with some longer ones a mask takes seconds."""
+"""Characters of a pattern: with some longer ones a mask takes seconds."""
 _MAX_PATTERNS = 8
-"""That one string has to match: their automata multiply."""
+"""Patterns that one string has to match: their automata multiply."""
 _MAX_CONSTANT = 8192
 """Characters of one value of `const` or `enum`."""
 _MAX_BOUND = 1 << 53
-"""llguidance takes no larger ones; they are let pass."""
+"""llguidance accepts no larger ones; they are ignored."""
 
 _FURTHER = {"additionalProperties", "patternProperties", "unevaluatedProperties"}
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")

@@ -8,7 +8,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.sampling.grammar import GrammarMatcher, prepare
 
 _MAX_COMPILE_SECONDS = 0.5
-"""Of this thread's own time: the engine takes as long again, and generates nothing meanwhile."""
+"""CPU time of this thread: the engine takes as long again, and generates nothing meanwhile."""
 
 
 def check_size(text: str, limits: RequestLimits, param: str) -> None:

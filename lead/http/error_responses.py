@@ -17,7 +17,7 @@ from shared.errors import DuoError, ProtocolError, RequestError, UnavailableErro
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _NEVER = {"x-should-retry": "false"}
-"""For the clients of OpenAI and Anthropic, which retry every 5xx."""
+"""Tells the clients of OpenAI and Anthropic, which retry every 5xx, not to."""
 _HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 
 

@@ -15,7 +15,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.sampling.parameters import MAX_SEED, SamplingParameters
 
 Prompt = str | Sequence[int | str]
-"""Text, token ids, or both in turn."""
+"""Text, token ids, or a mix of both."""
 
 
 @dataclass(frozen=True, slots=True)

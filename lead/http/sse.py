@@ -26,7 +26,7 @@ T = TypeVar("T")
 Update = TypeVar("Update")
 JsonObject = dict[str, Any]
 SseEvent = JsonObject | str
-"""Text is sent as it is."""
+"""Text is sent unchanged."""
 
 
 class Renderer(ABC, Generic[Update]):

@@ -20,9 +20,9 @@ log = logging.getLogger("lead")
 CLOSE_SECONDS = 3
 """How long connections may take to close after the last answer has been failed."""
 _ABORT_SECONDS = 2
-"""Of these; a peer that has not taken the rest by then is cut off, and its handler sees that and ends."""
+"""Part of CLOSE_SECONDS after which connections of peers that have not read the rest are aborted."""
 _LOOK_SECONDS = 0.1
-"""uvicorn's own step: it has no event for a connection's end."""
+"""Polling interval, as in uvicorn: it has no event for the end of a connection."""
 
 
 class DrainingServer(uvicorn.Server):

@@ -25,7 +25,7 @@ _STOP_SECONDS = 5.0
 """How long it may take to end before it is killed."""
 _FIRST_DELAY, _MAX_DELAY = 0.5, 60.0
 _STABLE_SECONDS = 60.0
-"""If it ran for longer than this before it died, the delays between restarts begin from the first again."""
+"""If it ran for longer than this before it died, the delays between restarts start over."""
 _LEAD_PREFIXES = ("LEAD_", "LLAMA_")
 _FINAL = {1, 2}
 """Statuses after which a restart does not help. 1: wrong model, or refused by the lead; 2: wrong option."""

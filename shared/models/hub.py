@@ -20,7 +20,7 @@ _REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<quantization>[\w
 _PREFERRED = ("Q4_K_M", "Q8_0")
 """What llama-server prefers if no quantization is given, before the repository's first file."""
 _NO_MODELS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
-"""In names of GGUF files that go with a model."""
+"""Substrings in the names of GGUF files that are not models themselves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from shared.errors import ModelLoadError
 
 _PART = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.DOTALL)
 _SHOWN = 3
-"""Missing parts that an error names."""
+"""The number of missing parts that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)

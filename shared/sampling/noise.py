@@ -30,7 +30,7 @@ _NO_TOKEN = 1 << 32
 """The place in the stream after those of all tokens, whose ids have 31 bits."""
 
 _HANDFUL = 8
-"""So few tokens are hashed faster in Python's integers than by a dozen calls of numpy."""
+"""Up to this many tokens, Python's integers are faster than a dozen calls of numpy."""
 
 _SLACK = 1e-6
 """Far more than the rounding errors of a logarithm of a logarithm."""

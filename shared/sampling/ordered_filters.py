@@ -27,7 +27,7 @@ _COLDEST = 1e-6
 _LARGEST = np.float32(1e30)
 """Logits are clipped to this: penalties grow exponentially, and an infinity would turn into a NaN."""
 _MANY = 1000
-"""Tokens that take longer to sort than to look through."""
+"""From this many tokens on, sorting takes longer than scanning."""
 
 
 class OrderedFilters:

@@ -9,7 +9,7 @@ BANNED = -1e9
 """A logit bias that no logit and no noise can compensate; finite, because JSON has no infinity."""
 
 MOST_REMEMBERED = 1 << 16
-"""Tokens that penalties and DRY look back at most."""
+"""The maximum number of last tokens that penalties and DRY consider."""
 
 _MOST_XTC = 0.5
 """Above this threshold at most one candidate can reach it, so XTC never removes any."""

@@ -13,7 +13,7 @@ from lead.engine.drafters.continuation import SHORTEST_MATCH, Continuation, Matc
 _TRUST = 6
 """The length of the initial match: how far the client's prediction is trusted at first."""
 _MOST_PLACES = 8
-"""How many places of the answer's last tokens are compared: the nearest ones."""
+"""The number of occurrences of the answer's last tokens to compare: the nearest ones."""
 
 
 class PredictionDrafter:

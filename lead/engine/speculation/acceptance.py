@@ -10,7 +10,7 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.merge import Agreement
 
 _MAX_PLACES = 16
-"""The last one counts all further ones as well."""
+"""The last place counts all further ones as well."""
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ from lead.engine.speculation.speedup import SpeedupEstimate
 from lead.engine.speculation.step_cost import StepCost
 
 _MIN_WAIT_S = 0.0005
-"""The shortest wait: the pipe cannot wait more precisely; whatever arrives ends it."""
+"""The shortest wait: the pipe cannot wait more precisely. Anything that arrives ends it."""
 _EPSILON = 1e-9
-"""Worths that differ by less are equal."""
+"""Rates that differ by less are equal."""
 
 
 class Adaptive:

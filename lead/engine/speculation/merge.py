@@ -12,7 +12,7 @@ from lead.engine.speculation.draft_chain import EMPTY_CHAIN, MAX_DEPTH, DraftCha
 from lead.engine.speculation.draft_tree import DraftToken
 
 Agreement = Literal["single", "agreed", "conflicting"]
-"""Of a proposed token: no other source proposed one there; one proposed the same; all others another."""
+"""Of a proposed token: no other source proposed one; one proposed the same; all others proposed another."""
 
 EstimateAcceptance = Callable[[str, float | None, Agreement], float]
 """The probability that a token of (source, confidence, agreement) is accepted if those before it are."""

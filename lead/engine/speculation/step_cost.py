@@ -8,9 +8,9 @@ from statistics import median
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
 _MIN_STEP_S = 1e-6
-"""No step is shorter, whatever a coarse clock says."""
+"""No step is shorter; a coarse clock may measure 0."""
 _GUESSED_STEP_S = 0.05
-"""T(1) before the first step: of no consequence, since only ratios matter then."""
+"""T(1) before the first step; arbitrary, since only ratios matter until then."""
 _GUESSED_SLOPE = 0.1
 """(T(n + 1) - T(n)) / T(1) while only one n has been measured."""
 

@@ -9,7 +9,7 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.step_cost import StepCost
 
 _COST_WIDTHS = 8
-"""Numbers of tokens among which the cheapest further one is looked for."""
+"""The batch widths among which the cheapest additional token is searched."""
 
 
 class BackTuning:

@@ -23,7 +23,7 @@ Body = JsonObject
 """The content of a choice, next to its index and finish_reason."""
 
 _FINGERPRINT = "b-llama-duo"
-"""Some clients of llama-server look for its b: there a build's number follows."""
+"""Some clients of llama-server look for the `b`, which precedes a build number there."""
 
 
 class _OpenAIRenderer(AnswerRenderer):

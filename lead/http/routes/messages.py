@@ -18,7 +18,7 @@ from shared.errors import DuoError
 
 _ERRORS = {400: "invalid_request_error", 404: "not_found_error", 503: "overloaded_error"}
 _ADVICE = {"retry-after", "x-should-retry"}
-"""Headers of an error that this API's clients read, too."""
+"""Headers of an error that this API's clients read as well."""
 
 
 class _AnthropicRoute(APIRoute):

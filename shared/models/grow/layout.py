@@ -32,7 +32,7 @@ class Matrix:
     origin: str | None
     """The source's tensor, or None in an added layer."""
     noise: bool
-    """Whether the rows below the origin hold noise, because nothing listens to them."""
+    """Whether the rows below the origin hold noise, because nothing reads their output."""
 
     @property
     def dimensions(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ class Shape:
     """The four numbers that growing changes; head width, context and vocabulary stay the source's."""
 
     width: int
-    """Of the residual stream: llama.cpp's n_embd."""
+    """The width of the residual stream: llama.cpp's n_embd."""
     n_layers: int
     n_heads: int
     """Query heads. Key/value heads follow, so that as many query heads share one as in the source."""
