@@ -73,7 +73,7 @@ class _Reader:
     def _visit(
         self, schema: object, path: str, names: frozenset[str] = frozenset(), *, is_part: bool = False
     ) -> object:
-        """`schema` without properties other than its own and `names`; a part of another one stays open."""
+        """A copy that allows only its own properties and `names`; a part of another schema stays open."""
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):

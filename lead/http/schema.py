@@ -163,7 +163,7 @@ class GenerationFields(BaseModel):
         return self.id_slot
 
     def stops(self, limits: RequestLimits) -> list[str]:
-        """The stop strings; empty ones stop nothing."""
+        """The stop strings, without empty ones."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         if len(stops) > limits.max_stops:
             raise RequestError(f"stop: {len(stops)} strings; at most {limits.max_stops} are accepted", "stop")

@@ -88,7 +88,7 @@ class Acceptance:
         self._records.pop(source, None)
 
     def describe(self, source: str) -> dict[str, object]:
-        """For `GET /v1/speculation`: shares that were right, by place (None: not tried) and by confidence."""
+        """For `GET /v1/speculation`: right shares by place (None: no tokens) and by confidence."""
         record = self._records.get(source, _SourceRecord())
         n_places = max((place + 1 for place, (n, _) in enumerate(record.by_place) if n), default=0)
         return {

@@ -111,7 +111,7 @@ class Arrivals:
             self._sources.setdefault(source, _SourceTiming())
 
     def on_open(self, sequence: str, n_committed: int, now: float) -> None:
-        """A sequence begins; the sources are informed now."""
+        """A sequence begins; the sources receive it at this moment."""
         self._histories[sequence] = _CommitHistory(now)
         self._histories[sequence].commits.append((n_committed, now))
 

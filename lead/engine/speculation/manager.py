@@ -146,7 +146,7 @@ class SpeculationManager:
         return SpeculationPlan(chains, choice.wait, choice.n_expected)
 
     def on_commit(self, committed: Committed, now: float) -> None:
-        """One sequence's part of a step; the backs are informed now."""
+        """One sequence's part of a step; the backs receive it at this moment."""
         sequence, board = committed.sequence, self._board
         before = list(board.sources(sequence))
         self.acceptance.learn(board.extend(sequence, committed.start, committed.tokens))
