@@ -23,7 +23,8 @@ class GenerationRequest:
     """What to generate from each of the prompts.
 
     `prompts` holds each prompt `n` times, for its `n` answers; their seeds are seed, seed + 1, …
-    `parser` is None if all text is content; `special_tokens` are control tokens whose text it has to see.
+    `gbnf` is the grammar as the client sent it. `parser` is None if all text is content; `special_tokens`
+    are control tokens whose text it has to see.
     """
 
     prompts: list[list[int]]
@@ -32,6 +33,7 @@ class GenerationRequest:
     stops: list[str]
     prediction: list[int]
     n: int = 1
+    gbnf: str | None = None
     options: RequestOptions = field(default_factory=RequestOptions)
     private: bool | None = None
     max_seconds: float | None = None
@@ -62,6 +64,7 @@ async def read_request(
         stops=fields.stops(limits),
         prediction=await asyncio.to_thread(fields.predicted, vocabulary, n_ctx),
         n=n,
+        gbnf=fields.grammar or None,
         options=RequestOptions(
             n_probs=fields.n_alternatives(limits),
             filtered=bool(fields.post_sampling_probs),

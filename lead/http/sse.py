@@ -116,9 +116,11 @@ class _EventStream(StreamingResponse, Generic[Update]):
                     await send(_body(b": ping\n\n"))
                 n_before = n_sent
 
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         pinging = asyncio.ensure_future(ping())
         try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
             lines = await self._first
             while lines:
                 await send_body(lines)

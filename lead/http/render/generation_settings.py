@@ -26,6 +26,7 @@ def generation_settings(request: GenerationRequest, *, stream: bool) -> dict[str
     """All of them, for the client that sent the request."""
     return sampling_settings(request.sampling, request.max_tokens) | {
         "stop": request.stops,
+        "grammar": request.gbnf or request.sampling.grammar,
         "stream": stream,
         "logit_bias": [
             {"bias": bias, "token": token} for token, bias in sorted(request.sampling.logit_bias.items())

@@ -98,6 +98,13 @@ async def test_only_the_fields_asked_for_are_sent(lead, client):
     assert body == {"content": "x", "generation_settings/n_predict": 3}
 
 
+async def test_a_grammar_is_reported_as_the_client_sent_it(lead, client):
+    lead.will_say("yes")
+    grammar = 'root ::= "yes" | "no"'
+    body = (await client.post(URL, json={"prompt": "O", "grammar": grammar})).json()
+    assert body["generation_settings"]["grammar"] == grammar
+
+
 async def test_a_stream_ends_with_the_whole_answers_fields_and_without_done(lead, client):
     lead.will_say("and then")
     response = await client.post(URL, json={"prompt": "Once", "stream": True, "return_tokens": True})
