@@ -7,7 +7,7 @@ from typing import Any
 import llama_cpp
 
 from shared.errors import ModelLoadError
-from shared.settings.model_options import MAX_SLOTS, UNQUANTIZED, CacheType, ModelOptions
+from shared.settings.model_options import MAX_SLOTS, MIN_BATCH, UNQUANTIZED, CacheType, ModelOptions
 
 _GGML_TYPE_BF16 = 30
 """ggml.h; llama_cpp has no name for it."""
@@ -55,7 +55,8 @@ def add_guard_sequences(parameters: Any, path: Path) -> None:
             f"{n_slots}: lower --parallel, or use --no-kv-unified"
         )
     parameters.n_seq_max = 2 * n_slots
-    parameters.n_ubatch = max(parameters.n_ubatch, n_slots)
+    # llama.cpp aborts the process if a batch cannot hold one token of each sequence
+    parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max, MIN_BATCH)
     parameters.n_batch = parameters.n_ubatch
 
 

@@ -32,6 +32,8 @@ MAX_SLOTS: Final = 256
 DEFAULT_CTX: Final = 16_384
 """The largest context that is chosen by default: 5 GB of KV cache for a 70B model."""
 MAX_CTX: Final = 1 << 24
+MIN_BATCH: Final = 32
+"""The least tokens that a batch can hold: measurements and drafts need some."""
 MAX_THREADS: Final = 1024
 
 
@@ -114,5 +116,5 @@ class ModelOptions(ComputeOptions):
         "part of --ctx-size, which is faster when all slots are busy, and slower otherwise or with drafts",
     )
     batch_size: int = Field(
-        512, ge=1, le=1 << 16, description="logical maximum batch size: tokens in one decoding step"
+        512, ge=MIN_BATCH, le=1 << 16, description="logical maximum batch size: tokens in one decoding step"
     )

@@ -49,7 +49,10 @@ def test_what_to_print_can_be_set():
 
 @pytest.mark.parametrize(
     "wrong",
-    [("--port", "70000"), ("--depth", "-1"), ("--cpus", "x"), ("--parallel", "0"), ("--print", "some")],
+    [
+        *(("--port", "70000"), ("--depth", "-1"), ("--cpus", "x"), ("--parallel", "0"), ("--print", "some")),
+        ("--batch-size", "31"),
+    ],
 )
 def test_a_wrong_value_is_an_error_that_names_the_option(wrong, capsys):
     with pytest.raises(SystemExit):

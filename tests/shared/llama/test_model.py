@@ -211,4 +211,4 @@ def test_smaller_batches_inside_a_step_are_possible(load, model):
 
 def test_a_model_without_a_kv_cache_is_refused(tiny_model):
     with pytest.raises(ModelLoadError, match="gemma-embedding models keep no KV cache"):
-        Model(tiny_model("gemma-embedding"), ModelOptions(ctx_size=64, parallel=1, batch_size=16, threads=1))
+        Model(tiny_model("gemma-embedding"), ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1))

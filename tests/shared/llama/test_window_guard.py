@@ -5,6 +5,7 @@ import pytest
 
 from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
+from shared.llama.batch_invariance import measure_batch_invariance
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions
@@ -81,6 +82,14 @@ def test_cells_are_free_again_when_a_slot_is_given_up(gemma):
 def test_a_batch_is_one_ubatch(tiny_model):
     assert load(tiny_model("gemma3"), ubatch_size=64).n_batch == 64
     assert load(tiny_model("llama"), ubatch_size=64).n_batch == 512
+
+
+@pytest.mark.parametrize("n_slots", [2, 20])
+def test_a_smaller_ubatch_than_the_sequences_need_is_raised(tiny_model, n_slots):
+    model = load(tiny_model("gemma3"), n_slots=n_slots, ubatch_size=1)
+    assert measure_batch_invariance(model)
+    assert model.n_batch >= max(2 * n_slots, 32)
+    model.close()
 
 
 def test_more_slots_than_can_be_guarded_are_refused(tiny_model):
