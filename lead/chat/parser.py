@@ -163,24 +163,29 @@ class OutputParser:
 
     def _read_between_calls(self) -> list[Delta] | None:
         assert self._format
-        starts, separators = self._format.call_starts, self._format.separators
         self._skip_separators()
         if not self._text:
             return None
         if self._text[0] == "{":
             return self._begin_object()
-        start = next((marker for marker in starts if self._text.startswith(marker)), None)
+        start = next((marker for marker in self._format.call_starts if self._text.startswith(marker)), None)
         if start:
             self._begin_calls(start)
             self._text = self._text[len(start) :]
             return []
-        if not self._complete and partial_marker_length(self._text, (*separators, *starts)) == len(
-            self._text
-        ):
+        if self._is_partial_marker():
             return None
         if self._format.call_header and self._held:
             return self._read_header(self._format.call_header)
         return self._leave_calls()
+
+    def _is_partial_marker(self) -> bool:
+        """Whether the text begins a marker; at the end of an answer, one that may follow a call."""
+        assert self._format
+        if self._complete:
+            return not self._held and self._is_separator(self._text)
+        markers = (*self._format.separators, *self._format.call_starts)
+        return partial_marker_length(self._text, markers) == len(self._text)
 
     def _read_header(self, header: re.Pattern[str]) -> list[Delta] | None:
         brace = self._text.find("{", 0, _MAX_HEADER_CHARACTERS)

@@ -178,6 +178,14 @@ def test_a_call_that_is_cut_off_is_still_a_call():
     assert [(call.name, call.arguments) for call in message.calls] == [("add", '{"a": 1')]
 
 
+@pytest.mark.parametrize("size", [1, None])
+@pytest.mark.parametrize("family", ["hermes", "deepseek", "command-r"])
+def test_an_end_marker_that_is_cut_off_is_not_content(family, size):
+    tool_format, text = CALLS[family]
+    message = read(text[:-3], size, tool_format=tool_format)
+    assert (message.content, calls(message)) == ("", [ADD])
+
+
 def test_a_call_without_arguments_has_an_empty_object():
     assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=tool_formats.HERMES)) == [
         ("add", {})
