@@ -179,7 +179,7 @@ def test_a_call_that_is_cut_off_is_still_a_call():
 
 
 @pytest.mark.parametrize("size", [1, None])
-@pytest.mark.parametrize("family", ["hermes", "deepseek", "command-r"])
+@pytest.mark.parametrize("family", ["hermes", "kimi", "command-r"])
 def test_an_end_marker_that_is_cut_off_is_not_content(family, size):
     tool_format, text = CALLS[family]
     message = read(text[:-3], size, tool_format=tool_format)
