@@ -114,7 +114,6 @@ def _build(functions: "_Functions", model: TinyModel, vocabulary: Path | None) -
 def _metadata(model: TinyModel, n_vocab: int) -> dict[str, Value]:
     name, width, n_layers = model.architecture, model.width, model.n_layers
     n_heads = max(2, width // 64)
-    state = 128 if width >= 1024 else 32  # noqa: PLR2004 - a state of 32 is enough for the tiny ones
     values: dict[str, Value] = {
         "vocab_size": n_vocab,
         "context_length": N_CTX,
@@ -134,12 +133,6 @@ def _metadata(model: TinyModel, n_vocab: int) -> dict[str, Value]:
         "full_attention_interval": 2,
         "rope.dimension_count": width // n_heads,
         "rope.dimension_sections": [width // n_heads // 4] * 4,
-        "ssm.inner_size": 2 * width,
-        "ssm.conv_kernel": 4,
-        "ssm.state_size": state,
-        "ssm.time_step_rank": 2 * width // 32,
-        "ssm.group_count": 2,
-        "shortconv.l_cache": 3,
         "logit_scale": 1.0,
         "use_parallel_residual": False,
         "residual_scale": 1.0,
@@ -147,12 +140,7 @@ def _metadata(model: TinyModel, n_vocab: int) -> dict[str, Value]:
     }
     if any(part in name for part in _MIXTURES):
         values |= _experts(width)
-    if name in _DELTA_NETS:
-        values |= {
-            "ssm.inner_size": width,
-            "ssm.time_step_rank": width // state,
-            "ssm.group_count": width // state,
-        }
+    values |= _recurrent_state(name, width)
     if name in _LAYERWISE:
         heads = [0 if layer % 2 else n_heads for layer in range(n_layers)]
         values |= {"attention.head_count": heads, "attention.head_count_kv": heads}
@@ -160,6 +148,22 @@ def _metadata(model: TinyModel, n_vocab: int) -> dict[str, Value]:
         values["feed_forward_length"] = [0] * (n_layers - 1) + [width * 3 // 2]
     if name in _LATENT:
         values |= _latent_attention()
+    return values
+
+
+def _recurrent_state(name: str, width: int) -> dict[str, Value]:
+    size = 128 if width >= 1024 else 32  # noqa: PLR2004 - a state of 32 is enough for the tiny ones
+    values: dict[str, Value] = {
+        "ssm.inner_size": 2 * width,
+        "ssm.conv_kernel": 4,
+        "ssm.state_size": size,
+        "ssm.time_step_rank": 2 * width // 32,
+        "ssm.group_count": 2,
+        "shortconv.l_cache": 3,
+    }
+    if name in _DELTA_NETS:
+        n_heads = width // size
+        values |= {"ssm.inner_size": width, "ssm.time_step_rank": n_heads, "ssm.group_count": n_heads}
     return values
 
 

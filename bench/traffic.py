@@ -202,7 +202,7 @@ class TrafficRun:
                 return [*kept, *self._tokens(self._random.randint(1, 60))]
 
     def _draft(self, sequence: str) -> None:
-        """The true next tokens, until one that is not."""
+        """The true next tokens; in three of five drafts one of them is wrong."""
         base = len(self._running[sequence])
         n = self._random.randint(1, _DEPTH)
         tokens = self._scripts[sequence][base : base + n]
