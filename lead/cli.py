@@ -9,12 +9,15 @@ import uvloop
 
 from lead.server.server import Lead
 from lead.settings.lead_settings import LeadSettings
-from shared import cpus
+from shared import cpus, descriptors
 from shared.diagnostics.print_report import exit_with
 from shared.errors import ConfigError
 from shared.logs import configure_logging
 
 log = logging.getLogger("lead")
+
+_FAILED = 3
+"""Exit status if a restart may help, as the back's, in contrast to 1 (wrong settings) and argparse's 2."""
 
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
@@ -30,8 +33,9 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
 
 
 def run(settings: LeadSettings) -> None:
-    """Serve until a signal ends it; exits with status 1 if it cannot start."""
+    """Serve until a signal. Exits with 1 if the settings must be changed, with 3 on other failures."""
     try:
+        descriptors.raise_limit()
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
         settings = settings.located()
@@ -41,6 +45,9 @@ def run(settings: LeadSettings) -> None:
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
         sys.exit(1)
+    except Exception:
+        log.exception("the lead failed")
+        sys.exit(_FAILED)
 
 
 def check(settings: LeadSettings) -> NoReturn:

@@ -72,7 +72,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/settings/conversation.py",
         "lead/settings/own_back.py",
     ),
-    "tests/lead/test_llama_server_cli.py": ("lead/cli.py",),
     "tests/shared/diagnostics/test_lead_checks.py": (
         "shared/diagnostics/findings.py",
         "shared/diagnostics/lead_report.py",

@@ -34,6 +34,7 @@ from lead.engine.events import (
     decode_event,
 )
 from shared.backoff import jittered_delays
+from shared.descriptors import SpareDescriptors
 from shared.errors import ModelLoadError, UnavailableError
 from shared.logs import LogLevel
 from shared.protocol import Tune
@@ -47,6 +48,8 @@ _STOP_SECONDS = 10.0
 """How long the engine may take for its last step before it is killed."""
 _EXPLAIN_SECONDS = 10.0
 """The engine replies between two steps; with a long prompt on a slow machine a step may take this long."""
+_N_SPARE = 8
+"""Descriptors held back for starting an engine: the pipe to it, and what starting a process takes."""
 RETRY_AFTER_SECONDS = 5
 """The Retry-After sent while the engine is not available."""
 
@@ -101,6 +104,7 @@ class EngineClient:
         self._held_drafts: dict[tuple[str, str], PostDraft] = {}
         self._connected = SetBacks(names=[])
         self._explanation: asyncio.Future[dict[str, Any] | None] | None = None
+        self._spare = SpareDescriptors(_N_SPARE)
         self._stopping = asyncio.Event()
         self.state = EngineState.STARTING
         self.ready: Ready | None = None
@@ -124,7 +128,11 @@ class EngineClient:
         """
         delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - jitter is no secret
         while not self._stopped:
-            was_ready = await self._run_once(sequences, backs)
+            try:
+                was_ready = await self._run_once(sequences, backs)
+            except OSError as error:  # no descriptors, memory or processes: there may be some later
+                log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
+                was_ready = False
             if self._stopped:
                 return
             if was_ready:
@@ -195,12 +203,8 @@ class EngineClient:
 
     async def _run_once(self, sequences: SequenceListener, backs: BackListener) -> bool:
         """Run one engine process to its end; returns whether it became ready."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            arguments = ["-m", "lead.engine", str(theirs.fileno()), *self._log_options]
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, *arguments, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
-            )
+        with self._spare.released():
+            ours, self._process = await self._start()
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=_MOST_EVENT_BYTES)
         was_ready = False
         try:
@@ -218,6 +222,20 @@ class EngineClient:
         finally:
             await self._clean_up()
         return was_ready
+
+    async def _start(self) -> tuple[socket.socket, asyncio.subprocess.Process]:
+        """An engine process and the front's end of the pipe to it; raises OSError."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            arguments = ["-m", "lead.engine", str(theirs.fileno()), *self._log_options]
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, *arguments, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
+                )
+            except BaseException:
+                ours.close()
+                raise
+        return ours, process
 
     async def _clean_up(self) -> None:
         if self._writer:

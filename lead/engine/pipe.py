@@ -12,10 +12,22 @@ from lead.engine.commands import Command, decode_command
 from lead.engine.events import Event, encode_event
 
 
+def low_numbered(descriptor: int) -> socket.socket:
+    """The socket of an inherited descriptor under the lowest free number, which a new process has below 10.
+
+    Only select() waits for less than a millisecond, as the wait for drafts does (poll and epoll round up to
+    one), and select() fails from 1,024 on. The front may have more descriptors than that open.
+    """
+    inherited = socket.socket(fileno=descriptor)
+    with inherited:
+        return inherited.dup()
+
+
 class EnginePipe:
     """Blocking writes, non-blocking or blocking reads; `open` turns False when the front is gone."""
 
     def __init__(self, connection: socket.socket) -> None:
+        """`connection` needs a descriptor below 1,024: see `low_numbered`."""
         self._socket = connection
         self._buffer = bytearray()
         self.open = True

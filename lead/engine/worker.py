@@ -1,7 +1,6 @@
 """The engine process; `lead.engine.__main__` is its entry point."""
 
 import logging
-import socket
 import sys
 
 from lead.engine.calibration import calibrate
@@ -12,7 +11,7 @@ from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import LoadFailed, Ready
 from lead.engine.loop import Loop
-from lead.engine.pipe import EnginePipe
+from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
 from lead.engine.speculation.manager import SpeculationManager
@@ -34,7 +33,7 @@ def main() -> None:
     """Load the model that the first command names, then serve until the front closes the pipe."""
     descriptor, level = sys.argv[1:3]
     configure_logging(level, as_json="json" in sys.argv[3:])  # type: ignore[arg-type]  # the front passes on its own valid level
-    pipe = EnginePipe(socket.socket(fileno=int(descriptor)))
+    pipe = EnginePipe(low_numbered(int(descriptor)))
     commands = pipe.drain(None)
     if not commands:
         return

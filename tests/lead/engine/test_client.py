@@ -5,8 +5,10 @@ The engine here is a script that is run in place of `python -m lead.engine`.
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -115,6 +117,21 @@ async def test_an_engine_that_says_so_is_ready(start):
     assert front.client.state is EngineState.STARTING
     await front.until(is_up)
     assert (front.client.state, front.client.ready.n_ctx) == (EngineState.READY, 64)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EAGAIN])
+async def test_an_engine_that_the_system_cannot_start_is_tried_again(start, monkeypatch, number):
+    socketpair, refusals = socket.socketpair, [OSError(number, os.strerror(number))]
+
+    def refuse_once():
+        if refusals:
+            raise refusals.pop()
+        return socketpair()
+
+    monkeypatch.setattr(module.socket, "socketpair", refuse_once)
+    front = start("ready()\n" + LISTEN)
+    await front.until(is_up)
+    assert front.client.state is EngineState.READY
 
 
 async def test_commands_reach_the_engine_in_order(start, tmp_path):

@@ -1,5 +1,6 @@
 """The engine's end of the socket pair: lines in, events out, and the front's end is noticed."""
 
+import fcntl
 import socket
 import threading
 
@@ -7,7 +8,8 @@ import pytest
 
 from lead.engine.commands import Cancel, PostDraft, encode_command
 from lead.engine.events import Finished, decode_event
-from lead.engine.pipe import EnginePipe
+from lead.engine.pipe import EnginePipe, low_numbered
+from shared.descriptors import raise_limit
 
 ONE, TWO = Cancel(sequence="one"), Cancel(sequence="two")
 
@@ -138,3 +140,14 @@ def test_a_front_that_left_with_events_unread_is_gone(ends):
     front.close()  # with unread data the kernel resets the connection
     assert pipe.drain(None) == []
     assert not pipe.open
+
+
+def test_an_inherited_descriptor_that_select_cannot_take_gets_a_low_number():
+    raise_limit()
+    mine, theirs = socket.socketpair()
+    high = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD, 1024)
+    theirs.close()
+    with mine, low_numbered(high) as connection:
+        assert connection.fileno() < 1024
+        mine.sendall(encode_command(ONE))
+        assert EnginePipe(connection).drain(60.0) == [ONE]

@@ -1,0 +1,57 @@
+"""File descriptors: how many this process may have, and some held back for what must not fail."""
+
+import contextlib
+import os
+import resource
+from collections.abc import Iterator
+
+_ENOUGH = 1 << 16
+"""The kernel's limit may be a billion, and some programs close every number up to it when they start."""
+_MACOS_MOST = 10_240
+"""OPEN_MAX: macOS refuses more although it says that there is no limit."""
+
+
+def raise_limit() -> int:
+    """Allow this process and its children as many descriptors as the system permits; returns how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (_ENOUGH, _MACOS_MOST):
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+                break
+    return limit()
+
+
+def limit() -> int:
+    """How many descriptors this process may have. Numbers of descriptors are below it."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _ENOUGH if soft == resource.RLIM_INFINITY else soft
+
+
+class SpareDescriptors:
+    """Descriptors that are held until something needs them that has to work when all others are in use."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._held: list[int] = []
+        self._hold()
+
+    @contextlib.contextmanager
+    def released(self) -> Iterator[None]:
+        """Let this context use them; they are held again afterwards, as many as there are."""
+        self.close()
+        try:
+            yield
+        finally:
+            self._hold()
+
+    def close(self) -> None:
+        """Hold none."""
+        while self._held:
+            os.close(self._held.pop())
+
+    def _hold(self) -> None:
+        with contextlib.suppress(OSError):
+            while len(self._held) < self._n:
+                self._held.append(os.open(os.devnull, os.O_RDONLY))

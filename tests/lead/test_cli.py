@@ -1,0 +1,29 @@
+"""The exit status of the lead says whether to start it again."""
+
+import pytest
+
+from lead import cli
+from lead.settings.lead_settings import LeadSettings
+from shared.errors import ConfigError
+
+
+def status_after(error, monkeypatch):
+    class Lead:
+        def __init__(self, _):
+            raise error
+
+    monkeypatch.setattr(cli, "Lead", Lead)
+    monkeypatch.setattr(LeadSettings, "located", lambda self: self)
+    with pytest.raises(SystemExit) as end:
+        cli.run(LeadSettings.from_options())
+    return end.value.code
+
+
+def test_what_a_person_has_to_change_ends_it_with_1(monkeypatch):
+    assert status_after(ConfigError("no such model"), monkeypatch) == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError("no memory"), MemoryError()])
+def test_anything_else_ends_it_with_3_and_a_trace(error, monkeypatch, caplog):
+    assert status_after(error, monkeypatch) == 3
+    assert caplog.records[-1].exc_info[1] is error

@@ -1,0 +1,86 @@
+"""Descriptors: the limit is raised as far as it goes, and some are left when all others are in use."""
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from shared.descriptors import SpareDescriptors, limit
+
+FEW = 64
+"""More than a test process has open below; numbers above the limit stay open."""
+
+
+@pytest.fixture
+def all_in_use():
+    """Every descriptor below a low limit is open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, hard))
+    opened = []
+
+    def use_up():
+        with contextlib.suppress(OSError):
+            while True:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+
+    yield use_up
+    for each in opened:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def raised_in_a_process(*limits):
+    """What `raise_limit` returns in a process with these limits, and what `getrlimit` says afterwards."""
+    code = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {limits}); "
+        "from shared.descriptors import raise_limit; "
+        "print(raise_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return tuple(map(int, run.stdout.split()))
+
+
+def test_the_limit_is_raised_to_what_the_system_permits():
+    assert raised_in_a_process(100, 300) == (300, 300, 300)
+
+
+def test_a_limit_that_cannot_be_raised_stays():
+    assert raised_in_a_process(200, 200) == (200, 200, 200)
+
+
+def test_the_limit_says_how_many_this_process_may_have():
+    assert limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def test_spare_ones_can_be_used_when_all_others_are_in_use(all_in_use):
+    spare = SpareDescriptors(2)
+    all_in_use()
+    with pytest.raises(OSError, match="Too many open files"):
+        os.pipe()
+    with spare.released():
+        reading, writing = os.pipe()
+        os.close(reading)
+        os.close(writing)
+    with pytest.raises(OSError, match="Too many open files"):
+        os.pipe()
+    spare.close()
+
+
+def test_as_many_are_held_again_as_there_are(all_in_use):
+    spare = SpareDescriptors(3)
+    all_in_use()
+    with spare.released():
+        kept = os.open(os.devnull, os.O_RDONLY)
+    os.close(kept)
+    with spare.released():
+        taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(2)]
+    for each in taken:
+        os.close(each)
+    with spare.released():
+        three = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]
+    for each in three:
+        os.close(each)
+    spare.close()
