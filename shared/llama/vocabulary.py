@@ -17,6 +17,7 @@ import llama_cpp
 
 from shared.errors import ModelLoadError
 from shared.llama import library
+from shared.llama.special_tokens import SpecialToken, SpecialTokens
 from shared.models.split import parts_of
 from shared.protocol import VocabularyId
 
@@ -89,25 +90,63 @@ class Vocabulary:
         parameters.vocab_only = True
         return cls(load_native(path, parameters), path)
 
-    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """Tokens of `text`.
+    @functools.cached_property
+    def special(self) -> SpecialTokens:
+        """All tokens that are found in text before it is tokenized."""
+        found = (self._special_token(token) for token in range(self.n_tokens))
+        return SpecialTokens(token for token in found if token is not None)
+
+    def _special_token(self, token: int) -> SpecialToken | None:
+        attributes = llama_cpp.llama_vocab_get_attr(self._vocab, token)
+        control = attributes & (llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN)
+        if not control and not attributes & llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED:
+            return None
+        text = llama_cpp.llama_vocab_get_text(self._vocab, token) or b""
+        return SpecialToken(
+            token,
+            text.decode("utf-8", "surrogateescape"),
+            control=bool(control),
+            strips_left=bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
+            strips_right=bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
+        )
+
+    def tokenize(
+        self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
+    ) -> list[int]:
+        """Tokens of `text`, as llama_tokenize returns them.
 
         `add_special` adds what the model wants around a prompt (BOS); `parse_special` reads the text of
-        control tokens as those tokens: never set it for text that must not be able to end a turn.
+        control tokens as those tokens: never set it for text that must not be able to end a turn. `breaks`
+        are ascending positions that no control token may contain (see `SpecialTokens.split`).
         """
-        data = text.encode("utf-8", "replace")
-        buffer = (llama_cpp.llama_token * (len(data) + 8))()
-        n = llama_cpp.llama_tokenize(
-            self._vocab, data, len(data), buffer, len(buffer), add_special, parse_special
-        )
-        if n < 0:
-            buffer = (llama_cpp.llama_token * -n)()
+        text = text.encode("utf-8", "replace").decode()
+        before, after = self._around if add_special else ([], [])
+        tokens = list(before)
+        for fragment in self.special.split(text, control=parse_special, breaks=breaks):
+            if isinstance(fragment, int):
+                tokens.append(fragment)
+            else:
+                tokens += self._tokenize_plain(fragment, add_special=False)
+        return tokens + after
+
+    @functools.cached_property
+    def _around(self) -> tuple[list[int], list[int]]:
+        """The tokens that `add_special` adds before and after a text."""
+        both = self._tokenize_plain("", add_special=True)
+        n_before = min(len(both), 1) if self.adds_bos else 0
+        return both[:n_before], both[n_before:]
+
+    def _tokenize_plain(self, text: str, *, add_special: bool) -> list[int]:
+        data = text.encode()
+        n = len(data) + 8
+        for _ in range(2):  # the second time with the room that llama.cpp asks for
+            buffer = (llama_cpp.llama_token * abs(n))()
             n = llama_cpp.llama_tokenize(
-                self._vocab, data, len(data), buffer, len(buffer), add_special, parse_special
+                self._vocab, data, len(data), buffer, len(buffer), add_special, False
             )
-        if n < 0:
-            raise ValueError("the text could not be tokenized")
-        return list(buffer[:n])
+            if n >= 0:
+                return list(buffer[:n])
+        raise ValueError("the text could not be tokenized")
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes of one token; control tokens are empty unless `special`."""

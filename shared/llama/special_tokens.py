@@ -1,0 +1,99 @@
+"""Finding special tokens in text: what `tokenizer_st_partition` of llama.cpp does, in linear time.
+
+llama.cpp's own walks a linked list from its beginning for every occurrence, so that its time grows with the
+square of their number. Here the result is the same, and occurrences can be excluded.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+_SPACE = " \t\n\v\f\r"
+"""What C's isspace accepts."""
+_N_PREFIX = 2
+
+Fragment = str | int
+"""Plain text, or the id of a special token."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialToken:
+    """A token that is found in text before the text is tokenized.
+
+    control: only where the caller trusts the text. strips_left, strips_right: it swallows white space there.
+    """
+
+    id: int
+    text: str
+    control: bool
+    strips_left: bool = False
+    strips_right: bool = False
+
+
+class SpecialTokens:
+    """All special tokens of a vocabulary."""
+
+    def __init__(self, tokens: Iterable[SpecialToken]) -> None:
+        # llama.cpp: the longest first (in bytes), everywhere in the text, before the next one is looked for.
+        ordered = sorted(tokens, key=lambda token: (-len(token.text.encode("utf-8", "replace")), token.id))
+        self._order = [token for token in ordered if token.text]
+        self._by_prefix = defaultdict[str, list[tuple[int, SpecialToken]]](list)
+        for rank, token in enumerate(self._order):
+            self._by_prefix[token.text[:_N_PREFIX]].append((rank, token))
+
+    def split(self, text: str, *, control: bool, breaks: Sequence[int] = ()) -> list[Fragment]:
+        """`text` as plain text and special tokens in turn.
+
+        Without `control` only user-defined tokens are found. `breaks` are ascending positions in `text`: a
+        control token that would contain one, so that text from both sides makes up the token, is plain text.
+        """
+        ranges: list[tuple[int, int] | int] = [(0, len(text))] if text else []
+        for token in self.occurring(text):
+            if control or not token.control:
+                inside = breaks if token.control else ()
+                ranges = [part for each in ranges for part in _split(text, each, token, inside)]
+        return [part if isinstance(part, int) else text[part[0] : part[1]] for part in ranges]
+
+    def occurring(self, text: str) -> list[SpecialToken]:
+        """The tokens whose text is somewhere in `text`, in the order in which they are looked for."""
+        found = (
+            ranked
+            for prefix, tokens in self._by_prefix.items()
+            if prefix in text
+            for ranked in tokens
+            if ranked[1].text in text
+        )
+        return [token for _, token in sorted(found, key=lambda ranked: ranked[0])]
+
+
+def _split(
+    text: str, part: tuple[int, int] | int, token: SpecialToken, breaks: Sequence[int]
+) -> Iterator[tuple[int, int] | int]:
+    """A range of `text` without the occurrences of `token`, which stand between what is left."""
+    if isinstance(part, int):
+        yield part
+        return
+    start, end = part
+    while (at := _find(text, token.text, start, end, breaks)) >= 0:
+        left = at
+        while token.strips_left and left > start and text[left - 1] in _SPACE:
+            left -= 1
+        if left > start:
+            yield start, left
+        yield token.id
+        start = at + len(token.text)
+        while token.strips_right and start < end and text[start] in _SPACE:
+            start += 1
+    if start < end:
+        yield start, end
+
+
+def _find(text: str, wanted: str, start: int, end: int, breaks: Sequence[int]) -> int:
+    """The first occurrence of `wanted` in a range of `text` with none of `breaks` inside it; -1: none."""
+    while (at := text.find(wanted, start, end)) >= 0:
+        next_break = bisect_right(breaks, at)
+        if next_break == len(breaks) or breaks[next_break] >= at + len(wanted):
+            return at
+        start = at + 1
+    return -1
