@@ -16,6 +16,7 @@ PARTS = {
     "constrained": "compiling grammars, choices under them, tokens/s at the lead and at a back",
     "serve": "throughput and latency for concurrent clients",
     "caches": "whether logits are right after random traffic, by architecture",
+    "faults": "whether answers are lost or changed while processes die and networks fail",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
 }

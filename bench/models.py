@@ -25,6 +25,7 @@ TARGET_SHAPES = {
 }
 """Shapes by number of parameters."""
 _DEMO = "0.4G:f16"
+_SHIPPED_SHAPE = Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=768)
 
 _DRAFT_LAYERS, _DRAFT_WIDTH_STEP = 4, 64
 _DRAFT_TYPE: Quantization = "q8_0"
@@ -52,6 +53,11 @@ def target(name: str) -> Path:
     if name == _DEMO:
         return grown_target()
     return _grown(builtin_target(), TARGET_SHAPES[size], quantization)  # type: ignore[arg-type]
+
+
+def shipped_target(quantization: Quantization) -> Path:
+    """The shipped target with its weights written in this type; q8_0 is what they are shipped in."""
+    return _grown(builtin_target(), _SHIPPED_SHAPE, quantization)
 
 
 def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftModel:

@@ -46,11 +46,11 @@ class Writer(Protocol):
 async def carry(
     reader: Reader,
     writer: Writer,
-    delay: float,
+    delay: Callable[[], float],
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]],
 ) -> None:
-    """Copy from `reader` to `writer` in order, each chunk `delay` seconds after it arrived."""
+    """Copy from `reader` to `writer` in order, each chunk `delay()` seconds after it arrived, or later."""
     on_their_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED)
 
     async def depart() -> None:
@@ -60,7 +60,7 @@ async def carry(
                 data = await reader.read(_CHUNK)
             except OSError:  # a connection that breaks has ended, too
                 data = b""
-            await on_their_way.put((clock() + delay, data))
+            await on_their_way.put((clock() + delay(), data))
 
     departing = asyncio.ensure_future(depart())
     try:
@@ -85,8 +85,8 @@ async def serve(host: str, port: int, delay: float) -> None:
             far_reader, far_writer = await asyncio.open_connection(host, port)
             clock = asyncio.get_running_loop().time
             await asyncio.gather(
-                _quietly(carry(reader, far_writer, delay, clock, asyncio.sleep)),
-                _quietly(carry(far_reader, writer, delay, clock, asyncio.sleep)),
+                quietly(carry(reader, far_writer, lambda: delay, clock, asyncio.sleep)),
+                quietly(carry(far_reader, writer, lambda: delay, clock, asyncio.sleep)),
             )
         writer.close()
 
@@ -96,7 +96,7 @@ async def serve(host: str, port: int, delay: float) -> None:
         await server.serve_forever()
 
 
-async def _quietly(carrying: Awaitable[None]) -> None:
+async def quietly(carrying: Awaitable[None]) -> None:
     """A broken connection ends in both directions; that is not logged."""
     with contextlib.suppress(OSError):
         await carrying

@@ -56,7 +56,7 @@ async def carried(chunks, error=None, delay=DELAY):
     clock = Clock()
     sink = Sink(clock)
     async with asyncio.timeout(60):
-        await carry(Source(chunks, error), sink, delay, clock, clock.sleep)
+        await carry(Source(chunks, error), sink, lambda: delay, clock, clock.sleep)
     return sink
 
 

@@ -1,0 +1,127 @@
+"""`python -m bench faults`: is an answer lost or changed by whatever happens to lead, backs and network?
+
+Mixed requests are asked of a lead alone first, one at a time: their answers are what all others must be. The
+control asks them of the same lead concurrently. Then the campaign asks them of a lead with backs while faults
+happen. The exit status is 1 if an answer was changed, lost, or left without a terminal event.
+"""
+
+import argparse
+import asyncio
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench import report
+from bench.cluster import lead_help
+from bench.faults import campaign, summary
+from bench.faults.answers import Answer
+from bench.faults.campaign import Result
+from bench.faults.requests import MixedRequest, draw
+from bench.faults.schedule import KINDS, Fault, chosen_kinds, faults
+from bench.faults.site import Site
+from bench.faults.tally import Tally
+from bench.models import shipped_target
+
+_ENGINE_SECONDS = 2.0
+"""A step takes milliseconds: an engine that says nothing for so long hangs."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run it; status 1 unless everything holds."""
+    settings = _parse(arguments)
+    runs = asyncio.run(_run(settings))
+    summary.show(runs)
+    last = runs["faults"]
+    if settings.log:
+        settings.log.write_text(last.lead_log + "\n", encoding="utf-8")
+    command = f"python -m bench faults --seed {settings.seed} --weights {settings.weights}"
+    print(*summary.failure_lines(last.tally, last.happened, command), sep="\n")
+    rows = [summary.outcome_row(name, result) for name, result in runs.items()]
+    report.finish("faults", rows, settings)
+    if not summary.holds(last):
+        sys.exit(1)
+
+
+async def _run(settings: argparse.Namespace) -> dict[str, Result]:
+    target = shipped_target(settings.weights)
+    requests = _distinct(settings)
+    runs: dict[str, Result] = {}
+    async with Site(target, 0, _options(settings, alone=True)) as site:
+        _tell(f"asking {len(requests)} requests one at a time, without faults or backs")
+        expected = await campaign.answers(site, requests)
+        if settings.control:
+            asked = _repeated(requests, settings.control, settings.seed)
+            runs["control"] = await _ask(site, asked, expected, settings, ())
+    async with Site(target, settings.backs, _options(settings, alone=False)) as site:
+        asked = _repeated(requests, settings.requests, settings.seed)
+        schedule = faults(settings.seed, settings.faults, settings.pace)
+        runs["faults"] = await _ask(site, asked, expected, settings, schedule)
+    return runs
+
+
+async def _ask(
+    site: Site,
+    asked: Sequence[MixedRequest],
+    expected: dict[int, Answer],
+    settings: argparse.Namespace,
+    schedule: Iterator[Fault] | tuple[()],
+) -> Result:
+    _tell(f"asking {len(asked)} requests, {settings.clients} at a time")
+    return await campaign.run(
+        site, asked, Tally(expected), n_clients=settings.clients, schedule=schedule, tell=_tell
+    )
+
+
+def _distinct(settings: argparse.Namespace) -> list[MixedRequest]:
+    """The requests that are asked again and again: a reference for each of very many would take as long."""
+    if settings.only is not None:
+        return [draw(settings.seed, settings.only)]
+    return [draw(settings.seed, index) for index in range(min(settings.requests, settings.distinct))]
+
+
+def _repeated(requests: Sequence[MixedRequest], n: int, seed: int) -> list[MixedRequest]:
+    """`n` of them, in another order each time around."""
+    rng = random.Random(f"{seed} order")  # noqa: S311 - a seeded order is wanted
+    asked: list[MixedRequest] = []
+    while len(asked) < n:
+        asked += rng.sample(requests, len(requests))
+    return asked[:n]
+
+
+def _options(settings: argparse.Namespace, *, alone: bool) -> list[str]:
+    """Of the lead. KV caches as precise as the weights."""
+    options = ["--parallel", "8", "--ctx-size", "16384", "--ping-seconds", "2", "--drain-seconds", "5"]
+    if settings.weights == "f32":
+        options += ["--cache-type-k", "f32", "--cache-type-v", "f32"]
+    if alone:
+        return [*options, "--no-ngram", "--policy", "off"]
+    if "--engine-timeout" in lead_help():
+        options += ["--engine-timeout", str(_ENGINE_SECONDS)]
+    return options
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench faults", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--requests", type=int, default=2000, metavar="N")
+    parser.add_argument("--distinct", type=int, default=300, metavar="N", help="different ones among them")
+    parser.add_argument("--control", type=int, default=600, metavar="N", help="requests of the control run")
+    parser.add_argument("--seed", type=int, default=1, help="of requests and faults")
+    parser.add_argument("--only", type=int, metavar="INDEX", help="ask this request again and again")
+    parser.add_argument(
+        "--faults", type=chosen_kinds, default=list(KINDS), metavar="KIND,…", help=", ".join(["all", *KINDS])
+    )
+    parser.add_argument("--pace", type=float, default=1.0, help="divides the pauses between faults")
+    parser.add_argument("--backs", type=int, default=2, metavar="N")
+    parser.add_argument("--clients", type=int, default=12, metavar="N", help="requests at a time")
+    parser.add_argument("--weights", choices=("f32", "f16", "q8_0"), default="f32", help="of the target")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="write the lead's log to this file")
+    report.add_options(parser)
+    quick = {"requests": 100, "distinct": 30, "control": 30, "pace": 3.0}
+    return report.parse(parser, arguments, quick)
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,114 @@
+"""The real programs of a campaign: a lead, and backs that reach it through links that can be made worse."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from bench.faults.link import Link
+from bench.processes import Program, ProgramError, start_lead
+from shared.errors import ConfigError
+from shared.models.builtin import builtin_draft
+
+_STARTING_SECONDS = 60.0
+_BACK_NICENESS = 5
+_CHILDREN = {"lead.engine": "engine", "lead.tokenizer": "tokenizer"}
+"""Processes of the lead by the module that they run."""
+
+
+class Site:
+    """An async context manager. Raises ConfigError if the lead does not start."""
+
+    def __init__(self, target: Path, n_backs: int, options: Sequence[str]) -> None:
+        """`options` are further ones of the lead."""
+        self._arguments = ("--model", str(target), "--threads", "1", "--print", "none", *options)
+        self._n_backs = n_backs
+        self._stack = AsyncExitStack()
+        self._programs = ExitStack()
+        self.links: list[Link] = []
+        self.backs: list[Program] = []
+
+    async def __aenter__(self) -> Self:
+        try:
+            self.lead, self.url = await asyncio.to_thread(start_lead, *self._arguments)
+        except ProgramError as error:
+            raise ConfigError(str(error)) from error
+        self._programs.enter_context(self.lead)
+        host, _, port = self.url.removeprefix("http://").rpartition(":")
+        for index in range(self._n_backs):
+            self.links.append(await self._stack.enter_async_context(Link(host, int(port))))
+            self.backs.append(self._new_back(index))
+        self._programs.callback(self._stop_backs)
+        for back in self.backs:
+            await asyncio.to_thread(back.wait_for, "drafting for ", _STARTING_SECONDS)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self._programs.close)
+        await self._stack.aclose()
+
+    @property
+    def engine(self) -> psutil.Process | None:
+        """The lead's engine; None while there is none."""
+        return self.lead_processes().get("engine")
+
+    @property
+    def front(self) -> psutil.Process:
+        """The lead's front process."""
+        return psutil.Process(self.lead.process.pid)
+
+    def require_lead(self) -> None:
+        """Raise ConfigError with the end of its log if the lead itself has ended."""
+        if (status := self.lead.process.poll()) is not None:
+            end = self.lead.log[-3000:]
+            raise ConfigError(f"the lead has ended with status {status}:\n{end}")
+
+    def kill_back(self, index: int) -> None:
+        """Kill it and wait until it has ended."""
+        self.backs[index].process.kill()
+        self.backs[index].stop()
+
+    def start_back(self, index: int) -> None:
+        """Start it again, without waiting for it."""
+        self.backs[index] = self._new_back(index)
+
+    def memory(self) -> dict[str, int]:
+        """Resident bytes of each process that is there."""
+        processes = self.lead_processes()
+        for index, back in enumerate(self.backs):
+            with suppress(psutil.NoSuchProcess):
+                processes[f"back {index}"] = psutil.Process(back.process.pid)
+        sizes = {}
+        for name, process in processes.items():
+            with suppress(psutil.NoSuchProcess):
+                sizes[name] = process.memory_info().rss
+        return sizes
+
+    def lead_processes(self) -> dict[str, psutil.Process]:
+        """The front process and its children, by what they do."""
+        found: dict[str, psutil.Process] = {}
+        with suppress(psutil.NoSuchProcess):
+            front = self.front
+            found["front"] = front
+            for child in front.children():
+                with suppress(psutil.NoSuchProcess):
+                    command = child.cmdline()
+                    found |= {name: child for module, name in _CHILDREN.items() if module in command}
+        return found
+
+    def _new_back(self, index: int) -> Program:
+        options = ("--name", f"back-{index}", "--threads", "1", "--ping-seconds", "2")
+        back = Program("back", "--lead", self.links[index].url, "--model", str(builtin_draft()), *options)
+        # Backs are other machines: here they should take only what the lead leaves.
+        psutil.Process(back.process.pid).nice(_BACK_NICENESS)
+        return back
+
+    def _stop_backs(self) -> None:
+        for back in self.backs:
+            back.stop()

@@ -1,0 +1,109 @@
+import os
+import resource
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from bench.faults.injector import ACTIONS, Injector
+from bench.faults.link import Link
+from bench.faults.schedule import KINDS, Fault
+
+
+@pytest.fixture
+def process():
+    """A process that waits to be ended."""
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        yield psutil.Process(process.pid)
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+
+
+@pytest.fixture
+def site(process):
+    return SimpleNamespace(engine=process, front=process, links=[Link("127.0.0.1", 1), Link("127.0.0.1", 1)])
+
+
+def fault(kind, choice=0.0, seconds=0.0):
+    return Fault(0.0, kind.partition("-")[0], 0, kind, seconds, choice)
+
+
+def next_change(process):
+    """The status of a child when it has stopped or goes on: a signal takes a moment."""
+    return os.waitpid(process.pid, os.WUNTRACED | os.WCONTINUED)[1]
+
+
+def during(site, kind, choice=0.0):
+    return ACTIONS[kind](site, fault(kind, choice))
+
+
+def test_every_kind_can_be_made_to_happen():
+    assert set(ACTIONS) == set(KINDS)
+
+
+async def test_a_killed_engine_is_gone(site, process):
+    async with during(site, "engine-killed"):
+        assert process.wait() == -signal.SIGKILL
+
+
+async def test_a_stopped_engine_goes_on_afterwards(site, process):
+    async with during(site, "engine-stopped"):
+        assert os.WIFSTOPPED(next_change(process))
+    assert os.WIFCONTINUED(next_change(process))
+
+
+async def test_an_engine_that_dies_while_it_is_stopped_needs_no_more(site, process):
+    async with during(site, "engine-stopped"):
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [
+        ("lead-few-descriptors", resource.RLIMIT_NOFILE),
+        ("lead-little-memory", resource.RLIMIT_AS),
+        ("engine-out-of-memory", resource.RLIMIT_AS),
+    ],
+)
+async def test_a_limit_holds_for_the_time_of_the_fault(site, process, kind, limit):
+    before = process.rlimit(limit)
+    async with during(site, kind):
+        soft, hard = process.rlimit(limit)
+        assert soft != before[0]
+        assert hard == before[1]
+    assert process.rlimit(limit) == before
+
+
+@pytest.mark.parametrize(("choice", "chosen"), [(0.2, 0), (0.7, 1)])
+async def test_one_link_is_made_worse_and_perfect_again(site, choice, chosen):
+    link, other = site.links[chosen], site.links[1 - chosen]
+    async with during(site, "link-300-ms", choice):
+        assert (link.delay(), other.delay()) == (0.15, 0.0)
+    assert link.delay() == 0.0
+
+
+async def test_what_happened_is_recorded_with_its_times(site):
+    ticks = iter((10.0, 12.0))
+    injector = Injector(site, lambda: next(ticks))
+    await injector.inject(fault("link-cut"))
+    assert [(each.fault.kind, each.began, each.ended) for each in injector.happened] == [
+        ("link-cut", 10.0, 12.0)
+    ]
+
+
+async def test_an_engine_that_is_not_there_cannot_be_killed(site):
+    site.engine = None
+    injector = Injector(site, lambda: 0.0)
+    await injector.inject(fault("engine-killed"))
+    assert injector.happened == []
+
+
+async def test_faults_that_are_due_happen_in_their_order(site):
+    injector = Injector(site, lambda: 5.0)
+    await injector.follow([fault("link-cut"), fault("link-pieces"), fault("link-cut")])
+    assert [each.fault.kind for each in injector.happened] == ["link-cut", "link-pieces", "link-cut"]

@@ -1,0 +1,39 @@
+import pytest
+
+from bench.faults.requests import COMPLETION, KINDS, draw
+from lead.http.chat_request import ChatRequest
+from lead.http.routes.completions import CompletionRequest
+
+MANY = [draw(1, index) for index in range(300)]
+
+
+def test_a_request_depends_on_seed_and_index_alone():
+    assert draw(1, 7) == MANY[7]
+    assert draw(2, 7) != MANY[7]
+
+
+def test_every_kind_is_drawn():
+    assert {request.kind for request in MANY} == set(KINDS)
+
+
+@pytest.mark.parametrize("request_", MANY, ids=lambda request: f"{request.index}-{request.kind}")
+def test_every_request_is_one_that_the_lead_understands(request_):
+    kind = CompletionRequest if request_.path == COMPLETION else ChatRequest
+    unknown = set(request_.body) - set(kind.model_fields)
+    assert not unknown
+    kind.model_validate(request_.body).check()
+
+
+def test_some_are_streamed_some_sampled_and_some_clients_leave():
+    assert {request.streamed for request in MANY} == {True, False}
+    assert {request.body["temperature"] == 0 for request in MANY} == {True, False}
+    assert {request.leaves_after is None for request in MANY} == {True, False}
+
+
+def test_only_clients_that_stream_leave():
+    assert all(request.streamed for request in MANY if request.leaves_after)
+
+
+def test_the_schema_of_an_answer_is_known():
+    assert {request.schema is not None for request in MANY if request.kind == "schema"} == {True}
+    assert {request.schema is not None for request in MANY if request.kind != "schema"} == {False}
