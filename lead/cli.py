@@ -18,6 +18,8 @@ log = logging.getLogger("lead")
 
 _FAILED = 3
 """Exit status if a restart may help, as the back's, in contrast to 1 (wrong settings) and argparse's 2."""
+_FEW_FILES = 256
+"""A limit below which connections are closed in ordinary use. A lead alone has about 25 files open."""
 
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
@@ -35,7 +37,7 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
 def run(settings: LeadSettings) -> None:
     """Serve until a signal. Exits with 1 if the settings must be changed, with 3 on other failures."""
     try:
-        descriptors.raise_limit()
+        _raise_limit()
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
         settings = settings.located()
@@ -48,6 +50,11 @@ def run(settings: LeadSettings) -> None:
     except Exception:
         log.exception("the lead failed")
         sys.exit(_FAILED)
+
+
+def _raise_limit() -> None:
+    if (n := descriptors.raise_limit()) < _FEW_FILES:
+        log.warning("this process may have only %d files open, too few for many connections: ulimit -n", n)
 
 
 def check(settings: LeadSettings) -> NoReturn:

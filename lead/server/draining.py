@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from lead.generation.sequences import Sequences
-from lead.http.middleware.timeouts import ServerConfig, WebSocketProtocol
+from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WebSocketProtocol
 from lead.settings.limits import RequestLimits
 
 log = logging.getLogger("lead")
@@ -63,10 +63,27 @@ class DrainingServer(uvicorn.Server):
         )
         super().__init__(config)
         self._drain_seconds = drain_seconds
+        self._handshake_seconds = limits.header_seconds
         self._sequences = sequences
         self._on_drain = on_drain
         self._on_drained = on_drained
         self._is_hurried = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
+        loop, config = asyncio.get_running_loop(), self.config
+        seconds = self._handshake_seconds if config.ssl else None
+        self.servers = [
+            await loop.create_server(
+                self._make_protocol,
+                sock=each,
+                ssl=config.ssl,
+                backlog=config.backlog,
+                ssl_handshake_timeout=seconds,
+            )
+            for each in sockets or []
+        ]
+        self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """The drain, then uvicorn's own end, which sends the connected backs away with 1012."""
@@ -108,6 +125,9 @@ class DrainingServer(uvicorn.Server):
         for connection in list(self.server_state.connections):
             if not isinstance(connection, WebSocketProtocol):
                 connection.shutdown()
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        return HttpProtocol(self.config, self.server_state, app_state={})
 
     async def _drain(self) -> None:
         if self._sequences and not self._is_hurried:

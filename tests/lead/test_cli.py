@@ -27,3 +27,15 @@ def test_what_a_person_has_to_change_ends_it_with_1(monkeypatch):
 def test_anything_else_ends_it_with_3_and_a_trace(error, monkeypatch, caplog):
     assert status_after(error, monkeypatch) == 3
     assert caplog.records[-1].exc_info[1] is error
+
+
+def test_a_low_limit_on_open_files_is_in_the_log(monkeypatch, caplog):
+    monkeypatch.setattr("shared.descriptors.raise_limit", lambda: 128)
+    status_after(ConfigError("the end"), monkeypatch)
+    assert "only 128 files" in caplog.messages[0]
+
+
+def test_a_usual_limit_is_not(monkeypatch, caplog):
+    monkeypatch.setattr("shared.descriptors.raise_limit", lambda: 1024)
+    status_after(ConfigError("the end"), monkeypatch)
+    assert caplog.messages == ["the end"]

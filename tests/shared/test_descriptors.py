@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from shared.descriptors import SpareDescriptors, limit
+from shared.descriptors import SpareDescriptors, limit, n_open
 
 FEW = 64
 """More than a test process has open below; numbers above the limit stay open."""
@@ -53,6 +53,20 @@ def test_a_limit_that_cannot_be_raised_stays():
 
 def test_the_limit_says_how_many_this_process_may_have():
     assert limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def test_open_ones_are_counted():
+    before = n_open()
+    reading, writing = os.pipe()
+    assert n_open() == before + 2
+    os.close(reading)
+    os.close(writing)
+    assert n_open() == before
+
+
+def test_when_none_is_left_to_count_with_all_are_open(all_in_use):
+    all_in_use()
+    assert n_open() == FEW
 
 
 def test_spare_ones_can_be_used_when_all_others_are_in_use(all_in_use):

@@ -1,6 +1,6 @@
-"""Time limits on connections: for a request to arrive and for a response to be read.
+"""Limits on connections: on their number, and on the time for a request to arrive and a response to be read.
 
-uvicorn has neither, so this module subclasses its protocol classes, which have no stable interface:
+uvicorn has none that fits, so this module subclasses its protocol classes, which have no stable interface:
 pyproject.toml allows only the versions that were tested. A timer starts when waiting starts and not with each
 message, so streaming costs nothing.
 """
@@ -13,7 +13,9 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from lead.http.middleware.connections import ConnectionLimit, Room, only_health
 from lead.settings.limits import RequestLimits
+from shared import descriptors
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_LEAD_MESSAGE_BYTES
 
 _GRACE_SECONDS = 1.0
@@ -25,7 +27,10 @@ _MAX_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES
 class ServerConfig(uvicorn.Config):
     """uvicorn's configuration, with the lead's limits for the connections."""
 
-    def __init__(self, app: object, limits: RequestLimits, **options: object) -> None:
+    def __init__(
+        self, app: object, limits: RequestLimits, n_descriptors: int | None = None, **options: object
+    ) -> None:
+        """`n_descriptors`: how many the process may have; None: ask the system."""
         super().__init__(
             app,  # type: ignore[arg-type]  # uvicorn's own types for ASGI differ from Starlette's
             http=HttpProtocol,
@@ -34,6 +39,7 @@ class ServerConfig(uvicorn.Config):
             **options,  # type: ignore[arg-type]  # uvicorn's, by name
         )
         self.limits = limits
+        self.connections = ConnectionLimit(n_descriptors or descriptors.limit())
 
 
 class WriteTimeout:
@@ -77,15 +83,18 @@ class HttpProtocol(H11Protocol):
         self._write_timeout = WriteTimeout(transport, self.config.limits.write_seconds)
         self._awaited: object = None
         self._timer: asyncio.TimerHandle | None = None
+        self._take_room()
         self._restart_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.config.connections.end(self.transport)
         self._stop_timer()
         self._write_timeout.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._note_wait()
         self._restart_timer()
 
     def pause_writing(self) -> None:
@@ -98,7 +107,33 @@ class HttpProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._note_wait()
         self._write_timeout.start()  # a closing connection stays open until all has been sent
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        if self._room is Room.FREE:
+            super().handle_websocket_upgrade(event)
+        else:
+            self.transport.abort()  # it would stay: a back tries again by itself
+
+    def _take_room(self) -> None:
+        self._room = self.config.connections.make_room(len(self.connections))
+        match self._room:
+            case Room.FREE:
+                pass
+            case Room.SCARCE:
+                self.app = only_health(self.app)
+            case Room.NONE:
+                self.transport.abort()
+        self._note_wait()
+
+    def _note_wait(self) -> None:
+        """Say whether this connection waits for its client, and could be closed for another one."""
+        is_http = self.transport.get_protocol() is self and not self.transport.is_closing()
+        if is_http and self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
+            self.config.connections.wait(self.transport, self.conn.their_state)
+        else:
+            self.config.connections.stop_waiting(self.transport)
 
     def _restart_timer(self) -> None:
         """Start the timer for what the client has to send next, unless it is running already.

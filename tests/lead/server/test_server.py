@@ -115,6 +115,15 @@ async def test_tls_is_served_to_backs_and_clients(lead, serve, tmp_path):
         await Link(url, hello(lead), random.Random(1), tls=trusting(None)).run(IdleBack())
 
 
+async def test_a_tls_handshake_that_does_not_come_is_not_waited_for(serve, tmp_path):
+    made = make_certificate(tmp_path, "gpu-box")
+    port = serve(tls=(made.chain, made.key), limits=RequestLimits(header_seconds=0.1)).port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(30):
+        assert await reader.read() == b""
+    writer.close()
+
+
 async def test_a_refused_websocket_is_no_error_of_ours(serve, caplog):
     url = f"ws://127.0.0.1:{serve().port}/v1/speculation"
     with pytest.raises(InvalidStatus, match="403"):

@@ -1,0 +1,118 @@
+"""How many connections may be open: so many that descriptors are left for everything else.
+
+At the limit a new connection takes the place of the one that has waited longest for its client. If all are
+being answered, a new one is told so; only `/health` is answered as ever.
+"""
+
+import asyncio
+import enum
+import logging
+import math
+import time
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lead.http.error_responses import error_response
+from shared import descriptors
+from shared.errors import UnavailableError
+
+log = logging.getLogger("lead")
+
+_N_FREE = 16
+"""Descriptors that connections never take: starting the engine or the back of the lead needs up to 8."""
+_N_OVER = 16
+"""How many connections beyond the limit are told that there are too many."""
+_COUNT_SECONDS = 0.1
+"""Time between two counts of the open files, each of which takes milliseconds if there are thousands."""
+_HEALTH = {"/health", "/v1/health"}
+
+
+class Room(enum.Enum):
+    """What becomes of a new connection."""
+
+    FREE = enum.auto()
+    SCARCE = enum.auto()
+    """All others are being answered, and this one is beyond the limit."""
+    NONE = enum.auto()
+
+
+class ConnectionLimit:
+    """Keeps track of the connections that wait for their client, and closes them to make room."""
+
+    def __init__(
+        self,
+        n_descriptors: int,
+        count: Callable[[], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Of `n_descriptors` that the process may have, some are left for other things.
+
+        `count` returns how many are open; None: those of this process. `clock` returns seconds.
+        """
+        self._most = n_descriptors - _N_FREE - _N_OVER
+        self._count = count or descriptors.n_open
+        self._clock = clock
+        self._n_others = 0
+        self._counted_at = -math.inf
+        self._waiting: dict[asyncio.Transport, object] = {}
+        """In the order in which they began to wait."""
+        self._aborted: set[asyncio.Transport] = set()
+        """Those whose descriptors are about to be free."""
+        self._has_warned = False
+
+    def make_room(self, n_connections: int) -> Room:
+        """Close the connections in whose place a new one comes; with it there are `n_connections`."""
+        if (now := self._clock()) - self._counted_at >= _COUNT_SECONDS:
+            self._n_others, self._counted_at = self._count() - n_connections, now
+        n_over = n_connections - len(self._aborted) + self._n_others - self._most
+        while n_over > 0 and self._waiting:
+            self._warn()
+            self._abort_oldest()
+            n_over -= 1
+        if n_over <= 0:
+            return Room.FREE
+        return Room.SCARCE if n_over <= _N_OVER else Room.NONE
+
+    def wait(self, transport: asyncio.Transport, awaited: object) -> None:
+        """`transport` waits for its client to send something, unless it does so already."""
+        if self._waiting.get(transport) is not awaited:
+            self.stop_waiting(transport)
+            self._waiting[transport] = awaited
+
+    def stop_waiting(self, transport: asyncio.Transport) -> None:
+        """`transport` is being answered."""
+        self._waiting.pop(transport, None)
+
+    def end(self, transport: asyncio.Transport) -> None:
+        """`transport` is closed."""
+        self.stop_waiting(transport)
+        self._aborted.discard(transport)
+
+    def _abort_oldest(self) -> None:
+        oldest = next(iter(self._waiting))
+        del self._waiting[oldest]
+        self._aborted.add(oldest)
+        oldest.abort()  # close() would wait until the client has read everything
+
+    def _warn(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "too many connections for this process's limit on open files (ulimit -n): from now on new "
+                "ones take the place of those that are waiting for their client"
+            )
+
+
+def only_health(app: ASGIApp) -> ASGIApp:
+    """What a connection beyond the limit gets: 503 for everything but `/health`, which `app` answers."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in _HEALTH:
+            await app(scope, receive, send)
+            return
+        refusal = error_response(UnavailableError("too many connections: try again in a moment"))
+        refusal.headers["Connection"] = "close"
+        await refusal(scope, receive, send)
+
+    return serve

@@ -1,0 +1,83 @@
+"""A lead that may have few files open serves beside more idle connections than that, and loses no engine."""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+
+import httpx
+import pytest
+
+from bench.processes import Program
+from tests.real.client import TIMEOUT_S, ask, chat, post
+from tests.real.processes import LEAD, back_of, engine_of
+
+pytestmark = pytest.mark.real
+
+LIMIT = 128
+FEW_FILES = ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", sys.executable, "-m"]
+SENT = [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+"""What an idle connection has sent before it says no more."""
+
+
+@contextlib.contextmanager
+def limited(target):
+    lead = Program("lead", "--port", "0", "--model", str(target), *LEAD, command=[*FEW_FILES, "lead"])
+    with lead:
+        url = lead.wait_for(r"listening on (http://\S+),").group(1)
+        lead.wait_for(r" ready: ")
+        yield lead, url
+
+
+@pytest.fixture(scope="module")
+def few_files(target):
+    """(lead, url) of a lead that may have few files open."""
+    with limited(target) as served:
+        yield served
+
+
+@contextlib.contextmanager
+def crowd(url):
+    """While this context lasts, there are more idle connections than the lead may have files open."""
+    address = (httpx.URL(url).host, httpx.URL(url).port)
+    with contextlib.ExitStack() as stack:
+        for number in range(2 * LIMIT):
+            client = stack.enter_context(socket.create_connection(address))
+            client.sendall(SENT[number % len(SENT)])
+        yield
+
+
+def health(url):
+    return httpx.get(f"{url}/health", trust_env=False, timeout=TIMEOUT_S).status_code
+
+
+def test_idle_connections_keep_nobody_out(few_files):
+    _, url = few_files
+    with crowd(url):
+        assert health(url) == 200
+        assert ask(url).done
+
+
+def test_an_engine_that_dies_in_a_crowd_is_started_again(few_files):
+    lead, url = few_files
+    since = lead.n_lines()
+    with crowd(url):
+        os.kill(engine_of(lead), signal.SIGKILL)
+        with crowd(url):
+            lead.wait_for(r" ready: ", since=since)
+            assert health(url) == 200
+            assert post(url, chat(max_tokens=5)).status_code == 200
+
+
+def test_a_back_stays_in_a_crowd(few_files):
+    lead, url = few_files
+    with back_of(lead, url, "helper"), crowd(url):
+        assert ask(url).done
+        assert "back helper left" not in lead.log
+
+
+def test_a_crowd_does_not_hold_up_the_end(target):
+    with limited(target) as (lead, url), crowd(url):
+        lead.signal(signal.SIGTERM)
+        assert lead.process.wait(TIMEOUT_S) == 0
