@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from lead.grammar.references import ALTERNATIVES, References, Schema, SchemaError, below, depth
+from lead.grammar.validation import check_size
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 
@@ -26,6 +27,11 @@ _MAX_CONSTANT = 8192
 """Characters of one value of `const` or `enum`."""
 _MAX_BOUND = 1 << 53
 """llguidance accepts no larger ones; they are ignored."""
+
+_MAX_INTEGER = 10**15 - 1
+"""In both directions, where a schema sets no bound: a model may write digits without end."""
+_MAX_ADDED_NAMES = 30_000
+"""Properties that all objects of a schema get because another schema of the same value names them."""
 
 _FURTHER = {"additionalProperties", "patternProperties", "unevaluatedProperties"}
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
@@ -49,6 +55,7 @@ def check_schema(schema: object, limits: RequestLimits, param: str = "response_f
         raise RequestError(
             f"{param}: the schema is nested more than {limits.max_schema_depth} levels deep", param
         )
+    check_size(json.dumps(schema), limits, param)  # before anything that takes time
     try:
         return _Reader(schema).read()
     except SchemaError as error:
@@ -61,6 +68,7 @@ class _Reader:
     def __init__(self, root: object) -> None:
         self._root = root
         self._references = References(root)
+        self._n_added = 0
 
     def read(self) -> Schema:
         root = self._visit(self._root, "#")
@@ -82,7 +90,9 @@ class _Reader:
         copy = {key: self._inside(key, value, below(path, key)) for key, value in schema.items()}
         _check_constants(copy, path)
         _check_pattern(copy, path)
+        _drop_repeated_types(copy)
         _drop_large_bounds(copy)
+        _bound_integers(copy)
         parts = list(self._references.parts(schema))
         own = _names(parts) if len(schema) > 1 or "$ref" not in schema else frozenset()
         if is_combined := len(parts) > 1 or any(keyword in schema for keyword in ALTERNATIVES):
@@ -94,7 +104,7 @@ class _Reader:
             copy["allOf"] = self._each(schema, "allOf", path, frozenset(), is_part=True)
         _infer_type(copy)
         if not is_part and own and not _is_open(parts, is_combined=is_combined):
-            _close(copy, own | names)
+            self._close(copy, own | names)
         return copy
 
     def _each(
@@ -114,6 +124,15 @@ class _Reader:
         if keyword in {"items", "additionalProperties"}:
             return self._visit(value, path)
         return value
+
+    def _close(self, schema: Schema, names: frozenset[str]) -> None:
+        properties = schema.get("properties", {})
+        added = names - properties.keys()
+        self._n_added += len(added)
+        if self._n_added > _MAX_ADDED_NAMES:
+            raise SchemaError("too many properties from schemas that are referred to again and again")
+        schema["properties"] = properties | dict.fromkeys(sorted(added), True)
+        schema["additionalProperties"] = False
 
     def _check_patterns(self, schema: Schema, path: str) -> None:
         parts = self._references.parts(schema, with_alternatives=True)
@@ -135,12 +154,6 @@ def _is_open(parts: list[Schema], *, is_combined: bool) -> bool:
         part.keys() & _FURTHER or (is_combined and any(keyword in part for keyword in ALTERNATIVES))
         for part in parts
     )
-
-
-def _close(schema: Schema, names: frozenset[str]) -> None:
-    properties = schema.get("properties", {})
-    schema["properties"] = properties | dict.fromkeys(sorted(names - properties.keys()), True)
-    schema["additionalProperties"] = False
 
 
 def _infer_type(schema: Schema) -> None:
@@ -175,6 +188,23 @@ def _check_pattern(schema: Schema, path: str) -> None:
         raise SchemaError(
             f"{path}: a pattern of {len(pattern)} characters; at most {_MAX_PATTERN} are accepted"
         )
+
+
+def _drop_repeated_types(schema: Schema) -> None:
+    """A schema is compiled once for each type."""
+    types = schema.get("type")
+    if isinstance(types, list) and all(isinstance(each, str) for each in types):
+        schema["type"] = list(dict.fromkeys(types))
+
+
+def _bound_integers(schema: Schema) -> None:
+    types = schema.get("type")
+    if "integer" not in (types if isinstance(types, list) else [types]) or "multipleOf" in schema:
+        return
+    if not schema.keys() & {"minimum", "exclusiveMinimum"}:
+        schema["minimum"] = -_MAX_INTEGER
+    if not schema.keys() & {"maximum", "exclusiveMaximum"}:
+        schema["maximum"] = _MAX_INTEGER
 
 
 def _drop_large_bounds(schema: Schema) -> None:

@@ -11,6 +11,8 @@ ALTERNATIVES = ("anyOf", "oneOf")
 _MAX_LEVELS = 300
 """Nesting of all definitions together: llguidance recurses into them; a level takes some 10 KB of stack."""
 _MAX_PARTS = 1000
+_MAX_ALL_PARTS = 30_000
+"""Of all values of a schema together, each time that one is looked at: about 0.1 s."""
 _BESIDE_REFERENCE = {
     "allOf",
     "properties",
@@ -34,6 +36,7 @@ class References:
     def __init__(self, root: object) -> None:
         """Raises SchemaError for references that do not resolve or are nested too deeply."""
         self._root = root
+        self._n_parts = 0
         self._targets: dict[str, object] = {}
         self.merged: set[str] = set()
         self._find()
@@ -69,6 +72,7 @@ class References:
             part = todo.pop()
             if not isinstance(part, dict):
                 continue
+            self._count_part()
             yield part
             for keyword in ("allOf", *(ALTERNATIVES if with_alternatives else ())):
                 todo += part[keyword] if isinstance(part.get(keyword), list) else []
@@ -77,6 +81,11 @@ class References:
                 todo += [target] if pointer not in followed else []
                 followed.add(pointer)
         raise SchemaError(f"more than {_MAX_PARTS} schemas describe one value")
+
+    def _count_part(self) -> None:
+        self._n_parts += 1
+        if self._n_parts > _MAX_ALL_PARTS:
+            raise SchemaError("too many references to schemas that consist of many others")
 
     def _find(self) -> None:
         """Fill `_targets` and `merged`."""

@@ -5,6 +5,7 @@ and time of every call. A matcher that reaches one fails for good, and so does i
 """
 
 import functools
+import re
 from typing import Self
 
 import numpy as np
@@ -24,6 +25,8 @@ _LIMITS = LLParserLimits(
 )
 
 _STUCK = {"NoExtension", "NoExtensionBias"}
+_PLACE = re.compile(r"^at \d+\(\d+\): ")
+_QUOTED = re.compile(r"^ *\d* \| |<non-verbose/>")
 _LONGEST_MESSAGE = 300
 """llguidance quotes whole regular expressions."""
 
@@ -59,7 +62,7 @@ class GrammarMatcher:
         self._n_tokens = vocabulary.n_tokens
         self._matcher = LLMatcher(prepare(vocabulary), text, limits=_LIMITS, log_level=0)
         if self._matcher.is_error():
-            raise ValueError(self._matcher.get_error()[:_LONGEST_MESSAGE])
+            raise ValueError(_plain(self._matcher.get_error()))
 
     def allows(self, token: int) -> bool:
         """Whether `token` may come next; an end token only where the text may end.
@@ -104,6 +107,12 @@ class GrammarMatcher:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            reason = self._matcher.get_error().splitlines()[0][:_LONGEST_MESSAGE]
+            reason = _plain(self._matcher.get_error())
             reason = "nothing may come next" if reason in _STUCK else reason
             raise RequestError(f"the grammar cannot be followed any further: {reason}", "grammar")
+
+
+def _plain(message: str) -> str:
+    """What llguidance says, without the lines of a text that clients do not see."""
+    lines = [line for line in _PLACE.sub("", message).splitlines() if not _QUOTED.match(line)]
+    return "\n".join(lines).removeprefix("failed to compile JSON schema: ")[:_LONGEST_MESSAGE].rstrip()

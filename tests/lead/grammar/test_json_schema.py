@@ -220,3 +220,49 @@ def test_every_document_that_can_be_written_is_valid(vocabulary, seed):
                 n_written += 1
                 jsonschema.validate(json.loads(text), schema, jsonschema.Draft202012Validator)
     assert n_written > 55
+
+
+def refusal(schema):
+    with pytest.raises(RequestError) as caught:
+        check_schema(schema, RequestLimits(), "response_format")
+    return str(caught.value)
+
+
+def test_a_large_schema_is_refused_before_it_is_converted():
+    assert "at most 65536 are accepted" in refusal({"enum": list(range(100_000))})
+
+
+def test_the_schemas_of_one_value_are_not_visited_without_end():
+    definitions = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}]} for i in range(99)}
+    users = {f"p{i}": {"allOf": [{"$ref": "#/$defs/d0"}]} for i in range(1000)}
+    schema = {"$defs": {**definitions, "d99": {"type": "object"}}, "properties": users}
+    assert "too many references" in refusal(schema)
+
+
+def test_properties_of_other_schemas_are_not_added_without_end():
+    named = {"properties": {f"x{i}": True for i in range(900)}}
+    users = {f"p{i}": {"allOf": [{"$ref": "#/$defs/named"}]} for i in range(100)}
+    assert "too many properties" in refusal({"$defs": {"named": named}, "properties": users})
+
+
+def test_a_type_that_is_named_twice_is_compiled_once():
+    assert check_schema({"type": ["string", "string", "null"]}, RequestLimits())["type"] == ["string", "null"]
+
+
+@pytest.mark.parametrize("schema", [{"type": "integer"}, {"type": ["integer", "null"]}])
+def test_an_integer_without_bounds_has_at_most_15_digits(accepts, schema):
+    text = grammar_of(schema)
+    assert accepts(text, "9" * 15)
+    assert accepts(text, "-" + "9" * 15)
+    assert not accepts(text, "1" + "0" * 15)
+
+
+def test_a_bound_of_the_client_stays(accepts):
+    assert accepts(grammar_of({"type": "integer", "maximum": 10**15}), "1" + "0" * 15)
+
+
+def test_a_refusal_does_not_quote_the_text_that_llguidance_reads(vocabulary):
+    with pytest.raises(RequestError) as caught:
+        check_grammar(grammar_of({"pattern": "("}), vocabulary, "response_format")
+    assert "unclosed group" in str(caught.value)
+    assert "%" not in str(caught.value)
