@@ -11,12 +11,12 @@ class Bucket:
         self._left = burst
         self._filled_at = now
 
-    def take(self, now: float) -> bool:
-        """Whether one more is allowed at `now`; if so, it counts."""
+    def take(self, now: float, amount: float = 1) -> bool:
+        """Whether `amount` more are allowed at `now`; if so, they count."""
         self._fill(now)
-        if self._left < 1:
+        if self._left < amount:
             return False
-        self._left -= 1
+        self._left -= amount
         return True
 
     def wait(self, now: float) -> float:

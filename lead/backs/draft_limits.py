@@ -5,15 +5,18 @@ from lead.generation.sequences import LiveSequence
 from lead.settings.limits import RequestLimits
 from shared.bucket import Bucket
 from shared.errors import ProtocolError
-from shared.protocol import Draft
+from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, Draft
 
 MAX_INVALID_DRAFTS = 100
 """A back that sends more invalid drafts is broken or hostile, and is disconnected."""
 ABUSE_FACTOR = 3
-"""A back that keeps sending more than this multiple of the rate limit is disconnected. Smaller excess is only
+"""A back that keeps sending more than this multiple of a rate limit is disconnected. Smaller excess is only
 dropped: it may come from a back with a fast model and many sequences that does not know the limit."""
-_ABUSE_SECONDS = 10.0
-"""The excess drafts that a back may send in a burst: the rate limit times this many seconds."""
+STALE_PART = 8
+"""A back whose stale drafts keep exceeding this part of the limit on drafts is disconnected: they are of no use,
+and each costs the front process as much as a good one."""
+_TOLERATED_SECONDS = 10.0
+"""How much a back may send in a burst: its rate times this many seconds."""
 
 
 class DraftLimits:
@@ -24,26 +27,45 @@ class DraftLimits:
         self._n_vocab = n_vocab
         self._stats = stats
         self._max_draft = limits.max_draft
-        self._rate = rate = limits.max_drafts_per_second
-        self._accepted = Bucket(rate, max(1.0, rate), now)
-        self._dropped = Bucket(rate * (ABUSE_FACTOR - 1), max(1.0, rate * _ABUSE_SECONDS), now)
+        self._drafts = _Allowance(limits.max_drafts_per_second, 1, "drafts", now)
+        self._bytes = _Allowance(limits.max_draft_bytes_per_second, MAX_BACK_MESSAGE_BYTES, "bytes", now)
+        self._stale_rate = rate = limits.max_drafts_per_second / STALE_PART
+        self._stale = Bucket(rate, max(1.0, rate * _TOLERATED_SECONDS), now)
+        self._is_stale = False
+
+    def admit(self, n_bytes: float, now: float) -> bool:
+        """Whether to read a message of `n_bytes` at all; raises ProtocolError to disconnect the back."""
+        if self._is_stale:
+            raise ProtocolError(
+                f"more than {self._stale_rate:g} stale drafts per second: this back is too slow or too far "
+                f"away to be of use (1/{STALE_PART} of --max-drafts-per-second)"
+            )
+        if self._drafts.allow(1, now) and self._bytes.allow(n_bytes, now):
+            return True
+        self._stats.n_drafts += 1
+        self._stats.n_excess_drafts += 1
+        return False
 
     def accept(self, draft: Draft, sequence: LiveSequence | None, *, is_open: bool, now: float) -> bool:
-        """Whether to pass a draft on to the engine; raises ProtocolError if the back is to be disconnected.
+        """Whether to pass a draft on to the engine; raises ProtocolError to disconnect the back.
 
         `sequence` is the one that the draft names, if it is running; `is_open`: the back was told of it.
         """
         self._stats.n_drafts += 1
         self._stats.n_draft_tokens += len(draft.tokens)
-        if not self._accepted.take(now):
-            self._count_excess(now)
-        elif sequence is None:
-            self._stats.n_stale_drafts += 1
+        if sequence is None or _is_too_old(draft, len(sequence.tokens)):
+            self.count_stale(1, now)
         elif not is_open or not self._is_valid(draft, len(sequence.tokens)):
             self._count_invalid()
         else:
             return True
         return False
+
+    def count_stale(self, n: int, now: float) -> None:
+        """`n` drafts were stale."""
+        self._stats.n_stale_drafts += n
+        if not self._stale.take(now, n):
+            self._is_stale = True
 
     def _is_valid(self, draft: Draft, n_committed: int) -> bool:
         return (
@@ -57,9 +79,30 @@ class DraftLimits:
         if self._stats.n_invalid_drafts > MAX_INVALID_DRAFTS:
             raise ProtocolError(f"more than {MAX_INVALID_DRAFTS} drafts were not valid")
 
-    def _count_excess(self, now: float) -> None:
-        self._stats.n_excess_drafts += 1
-        if not self._dropped.take(now):
+
+class _Allowance:
+    """A rate limit, and how much may be dropped for exceeding it before the back is disconnected."""
+
+    def __init__(self, rate: float, least_burst: float, unit: str, now: float) -> None:
+        """`rate` is per second, of a `unit` with an option of its own."""
+        self._rate = rate
+        self._unit = unit
+        self._accepted = Bucket(rate, max(least_burst, rate), now)
+        n_tolerated = max(least_burst, rate * _TOLERATED_SECONDS)
+        self._dropped = Bucket(rate * (ABUSE_FACTOR - 1), n_tolerated, now)
+
+    def allow(self, amount: float, now: float) -> bool:
+        """Whether `amount` more are within the limit; raises ProtocolError for a flood."""
+        if self._accepted.take(now, amount):
+            return True
+        if not self._dropped.take(now, amount):
+            option = "--max-draft-bytes-per-second" if self._unit == "bytes" else "--max-drafts-per-second"
             raise ProtocolError(
-                f"more than {ABUSE_FACTOR} times {self._rate:g} drafts per second (--max-drafts-per-second)"
+                f"more than {ABUSE_FACTOR} times {self._rate:g} {self._unit} per second ({option})"
             )
+        return False
+
+
+def _is_too_old(draft: Draft, n_committed: int) -> bool:
+    """Whether more has been committed since its base than any draft can have."""
+    return n_committed - draft.base > MAX_DRAFT_TOKENS

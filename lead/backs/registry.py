@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from lead.backs.back_stats import BackStats
 from lead.backs.draft_limits import DraftLimits
+from lead.backs.join_limits import JoinLimits
 from lead.backs.updates import Updates
 from lead.engine.commands import NGRAM, PREDICTION, PostDraft
 from lead.engine.events import Committed
@@ -32,12 +33,16 @@ HTTP_SILENCE_SECONDS = 90.0
 
 @dataclass(slots=True)
 class Back:
-    """A connected back. Times are in seconds of the registry's clock."""
+    """A connected back. Times are in seconds of the registry's clock.
+
+    `peer` tells its sender from others: see `JoinLimits`.
+    """
 
     id: str
     name: str
     hello: Hello
     transport: Transport
+    peer: str
     connected_at: float
     last_seen: float
     updates: Updates
@@ -75,6 +80,7 @@ class Backs:
         self._clock = clock
         self._limits = limits or RequestLimits()
         self._backs: dict[str, Back] = {}
+        self._join_limits = JoinLimits()
         sequences.observe(self)
 
     def __iter__(self) -> Iterator[Back]:
@@ -82,8 +88,12 @@ class Backs:
         self._remove_silent()
         return iter(self._backs.values())
 
-    def join(self, hello: Hello, transport: Transport) -> tuple[Back, Welcome]:
-        """Register a back.
+    def admit(self, peer: str) -> None:
+        """Count an attempt of `peer` to join; raises UnavailableError if it has to wait."""
+        self._join_limits.admit(peer, self._clock())
+
+    def join(self, hello: Hello, transport: Transport, peer: str = "") -> tuple[Back, Welcome]:
+        """Register a back of a peer that was admitted.
 
         Raises ProtocolError with a reason that a person can act on; UnavailableError if there are too many
         backs, one of which may be a stale connection of the same back.
@@ -100,7 +110,7 @@ class Backs:
             raise UnavailableError(
                 f"the lead already has {len(self._backs)} backs, its maximum (--max-backs)"
             )
-        back = self._register(hello, transport)
+        back = self._register(hello, transport, peer)
         welcome = Welcome(
             back=back.id,
             name=back.name,
@@ -109,7 +119,7 @@ class Backs:
         )
         return back, welcome
 
-    def _register(self, hello: Hello, transport: Transport) -> Back:
+    def _register(self, hello: Hello, transport: Transport, peer: str) -> Back:
         now = self._clock()
         stats = BackStats()
         back = Back(
@@ -117,6 +127,7 @@ class Backs:
             name=self._unique_name(hello.name),
             hello=hello,
             transport=transport,
+            peer=peer,
             connected_at=now,
             last_seen=now,
             updates=Updates(hello.n_sequences),
@@ -153,6 +164,13 @@ class Backs:
             )
             self._report_change()
 
+    def expel(self, back: Back, reason: str) -> None:
+        """Remove a back for what it has sent; its peer may not join again for a while."""
+        if self.is_connected(back):
+            seconds = self._join_limits.punish(back.peer, self._clock())
+            log.warning("back %s is disconnected, for at least %.0f s: %s", back, seconds, reason)
+            self.leave(back)
+
     def disconnect_http(self) -> None:
         """Before shutdown: remove the backs that post, and wake the requests that wait for updates."""
         for back in list(self._backs.values()):
@@ -169,8 +187,12 @@ class Backs:
         self._tune = tune
         self._sequences.changed.notify()
 
+    def may_send(self, back: Back, n_bytes: float) -> bool:
+        """Whether to read its next message, of `n_bytes`; raises ProtocolError after too many of them."""
+        return back.draft_limits.admit(n_bytes, self._clock())
+
     def take_draft(self, back: Back, draft: Draft) -> None:
-        """Check a draft and pass it on; raises ProtocolError after too many invalid or excess ones."""
+        """Check a draft and pass it on; raises ProtocolError after too many invalid ones."""
         back.last_seen = now = self._clock()
         sequence = self._sequences.get(draft.sequence)
         if back.draft_limits.accept(draft, sequence, is_open=back.updates.has_open(draft.sequence), now=now):
@@ -181,7 +203,7 @@ class Backs:
     def count_stale(self, name: str, n: int) -> None:
         """The engine found `n` drafts of a back stale."""
         if back := self._by_name(name):
-            back.stats.n_stale_drafts += n
+            back.draft_limits.count_stale(n, self._clock())
 
     def on_step(self, _sequence: LiveSequence, step: Committed) -> None:
         """Credit the backs whose drafts were verified."""

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from shared.protocol import MAX_DRAFT_TOKENS, MAX_DRAFTS_PER_SECOND
+from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, MAX_DRAFTS_PER_SECOND
 from shared.settings.base import OptionGroup
 
 
@@ -87,4 +87,11 @@ class RequestLimits(OptionGroup):
         le=1e6,
         description="maximum rate of drafts from one back; drafts above it are dropped, and a back that "
         "keeps sending more than three times this rate is disconnected",
+    )
+    max_draft_bytes_per_second: int = Field(
+        2 << 20,
+        ge=MAX_BACK_MESSAGE_BYTES,
+        le=1 << 30,
+        description="maximum size of one back's messages per second; messages above it are dropped, and a "
+        "back that keeps sending more than three times as much is disconnected",
     )

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from lead.backs.draft_limits import ABUSE_FACTOR, MAX_INVALID_DRAFTS
+from lead.backs.draft_limits import ABUSE_FACTOR, MAX_INVALID_DRAFTS, STALE_PART
+from lead.backs.join_limits import FIRST_LOCKOUT_SECONDS, MAX_LOCKOUT_SECONDS
 from lead.backs.registry import HTTP_SILENCE_SECONDS
 from lead.http.routes.speculation import HELLO_SECONDS, MAX_WAIT_SECONDS
+from lead.settings.limits import RequestLimits
 from shared.protocol import (
     MAX_BACK_MESSAGE_BYTES,
     MAX_DRAFT_TOKENS,
@@ -61,6 +63,9 @@ def test_what_is_posted_and_answered_is_described(envelope):
         f"has not posted for {HTTP_SILENCE_SECONDS:.0f} seconds",
         f"counted as invalid; more than {MAX_INVALID_DRAFTS}:",
         f"counted as excess; over {ABUSE_FACTOR} times as many for some seconds:",
+        f"more than 1/{STALE_PART} of `--max-drafts-per-second`",
+        f"`--max-draft-bytes-per-second` ({RequestLimits().max_draft_bytes_per_second >> 20} MiB)",
+        f"within {FIRST_LOCKOUT_SECONDS:.0f} s (doubled each time, up to {MAX_LOCKOUT_SECONDS / 60:.0f} minutes)",
     ],
 )
 def test_the_bounds_are_those_of_the_code(words):

@@ -130,11 +130,16 @@ class Board:
     def _catch_up(
         self, drafts: _SequenceDrafts, source: str, tree: DraftTree, committed: Sequence[int]
     ) -> list[TokenOutcome]:
-        """Move a new draft's cursor past the committed tokens, with the outcomes that are not known yet."""
+        """Move a new draft's cursor past the committed tokens, with the outcomes that are not known yet.
+
+        Looks at no more tokens than the draft has, however old it is.
+        """
         outcomes = []
         for position in range(tree.base, len(committed)):
             proposed = tree.next()
-            if proposed and position >= drafts.scored.get(source, 0):
+            if proposed is None:  # it has ended, or conflicts with what was committed
+                break
+            if position >= drafts.scored.get(source, 0):
                 right = proposed.token == committed[position]
                 place = position - tree.base
                 outcomes.append(TokenOutcome(source, proposed.confidence, "single", place, right))

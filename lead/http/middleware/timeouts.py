@@ -6,20 +6,25 @@ message, so streaming costs nothing.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 
 from lead.http.middleware.connections import ConnectionLimit, Room, only_health
 from lead.settings.limits import RequestLimits
 from shared import descriptors
+from shared.bucket import Bucket
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_LEAD_MESSAGE_BYTES
 
 _GRACE_SECONDS = 1.0
 """Added to the time for a body, so that BodyMiddleware can answer 408 before the connection is closed."""
+_MORE_FRAMES_PER_SECOND, _MORE_FRAMES = 100.0, 2000.0
+"""What a peer may send besides whole messages, on average and at once: pings, pongs, parts of messages."""
 _MAX_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES
 """Twice the largest message of the lead, which sends a back updates only after it has read those before."""
 
@@ -177,13 +182,14 @@ class HttpProtocol(H11Protocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, with a time limit on a peer that has stopped reading."""
+    """uvicorn's WebSocket, with a time limit on a peer that has stopped reading, and limits on its frames."""
 
     config: ServerConfig
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._write_timeout = WriteTimeout(self.transport, self.config.limits.write_seconds)
+        self._more_frames = Bucket(_MORE_FRAMES_PER_SECOND, _MORE_FRAMES, self.loop.time())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._write_timeout.cancel()
@@ -197,7 +203,29 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().resume_writing()
         self._write_timeout.cancel()
 
+    def handle_events(self) -> None:
+        # uvicorn would go on with frames that have arrived after the one for which it aborts.
+        if not self.transport.is_closing():
+            super().handle_events()
+
+    def handle_cont(self, event: Frame) -> None:
+        # Empty parts would fill the lead's memory: the maximum size of a message does not count them.
+        if self._takes_frame():
+            super().handle_cont(event)
+
+    def handle_pong(self, event: Frame) -> None:
+        if self._takes_frame():
+            super().handle_pong(event)
+
+    def send_receive_event_to_app(self) -> None:
+        # uvicorn would log a trace for text that is not UTF-8; as bytes it is refused, too.
+        if self.curr_msg_data_type == "text" and not _is_utf8(self.frames):
+            self.curr_msg_data_type = "bytes"
+        super().send_receive_event_to_app()
+
     def handle_ping(self) -> None:
+        if not self._takes_frame():
+            return
         # uvicorn always answers; a peer that pings but never reads would fill the lead's memory with pongs.
         if self.transport.get_write_buffer_size() > _MAX_UNREAD_BYTES:
             self.transport.abort()
@@ -209,7 +237,24 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
             self.handshake_complete = True  # a complete refusal, which uvicorn would log as an error
 
+    def _takes_frame(self) -> bool:
+        """Whether to handle a frame that is no message; a flood of them ends the connection."""
+        if self._more_frames.take(self.loop.time()):
+            return True
+        if not self.transport.is_closing():
+            self.conn.fail(CloseCode.POLICY_VIOLATION, "too many frames")
+            self.handle_parser_exception()
+        return False
+
     def keepalive_timeout(self) -> None:
         """Abort instead of closing: a peer that ignores pings ignores the close frame too."""
         super().keepalive_timeout()
         self.transport.abort()
+
+
+def _is_utf8(parts: Sequence[bytes]) -> bool:
+    try:
+        b"".join(parts).decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, Field
+from starlette.requests import HTTPConnection
 
 from lead.backs.registry import Back, Backs
 from lead.engine.commands import PolicyName
@@ -37,6 +38,7 @@ HELLO_SECONDS = 10.0
 MAX_WAIT_SECONDS = 60.0
 
 _CLOSE_GONE = 1006  # RFC 6455: closed without a word
+_CLOSED_FOR_FRAMES = {1002, 1007, 1008, 1009}  # RFC 6455: the server has read invalid or too large frames
 _CLOSE_POLICY = 1008  # RFC 6455: "a message that violates its policy"
 _CLOSE_TRY_AGAIN = 1013  # IANA: "Try Again Later"
 _MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two of them the code
@@ -90,7 +92,8 @@ async def exchange(
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False)] = 0.0,
 ) -> Reply:
     """Hand in drafts and get updates; waits up to `wait` seconds for an update."""
-    back, answers = _take_post(body, services.backs)
+    n_bytes = len(await request.body())
+    back, answers = _take_post(body, services.backs, _peer_of(request), n_bytes)
     if back is None:
         return Reply(messages=answers)
     updates = await unless_gone(request, _updates_within(back, services, 0.0 if answers else wait))
@@ -105,8 +108,15 @@ async def follow(socket: WebSocket) -> None:
     if services is None or services.engine.ready is None:
         await _close(socket, _CLOSE_TRY_AGAIN, "the lead is loading its model")
         return
+    peer = _peer_of(socket)
     try:
-        back = await _welcome(socket, services.backs)
+        services.backs.admit(peer)
+    except UnavailableError as error:
+        log.debug("%s may not join: %s", peer, error)  # it may try as often as it likes
+        await _close(socket, _CLOSE_TRY_AGAIN, str(error))
+        return
+    try:
+        back = await _welcome(socket, services.backs, peer)
     except ProtocolError as error:
         log.warning("a back was refused: %s", error)
         with contextlib.suppress(WebSocketDisconnect):
@@ -126,12 +136,18 @@ async def follow(socket: WebSocket) -> None:
         services.backs.leave(back)
 
 
-async def _welcome(socket: WebSocket, backs: Backs) -> Back:
+def _peer_of(connection: HTTPConnection) -> str:
+    """What tells one sender of drafts from another: its key and address."""
+    host = connection.client.host if connection.client else "unknown"
+    return f"{getattr(connection.state, 'principal', 'anyone')} at {host}"
+
+
+async def _welcome(socket: WebSocket, backs: Backs, peer: str) -> Back:
     async with asyncio.timeout(HELLO_SECONDS):
         hello = parse_back_message(await _receive_text(socket))
     if not isinstance(hello, Hello):
         raise ProtocolError("the first message has to be hello")
-    back, welcome = backs.join(hello, "websocket")
+    back, welcome = backs.join(hello, "websocket", peer)
     try:
         await _send(socket, welcome)
     except BaseException:
@@ -151,9 +167,12 @@ async def _serve(socket: WebSocket, back: Back, services: Services) -> None:
         results = await asyncio.gather(sending, receiving, return_exceptions=True)
     for error in results:
         if isinstance(error, ProtocolError):
-            log.warning("back %s is disconnected: %s", back, error)
+            services.backs.expel(back, str(error))
             await _close(socket, _CLOSE_POLICY, str(error))
-        elif isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect):
+        elif isinstance(error, WebSocketDisconnect):
+            if error.code in _CLOSED_FOR_FRAMES:
+                services.backs.expel(back, f"invalid or too large frames (code {error.code})")
+        elif isinstance(error, Exception):
             raise error
 
 
@@ -168,7 +187,10 @@ async def _send_updates(socket: WebSocket, back: Back, services: Services) -> No
 
 async def _receive_drafts(socket: WebSocket, back: Back, backs: Backs) -> None:
     while True:
-        message = parse_back_message(await _receive_text(socket))
+        text = await _receive_text(socket)
+        if not backs.may_send(back, len(text)):
+            continue  # not even parsed
+        message = parse_back_message(text)
         if isinstance(message, Hello):
             raise ProtocolError("hello may be sent only once")
         backs.take_draft(back, message)
@@ -200,7 +222,8 @@ async def _receive_text(socket: WebSocket) -> str:
     return text
 
 
-def _take_post(body: Post, backs: Backs) -> tuple[Back | None, list[LeadMessage]]:
+def _take_post(body: Post, backs: Backs, peer: str, n_bytes: int) -> tuple[Back | None, list[LeadMessage]]:
+    """The back that posts, if it is known, and the answers; each message counts for its part of `n_bytes`."""
     back = backs.get(body.back) if body.back else None
     if back:
         back.updates.acknowledge(body.heard)
@@ -209,16 +232,18 @@ def _take_post(body: Post, backs: Backs) -> tuple[Back | None, list[LeadMessage]
         if isinstance(message, Hello):
             if back:
                 raise ProtocolError("hello may be sent only once")
+            backs.admit(peer)
             try:
-                back, welcome = backs.join(message, "http")
+                back, welcome = backs.join(message, "http", peer)
             except ProtocolError as error:
                 return None, [Refused(reason=str(error))]
             answers.append(welcome)
         elif back:
             try:
-                backs.take_draft(back, message)
-            except ProtocolError:
-                backs.leave(back)
+                if backs.may_send(back, n_bytes / len(body.messages)):
+                    backs.take_draft(back, message)
+            except ProtocolError as error:
+                backs.expel(back, str(error))
                 raise
     if back is None:
         return None, [Refused(reason="say hello first: this back id is not known, or not any more")]

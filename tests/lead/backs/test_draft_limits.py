@@ -4,7 +4,7 @@ import pytest
 
 from lead.backs.draft_limits import MAX_INVALID_DRAFTS
 from shared.errors import ProtocolError
-from shared.protocol import Draft
+from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, Draft
 from tests.lead.backs.harness import RegistryHarness, hello
 
 
@@ -59,21 +59,27 @@ def test_drafts_above_the_rate_limit_are_dropped():
     harness.backs.updates(back)
     draft = Draft(sequence=sequence.id, base=3, tokens=[8])
     for _ in range(5):
-        harness.backs.take_draft(back, draft)
+        send(harness, back, draft)
     assert (len(harness.posted), back.stats.n_excess_drafts) == (3, 2)
     harness.now = 1.0
-    harness.backs.take_draft(back, draft)
+    send(harness, back, draft)
     assert len(harness.posted) == 4
 
 
-def send_for(harness, back, seconds, per_second):
+def send(harness, back, draft, n_bytes=100):
+    """As the routes do it."""
+    if harness.backs.may_send(back, n_bytes):
+        harness.backs.take_draft(back, draft)
+
+
+def send_for(harness, back, seconds, per_second, n_bytes=100):
     """`back` sends `per_second` drafts for `seconds`, at even intervals."""
     (sequence,) = harness.sequences
     draft = Draft(sequence=sequence.id, base=3, tokens=[8])
     harness.backs.updates(back)
     for _ in range(seconds * per_second):
         harness.now += 1 / per_second
-        harness.backs.take_draft(back, draft)
+        send(harness, back, draft, n_bytes)
 
 
 def test_a_back_that_sends_twice_the_rate_limit_is_not_disconnected():
@@ -104,3 +110,62 @@ def test_bursts_with_pauses_are_tolerated():
 def test_the_welcome_has_the_rate_limit():
     _, welcome = RegistryHarness(max_drafts_per_second=7).backs.join(hello(), "websocket")
     assert welcome.max_drafts_per_second == 7
+
+
+def test_messages_above_the_rate_in_bytes_are_dropped():
+    harness = RegistryHarness(max_draft_bytes_per_second=100_000)
+    sequence, back = harness.sequence(), harness.join()
+    harness.backs.updates(back)
+    draft = Draft(sequence=sequence.id, base=3, tokens=[8])
+    for _ in range(3):
+        send(harness, back, draft, n_bytes=60_000)
+    assert (len(harness.posted), back.stats.n_excess_drafts) == (1, 2)
+    harness.now = 0.5
+    send(harness, back, draft, n_bytes=60_000)
+    assert len(harness.posted) == 2
+
+
+def test_a_message_of_the_largest_size_is_read_whatever_the_limit():
+    harness = RegistryHarness(max_draft_bytes_per_second=MAX_BACK_MESSAGE_BYTES)
+    assert harness.backs.may_send(harness.join(), MAX_BACK_MESSAGE_BYTES)
+
+
+def test_a_flood_of_bytes_is_an_error():
+    harness = RegistryHarness(max_draft_bytes_per_second=100_000)
+    harness.sequence()
+    back = harness.join()
+    with pytest.raises(ProtocolError, match="more than 3 times 100000 bytes per second"):
+        send_for(harness, back, seconds=30, per_second=10, n_bytes=60_000)
+
+
+def test_a_draft_that_is_older_than_it_is_long_does_not_reach_the_engine():
+    harness = RegistryHarness()
+    sequence, back = harness.sequence(range(MAX_DRAFT_TOKENS + 1)), harness.join()
+    harness.backs.updates(back)
+    harness.backs.take_draft(back, Draft(sequence=sequence.id, base=0, tokens=[8]))
+    harness.backs.take_draft(back, Draft(sequence=sequence.id, base=1, tokens=[8]))
+    assert [draft.base for draft in harness.posted] == [1]
+    assert back.stats.n_stale_drafts == 1
+
+
+def test_a_flood_of_stale_drafts_is_an_error():
+    harness = RegistryHarness(max_drafts_per_second=80)
+    harness.sequence(range(1000))
+    back = harness.join()
+    with pytest.raises(ProtocolError, match="more than 10 stale drafts per second"):
+        send_for(harness, back, seconds=30, per_second=20)
+
+
+def test_stale_drafts_that_the_engine_finds_count_as_well(harness):
+    back = harness.join(name="desk")
+    harness.backs.count_stale("desk", 10_000)
+    with pytest.raises(ProtocolError, match="stale drafts per second"):
+        harness.backs.may_send(back, 100)
+
+
+def test_a_few_stale_drafts_are_tolerated_for_ever():
+    harness = RegistryHarness(max_drafts_per_second=80)
+    harness.sequence(range(1000))
+    back = harness.join()
+    send_for(harness, back, seconds=600, per_second=10)
+    assert back.stats.n_stale_drafts == 6000

@@ -53,6 +53,23 @@ def test_a_draft_on_the_newest_tokens_lives(board):
     assert board.best("s", even) == DraftChain((1, 2), ("a", "a"), (0.5, 0.5))
 
 
+class CountedTokens(list):
+    """Committed tokens that count how many of them were read."""
+
+    n_read = 0
+
+    def __getitem__(self, index):
+        self.n_read += 1
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("tokens", [[5, 6], [10, 6]])
+def test_the_cost_of_a_draft_does_not_depend_on_its_age(board, tokens):
+    committed = CountedTokens([10] * 10_000)
+    post(board, 0, tokens, committed=committed)
+    assert committed.n_read <= 2 * len(tokens)
+
+
 def test_of_an_older_draft_that_was_right_the_tail_lives(board):
     assert post(board, 1, [11, 12, 1, 2]).alive
     assert best(board) == (1, 2)

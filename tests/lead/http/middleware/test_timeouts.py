@@ -258,3 +258,23 @@ async def test_a_peer_that_only_pings_and_reads_nothing_is_disconnected(monkeypa
             while True:
                 writer.write(pings)
                 await writer.drain()
+
+
+@pytest.mark.parametrize("frame", [b"\x80\x80" + bytes(4), b"\x8a\x80" + bytes(4), b"\x00\x80" + bytes(4)])
+async def test_a_flood_of_frames_that_are_no_messages_ends_the_connection(frame):
+    """The last part of a message that never began, pongs, and empty parts of a message that never ends."""
+    closed_with = asyncio.get_running_loop().create_future()
+
+    async def app(_scope, receive, send):
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] != "websocket.disconnect":
+            pass
+        closed_with.set_result(message["code"])
+
+    async with served(app) as port, connected(port) as (reader, writer):
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        if frame[0] == 0:
+            writer.write(b"\x01\x80" + bytes(4))
+        writer.write(frame * 5000)
+        assert await closed_with in {1002, 1008}

@@ -16,8 +16,10 @@ from lead.engine.client import EngineState
 from lead.engine.events import Committed, Started
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
+from lead.http.middleware.timeouts import ServerConfig
 from lead.http.routes import speculation
 from lead.server.app import create_app
+from lead.settings.limits import RequestLimits
 from shared.errors import UnavailableError
 from shared.protocol import (
     Close,
@@ -63,9 +65,8 @@ def commit(lead, sequence, tokens):
 async def served(app):
     """The WebSocket URL of `app` on a real server."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(app, lifespan="off", log_config=None, ws="websockets-sansio", ws_max_size=65_536)
-        )
+        config = ServerConfig(app, RequestLimits(), lifespan="off", log_config=None)
+        server = uvicorn.Server(config)
         serving = asyncio.ensure_future(server._serve([listener]))
         try:
             yield f"ws://127.0.0.1:{listener.getsockname()[1]}{URL}"
@@ -160,6 +161,7 @@ async def test_a_long_reason_is_cut_to_what_a_close_frame_holds(lead):
 async def test_a_back_that_sends_junk_and_hangs_up_leaves_no_trace_in_the_log(lead, caplog, last):
     async with served(lead.app) as url:
         for _ in range(5):
+            lead.now += 1000.0  # it may join again
             back = await connect(url)
             await back.send(hello(lead).model_dump_json())
             await back.send(last)
@@ -179,8 +181,38 @@ async def test_a_back_that_hangs_up_before_its_welcome_is_forgotten(lead):
             raise WebSocketDisconnect
 
     with pytest.raises(WebSocketDisconnect):
-        await speculation._welcome(Gone(), lead.backs)
+        await speculation._welcome(Gone(), lead.backs, "peer")
     assert list(lead.backs) == []
+
+
+async def test_a_back_that_was_sent_away_may_not_come_back_at_once(lead):
+    async with served(lead.app) as url:
+        async with connect(url) as back:
+            await back.send(hello(lead).model_dump_json())
+            await back.send("{")
+            assert (await closed(back)).code == 1008
+        async with connect(url) as again:
+            close = await closed(again)
+        assert (close.code, close.reason) == (1013, "disconnected for what it has sent: try again in 10 s")
+        lead.now += 10.0
+        async with connect(url) as later:
+            await later.send(hello(lead).model_dump_json())
+            assert isinstance(await heard(later), Welcome)
+
+
+async def test_text_that_is_not_utf_8_sends_a_back_away_without_a_trace(lead, caplog):
+    async with welcomed(lead) as back:
+        await back.send(b"\xff\xfe", text=True)
+        assert (await closed(back)).code in {1007, 1008}
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_messages_above_the_allowance_are_not_even_parsed(lead, monkeypatch):
+    async with welcomed(lead) as back:
+        monkeypatch.setattr(lead.backs, "may_send", lambda _, n_bytes: n_bytes < 100)
+        await back.send("{" * 100)
+        await back.send("[]")  # is parsed, and closes the connection
+        assert (await closed(back)).code == 1008
 
 
 @pytest.mark.parametrize("junk", ["{", b"\x00"])
@@ -371,6 +403,18 @@ async def test_a_back_that_posts_too_many_wrong_drafts_is_sent_away(lead, client
     assert statuses == [200, 200, 200, 400]
     (refused,) = await post(client, back=welcome.back)
     assert "hello" in refused.reason
+
+
+async def test_a_back_that_was_sent_away_may_not_post_hello_at_once(lead, client):
+    sequence = running(lead)
+    welcome = (await post(client, hello(lead)))[0]
+    drafts = [Draft(sequence=sequence.id, base=99, tokens=[1]).model_dump() for _ in range(51)]
+    for _ in range(2):
+        response = await client.post(URL, json={"back": welcome.back, "messages": drafts})
+    assert response.status_code == 400
+    response = await client.post(URL, json={"messages": [hello(lead).model_dump()]})
+    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+    assert "try again in 10 s" in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("back", [None, "unknown"])
