@@ -17,6 +17,7 @@ PARTS = {
     "serve": "throughput and latency for concurrent clients",
     "caches": "whether logits are right after random traffic, by architecture",
     "faults": "whether answers are lost or changed while processes die and networks fail",
+    "flood": "tokens/s of the lead beside a back that floods it",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
 }

@@ -65,7 +65,8 @@ def test_what_is_posted_and_answered_is_described(envelope):
         f"counted as excess; over {ABUSE_FACTOR} times as many for some seconds:",
         f"more than 1/{STALE_PART} of `--max-drafts-per-second`",
         f"`--max-draft-bytes-per-second` ({RequestLimits().max_draft_bytes_per_second >> 20} MiB)",
-        f"within {FIRST_LOCKOUT_SECONDS:.0f} s (doubled each time, up to {MAX_LOCKOUT_SECONDS / 60:.0f} minutes)",
+        f"within {FIRST_LOCKOUT_SECONDS:.0f} s (doubled each time, ",
+        f"up to {MAX_LOCKOUT_SECONDS / 60:.0f} minutes)",
     ],
 )
 def test_the_bounds_are_those_of_the_code(words):
