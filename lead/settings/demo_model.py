@@ -1,14 +1,12 @@
 """The model that is served without --model: the shipped one, grown to the cost of a large model."""
 
 import logging
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tqdm import tqdm
-
 from shared.errors import ConfigError
 from shared.models.builtin import grown_target
+from shared.models.progress_bar import progress_bar
 
 log = logging.getLogger("lead")
 
@@ -22,12 +20,11 @@ def demo_model(cancelled: Callable[[], bool]) -> Path:
         "without --model, the built-in demo model is served: 6M parameters expanded to 0.4G, which gives the "
         "answers of the small model at the speed of a large one"
     )
-    with tqdm(unit="B", unit_scale=True, desc="creating the demo model", file=sys.stderr, delay=0.1) as bar:
+    with progress_bar("creating the demo model") as show:
 
         def progress(n_done: int, n_total: int) -> None:
             if cancelled():
                 raise ConfigError("stopped before the demo model was created")
-            bar.total = n_total
-            bar.update(n_done - bar.n)
+            show(n_done, n_total)
 
         return grown_target(progress)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from pydantic import Field
 from pydantic_settings import CliPositionalArg
-from tqdm import tqdm
 
 from shared.errors import ConfigError
 from shared.models.grow import Quantization, Shape, grow
+from shared.models.progress_bar import progress_bar
 from shared.settings.base import ProgramSettings
 
 
@@ -33,20 +33,13 @@ class GrowSettings(ProgramSettings):
 
 def main() -> None:
     settings = GrowSettings.from_command_line()
-    with tqdm(desc=settings.destination.name, unit="B", unit_scale=True, delay=0.1) as bar:
-
-        def show(n_done: int, n_total: int) -> None:
-            bar.total = n_total
-            bar.update(n_done - bar.n)
-
-        try:
-            grow(settings.source, settings.destination, settings.shape, settings.type, show)
-        except ConfigError as error:
-            bar.close()
-            sys.exit(f"grow: {error}")
-        except KeyboardInterrupt:
-            bar.close()
-            sys.exit("grow: cancelled, nothing was written")
+    try:
+        with progress_bar(settings.destination.name) as progress:
+            grow(settings.source, settings.destination, settings.shape, settings.type, progress)
+    except ConfigError as error:
+        sys.exit(f"grow: {error}")
+    except KeyboardInterrupt:
+        sys.exit("grow: cancelled, nothing was written")
 
 
 if __name__ == "__main__":

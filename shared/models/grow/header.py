@@ -1,15 +1,13 @@
-"""The beginning of a grown model's file: its metadata, and the offset of each tensor."""
+"""The metadata of a grown model."""
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from gguf import GGML_QUANT_VERSION, GGMLQuantizationType, GGUFValueType, GGUFWriter
+from gguf import GGML_QUANT_VERSION, GGUFValueType, GGUFWriter
 
-from shared.models.grow.layout import Tensor, Vector
-from shared.models.grow.quantization import Encoder
+from shared.models.grow.layout import Tensor
 from shared.models.grow.shape import Shape
-from shared.models.grow.source import ARCHITECTURE, SourceModel
+from shared.models.grow.source import SourceModel
+from shared.models.quantization import Encoder
 
 # Said anew for the result, or no longer true of it.
 _NOT_COPIED = {
@@ -33,18 +31,10 @@ _NOT_COPIED = {
 _READER_PREFIX = "GGUF."  # GGUFReader's own names for the file's first numbers
 
 
-def n_bytes(tensor: Tensor, encoder: Encoder) -> int:
-    """The size of a tensor in the file, without the padding after it."""
-    if isinstance(tensor, Vector):
-        return tensor.width * np.dtype(np.float32).itemsize
-    return tensor.n_rows * encoder.row_bytes(tensor.width)
-
-
-def write_header(
-    part: Path, source: SourceModel, shape: Shape, encoder: Encoder, tensors: list[Tensor]
+def describe(
+    writer: GGUFWriter, source: SourceModel, shape: Shape, encoder: Encoder, tensors: list[Tensor]
 ) -> None:
-    """Create the file with everything up to the first tensor's alignment padding. May raise OSError."""
-    writer = GGUFWriter(part, ARCHITECTURE)
+    """Add all metadata but the architecture."""
     _introduce(writer, source, sum(tensor.n_parameters for tensor in tensors))
     _measure(writer, source, shape)
     writer.add_file_type(encoder.file_type)
@@ -52,19 +42,6 @@ def write_header(
     for key, field in source.fields.items():
         if key not in _NOT_COPIED and not key.startswith(_READER_PREFIX):
             _copy(writer, key, field.contents(), field.types)
-    for tensor in tensors:
-        # Vectors stay in full precision, as llama.cpp wants them.
-        kind = GGMLQuantizationType.F32 if isinstance(tensor, Vector) else encoder.ggml_type
-        ignored = np.dtype(np.float32)  # beside raw_dtype
-        writer.add_tensor_info(
-            tensor.name, tensor.dimensions, ignored, n_bytes(tensor, encoder), raw_dtype=kind
-        )
-    try:
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-    finally:
-        writer.close()
 
 
 def _introduce(writer: GGUFWriter, source: SourceModel, n_parameters: int) -> None:

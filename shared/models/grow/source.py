@@ -10,8 +10,8 @@ import numpy as np
 from gguf import GGUFReader, ReaderField, ReaderTensor, quants
 
 from shared.errors import ConfigError
-from shared.models.grow.quantization import Floats
 from shared.models.grow.shape import Shape
+from shared.models.quantization import Floats
 
 ARCHITECTURE = "llama"
 

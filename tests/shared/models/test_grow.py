@@ -16,7 +16,7 @@ from shared.llama import library
 from shared.models.builtin import builtin_draft
 from shared.models.grow import Quantization, Shape, grow
 from shared.models.grow.__main__ import main
-from shared.models.grow.quantization import QUANTIZATIONS, Encoder
+from shared.models.quantization import QUANTIZATIONS, Encoder
 
 OLD = Shape(width=128, n_layers=2, n_heads=4, n_feed_forward=256)
 LARGER = Shape(width=192, n_layers=5, n_heads=10, n_feed_forward=416)
@@ -244,7 +244,7 @@ def test_a_folder_without_room_is_refused_before_anything_is_written(
     class Usage:
         free = 1000
 
-    monkeypatch.setattr("shared.models.grow.growth.shutil.disk_usage", lambda _folder: Usage)
+    monkeypatch.setattr("shared.models.gguf_file.shutil.disk_usage", lambda _folder: Usage)
     with pytest.raises(ConfigError, match=r"takes 0\.\d\d GB and .* has 0\.00 GB free"):
         grow(builtin_draft(), tmp_path / "x.gguf", LARGER, "f16")
     assert not list(tmp_path.iterdir())
@@ -281,7 +281,7 @@ def test_a_failing_disk_is_a_config_error_and_leaves_the_old_file(
 
     destination = tmp_path / "x.gguf"
     destination.write_text("old")
-    monkeypatch.setattr("shared.models.grow.growth.os.fsync", full)
+    monkeypatch.setattr("shared.models.gguf_file.os.fsync", full)
     with pytest.raises(ConfigError, match=r"cannot write .*x\.gguf: .*No space left"):
         grow(builtin_draft(), destination, LARGER, "f16")
     assert destination.read_text() == "old"

@@ -1,4 +1,4 @@
-"""How the grown matrices are stored, and rows of numbers in that form.
+"""How the matrices of a written model are stored, and rows of numbers in that form.
 
 Knows nothing about models: rows of float32 go in, rows of bytes come out.
 """
