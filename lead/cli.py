@@ -1,8 +1,9 @@
-"""The `lead` program: `run`, `check` and `doctor`."""
+"""The `lead` program: `run`, `check`, `convert` and `doctor`."""
 
 import asyncio
 import logging
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 import uvloop
@@ -23,7 +24,10 @@ _FEW_FILES = 256
 
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
-    """Run the lead, or report with --check or `doctor`."""
+    """Run the lead, convert a model, or report with --check or `doctor`."""
+    if sys.argv[1:2] == ["convert"]:
+        convert(sys.argv[2:])
+        return
     is_doctor = sys.argv[1:2] == ["doctor"]
     settings = kind.from_command_line(sys.argv[2:] if is_doctor else None)
     configure_logging(settings.log_level, as_json=settings.log_json)
@@ -62,6 +66,13 @@ def check(settings: LeadSettings) -> NoReturn:
     from lead.diagnostics import check  # noqa: PLC0415 - keeps the start fast
 
     exit_with(check.check(settings))
+
+
+def convert(arguments: Sequence[str]) -> None:
+    """Write a GGUF file; exits with status 1 if it cannot."""
+    from lead import convert as program  # noqa: PLC0415 - keeps the start fast
+
+    program.main(arguments)
 
 
 def doctor(settings: LeadSettings) -> NoReturn:

@@ -92,6 +92,12 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/sampling/coupled_choice.py",
         "shared/sampling/parameters.py",
     ),
+    "tests/shared/models/convert/test_safetensors.py": ("shared/models/convert/source_bytes.py",),
+    "tests/shared/models/test_grow.py": (
+        "shared/models/gguf_file.py",
+        "shared/models/quantization.py",
+    ),
+    "tests/shared/models/test_model_file.py": ("shared/models/progress_bar.py",),
     "tests/shared/settings/test_base.py": ("shared/settings/sources.py",),
 }
 """Modules without a test file of their own, under the test that covers them: parts of what it tests."""

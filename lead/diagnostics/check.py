@@ -2,11 +2,17 @@
 
 from lead.server.server import listen
 from lead.settings.lead_settings import LeadSettings
-from shared.diagnostics.preflight import PreflightReport, check_cores, check_memory, describe, read_model
+from shared.diagnostics.preflight import (
+    PreflightReport,
+    check_cores,
+    check_memory,
+    describe,
+    locate,
+    read_model,
+)
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
-from shared.models.split import parts_of
 
 
 def check(settings: LeadSettings) -> PreflightReport:
@@ -45,15 +51,14 @@ def _check_address(report: PreflightReport, settings: LeadSettings) -> None:
 
 def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:
     try:
-        path = settings.own_back.located(settings.source.cached_only()).path()
-        if path is None:
-            report.add("backs", "none started by the lead; others may connect")
-            return
-        parts_of(path)
-        draft = Vocabulary.load(path)
+        found = locate(settings.own_back.source(settings.source)) if settings.own_back.is_wanted else None
     except ConfigError as error:
         report.add_problem(f"--back: {error}")
         return
+    if found is None:
+        report.add("backs", "none started by the lead; others may connect")
+        return
+    draft = found.vocabulary
     report.add("backs", f"{describe(draft.info)}, on {settings.own_back.back_cpus or 'any core'}")
     if vocabulary and draft.identify().fingerprint != vocabulary.identify().fingerprint:
         report.add_problem(

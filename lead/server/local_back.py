@@ -122,7 +122,7 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
         *(sys.executable, "-m", "back", "--exit-with-stdin"),
         *("--lead", local_url(host, port, tls=settings.security.https)),
         *("--name", NAME),
-        *("--model", str(back.path())),
+        *("--model", str(back.source(settings.source).model)),
         *("--threads", str(back.n_threads)),
         *("--n-gpu-layers", str(back.back_gpu_layers)),
         *("--parallel", str(settings.compute.parallel)),

@@ -6,7 +6,6 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from shared.models.builtin import builtin_draft
-from shared.models.hub import HubModel
 from shared.settings.base import CpuList, OptionError, OptionGroup
 from shared.settings.llama_server_options import GpuLayers
 from shared.settings.model_options import MAX_THREADS
@@ -20,8 +19,8 @@ class OwnBackOptions(OptionGroup):
 
     back: Path | None = Field(
         None,
-        description="path of a draft model (GGUF): start a back with it on this machine; builtin: the demo's "
-        "draft model",
+        description="path of a draft model (as with --model): start a back with it on this machine; builtin: "
+        "the demo's draft model",
     )
     back_hf_repo: str | None = Field(
         None, description="Hugging Face repository of the draft model, USER/REPO[:QUANT], instead of --back"
@@ -67,15 +66,18 @@ class OwnBackOptions(OptionGroup):
         return self.back_threads or (0 if self.back_cpus else 1)
 
     def located(self, hub: ModelSource) -> Self:
-        """A copy with the draft model as a local file, downloaded if needed with the token of `hub`.
+        """A copy with the draft model as a file that llama.cpp can load, as `ModelSource.located`.
 
         Raises ConfigError.
         """
-        if self.back_hf_repo is None:
+        if not self.is_wanted:
             return self
-        path = hub.fetched(HubModel.parse(self.back_hf_repo))
-        return self.model_copy(update={"back": path, "back_hf_repo": None})
+        return self.model_copy(update={"back": self.source(hub).located().model, "back_hf_repo": None})
 
-    def path(self) -> Path | None:
-        """Of the located draft model; raises ConfigError in an installation without the demo's."""
-        return builtin_draft() if self.back == _BUILTIN else self.back and self.back.absolute()
+    def source(self, hub: ModelSource) -> ModelSource:
+        """The draft model, with the tokenizer, token and offline mode of `hub`; none without --back.
+
+        Raises ConfigError in an installation without the demo's.
+        """
+        path = builtin_draft() if self.back == _BUILTIN else self.back and self.back.absolute()
+        return hub.model_copy(update={"model": path, "hf_repo": self.back_hf_repo, "hf_file": None})

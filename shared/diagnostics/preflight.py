@@ -1,7 +1,9 @@
 """`--check`: what a program would run, and whether this machine can. Starts and downloads nothing."""
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import gguf
@@ -13,6 +15,7 @@ from shared.errors import ConfigError
 from shared.llama import library
 from shared.llama.model import choose_n_ctx
 from shared.llama.vocabulary import ModelInfo, Vocabulary
+from shared.models.convert import Conversion
 from shared.models.split import parts_of
 from shared.settings.model_options import CacheType, ComputeOptions, ModelOptions
 from shared.settings.model_source import ModelSource
@@ -47,17 +50,44 @@ class PreflightReport:
 def read_model(report: PreflightReport, source: ModelSource) -> Vocabulary | None:
     """The vocabulary of a model, also from the hub's cache; None without a model, or with a problem added."""
     try:
-        path = source.cached_only().located().model
-        if path is None:
-            return None
-        parts = parts_of(path)
-        vocabulary = Vocabulary.load(path)
+        found = locate(source)
     except ConfigError as error:
         report.add_problem(str(error))
         return None
-    report.add("model", f"{path}{f' and {len(parts) - 1} more' if len(parts) > 1 else ''}")
-    report.add("", describe(vocabulary.info))
-    return vocabulary
+    if found is None:
+        return None
+    report.add("model", found.text)
+    report.add("", describe(found.vocabulary.info))
+    return found.vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedModel:
+    """A model that can be loaded, and a text that says where it is."""
+
+    text: str
+    vocabulary: Vocabulary
+
+
+def locate(source: ModelSource) -> LocatedModel | None:
+    """The vocabulary of a model, which is neither converted nor downloaded; raises ConfigError."""
+    source = source.cached_only()
+    if conversion := source.pending_conversion():
+        text = f"{conversion.path}, {conversion.kind}, converted to GGUF at the first start"
+        return LocatedModel(text, _preview(conversion))
+    path = source.located().model
+    if path is None:
+        return None
+    n_more = len(parts_of(path)) - 1
+    return LocatedModel(f"{path}{f' and {n_more} more' if n_more else ''}", Vocabulary.load(path))
+
+
+def _preview(conversion: Conversion) -> Vocabulary:
+    """The vocabulary that the converted model will have."""
+    with tempfile.TemporaryDirectory(prefix="llama-duo-") as folder:
+        path = Path(folder) / f"{conversion.name}.gguf"
+        conversion.file().write_outline(path)
+        return Vocabulary.load(path)
 
 
 def describe(info: ModelInfo) -> str:

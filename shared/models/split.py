@@ -58,7 +58,9 @@ def parts_of(path: Path) -> list[Path]:
 
 def _check(path: Path) -> Path:
     if path.is_dir():
-        raise ModelLoadError(f"{path} is a folder: name a GGUF file in it")
+        raise ModelLoadError(
+            f"{path} is a folder: name a GGUF file in it, or a folder with GPT-2 (config.json)"
+        )
     if not path.is_file():
         raise ModelLoadError(f"{path} is not there: check the path")
     return path

@@ -5,8 +5,9 @@ from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from shared.models.convert import Conversion
 from shared.models.hub import Hub, HubModel
-from shared.models.split import parts_of
+from shared.models.model_file import loadable, pending_conversion
 from shared.settings.base import OptionError, OptionGroup
 
 
@@ -21,7 +22,13 @@ class ModelSource(OptionGroup):
     """The options of lead and back; if none is set, the built-in demo model is used."""
 
     model: Path | None = Field(
-        None, description="model path to load (GGUF); without it, the program's built-in demo model"
+        None,
+        description="model path to load: a GGUF file, a llama2.c checkpoint (.bin) or a folder with GPT-2 "
+        "from Hugging Face; without it, the program's built-in demo model",
+    )
+    tokenizer: Path | None = Field(
+        None,
+        description="tokenizer.bin of a llama2.c checkpoint; without it, the one in the checkpoint's folder",
     )
     hf_repo: str | None = Field(
         None,
@@ -54,13 +61,17 @@ class ModelSource(OptionGroup):
         return self
 
     def located(self) -> Self:
-        """With a `model` that exists: the file is checked, or downloaded. Raises ConfigError."""
+        """With a `model` that llama.cpp can load: checked, converted or downloaded. Raises ConfigError."""
         if self.hf_repo is None:
-            if self.model is not None:
-                parts_of(self.model)
-            return self
+            if self.model is None:
+                return self
+            return self.model_copy(update={"model": loadable(self.model, self.tokenizer)})
         path = self.fetched(HubModel.parse(self.hf_repo, self.hf_file))
         return self.model_copy(update={"model": path, "hf_repo": None, "hf_file": None})
+
+    def pending_conversion(self) -> Conversion | None:
+        """What `located` would convert; None if nothing. Raises ConfigError."""
+        return None if self.model is None else pending_conversion(self.model, self.tokenizer)
 
     def fetched(self, model: HubModel) -> Path:
         """The path of `model` on this machine, downloaded if need be; raises ConfigError."""

@@ -17,6 +17,12 @@ from shared.llama.vocabulary import Vocabulary
 from shared.models import builtin
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
+from tests.shared.models.convert.conftest import (  # noqa: F401 - fixtures
+    cache,
+    checkpoint,
+    gpt2_folder,
+    tokenizer,
+)
 
 TARGET = str(builtin_target())
 
@@ -176,3 +182,16 @@ def test_a_demo_model_that_cannot_be_created_is_a_problem(monkeypatch, tmp_path)
     monkeypatch.setattr(builtin, "files", lambda _: tmp_path)
     (problem,) = check(LeadSettings.from_command_line(["--port", "0", "-t", "2"])).problems
     assert "is missing: install llama-duo again" in problem
+
+
+def test_a_model_to_convert_is_described_without_converting_it(checkpoint, gpt2_folder, cache):  # noqa: F811
+    settings = LeadSettings.from_command_line(
+        ["--model", str(checkpoint), "--back", str(checkpoint), "--port", "0", "-t", "2"]
+    )
+    text = str(check(settings))
+    assert "stories.bin, a llama2.c checkpoint of version 1, converted to GGUF at the first start" in text
+    assert "stories, 0.1M parameters, 0 MB, mostly ALL_F32, on any core" in text
+    assert "PROBLEM" not in text
+    settings = LeadSettings.from_command_line(["-m", str(checkpoint), "--back", str(gpt2_folder), "-t", "2"])
+    assert "the draft model has another vocabulary" in str(check(settings))
+    assert not cache.exists()

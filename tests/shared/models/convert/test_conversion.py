@@ -1,0 +1,56 @@
+"""A conversion is written whole or not at all, with matrices in the wanted type."""
+
+import pytest
+from gguf import GGUFReader
+
+from shared.errors import ConfigError
+from shared.llama.vocabulary import Vocabulary
+from shared.models.convert import read_conversion
+
+
+@pytest.mark.parametrize(("stored_as", "matrix"), [("auto", "F32"), ("f32", "F32"), ("f16", "F16")])
+def test_matrices_are_stored_as_wanted_and_vectors_exactly(checkpoint, tmp_path, stored_as, matrix):
+    path = tmp_path / "out.gguf"
+    read_conversion(checkpoint).file(stored_as).write(path)
+    types = {tensor.name: tensor.tensor_type.name for tensor in GGUFReader(path).tensors}
+    assert types["blk.0.attn_q.weight"] == matrix
+    assert types["blk.0.attn_norm.weight"] == "F32"
+
+
+def test_rows_that_fill_no_blocks_are_stored_in_half_precision(gpt2_folder):
+    types = {each.name: each.ggml_type.name for each in read_conversion(gpt2_folder).file("q8_0").tensors}
+    assert types["blk.0.ffn_up.weight"] == "F16"  # rows of 60
+    assert types["blk.0.attn_qkv.bias"] == "F32"
+
+
+def test_the_bar_ends_at_the_total(checkpoint, tmp_path):
+    seen = []
+    file = read_conversion(checkpoint).file()
+    file.write(tmp_path / "out.gguf", lambda n_done, n_total: seen.append((n_done, n_total)))
+    assert seen == sorted(seen)
+    assert seen[-1] == (file.n_bytes, file.n_bytes)
+
+
+def test_a_cancelled_conversion_leaves_nothing(checkpoint, tmp_path):
+    def cancel(_n_done, _n_total):
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "out"
+    folder.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        read_conversion(checkpoint).file().write(folder / "model.gguf", cancel)
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_an_error(checkpoint, tmp_path):
+    with pytest.raises(ConfigError, match="cannot write"):
+        read_conversion(checkpoint).file().write(tmp_path / "missing" / "model.gguf")
+
+
+def test_an_outline_has_the_vocabulary_and_the_sizes(checkpoint, tmp_path):
+    file = read_conversion(checkpoint).file()
+    file.write(tmp_path / "whole.gguf")
+    file.write_outline(tmp_path / "outline.gguf")
+    whole, outline = (Vocabulary.load(tmp_path / f"{name}.gguf") for name in ("whole", "outline"))
+    assert outline.identify() == whole.identify()
+    assert (outline.info.n_params, outline.info.size) == (whole.info.n_params, whole.info.size)

@@ -1,0 +1,73 @@
+"""tokenizer.bin becomes a vocabulary that splits texts as run.c does."""
+
+import struct
+
+import pytest
+
+from shared.errors import ModelLoadError
+from shared.models.convert.tokenizer_bin import read_tokenizer
+from tests.shared.models.convert.conftest import PIECES, SCORES, TEXT, converted
+from tests.shared.models.convert.llama2c_reference import encode, tokenizer_bin
+
+TEXTS = [TEXT, "a", " a  b ", "the the the", "théâtre\n\nOnce", "Once upon a time", "世界 😀", "\t<s>"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_has_run_c_s_tokens(checkpoint, text):
+    vocabulary = converted(checkpoint).vocabulary
+    tokens = vocabulary.tokenize(text, add_special=True, parse_special=False)
+    assert tokens == encode(text, PIECES, SCORES)
+    assert b"".join(map(vocabulary.piece, tokens)).decode() == f" {text}"
+
+
+def damaged(change):
+    pieces, scores = list(PIECES), list(SCORES)
+    change(pieces, scores)
+    return tokenizer_bin(pieces, scores)
+
+
+DAMAGES = {
+    "no byte tokens": lambda pieces, _: pieces.__setitem__(slice(3, 259), [f"x{i}" for i in range(256)]),
+    "a token twice": lambda pieces, _: pieces.__setitem__(300, pieces[301]),
+    "an empty token": lambda pieces, _: pieces.__setitem__(300, ""),
+    "no number": lambda _, scores: scores.__setitem__(300, float("nan")),
+    "too few": lambda pieces, scores: (pieces.pop(), scores.pop()),
+    "too many": lambda pieces, scores: (pieces.append("zz"), scores.append(0.0)),
+}
+
+
+@pytest.mark.parametrize("change", DAMAGES.values(), ids=DAMAGES)
+def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path, change):
+    path = tmp_path / "tokenizer.bin"
+    path.write_bytes(damaged(change))
+    with pytest.raises(ModelLoadError, match=f"is not the tokenizer.bin .* with {len(PIECES)} tokens: "):
+        read_tokenizer(path, len(PIECES))
+
+
+@pytest.mark.parametrize("length", [-1, 2**31 - 1, 100])
+def test_a_lie_about_a_length_is_refused(tmp_path, length):
+    data = bytearray(tokenizer_bin(PIECES, SCORES))
+    struct.pack_into("<i", data, 8, length)
+    path = tmp_path / "tokenizer.bin"
+    path.write_bytes(data)
+    with pytest.raises(ModelLoadError, match="damaged"):
+        read_tokenizer(path, len(PIECES))
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    path = tmp_path / "tokenizer.bin"
+    path.write_bytes(tokenizer_bin(PIECES, SCORES).replace(b"Once", b"\xff\xfe\xfd\xfc"))
+    with pytest.raises(ModelLoadError):
+        read_tokenizer(path, len(PIECES))
+
+
+def test_a_missing_tokenizer_is_an_error(tmp_path):
+    with pytest.raises(ModelLoadError, match="No such file"):
+        read_tokenizer(tmp_path / "tokenizer.bin", 3)
+
+
+def test_a_count_beyond_the_file_is_refused_before_reading(tmp_path):
+    path = tmp_path / "tokenizer.bin"
+    path.write_bytes(tokenizer_bin(PIECES, SCORES))
+    with pytest.raises(ModelLoadError, match="too short"):
+        read_tokenizer(path, 2**31 - 1)
