@@ -18,6 +18,7 @@ PARTS = {
     "caches": "whether logits are right after random traffic, by architecture",
     "faults": "whether answers are lost or changed while processes die and networks fail",
     "flood": "tokens/s of the lead beside a back that floods it",
+    "memory": "whether memory grows with the tokens that are served",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
 }
