@@ -69,9 +69,18 @@ class Injector:
             pass
 
 
-def _engine(site: Site) -> psutil.Process:
+def _engine(site: Site, fault: Fault) -> psutil.Process:
+    del fault
     if engine := site.engine:
         return engine
+    raise NothingThereError
+
+
+def _tokenizer(site: Site, fault: Fault) -> psutil.Process:
+    """The process that forks tokenizers, or one of its forks."""
+    if forking := site.lead_processes().get("tokenizer"):
+        processes = [forking, *forking.children()]
+        return processes[int(fault.choice * len(processes))]
     raise NothingThereError
 
 
@@ -83,41 +92,50 @@ def _link(site: Site, fault: Fault) -> Link:
     return site.links[int(fault.choice * len(site.links))]
 
 
-@asynccontextmanager
-async def _engine_killed(site: Site, fault: Fault) -> AsyncIterator[None]:
-    del fault
-    with suppress(psutil.NoSuchProcess):
-        _engine(site).kill()
-    yield
+def _killed(find: Callable[[Site, Fault], psutil.Process]) -> Action:
+    @asynccontextmanager
+    async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
+        with suppress(psutil.NoSuchProcess):
+            find(site, fault).kill()
+        yield
+
+    return action
 
 
-@asynccontextmanager
-async def _engine_stopped(site: Site, fault: Fault) -> AsyncIterator[None]:
-    del fault
-    engine = _engine(site)
-    with suppress(psutil.NoSuchProcess):
-        engine.suspend()
+def _stopped(find: Callable[[Site, Fault], psutil.Process]) -> Action:
+    """SIGSTOP, and SIGCONT in the end if nobody has killed the process meanwhile."""
+
+    @asynccontextmanager
+    async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
+        process = find(site, fault)
+        with suppress(psutil.NoSuchProcess):
+            process.suspend()
         try:
             yield
         finally:
-            engine.resume()
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+    return action
 
 
 @asynccontextmanager
 async def _limited(process: psutil.Process, kind: int, most: int) -> AsyncIterator[None]:
     """Within this context a resource of the process is limited (`prlimit`)."""
-    with suppress(psutil.NoSuchProcess):
+    try:
         before, hard = process.rlimit(kind)
         process.rlimit(kind, (most, hard))
-        try:
-            yield
-        finally:
+    except psutil.NoSuchProcess as error:
+        raise NothingThereError from error
+    try:
+        yield
+    finally:
+        with suppress(psutil.NoSuchProcess):
             process.rlimit(kind, (before, hard))
 
 
 def _engine_out_of_memory(site: Site, fault: Fault) -> AbstractAsyncContextManager[None]:
-    del fault
-    engine = _engine(site)
+    engine = _engine(site, fault)
     return _limited(engine, resource.RLIMIT_AS, engine.memory_info().vms + _FREE_BYTES["engine"])
 
 
@@ -213,9 +231,11 @@ def _in_pieces(link: Link, fault: Fault) -> None:
 
 
 ACTIONS: Mapping[str, Action] = {
-    "engine-killed": _engine_killed,
-    "engine-stopped": _engine_stopped,
+    "engine-killed": _killed(_engine),
+    "engine-stopped": _stopped(_engine),
     "engine-out-of-memory": _engine_out_of_memory,
+    "tokenizer-killed": _killed(_tokenizer),
+    "tokenizer-stopped": _stopped(_tokenizer),
     "back-killed": _back_killed,
     "back-stopped": _back_stopped,
     "back-flapping": _back_flapping,

@@ -25,6 +25,8 @@ KINDS: Mapping[str, Nature] = {
     "engine-killed": Nature("engine"),
     "engine-stopped": Nature("engine", 0.3, 6.0),
     "engine-out-of-memory": Nature("engine", 1.0, 3.0),
+    "tokenizer-killed": Nature("tokenizer"),
+    "tokenizer-stopped": Nature("tokenizer", 0.3, 6.0),
     "back-killed": Nature("back", 0.0, 3.0),
     "back-stopped": Nature("back", 0.5, 6.0),
     "back-flapping": Nature("back"),
@@ -40,6 +42,7 @@ KINDS: Mapping[str, Nature] = {
 
 _PAUSES = {
     "engine": (5.0, 15.0),
+    "tokenizer": (5.0, 15.0),
     "back": (3.0, 10.0),
     "hostile": (5.0, 15.0),
     "link": (1.0, 4.0),

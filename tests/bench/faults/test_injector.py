@@ -25,7 +25,12 @@ def process():
 
 @pytest.fixture
 def site(process):
-    return SimpleNamespace(engine=process, front=process, links=[Link("127.0.0.1", 1), Link("127.0.0.1", 1)])
+    return SimpleNamespace(
+        engine=process,
+        front=process,
+        lead_processes=lambda: {"tokenizer": process},
+        links=[Link("127.0.0.1", 1), Link("127.0.0.1", 1)],
+    )
 
 
 def fault(kind, choice=0.0, seconds=0.0):
@@ -45,13 +50,15 @@ def test_every_kind_can_be_made_to_happen():
     assert set(ACTIONS) == set(KINDS)
 
 
-async def test_a_killed_engine_is_gone(site, process):
-    async with during(site, "engine-killed"):
+@pytest.mark.parametrize("kind", ["engine-killed", "tokenizer-killed"])
+async def test_what_is_killed_is_gone(site, process, kind):
+    async with during(site, kind):
         assert process.wait() == -signal.SIGKILL
 
 
-async def test_a_stopped_engine_goes_on_afterwards(site, process):
-    async with during(site, "engine-stopped"):
+@pytest.mark.parametrize("kind", ["engine-stopped", "tokenizer-stopped"])
+async def test_what_is_stopped_goes_on_afterwards(site, process, kind):
+    async with during(site, kind):
         assert os.WIFSTOPPED(next_change(process))
     assert os.WIFCONTINUED(next_change(process))
 
