@@ -1,15 +1,22 @@
 """Which CPU cores a program may use, and how many threads pay.
 
-Knows Linux's affinity and topology files; elsewhere every core counts as usable and pinning is refused.
+Knows Linux's affinity and topology files and macOS's counts; elsewhere every core counts as usable and
+physical. Only Linux can pin.
 """
 
 import contextlib
+import ctypes
 import os
+import platform
 from pathlib import Path
 
 from shared.errors import ConfigError
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
+_INTEL_PERFORMANCE_CORES = Path("/sys/devices/cpu_core/cpus")
+"""Exists on CPUs that have efficiency cores, too."""
+_FAST = 0.5
+"""An ARM core with less than this part of the fastest core's capacity is an efficiency core."""
 
 
 def parse_cpus(text: str) -> frozenset[int]:
@@ -54,8 +61,31 @@ def usable() -> frozenset[int]:
 
 
 def n_physical() -> int:
-    """Physical cores among the usable ones: llama.cpp gains nothing from a core's second thread."""
-    return len({_siblings(cpu) for cpu in usable()})
+    """Physical cores among the usable ones, without efficiency cores.
+
+    llama.cpp gains nothing from a core's second thread, and after each operation all threads wait for the
+    slowest one.
+    """
+    if platform.system() == "Darwin":
+        return _sysctl("hw.perflevel0.physicalcpu") or _sysctl("hw.physicalcpu") or len(usable())
+    return len({_siblings(cpu) for cpu in _fast(usable())})
+
+
+def _fast(cpus: frozenset[int]) -> frozenset[int]:
+    """`cpus` without efficiency cores, unless there are no others."""
+    with contextlib.suppress(OSError, ConfigError):
+        return cpus & parse_cpus(_INTEL_PERFORMANCE_CORES.read_text()) or cpus
+    capacities = {cpu: _capacity(cpu) for cpu in cpus}
+    enough = _FAST * max(capacities.values())
+    return frozenset(cpu for cpu, capacity in capacities.items() if capacity >= enough)
+
+
+def _capacity(cpu: int) -> int:
+    """The speed of an ARM core relative to 1024; 0 if it is unknown, as it is of all cores then."""
+    try:
+        return int((_TOPOLOGY / f"cpu{cpu}" / "cpu_capacity").read_text())
+    except (OSError, ValueError):
+        return 0
 
 
 def _siblings(cpu: int) -> str:
@@ -63,3 +93,12 @@ def _siblings(cpu: int) -> str:
         return (_TOPOLOGY / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text().strip()
     except OSError:
         return str(cpu)
+
+
+def _sysctl(name: str) -> int | None:
+    """A number that macOS's kernel knows; None: it does not know this one."""
+    value, size = ctypes.c_int32(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int32))
+    status: int = ctypes.CDLL(None).sysctlbyname(
+        name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)
+    )
+    return value.value if status == 0 else None

@@ -200,10 +200,11 @@ class Lead:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; raises ConfigError."""
+    """A listening socket; on `::` it takes IPv4, too, where the system can. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        return socket.create_server((host, port), family=family, backlog=256)
+        return socket.create_server((host, port), family=family, backlog=256, dualstack_ipv6=both)
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}; try another --port"

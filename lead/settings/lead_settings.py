@@ -64,8 +64,8 @@ class LeadSettings(FileSettings):
     tags: str | None = Field(None, description="model tags, comma-separated, shown to clients")
     host: str = Field(
         "127.0.0.1",
-        description="address to listen on; 0.0.0.0: all network interfaces. Addresses other than loopback "
-        "require keys or --insecure",
+        description="address to listen on; 0.0.0.0 or :: (IPv6, too): all network interfaces. Addresses "
+        "other than loopback require keys or --insecure",
     )
     port: int = Field(5555, ge=0, le=65535, description="port to listen on; 0: any free port")
     announce: bool = Field(

@@ -55,8 +55,8 @@ class ComputeOptions(OptionGroup):
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads; 0: all physical cores of --cpus; without --cpus, all physical "
-        "cores but one",
+        description="number of CPU threads; 0: all physical cores of --cpus, without efficiency cores; "
+        "without --cpus, all those of the machine but one",
     )
     flash_attn: FlashAttention = Field(
         "auto",

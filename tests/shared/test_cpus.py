@@ -1,4 +1,6 @@
+import ctypes
 import os
+import platform
 
 import pytest
 
@@ -56,11 +58,90 @@ def test_there_is_at_least_one_physical_core_and_no_more_than_logical_ones():
     assert 1 <= cpus.n_physical() <= len(cpus.usable())
 
 
-def test_the_second_thread_of_a_core_does_not_count(tmp_path, monkeypatch):
-    monkeypatch.setattr(cpus, "_TOPOLOGY", tmp_path)
-    monkeypatch.setattr(cpus, "usable", lambda: frozenset(range(4)))
-    for cpu in range(4):
-        folder = tmp_path / f"cpu{cpu}" / "topology"
-        folder.mkdir(parents=True)
-        (folder / "thread_siblings_list").write_text("0,2" if cpu % 2 == 0 else "1,3")
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Makes a Linux machine with these usable cores; returns the folder of its topology."""
+
+    def make(n_cores, usable=None, performance=None):
+        monkeypatch.setattr(platform, "system", lambda: "Linux")
+        monkeypatch.setattr(cpus, "_TOPOLOGY", tmp_path)
+        monkeypatch.setattr(cpus, "_INTEL_PERFORMANCE_CORES", tmp_path / "performance")
+        monkeypatch.setattr(cpus, "usable", lambda: frozenset(usable or range(n_cores)))
+        if performance:
+            (tmp_path / "performance").write_text(f"{performance}\n")
+        for cpu in range(n_cores):
+            (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
+        return tmp_path
+
+    return make
+
+
+def pair_threads(folder, pairs):
+    for pair in pairs:
+        for cpu in pair:
+            (folder / f"cpu{cpu}" / "topology" / "thread_siblings_list").write_text(",".join(map(str, pair)))
+
+
+def test_the_second_thread_of_a_core_does_not_count(machine):
+    pair_threads(machine(4), [(0, 2), (1, 3)])
     assert cpus.n_physical() == 2
+
+
+def test_without_topology_every_core_counts(machine):
+    machine(3)
+    assert cpus.n_physical() == 3
+
+
+def test_efficiency_cores_of_intel_do_not_count(machine):
+    pair_threads(machine(8, performance="0-3"), [(0, 1), (2, 3)])
+    assert cpus.n_physical() == 2
+
+
+def test_a_program_on_efficiency_cores_alone_has_these(machine):
+    machine(8, usable={4, 5, 6}, performance="0-3")
+    assert cpus.n_physical() == 3
+
+
+@pytest.mark.parametrize(
+    ("capacities", "n"),
+    [
+        ([1024, 1024, 1024, 1024], 4),
+        ([446, 446, 446, 446, 1024, 1024], 2),
+        ([250, 250, 870, 870, 870, 1024], 4),  # a prime core is not much faster than a big one
+    ],
+)
+def test_arm_cores_of_less_than_half_the_capacity_do_not_count(machine, capacities, n):
+    folder = machine(len(capacities))
+    for cpu, capacity in enumerate(capacities):
+        (folder / f"cpu{cpu}" / "cpu_capacity").write_text(f"{capacity}\n")
+    assert cpus.n_physical() == n
+
+
+class Darwin:
+    """The C library of a Mac, as far as it is asked."""
+
+    def __init__(self, known):
+        self._known = known
+
+    def sysctlbyname(self, name, value, size, new, n_new):
+        assert size._obj.value == ctypes.sizeof(value._obj)
+        assert (new, n_new.value) == (None, 0)
+        if name.decode() not in self._known:
+            return -1
+        value._obj.value = self._known[name.decode()]
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("known", "n"),
+    [
+        ({"hw.perflevel0.physicalcpu": 6, "hw.perflevel1.physicalcpu": 2, "hw.physicalcpu": 8}, 6),
+        ({"hw.physicalcpu": 4}, 4),  # a Mac with an Intel CPU
+        ({}, 12),
+    ],
+)
+def test_on_a_mac_its_performance_cores_count(monkeypatch, known, n):
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Darwin(known))
+    monkeypatch.setattr(cpus, "usable", lambda: frozenset(range(12)))
+    assert cpus.n_physical() == n

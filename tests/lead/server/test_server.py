@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import socket
 
 import httpx
 import pytest
@@ -75,6 +76,22 @@ async def test_a_client_that_hangs_up_in_mid_stream_is_cancelled(lead, serve):
 def test_a_taken_port_is_an_error_that_says_what_to_try():
     with listen("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="try another --port"):
         listen("127.0.0.1", taken.getsockname()[1])
+
+
+@pytest.mark.parametrize("host", ["::", "0::0"])
+@pytest.mark.parametrize("reached", ["127.0.0.1", "::1"])
+def test_all_addresses_of_ipv6_include_those_of_ipv4(host, reached):
+    with (
+        listen(host, 0) as listener,
+        socket.create_connection((reached, listener.getsockname()[1])) as client,
+    ):
+        assert client.getpeername()[0] == reached
+
+
+def test_without_dual_stack_ipv6_alone_is_listened_on(monkeypatch):
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with listen("::", 0) as listener:
+        assert listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
 
 
 def test_an_ipv6_address_can_be_listened_on():
