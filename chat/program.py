@@ -31,6 +31,7 @@ from chat.streaming import AnswerStreamer
 from shared import interrupts
 from shared.errors import ConfigError
 from shared.interrupts import QuietInterrupts
+from shared.terminal import sanitize
 
 EXIT_FAILED = 1
 EXIT_WRONG_SETTING = 2
@@ -47,7 +48,7 @@ def main() -> None:
         settings = ChatSettings.from_command_line()
         sys.exit(run(settings, sys.stdin, sys.stdout, sys.stderr))
     except ConfigError as error:
-        sys.stderr.write(f"chat: {error}\n")
+        sys.stderr.write(f"chat: {sanitize(str(error))}\n")
         sys.exit(EXIT_WRONG_SETTING)
     except BrokenPipeError:
         # The reader of the pipe has closed it (`chat | head -1`).

@@ -9,7 +9,8 @@ _REPLACEMENT = "\ufffd"
 def sanitize(text: str) -> str:
     """`text` with each control character made visible and harmless; line breaks and tabs stay.
 
-    Each character is replaced on its own, so a sequence split over chunks is as harmless as a whole one.
+    Directional marks, which texts in Arabic and Hebrew use, are left out. Each character is replaced on its
+    own, so a sequence split over chunks is as harmless as a whole one.
     """
     return text.translate(_SAFE)
 
@@ -33,11 +34,15 @@ def _unsafe() -> Iterable[tuple[int, str]]:
     for codes in (
         range(0x80, 0xA0),  # C1: in eight bits what ESC is in seven; U+009B opens a sequence by itself
         range(0x2028, 0x202F),  # line and paragraph separator, bidirectional embeddings and overrides
-        range(0x2066, 0x206A),  # bidirectional isolates
+        range(0x2066, 0x2070),  # bidirectional isolates, and deprecated controls of shaping
         range(0xD800, 0xE000),  # lone surrogates, which no stream can encode
     ):
         for code in codes:
             yield code, _REPLACEMENT
 
 
-_SAFE = {code: shown for code, shown in _unsafe() if chr(code) not in "\n\t"}
+_MARKS = "\u061c\u200e\u200f"
+"""Arabic letter mark, left-to-right mark, right-to-left mark."""
+_SAFE = {code: shown for code, shown in _unsafe() if chr(code) not in "\n\t"} | dict.fromkeys(
+    map(ord, _MARKS), ""
+)

@@ -4,6 +4,8 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from shared.terminal import one_line
+
 
 class Severity(enum.Enum):
     """GOOD: as it should be. HINT: could be better, or is not known yet. PROBLEM: prevents a speed-up."""
@@ -15,13 +17,16 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One or two sentences: what is the case and, for hints and problems, what to change."""
+    """One or two sentences: what is the case and, for hints and problems, what to change.
+
+    They may quote a peer; shown, they are one line.
+    """
 
     severity: Severity
     sentence: str
 
     def __str__(self) -> str:
-        return f"{self.severity.value:>7}  {self.sentence}"
+        return f"{self.severity.value:>7}  {one_line(self.sentence)}"
 
 
 def good(sentence: str) -> Finding:

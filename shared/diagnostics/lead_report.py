@@ -4,7 +4,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-NonNegative = Annotated[int, Field(ge=0)]
+NonNegative = Annotated[int, Field(ge=0, lt=1 << 53)]
+"""What a float holds exactly: checks divide and multiply."""
+_Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class _Record(BaseModel):
@@ -44,12 +46,12 @@ class PlannerReport(_Record):
     """`step_ms` is T(n) by n, `depths` how often each depth was chosen for a sequence."""
 
     policy: str = "adaptive"
-    step_ms: dict[int, Annotated[float, Field(gt=0)]] = {}
+    step_ms: dict[NonNegative, _Milliseconds] = {}
     n_steps: NonNegative = 0
     n_committed: NonNegative = 0
     n_draft_tokens: NonNegative = 0
     n_accepted_tokens: NonNegative = 0
-    depths: dict[int, NonNegative] = {}
+    depths: dict[NonNegative, NonNegative] = {}
     sources: dict[str, SourceReport] = {}
 
     @property

@@ -19,6 +19,7 @@ from shared.models.convert import Conversion
 from shared.models.split import parts_of
 from shared.settings.model_options import CacheType, ComputeOptions, ModelOptions
 from shared.settings.model_source import ModelSource
+from shared.terminal import one_line
 
 
 @dataclass(slots=True)
@@ -40,10 +41,12 @@ class PreflightReport:
         return int(bool(self.problems))
 
     def __str__(self) -> str:
-        """Lines and problems."""
+        """Lines and problems, which may quote a file: each is shown as one line."""
         width = max((len(topic) for topic, _ in self.lines), default=0)
-        lines = [f"{topic:<{width}}  {text}" for topic, text in self.lines]
-        result = [f"PROBLEM: {problem}" for problem in self.problems] or ["This machine can run it."]
+        lines = [f"{topic:<{width}}  {one_line(text)}" for topic, text in self.lines]
+        result = [f"PROBLEM: {one_line(problem)}" for problem in self.problems] or [
+            "This machine can run it."
+        ]
         return "\n".join([*lines, "", *result])
 
 

@@ -3,6 +3,8 @@
 import sys
 from typing import NoReturn, Protocol
 
+from shared.terminal import sanitize
+
 
 class Report(Protocol):
     """`str` of it is the text to print."""
@@ -13,6 +15,6 @@ class Report(Protocol):
 
 
 def exit_with(report: Report) -> NoReturn:
-    """Print it and exit."""
-    sys.stdout.write(f"{report}\n")
+    """Print it and exit. Whatever it quotes of peers and files cannot control the terminal."""
+    sys.stdout.write(f"{sanitize(str(report))}\n")
     sys.exit(report.status)

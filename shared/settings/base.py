@@ -21,6 +21,7 @@ from shared.cpus import parse_cpus
 from shared.errors import ConfigError
 from shared.settings.command_line import Dialect, OptionParser
 from shared.settings.sources import OptionSources
+from shared.terminal import sanitize
 
 
 class OptionError(ValueError):
@@ -103,15 +104,20 @@ class ProgramSettings(BaseModel):
         arguments = list(sys.argv[1:] if arguments is None else arguments)
         sources = OptionSources(cls.options(), cls.prefix, cls._parser(), cls.dialect, arguments)
         for warning in sources.misspelled_variables():
-            sys.stderr.write(f"{cls.program}: {warning}\n")
+            cls._complain(warning)
         try:
             return cls.from_options(**sources.read())
         except ValidationError as error:
             for item in error.errors():
-                sys.stderr.write(f"{cls.program}: {_explain(item, sources)}\n")
+                cls._complain(_explain(item, sources))
         except SettingsError as error:
-            sys.stderr.write(f"{cls.program}: {error}\n")
+            cls._complain(str(error))
         sys.exit(2)
+
+    @classmethod
+    def _complain(cls, message: str) -> None:
+        """The message may quote a file of settings."""
+        sys.stderr.write(f"{cls.program}: {sanitize(message)}\n")
 
     @classmethod
     def headings_by_option(cls) -> dict[str, str]:

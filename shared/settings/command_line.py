@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
+from shared.terminal import sanitize
+
 _METAVARS = {
     "Path": "FILE",
     "int": "N",
@@ -130,7 +132,7 @@ class OptionParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2."""
-        sys.stderr.write(f"{self.prog}: {message} ({self.prog} --help lists all options)\n")
+        sys.stderr.write(f"{self.prog}: {sanitize(message)} ({self.prog} --help lists all options)\n")
         sys.exit(2)
 
     def _add_hidden(self, option: str, action: type[argparse.Action], **arguments: Any) -> None:

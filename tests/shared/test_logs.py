@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from shared.logs import JsonFormatter, configure_logging
+from shared.logs import JsonFormatter, TextFormatter, configure_logging
 
 
 @pytest.fixture
@@ -31,6 +31,17 @@ def test_a_line_is_an_object():
 
 def test_a_message_of_several_lines_is_one():
     assert "\n" not in JsonFormatter().format(record("one\ntwo"))
+
+
+HOSTILE = "\x1b[2J\u202e\u200f\x9b\n12:00:00 lead INFO: all well"
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter("%(name)s: %(message)s"), JsonFormatter()])
+def test_a_quoted_text_neither_controls_a_terminal_nor_poses_as_an_event(formatter):
+    for found in (record("%s", HOSTILE), record("x", exc_info=(ValueError, ValueError(HOSTILE), None))):
+        shown = formatter.format(found)
+        assert not set("\x1b\u202e\u200f\x9b") & set(shown)
+        assert "\n12:00:00" not in shown
 
 
 def test_fields_are_keys():

@@ -18,6 +18,8 @@ from shared.terminal import one_line, sanitize
         ("\x7f", "␡"),
         ("\u202etxt.exe\u202c", "�txt.exe�"),
         ("\u2066a\u2069", "�a�"),
+        ("\u206e", "�"),
+        ("txt\u200f.\u200eexe\u061c", "txt.exe"),
         ("\u2028", "�"),
         ("\ud800", "�"),
     ],
@@ -34,6 +36,13 @@ def test_text_stays_as_it_is(text):
 def test_no_control_character_of_unicode_is_left():
     everything = sanitize("".join(map(chr, range(0x110000))))
     assert {c for c in everything if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"}} == {"\n", "\t"}
+
+
+def test_no_character_that_only_changes_directions_is_left():
+    everything = sanitize("".join(map(chr, range(0x110000))))
+    directional = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    assert {c for c in everything if unicodedata.bidirectional(c) in directional} == set()
+    assert not set("\u061c\u200e\u200f") & set(everything)
 
 
 def test_what_a_peer_says_becomes_one_line_of_bounded_length():

@@ -1,6 +1,7 @@
 """What a doctor concludes from a lead's report."""
 
 import pytest
+from pydantic import ValidationError
 
 from shared.diagnostics.findings import DoctorReport, Severity
 from shared.diagnostics.lead_checks import (
@@ -211,3 +212,18 @@ def test_a_problem_makes_the_exit_status_1():
 
 def test_reports_with_fewer_or_more_fields_are_read():
     assert LeadReport.model_validate({"new": 1, "backs": [{"name": "b", "new": 2}]}).backs[0].name == "b"
+
+
+def test_a_name_that_a_lead_reports_can_neither_control_a_terminal_nor_add_a_line():
+    evil = DESK | {"model": "\x1b[2J\u202e\u200f\n     ok  all is well"}
+    shown = str(DoctorReport(list(check_lead(report(backs=[evil])))))
+    assert not {"\x1b", "\u202e", "\u200f"} & set(shown)
+    assert "\n     ok  all is well" not in shown
+
+
+@pytest.mark.parametrize(
+    "planner", [{"n_steps": 10**400}, {"n_committed": 1 << 60}, {"step_ms": {"1": 1.0, str(10**400): 1.0}}]
+)
+def test_numbers_that_no_lead_counts_are_refused(planner):
+    with pytest.raises(ValidationError):
+        report(**planner)
