@@ -3,6 +3,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _NAME = r"(?P<name>[\w.:-]+?)"
@@ -42,6 +43,10 @@ class ToolFormat:
     between: str = ""
     after: str = ""
     id_characters: int = 0
+
+    def __reduce__(self) -> tuple[Callable[[str], "ToolFormat"], tuple[str]]:
+        """Pickled by name: there is one object for each format, and `is` compares them."""
+        return _format_named, (self.name,)
 
     def frame(self, name: str) -> tuple[str, str]:
         """The text before and after the arguments of a call of the tool `name`."""
@@ -282,6 +287,11 @@ FORMATS = (
     *(APRIEL, MINIMAX_M1, HERMES, LLAMA, GENERIC),
 )
 """The first one whose signs a template contains is its format."""
+
+
+def _format_named(name: str) -> ToolFormat:
+    return next(each for each in FORMATS if each.name == name)
+
 
 _IGNORED = (
     (

@@ -1,21 +1,21 @@
 """What one HTTP request asks the engine for, whatever API it came by."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from fastapi import Request
+
 from lead.chat.parser import ParserConfig
 from lead.engine.commands import RequestOptions
+from lead.generation.admission import ContextExceededError
+from lead.http.preparing import prepare
 from lead.http.request_sampling import sampling_parameters
 from lead.http.schema import GenerationFields
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
+from lead.tokenizer.jobs import PrepareChat, PreparedRequest, PreparePrompts, Prompt
 from shared.errors import RequestError
-from shared.llama.vocabulary import Vocabulary
 from shared.sampling.parameters import MAX_SEED, SamplingParameters
-
-Prompt = str | Sequence[int | str]
-"""Text, token ids, or a mix of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +50,23 @@ class GenerationRequest:
 
 
 async def read_request(
-    fields: GenerationFields, prompts: list[list[int]], services: Services, grammar: str | None
+    fields: GenerationFields, job: PreparePrompts | PrepareChat, http_request: Request, services: Services
 ) -> GenerationRequest:
-    """Raises RequestError naming the field at fault. `grammar` has been checked."""
+    """A request with what a tokenizer process makes of its texts; raises RequestError naming the field."""
     fields.check()
-    vocabulary, limits, n_ctx = services.vocabulary, services.limits, services.admission.n_ctx
+    limits = services.limits
     n = fields.n_answers(limits.max_n)
-    _check_prompts(prompts, n, limits)
+    if isinstance(job, PreparePrompts):
+        _check_number(len(job.prompts), n, limits)
+    prepared: PreparedRequest = await prepare(job, http_request, services)
+    _check_lengths(prepared, services)
+    prompts = [prompt.tolist() for prompt in prepared.prompts]
     return GenerationRequest(
         prompts=[prompt for prompt in prompts for _ in range(n)],
-        sampling=sampling_parameters(fields, services, grammar),
+        sampling=sampling_parameters(fields, services, prepared),
         max_tokens=fields.limit(services.defaults),
         stops=fields.stops(limits),
-        prediction=await asyncio.to_thread(fields.predicted, vocabulary, n_ctx),
+        prediction=prepared.prediction[: services.admission.n_ctx].tolist(),
         n=n,
         gbnf=fields.grammar or None,
         options=RequestOptions(
@@ -76,43 +80,32 @@ async def read_request(
         private=fields.private,
         max_seconds=fields.time_limit(),
         timings_per_token=bool(fields.timings_per_token and fields.stream),
+        parser=prepared.parser,
+        special_tokens=prepared.special_tokens,
     )
 
 
 async def read_text_request(
-    fields: GenerationFields, prompts: Sequence[Prompt], services: Services
+    fields: GenerationFields, prompts: Sequence[Prompt], http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
-    tokens = await _tokenize_all(prompts, services)
-    grammar = await asyncio.to_thread(fields.grammar_text, services.vocabulary, services.limits)
-    return await read_request(fields, tokens, services, grammar)
+    job = PreparePrompts(prompts, fields.grammar, fields.json_schema, fields.texts(services.limits))
+    return await read_request(fields, job, http_request, services)
 
 
-async def _tokenize_all(prompts: Sequence[Prompt], services: Services) -> list[list[int]]:
-    most = services.limits.max_prompts
-    if len(prompts) > most:
-        raise RequestError(f"prompt: {len(prompts)} prompts; at most {most} are accepted", "prompt")
-    return [await asyncio.to_thread(_tokenize, prompt, services.vocabulary) for prompt in prompts]
+def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
+    if n_prompts > limits.max_prompts:
+        raise RequestError(
+            f"prompt: {n_prompts} prompts; at most {limits.max_prompts} are accepted", "prompt"
+        )
+    if n_prompts * n > max(limits.max_prompts, limits.max_n):
+        raise RequestError(f"n: {n} answers to each of {n_prompts} prompts are too many", "n")
 
 
-def _tokenize(prompt: Prompt, vocabulary: Vocabulary) -> list[int]:
-    """What the model wants around a prompt (BOS) is added where it begins with text."""
-    tokens: list[int] = []
-    for i, part in enumerate([prompt] if isinstance(prompt, str) else prompt):
-        if isinstance(part, str):
-            tokens += vocabulary.tokenize(part, add_special=i == 0, parse_special=True)
-            continue
-        try:
-            tokens.append(vocabulary.check(part))
-        except ValueError as error:
-            raise RequestError(f"prompt: {error}", "prompt") from error
-    return tokens
-
-
-def _check_prompts(prompts: list[list[int]], n: int, limits: RequestLimits) -> None:
-    if len(prompts) * n > max(limits.max_prompts, limits.max_n):
-        raise RequestError(f"n: {n} answers to each of {len(prompts)} prompts are too many", "n")
-    most = limits.max_prompt_tokens
-    for prompt in prompts:
+def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
+    most, n_ctx = services.limits.max_prompt_tokens, services.admission.n_ctx
+    for prompt in prepared.prompts:
         if most and len(prompt) > most:
             raise RequestError(f"the prompt has {len(prompt)} tokens; at most {most} are accepted", "prompt")
+        if len(prompt) >= n_ctx:
+            raise ContextExceededError(len(prompt), n_ctx)

@@ -1,14 +1,14 @@
 """From a request's fields to the parameters of its sampling."""
 
 import secrets
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from pydantic import ValidationError
 
 from lead.http.schema import GenerationFields
 from lead.server.services import Services
 from lead.settings.sampler_names import by_letters, by_names
+from lead.tokenizer.jobs import PreparedRequest
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.parameters import BANNED, SamplerName, SamplingParameters
@@ -21,7 +21,7 @@ _PLAIN_FIELDS = tuple(
 
 
 def sampling_parameters(
-    fields: GenerationFields, services: Services, grammar: str | None
+    fields: GenerationFields, services: Services, prepared: PreparedRequest
 ) -> SamplingParameters:
     """How to sample; a seed is drawn if none is given. Raises RequestError naming the field at fault."""
     vocabulary, defaults = services.vocabulary, services.defaults
@@ -34,8 +34,8 @@ def sampling_parameters(
     seed = defaults.seed if fields.seed is None else fields.seed
     # A drawn seed is small enough for any client's integers.
     given["seed"] = secrets.randbits(32) if seed == -1 else seed
-    given["logit_bias"] = _biases_within(fields, vocabulary, services.limits.max_logit_bias)
-    given["grammar"] = grammar
+    given["logit_bias"] = _biases_within(fields, vocabulary, prepared.biased, services.limits.max_logit_bias)
+    given["grammar"] = prepared.grammar
     if fields.samplers is not None:
         given["samplers"] = _sampler_names(fields.samplers)
     if fields.dry_sequence_breakers is not None:
@@ -56,32 +56,30 @@ def _sampler_names(given: str | list[str]) -> tuple[SamplerName, ...]:
         raise RequestError(f"samplers: {error}", "samplers") from error
 
 
-def _biases_within(fields: GenerationFields, vocabulary: Vocabulary, most: int) -> dict[int, float]:
-    if len(fields.logit_bias or ()) > most:
-        raise RequestError(f"logit_bias: at most {most} entries are accepted", "logit_bias")
-    biases = dict(_biases(fields, vocabulary))
+def _biases_within(
+    fields: GenerationFields, vocabulary: Vocabulary, biased: Mapping[str, list[int]], most: int
+) -> dict[int, float]:
+    biases = dict(_biases(fields, vocabulary, biased))
     if len(biases) > most:
         raise RequestError(f"logit_bias: at most {most} tokens are accepted", "logit_bias")
     return biases
 
 
-def _biases(fields: GenerationFields, vocabulary: Vocabulary) -> Iterator[tuple[int, float]]:
-    if isinstance(fields.logit_bias, dict):
-        pairs: list[list[Any]] = [[key, value] for key, value in fields.logit_bias.items()]
-    else:
-        pairs = fields.logit_bias or []
-    for pair in pairs:
-        if len(pair) != 2 or isinstance(pair[1], str):  # noqa: PLR2004 - [token, bias]
+def _biases(
+    fields: GenerationFields, vocabulary: Vocabulary, biased: Mapping[str, list[int]]
+) -> Iterator[tuple[int, float]]:
+    for key, value in fields.biases():
+        if isinstance(value, str):
             raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
-        bias = BANNED if pair[1] is False else pair[1]
-        for token in _biased_tokens(pair[0], vocabulary):
+        bias = BANNED if value is False else value
+        for token in _biased_tokens(key, vocabulary, biased):
             yield token, bias
 
 
-def _biased_tokens(key: object, vocabulary: Vocabulary) -> list[int]:
+def _biased_tokens(key: object, vocabulary: Vocabulary, biased: Mapping[str, list[int]]) -> list[int]:
     """A token id, as a number or as text ("123", OpenAI's form), or the tokens of a text (llama-server's)."""
-    if isinstance(key, str) and not key.isdecimal():
-        return vocabulary.tokenize(key, add_special=False, parse_special=False)
+    if isinstance(key, str) and key in biased:
+        return biased[key]
     if isinstance(key, bool) or not isinstance(key, int | str):
         raise RequestError(f"logit_bias: {key!r} is not a token", "logit_bias")
     try:

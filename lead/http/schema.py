@@ -1,22 +1,14 @@
 """The request fields that chat and text completions share."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lead.grammar import (
-    JSON_OBJECT,
-    check_grammar,
-    check_schema,
-    check_size,
-    gbnf_to_lark,
-    json_rule,
-    lark_grammar,
-)
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
+from lead.tokenizer.jobs import FieldTexts
 from shared.errors import RequestError
-from shared.llama.vocabulary import Vocabulary
 
 LogitBias = float | Literal[False]
 
@@ -187,27 +179,26 @@ class GenerationFields(BaseModel):
         value = self.t_max_predict_ms
         return None if value is None or value < 0 else value / 1000
 
-    def grammar_text(self, vocabulary: Vocabulary, limits: RequestLimits) -> str | None:
-        """The grammar that the answer must follow; raises RequestError. It may take long: use a thread."""
-        if self.grammar and self.json_schema is not None:
-            raise RequestError("grammar: cannot be combined with json_schema", "grammar")
-        if self.json_schema is not None:
-            schema = check_schema(self.json_schema or JSON_OBJECT, limits, "json_schema")
-            grammar, param = lark_grammar([json_rule("start", schema)]), "json_schema"
-            check_size(grammar, limits, param)
-        elif self.grammar:
-            grammar, param = gbnf_to_lark(self.grammar, vocabulary.special_tokens.get, limits), "grammar"
-        else:
-            return None
-        check_grammar(grammar, vocabulary, param)
-        return grammar
+    def biases(self) -> Iterator[tuple[Any, Any]]:
+        """The entries of `logit_bias`: a token or text, and its bias; raises RequestError."""
+        if isinstance(self.logit_bias, dict):
+            yield from self.logit_bias.items()
+            return
+        for pair in self.logit_bias or ():
+            if len(pair) != 2:  # noqa: PLR2004 - [token, bias]
+                raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
+            yield pair[0], pair[1]
 
-    def predicted(self, vocabulary: Vocabulary, n_ctx: int) -> list[int]:
-        """The tokens of the prediction, without special ones; at most `n_ctx`."""
-        if self.prediction is None:
-            return []
-        tokens = vocabulary.tokenize(self.prediction.text, add_special=False, parse_special=False)
-        return tokens[:n_ctx]
+    def texts(self, limits: RequestLimits) -> FieldTexts:
+        """What is to be tokenized of these fields; raises RequestError."""
+        if len(self.logit_bias or ()) > limits.max_logit_bias:
+            raise RequestError(
+                f"logit_bias: at most {limits.max_logit_bias} entries are accepted", "logit_bias"
+            )
+        return FieldTexts(
+            prediction=self.prediction.text if self.prediction else "",
+            biased=tuple(key for key, _ in self.biases() if isinstance(key, str) and not key.isdecimal()),
+        )
 
 
 def _within(name: str, value: int | None, most: int) -> int:

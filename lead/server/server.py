@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 from lead.backs.registry import Backs
+from lead.chat.model_template import model_template
+from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineClient
 from lead.engine.commands import Load
@@ -29,6 +31,8 @@ from lead.server.local_back import NAME, LocalBack, back_command, back_environme
 from lead.server.services import Services
 from lead.settings.demo_model import demo_model
 from lead.settings.lead_settings import LeadSettings
+from lead.tokenizer.jobs import Setup
+from lead.tokenizer.pool import TokenizerPool
 from shared.discovery import Scheme, announced
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
@@ -48,6 +52,7 @@ class Lead:
         self._backs: Backs | None = None
         self._local_back: LocalBack | None = None
         self._backing: asyncio.Future[None] | None = None
+        self._tokenizing: asyncio.Future[None] | None = None
         self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
         security = settings.security
@@ -110,6 +115,9 @@ class Lead:
         finally:
             self._stopping.set()
             await self._end_local_back()
+            if self._tokenizing:
+                self._tokenizing.cancel()
+                await asyncio.gather(self._tokenizing, return_exceptions=True)
             if self._engine:
                 await self._engine.stop()
             else:
@@ -120,14 +128,17 @@ class Lead:
     async def _run_engine(self, server: DrainingServer) -> None:
         try:
             path = await self._model_path()
+            tokenizer = self._start_tokenizer(path)
             vocabulary = await asyncio.to_thread(Vocabulary.load, path)
             self._engine = EngineClient(
                 self._load_command(path),
                 self._settings.log_level,
                 log_json=self._settings.log_json,
             )
-            template = await asyncio.to_thread(_template, vocabulary, self._settings.conversation.template())
-            services = self._services(vocabulary, template, self._engine)
+            template, problem = await asyncio.to_thread(model_template, vocabulary, self._chat_template)
+            if problem:
+                log.warning("%s; using ChatML instead of the model's own", problem)
+            services = self._services(vocabulary, template, self._engine, tokenizer)
             self._app.state.services = services
             if not self._stopping.is_set():
                 if self._local_back:
@@ -137,13 +148,33 @@ class Lead:
             server.should_exit = True
             raise
 
+    def _start_tokenizer(self, path: Path) -> TokenizerPool:
+        settings = self._settings
+        self._chat_template = settings.conversation.template()
+        setup = Setup(
+            model=path,
+            chat_template=self._chat_template,
+            chat=self._chat_options(),
+            limits=settings.limits,
+            log_level=settings.log_level,
+            log_json=settings.log_json,
+        )
+        tokenizer = TokenizerPool(setup)
+        self._tokenizing = asyncio.ensure_future(tokenizer.run_processes())
+        return tokenizer
+
+    def _chat_options(self) -> ChatOptions:
+        return self._settings.conversation.defaults(verbose=self._settings.log_level == "debug")
+
     async def _model_path(self) -> Path:
         if path := self._settings.source.model:
             # not resolved: the parts of a model from the hub are symbolic links with the right names
             return path.absolute()
         return await asyncio.to_thread(demo_model, self._stopping.is_set)
 
-    def _services(self, vocabulary: Vocabulary, template: ChatTemplate, engine: EngineClient) -> Services:
+    def _services(
+        self, vocabulary: Vocabulary, template: ChatTemplate, engine: EngineClient, tokenizer: TokenizerPool
+    ) -> Services:
         self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
         self._backs = Backs(
             self._sequences,
@@ -158,6 +189,7 @@ class Lead:
             names=self._settings.names(vocabulary.info.name),
             vocabulary=vocabulary,
             template=template,
+            tokenizer=tokenizer,
             engine=engine,
             sequences=self._sequences,
             backs=self._backs,
@@ -171,7 +203,7 @@ class Lead:
             ),
             limits=self._settings.limits,
             defaults=self._settings.sampling,
-            chat=self._settings.conversation.defaults(verbose=self._settings.log_level == "debug"),
+            chat=self._chat_options(),
             shows_slots=self._settings.slots,
             metrics=MetricsExporter(self._sequences, self._backs) if self._settings.metrics else None,
             n_threads=self._settings.n_threads,
@@ -209,19 +241,3 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}; try another --port"
         ) from error
-
-
-def _template(vocabulary: Vocabulary, chosen: str | None) -> ChatTemplate:
-    """The chosen one (raises ConfigError if it is invalid), or the model's own, or ChatML."""
-    bos, eos = (
-        "" if token is None else vocabulary.piece(token, special=True).decode("utf-8", "replace")
-        for token in (vocabulary.bos, vocabulary.eos)
-    )
-    if chosen is not None:
-        return ChatTemplate(chosen, bos, eos)
-    info = vocabulary.info
-    try:
-        return ChatTemplate(info.chat_template or info.tool_template, bos, eos, info.tool_template)
-    except ConfigError as error:
-        log.warning("%s; using ChatML instead of the model's own", error)
-        return ChatTemplate(None, bos, eos)

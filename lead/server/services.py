@@ -17,6 +17,7 @@ from lead.metrics.exporter import MetricsExporter
 from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
 from lead.settings.sampling_defaults import SamplingDefaults
+from lead.tokenizer.pool import Tokenizer
 from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
 
@@ -42,6 +43,7 @@ class Services:
     names: ModelNames
     vocabulary: Vocabulary
     template: ChatTemplate
+    tokenizer: Tokenizer
     engine: SupervisedEngine
     sequences: Sequences
     backs: Backs

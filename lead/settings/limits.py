@@ -36,6 +36,13 @@ class RequestLimits(OptionGroup):
         le=3600,
         description="interval between pings to a back, and the time allowed for each reply",
     )
+    prepare_seconds: float = Field(
+        4.0,
+        gt=0,
+        le=3600,
+        description="CPU time for rendering, tokenizing and checking a request, and half as much again for "
+        "each MB of it; 400 for requests that take longer",
+    )
     max_prompt_tokens: int = Field(
         0, ge=0, le=1 << 24, description="maximum length of a prompt; 0: the context size of one request"
     )

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 
 from lead.backs.registry import Backs
+from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
 from lead.engine.events import Committed, Finished, Ready, Started
@@ -11,10 +12,26 @@ from lead.generation.admission import Admission
 from lead.generation.sequences import Sequences
 from lead.server.app import create_app
 from lead.server.services import Services
+from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
+from lead.tokenizer.jobs import HEADER, decode, encode
+from lead.tokenizer.preparation import Preparation
 from shared.errors import UnavailableError
 
 N_CTX = 128
+
+
+class InProcessTokenizer:
+    """Does in this process what a tokenizer process does."""
+
+    def __init__(self, vocabulary, template, chat=None, limits=None):
+        self._preparation = Preparation(
+            vocabulary, template, chat or ChatOptions(), limits or RequestLimits()
+        )
+
+    async def run(self, job, client):  # noqa: ARG002 - one process serves everybody
+        message = encode(self._preparation.do(decode(encode(job)[HEADER.size :])))
+        return decode(message[HEADER.size :])
 
 
 class ScriptedEngine:
@@ -108,11 +125,13 @@ class ScriptedLead:
             on_change=self.engine.connect,
             clock=lambda: self.now,
         )
+        template = ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>")
         self.app = create_app(
             Services(
                 names=ModelNames(("toy",), ("small",)),
                 vocabulary=vocabulary,
-                template=ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>"),
+                template=template,
+                tokenizer=InProcessTokenizer(vocabulary, template),
                 engine=self.engine,
                 sequences=self.sequences,
                 backs=self.backs,
@@ -122,7 +141,9 @@ class ScriptedLead:
 
     def use(self, **services):
         """Replace some of the services."""
-        self.app.state.services = dataclasses.replace(self.app.state.services, **services)
+        new = dataclasses.replace(self.app.state.services, **services)
+        tokenizer = InProcessTokenizer(new.vocabulary, new.template, new.chat, new.limits)
+        self.app.state.services = dataclasses.replace(new, tokenizer=tokenizer)
 
     def tokens(self, text):
         return self.vocabulary.tokenize(text, add_special=False, parse_special=False)

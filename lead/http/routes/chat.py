@@ -19,7 +19,7 @@ async def create_chat_completion(
     body: ChatRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Continue a conversation."""
-    request = await read_chat_request(body, services)
+    request = await read_chat_request(body, http_request, services)
     renderer = ChatRenderer(body, request, services)
     return await respond(http_request, request, services, renderer, streamed=body.stream)
 
@@ -27,7 +27,7 @@ async def create_chat_completion(
 @router.post("/v1/chat/completions/input_tokens")
 @router.post("/chat/completions/input_tokens", include_in_schema=False)
 async def count_input_tokens(
-    body: ChatRequest, services: Annotated[Services, Depends(get_services)]
+    body: ChatRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, int]:
     """How many tokens a conversation's prompt has."""
-    return {"input_tokens": await count_prompt(body, services)}
+    return {"input_tokens": await count_prompt(body, http_request, services)}

@@ -49,6 +49,6 @@ async def create_completion(
     body: CompletionRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Continue text."""
-    request = await read_text_request(body, body.prompts(), services)
+    request = await read_text_request(body, body.prompts(), http_request, services)
     renderer = CompletionRenderer(body, request, services, echo=bool(body.echo))
     return await respond(http_request, request, services, renderer, streamed=body.stream)

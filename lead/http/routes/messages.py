@@ -46,17 +46,17 @@ async def create_message(
     body: MessagesRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Continue a conversation."""
-    request = await read_chat_request(as_chat(body.to_chat()), services)
+    request = await read_chat_request(as_chat(body.to_chat()), http_request, services)
     renderer = AnthropicRenderer(request, services)
     return await respond(http_request, request, services, renderer, streamed=body.stream)
 
 
 @router.post("/v1/messages/count_tokens")
 async def count_tokens(
-    body: CountRequest, services: Annotated[Services, Depends(get_services)]
+    body: CountRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, int]:
     """How many tokens a request's prompt has."""
-    return {"input_tokens": await count_prompt(as_chat(body.to_chat()), services)}
+    return {"input_tokens": await count_prompt(as_chat(body.to_chat()), http_request, services)}
 
 
 def _error_response(error: DuoError) -> JSONResponse:

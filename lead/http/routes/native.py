@@ -7,10 +7,11 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from lead.http.answers import respond
-from lead.http.generation_request import Prompt, read_text_request
+from lead.http.generation_request import read_text_request
 from lead.http.render.llama_server import LlamaServerRenderer
 from lead.http.schema import GenerationFields
 from lead.server.services import Services, get_ready_services
+from lead.tokenizer.jobs import Prompt
 from shared.errors import RequestError
 
 router = APIRouter()
@@ -55,7 +56,7 @@ async def create_native_completion(
     body: NativeRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Continue text; one object for one prompt, a list of them for several."""
-    request = await read_text_request(body, body.prompts(), services)
+    request = await read_text_request(body, body.prompts(), http_request, services)
     renderer = LlamaServerRenderer(
         request,
         services,

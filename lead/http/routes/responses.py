@@ -20,7 +20,7 @@ async def create_response(
     body: ResponsesRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Answer an input."""
-    request = await read_chat_request(as_chat(body.to_chat()), services)
+    request = await read_chat_request(as_chat(body.to_chat()), http_request, services)
     renderer = ResponsesRenderer(body, request, services)
     return await respond(http_request, request, services, renderer, streamed=body.stream)
 
@@ -28,10 +28,10 @@ async def create_response(
 @router.post("/v1/responses/input_tokens")
 @router.post("/responses/input_tokens", include_in_schema=False)
 async def count_input_tokens(
-    body: ResponsesRequest, services: Annotated[Services, Depends(get_services)]
+    body: ResponsesRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
     """Count the tokens of an input."""
     return {
         "object": "response.input_tokens",
-        "input_tokens": await count_prompt(as_chat(body.to_chat()), services),
+        "input_tokens": await count_prompt(as_chat(body.to_chat()), http_request, services),
     }

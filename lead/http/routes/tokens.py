@@ -1,16 +1,16 @@
 """`POST /tokenize`, `/detokenize` and `/apply-template`: from text to tokens and back, generating nothing."""
 
-import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from lead.chat.request import ConversationFields
-from lead.http.chat_request import check_tools, render_prompt
+from lead.http.chat_request import check_tools
+from lead.http.preparing import prepare
 from lead.server.services import Services, get_services
-from shared.errors import RequestError
-from shared.llama.vocabulary import Vocabulary
+from lead.tokenizer.jobs import DetokenizeIds, Job, RenderPrompt, TokenizeText, write_conversation
 
 router = APIRouter()
 
@@ -38,41 +38,30 @@ class DetokenizeRequest(BaseModel):
 
 @router.post("/tokenize")
 async def tokenize(
-    body: TokenizeRequest, services: Annotated[Services, Depends(get_services)]
-) -> dict[str, list[Any]]:
+    body: TokenizeRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
+) -> Response:
     """The tokens of a text; with_pieces: each with its text, or its bytes if they are not valid UTF-8."""
-    return {"tokens": await asyncio.to_thread(_tokenize, body, services.vocabulary)}
+    job = TokenizeText(body.content, body.add_special, body.parse_special, body.with_pieces)
+    return await _respond(job, http_request, services)
 
 
 @router.post("/detokenize")
 async def detokenize(
-    body: DetokenizeRequest, services: Annotated[Services, Depends(get_services)]
-) -> dict[str, str]:
+    body: DetokenizeRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
+) -> Response:
     """The text of tokens, control tokens included."""
-    try:
-        return {"content": await asyncio.to_thread(services.vocabulary.detokenize, body.tokens)}
-    except ValueError as error:
-        raise RequestError(f"tokens: {error}", "tokens") from error
+    return await _respond(DetokenizeIds(body.tokens), http_request, services)
 
 
 @router.post("/apply-template")
 async def apply_template(
-    body: ConversationFields, services: Annotated[Services, Depends(get_services)]
-) -> dict[str, str]:
+    body: ConversationFields, http_request: Request, services: Annotated[Services, Depends(get_services)]
+) -> Response:
     """The prompt that `/v1/chat/completions` would make the model continue."""
     check_tools(body, services)
-    return {"prompt": await asyncio.to_thread(render_prompt, body, services)}
+    return await _respond(RenderPrompt(write_conversation(body)), http_request, services)
 
 
-def _tokenize(body: TokenizeRequest, vocabulary: Vocabulary) -> list[Any]:
-    tokens = vocabulary.tokenize(body.content, add_special=body.add_special, parse_special=body.parse_special)
-    if not body.with_pieces:
-        return tokens
-    return [{"id": token, "piece": _piece(vocabulary.piece(token, special=True))} for token in tokens]
-
-
-def _piece(data: bytes) -> str | list[int]:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return list(data)
+async def _respond(job: Job, http_request: Request, services: Services) -> Response:
+    """A response whose body the tokenizer process has written: it may be large."""
+    return Response(await prepare(job, http_request, services), media_type="application/json")

@@ -1,0 +1,94 @@
+"""The process that loads the vocabulary once and forks workers; it never sees a client's text.
+
+Commands come from the front over a stream socket: FORK, with the socket for the new worker, and END with the
+process id of a worker to be killed, if it still runs, and reaped. Each is answered: with the process id, or
+with the status in which the process ended, as `Popen.returncode` has it.
+"""
+
+import gc
+import logging
+import os
+import signal
+import socket
+import struct
+
+from lead.chat.model_template import model_template
+from lead.tokenizer.jobs import HEADER, Setup, decode
+from lead.tokenizer.preparation import Preparation
+from lead.tokenizer.worker_loop import run_worker
+from shared.llama.vocabulary import Vocabulary
+from shared.logs import configure_logging
+from shared.sampling.grammar import prepare
+
+log = logging.getLogger("tokenizer")
+
+COMMAND = struct.Struct("!ci")
+REPLY = struct.Struct("!i")
+READY = REPLY.pack(0)
+FORK = b"F"
+END = b"E"
+
+
+def serve_forks(control: socket.socket) -> None:
+    """Load what the first message names, then obey until the front closes the socket."""
+    _, n = HEADER.unpack(_read(control, HEADER.size))
+    setup: Setup = decode(_read(control, n))
+    configure_logging(setup.log_level, as_json=setup.log_json)
+    preparation = _load(setup)
+    # What the garbage collector leaves alone stays shared with the workers.
+    gc.collect()
+    gc.freeze()
+    control.sendall(READY)
+    children: set[int] = set()
+    try:
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(control, COMMAND.size, 1)
+            if len(message) < COMMAND.size:
+                return
+            command, pid = COMMAND.unpack(message)
+            if command == FORK:
+                reply = _fork(control, descriptors[0], preparation, setup.limits.prepare_seconds)
+                children.add(reply)
+            else:
+                children.remove(pid)
+                reply = _end(pid)
+            control.sendall(REPLY.pack(reply))
+    finally:
+        for pid in children:
+            _end(pid)
+
+
+def _load(setup: Setup) -> Preparation:
+    vocabulary = Vocabulary.load(setup.model)
+    template, _ = model_template(vocabulary, setup.chat_template)
+    prepare(vocabulary)
+    preparation = Preparation(vocabulary, template, setup.chat, setup.limits)
+    vocabulary.tokenize("", add_special=True, parse_special=True)  # fills caches that all workers share
+    return preparation
+
+
+def _fork(control: socket.socket, descriptor: int, preparation: Preparation, base_seconds: float) -> int:
+    connection = socket.socket(fileno=descriptor)
+    pid = os.fork()
+    if not pid:
+        try:
+            control.close()
+            run_worker(connection, preparation, base_seconds)
+        finally:
+            os._exit(1)
+    connection.close()
+    return pid
+
+
+def _end(pid: int) -> int:
+    # Not reaped yet, so no other process has its id.
+    os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _read(control: socket.socket, n: int) -> bytes:
+    data = b""
+    while len(data) < n and (more := control.recv(n - len(data))):
+        data += more
+    return data

@@ -1,0 +1,232 @@
+"""What a tokenizer process does: from a request's texts to tokens, a grammar and a parser.
+
+Synchronous, without I/O; all of it raises RequestError naming the field at fault.
+"""
+
+import json
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lead.chat.constraint import OutputConstraint, grammar_for
+from lead.chat.options import ChatOptions
+from lead.chat.parser import ParserConfig
+from lead.chat.request import ConversationFields
+from lead.chat.template import ChatTemplate, Conversation
+from lead.chat.tool_formats import unfinished_marker
+from lead.grammar import (
+    JSON_OBJECT,
+    check_grammar,
+    check_schema,
+    check_size,
+    gbnf_to_lark,
+    json_rule,
+    lark_grammar,
+)
+from lead.settings.limits import RequestLimits
+from lead.tokenizer.jobs import (
+    CountPrompt,
+    DetokenizeIds,
+    FieldTexts,
+    Job,
+    PrepareChat,
+    PreparedRequest,
+    PreparePrompts,
+    Prompt,
+    RenderPrompt,
+    TokenizeText,
+    read_conversation,
+)
+from shared.errors import RequestError
+from shared.llama.vocabulary import Vocabulary
+
+
+class Preparation:
+    """Does jobs, one after the other."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, template: ChatTemplate, chat: ChatOptions, limits: RequestLimits
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._template = template
+        self._chat = chat
+        self._limits = limits
+
+    def do(self, job: Job) -> Any:
+        """The result that the job's class names."""
+        match job:
+            case PreparePrompts():
+                return self._prepare_prompts(job)
+            case PrepareChat():
+                return self._prepare_chat(job)
+            case CountPrompt():
+                return len(self._tokenize_prompt(self._render(read_conversation(job.conversation))))
+            case RenderPrompt():
+                return _body("prompt", self._render(read_conversation(job.conversation)))
+            case TokenizeText():
+                return self._tokenize_text(job)
+            case DetokenizeIds():
+                return _body("content", self._detokenize(job.tokens))
+
+    def _prepare_prompts(self, job: PreparePrompts) -> PreparedRequest:
+        prompts = [self._tokenize_parts(prompt) for prompt in job.prompts]
+        grammar = self._grammar_of(job.grammar, job.json_schema)
+        return self._with_texts(PreparedRequest(prompts, grammar), job.texts)
+
+    def _prepare_chat(self, job: PrepareChat) -> PreparedRequest:
+        body = read_conversation(job.conversation)
+        constraint = body.output_constraint()
+        conversation = self._conversation(body, constraint)
+        prompt = self._template.render(conversation)
+        parser = self._parser_config(body, constraint, prompt)
+        if parser.reasoning and conversation.continues_reasoning:
+            parser = replace(parser, in_reasoning=True, continues_reasoning=True)
+        if body.grammar:
+            grammar = self._grammar_of(body.grammar, None)
+        else:
+            may_think = parser.in_reasoning or conversation.variables.get("enable_thinking", True)
+            grammar = self._constrain(constraint, parser, may_think=bool(may_think))
+        request = PreparedRequest([self._tokenize_prompt(prompt)], grammar)
+        request = replace(request, parser=parser, special_tokens=self._special_tokens(parser))
+        return self._with_texts(request, job.texts)
+
+    def _with_texts(self, request: PreparedRequest, texts: FieldTexts) -> PreparedRequest:
+        return replace(
+            request,
+            prediction=array("i", self._tokenize_plain(texts.prediction)),
+            biased={text: self._tokenize_plain(text) for text in texts.biased},
+        )
+
+    def _render(self, body: ConversationFields) -> str:
+        return self._template.render(self._conversation(body, body.output_constraint()))
+
+    def _conversation(self, body: ConversationFields, constraint: OutputConstraint) -> Conversation:
+        return body.conversation(self._chat, constraint, self._template.tool_format)
+
+    # Tokens
+
+    def _tokenize_prompt(self, prompt: str) -> "array[int]":
+        """The tokens of a rendered prompt."""
+        vocabulary = self._vocabulary
+        if vocabulary.adds_bos and vocabulary.bos is not None:
+            # The template may have written the BOS token that the tokenizer is about to add.
+            prompt = prompt.removeprefix(
+                vocabulary.piece(vocabulary.bos, special=True).decode("utf-8", "replace")
+            )
+        return array("i", vocabulary.tokenize(prompt, add_special=True, parse_special=True))
+
+    def _tokenize_parts(self, prompt: Prompt) -> "array[int]":
+        """What the model wants around a prompt (BOS) is added where it begins with text."""
+        tokens = array("i")
+        for i, part in enumerate([prompt] if isinstance(prompt, str) else prompt):
+            if isinstance(part, str):
+                tokens.extend(self._vocabulary.tokenize(part, add_special=i == 0, parse_special=True))
+                continue
+            try:
+                tokens.append(self._vocabulary.check(part))
+            except ValueError as error:
+                raise RequestError(f"prompt: {error}", "prompt") from error
+        return tokens
+
+    def _tokenize_plain(self, text: str) -> list[int]:
+        return self._vocabulary.tokenize(text, add_special=False, parse_special=False)
+
+    def _tokenize_text(self, job: TokenizeText) -> bytes:
+        """Written piece by piece: objects for a million tokens would take hundreds of megabytes."""
+        tokens = self._vocabulary.tokenize(
+            job.text, add_special=job.add_special, parse_special=job.parse_special
+        )
+        shown = {token: self._show(token) if job.with_pieces else b"%d" % token for token in set(tokens)}
+        return b'{"tokens":[%b]}' % b",".join(shown[token] for token in tokens)
+
+    def _show(self, token: int) -> bytes:
+        data = self._vocabulary.piece(token, special=True)
+        try:
+            piece: str | list[int] = data.decode()
+        except UnicodeDecodeError:
+            piece = list(data)
+        return json.dumps({"id": token, "piece": piece}, ensure_ascii=False).encode()
+
+    def _detokenize(self, tokens: Sequence[int]) -> str:
+        try:
+            return self._vocabulary.detokenize(tokens)
+        except ValueError as error:
+            raise RequestError(f"tokens: {error}", "tokens") from error
+
+    def _special_tokens(self, parser: ParserConfig) -> frozenset[int]:
+        """Control tokens that mark calls and reasoning: the parser needs their text."""
+        tokens = {
+            token
+            for marker in parser.markers()
+            for token in self._vocabulary.tokenize(marker, add_special=False, parse_special=True)
+            if not self._vocabulary.piece(token)
+        }
+        return frozenset(tokens - self._vocabulary.end_tokens)
+
+    # Parser and grammar
+
+    def _parser_config(
+        self, body: ConversationFields, constraint: OutputConstraint, prompt: str
+    ) -> ParserConfig:
+        template = self._template
+        separate = (body.reasoning_format or self._chat.reasoning_format) != "none"
+        reasoning = template.reasoning
+        opened = reasoning is not None and reasoning.is_open(prompt)
+        return ParserConfig(
+            reasoning=reasoning if separate else None,
+            in_reasoning=opened,
+            tool_format=template.tool_format if constraint.tools else None,
+            ignored_markers=template.ignored_markers,
+            tools=frozenset(tool.function.name for tool in constraint.tools),
+            one_call=not constraint.several,
+            prefix=f"{reasoning.start}\n" if reasoning and opened and not separate else "",
+            unfinished=unfinished_marker(prompt),
+        )
+
+    def _grammar_of(self, gbnf: str | None, json_schema: Mapping[str, Any] | None) -> str | None:
+        """The grammar that a client sent itself, in one of two forms."""
+        if gbnf and json_schema is not None:
+            raise RequestError("grammar: cannot be combined with json_schema", "grammar")
+        if json_schema is not None:
+            schema = check_schema(json_schema or JSON_OBJECT, self._limits, "json_schema")
+            grammar, param = lark_grammar([json_rule("start", schema)]), "json_schema"
+            check_size(grammar, self._limits, param)
+        elif gbnf:
+            grammar = gbnf_to_lark(gbnf, self._vocabulary.special_tokens.get, self._limits)
+            param = "grammar"
+        else:
+            return None
+        check_grammar(grammar, self._vocabulary, param)
+        return grammar
+
+    def _constrain(
+        self, constraint: OutputConstraint, parser: ParserConfig, *, may_think: bool
+    ) -> str | None:
+        """The grammar of an answer in the form that the client asked for."""
+
+        def check(schema: object, field: str) -> Mapping[str, Any]:
+            checked = check_schema(schema, self._limits, field)
+            if constraint.tools and field != "tools":  # an error in the whole grammar would name the tools
+                check_grammar(lark_grammar([json_rule("start", checked)]), self._vocabulary, field)
+            return checked
+
+        # Reasoning that stays in the text (`reasoning_format: none`) is only constrained where it has begun.
+        thinks = may_think and (parser.in_reasoning or parser.reasoning)
+        grammar = grammar_for(
+            constraint,
+            parser.tool_format,
+            self._template.reasoning if thinks else None,
+            in_reasoning=parser.in_reasoning,
+            check=check,
+            special_tokens=self._vocabulary.special_tokens,
+        )
+        if grammar is not None:
+            field = "tools" if constraint.tools else constraint.schema_field
+            check_size(grammar, self._limits, field)
+            check_grammar(grammar, self._vocabulary, field)
+        return grammar
+
+
+def _body(name: str, text: str) -> bytes:
+    return b'{"%b":%b}' % (name.encode(), json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
