@@ -49,6 +49,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/lead/http/routes/test_chat.py": (
         "lead/http/chat_request.py",
+        "lead/http/preparing.py",
+        "lead/tokenizer/preparation.py",
         "lead/http/render/openai.py",
     ),
     "tests/lead/http/routes/test_messages.py": ("lead/http/render/anthropic.py",),
@@ -64,9 +66,14 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/metrics/sequence_metrics.py",
     ),
     "tests/lead/server/test_server.py": (
+        "lead/chat/model_template.py",
         "lead/server/app.py",
         "lead/server/services.py",
         "lead/settings/demo_model.py",
+    ),
+    "tests/lead/tokenizer/test_fork_server.py": (
+        "lead/tokenizer/forking.py",
+        "lead/tokenizer/worker_loop.py",
     ),
     "tests/lead/settings/test_lead_settings.py": (
         "lead/settings/conversation.py",

@@ -31,6 +31,7 @@ class ForkServer:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._one_at_a_time = asyncio.Lock()
+        self._workers: set[Worker] = set()
 
     async def __aenter__(self) -> Self:
         self._control, theirs = socket.socketpair()
@@ -47,6 +48,8 @@ class ForkServer:
 
     async def __aexit__(self, *_: object) -> None:
         self._control.close()
+        for worker in self._workers:
+            worker.close()
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 await self.process.wait()
@@ -67,10 +70,13 @@ class ForkServer:
         with theirs:
             pid = await self._command(FORK, 0, [theirs.fileno()])
         reader, writer = await asyncio.open_connection(sock=ours)
-        return Worker(pid, reader, writer)
+        worker = Worker(pid, reader, writer)
+        self._workers.add(worker)
+        return worker
 
     async def end(self, worker: "Worker") -> int:
         """End a worker; returns its status as `Popen.returncode` does; raises ForkServerGoneError."""
+        self._workers.discard(worker)
         worker.close()
         return await self._command(END, worker.pid)
 

@@ -40,6 +40,7 @@ ELSEWHERE = {
     *("max_backs", "max_draft", "max_drafts_per_second"),  # tests/lead/test_backs.py
     "max_queue",  # tests/lead/test_completions.py
     "ping_seconds",  # tests/lead/test_server.py
+    "prepare_seconds",  # tests/lead/tokenizer
 }
 
 

@@ -1,0 +1,39 @@
+import pytest
+
+from lead.chat.request import ConversationFields
+from lead.chat.tool_formats import FORMATS
+from lead.tokenizer.jobs import HEADER, decode, encode, read_conversation, write_conversation
+
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"x": 1.5}}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"messages": [{"role": "assistant", "reasoning_content": "hm"}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "é👋\u2028"}], "x": [1.5]}]},
+        {"messages": [{"role": "assistant", "tool_calls": [CALL]}]},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]},
+        {"tool_choice": {"type": "function", "function": {"name": "f"}}, "tools": []},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"enum": [1]}}}},
+        {"response_format": {"type": "json_object", "schema": {}}},
+        {"chat_template_kwargs": {"enable_thinking": False}, "json_schema": {}, "documents": [{}]},
+    ],
+)
+def test_a_conversation_comes_out_as_it_went_in(fields):
+    body = ConversationFields.model_validate({"messages": [{"role": "user", "content": "Hi"}]} | fields)
+    again = read_conversation(write_conversation(body))
+    assert again == body
+    assert [m.model_fields_set for m in again.messages] == [m.model_fields_set for m in body.messages]
+
+
+def test_a_message_says_its_size_and_whether_it_is_the_last():
+    data = encode(["text"], is_last=True)
+    assert HEADER.unpack(data[: HEADER.size]) == (True, len(data) - HEADER.size)
+    assert decode(data[HEADER.size :]) == ["text"]
+
+
+@pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
+def test_a_tool_format_stays_the_same_object(tool_format):
+    assert decode(encode(tool_format)[HEADER.size :]) is tool_format

@@ -1,0 +1,217 @@
+"""The pool, with workers whose behaviour is scripted."""
+
+import asyncio
+import signal
+
+import pytest
+
+from lead.chat.options import ChatOptions
+from lead.settings.limits import RequestLimits
+from lead.tokenizer import pool as pool_module
+from lead.tokenizer.fork_server import WorkerDiedError
+from lead.tokenizer.jobs import HEADER, Refusal, Setup, TokenizeText, decode
+from lead.tokenizer.pool import TokenizerPool
+from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
+
+LONG = "x" * 100_000
+
+
+class FakeWorker:
+    """Answers with the text of the job, unless a script says otherwise."""
+
+    def __init__(self, server):
+        self._server = server
+        self.has_ended = False
+        self.status = 0
+
+    async def ask(self, message):
+        text = decode(message[HEADER.size :]).text
+        self._server.asked.append(text)
+        what = self._server.script.get(text, text)
+        if what == "hang":
+            await asyncio.Event().wait()
+        if isinstance(what, signal.Signals):
+            self.status = -what
+            raise WorkerDiedError
+        self.has_ended = what == "last"
+        return what
+
+
+class FakeServer:
+    def __init__(self):
+        self.script = {}
+        self.asked = []
+        self.n_forked = 0
+        self.n_started = 0
+        self.ended = []
+        self.process = self
+        self.death = asyncio.Event()
+
+    def start(self, _setup):
+        self.n_started += 1
+        self.death.clear()
+        return self
+
+    async def wait(self):
+        await self.death.wait()
+        return 1
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def load(self):
+        pass
+
+    async def fork(self):
+        self.n_forked += 1
+        return FakeWorker(self)
+
+    async def end(self, worker):
+        self.ended.append(worker)
+        return worker.status or -signal.SIGKILL
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr(pool_module, "_QUICK_SECONDS", 0.01)
+    monkeypatch.setattr(pool_module, "_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(pool_module, "_PATIENCE", 0.01)
+    return FakeServer()
+
+
+@pytest.fixture
+async def pool(server):
+    pool = TokenizerPool(Setup("model.gguf", None, ChatOptions(), RequestLimits()), server.start)
+    running = asyncio.ensure_future(pool.run_processes())
+    yield pool
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def ask(pool, text, client="one"):
+    job = TokenizeText(text, add_special=False, parse_special=False, with_pieces=False)
+    return asyncio.ensure_future(pool.run(job, client))
+
+
+async def settle():
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_job_gets_its_answer(pool):
+    assert await ask(pool, "hello") == "hello"
+
+
+async def test_one_worker_answers_one_job_after_the_other(pool, server):
+    assert [await ask(pool, text) for text in "abc"] == ["a", "b", "c"]
+    assert server.n_forked == 2  # one for each lane
+
+
+async def test_a_long_job_does_not_delay_a_short_one(pool, server):
+    server.script[LONG] = "hang"
+    long = ask(pool, LONG)
+    assert await ask(pool, "short") == "short"
+    assert not long.done()
+    long.cancel()
+
+
+async def test_a_short_job_that_takes_long_is_done_again_in_the_other_lane(pool, server):
+    server.script["slow"] = "hang"
+    slow = ask(pool, "slow")
+    assert await ask(pool, "next") == "next"
+    await settle()
+    assert sorted(server.asked) == ["next", "slow", "slow"]
+    slow.cancel()
+
+
+@pytest.mark.parametrize(
+    ("death", "error", "message"),
+    [
+        (signal.SIGSEGV, RequestError, "repeated too often"),
+        (signal.SIGABRT, RequestError, "too much memory"),
+        (signal.SIGPROF, RequestError, "4.0 s of CPU time"),
+        (signal.SIGKILL, UnavailableError, "try again"),
+    ],
+)
+async def test_only_the_request_that_kills_a_worker_fails(pool, server, death, error, message):
+    server.script["bad"] = death
+    bad, good = ask(pool, "bad"), ask(pool, "good")
+    with pytest.raises(error, match=message):
+        await bad
+    assert await good == "good"
+
+
+async def test_a_worker_that_hangs_is_killed(pool, server):
+    server.script[LONG] = "hang"
+    with pytest.raises(UnavailableError, match="try again"):
+        await ask(pool, LONG)
+    assert len(server.ended) == 1
+
+
+async def test_a_worker_that_says_so_is_replaced(pool, server):
+    server.script["large"] = "last"
+    assert await ask(pool, "large") == "last"
+    assert await ask(pool, "next") == "next"
+    assert server.n_forked == 3
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [(Refusal("no", "prompt"), RequestError), (Refusal("a bug", is_bug=True), ServerError)],
+)
+async def test_a_refusal_becomes_an_error(pool, server, refusal, error):
+    server.script["bad"] = refusal
+    with pytest.raises(error, match=refusal.message):
+        await ask(pool, "bad")
+
+
+async def test_a_job_whose_client_left_is_stopped(pool, server):
+    server.script[LONG] = "hang"
+    job = ask(pool, LONG)
+    await settle()
+    job.cancel()
+    server.script[LONG] = "answer"
+    assert await ask(pool, LONG) == "answer"
+    assert len(server.ended) == 1
+
+
+async def test_a_waiting_job_whose_client_left_is_never_begun(pool, server):
+    server.script[LONG] = "hang"
+    running = ask(pool, LONG)
+    await settle()
+    waiting = ask(pool, LONG + "2")
+    await settle()
+    waiting.cancel()
+    running.cancel()
+    assert await ask(pool, LONG + "3") == LONG + "3"
+    assert LONG + "2" not in server.asked
+
+
+async def test_more_waiting_jobs_than_the_queue_holds_are_refused(server, monkeypatch):
+    monkeypatch.setattr(pool_module, "_MOST_WAITING", 2)
+    pool = TokenizerPool(Setup("model.gguf", None, ChatOptions(), RequestLimits()), server.start)
+    waiting = [ask(pool, text) for text in "abc"]
+    with pytest.raises(QueueFullError, match="try again"):
+        await waiting[2]
+    for each in waiting:
+        each.cancel()
+
+
+async def test_jobs_wait_while_the_process_that_forks_is_started_again(pool, server):
+    assert await ask(pool, "before") == "before"
+    server.death.set()
+    await settle()
+    assert await ask(pool, "after") == "after"
+    assert server.n_started == 2
+
+
+async def test_a_job_under_way_when_the_process_that_forks_dies_gets_an_error(pool, server):
+    server.script[LONG] = "hang"
+    job = ask(pool, LONG)
+    await settle()
+    server.death.set()
+    with pytest.raises(UnavailableError, match="try again"):
+        await job
