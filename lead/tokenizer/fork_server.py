@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,8 @@ from lead.tokenizer.forking import COMMAND, END, FORK, READY, REPLY
 from lead.tokenizer.jobs import HEADER, Setup, decode, encode
 
 _STOP_SECONDS = 2.0
+_REPLY_SECONDS = 20.0
+"""Forking takes milliseconds: a process that does not reply for so long is stopped, or the machine swaps."""
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "OPENBLAS_NUM_THREADS": "1"}
 """A vocabulary needs neither a GPU, of which each process would reserve memory, nor threads, which a fork
 would lose."""
@@ -48,14 +51,17 @@ class ForkServer:
 
     async def __aexit__(self, *_: object) -> None:
         self._control.close()
-        for worker in self._workers:
-            worker.close()
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 await self.process.wait()
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 self.process.kill()
+            await self.process.wait()
+        for worker in self._workers:
+            if self.process.returncode:  # else it has ended them
+                worker.kill()
+            worker.close()
 
     async def load(self) -> None:
         """Wait until the vocabulary is loaded; raises ForkServerGoneError."""
@@ -85,7 +91,8 @@ class ForkServer:
         async with self._one_at_a_time:
             with _translated():
                 socket.send_fds(self._control, [COMMAND.pack(command, pid)], descriptors)
-            return int(REPLY.unpack(await self._read(REPLY.size))[0])
+                async with asyncio.timeout(_REPLY_SECONDS):
+                    return int(REPLY.unpack(await self._read(REPLY.size))[0])
 
     async def _read(self, n: int) -> bytes:
         data = b""
@@ -121,6 +128,12 @@ class Worker:
     def close(self) -> None:
         """Close the connection, which ends a worker that is idle."""
         self._writer.close()
+
+    def kill(self) -> None:
+        """For a worker whose parent is gone. While its end of the socket is open, it has its process id."""
+        if not self._reader.at_eof():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ _QUICK_BYTES = 64 << 10
 _QUICK_SECONDS = 0.25
 _MOST_WAITING = 256
 _MOST_WAITING_BYTES = 64 << 20
+_MOST_TRIES = 3
 _GRACE_SECONDS = 0.05
 """A job whose client has left may take this long to end by itself: that is cheaper than another fork."""
 _PATIENCE = 5.0
@@ -59,6 +60,7 @@ class _Ticket:
     client: str
     message: bytes
     limits: JobLimits
+    n_tries: int = 0
     answer: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def fail(self, error: Exception) -> None:
@@ -68,7 +70,7 @@ class _Ticket:
 
 @dataclass(slots=True)
 class _Lane:
-    """slice_seconds: after which a job moves to `next`."""
+    """Jobs and where they wait. slice_seconds: after which one moves to `next`."""
 
     next: "_Lane | None" = None
     slice_seconds: float = 0.0
@@ -85,6 +87,16 @@ class _Lane:
             self.has_some.clear()
             await self.has_some.wait()
         return self.queue.pop()
+
+    def retry(self, ticket: _Ticket) -> None:
+        """After the process was killed from outside, with or without this job's doing."""
+        ticket.n_tries += 1
+        if ticket.answer.done():
+            return
+        if ticket.n_tries < _MOST_TRIES:
+            self.push(ticket)
+        else:
+            ticket.fail(UnavailableError(_TRY_AGAIN))
 
 
 class TokenizerPool:
@@ -145,19 +157,31 @@ async def _serve_lane(lane: _Lane, server: ForkServer) -> None:
             status = await server.end(worker)
         except BaseException:
             if ticket:
-                ticket.fail(UnavailableError(_TRY_AGAIN))
+                lane.retry(ticket)
             raise
-        if ticket and outcome is _Outcome.LATE and lane.next:
-            lane.next.push(ticket)
-        elif ticket:
-            ticket.fail(_reason(ticket, outcome, status))
+        if ticket:
+            _settle(ticket, lane, outcome, status)
+
+
+def _settle(ticket: _Ticket, lane: _Lane, outcome: _Outcome, status: int) -> None:
+    """What becomes of a ticket whose worker has ended in `status`."""
+    if outcome is _Outcome.LATE and lane.next and not ticket.answer.done():
+        lane.next.push(ticket)
+    elif outcome is _Outcome.DIED and status == -signal.SIGKILL:
+        lane.retry(ticket)
+    else:
+        ticket.fail(_reason(ticket, outcome, status))
 
 
 async def _serve_worker(lane: _Lane, worker: Worker) -> tuple[_Ticket | None, _Outcome]:
     """Until the worker has to be replaced; returns the ticket that is still to be answered, if any."""
     while not worker.has_ended:
         ticket = await lane.pop()
-        outcome = await _attempt(ticket, worker, lane.slice_seconds or _patience(ticket))
+        try:
+            outcome = await _attempt(ticket, worker, lane.slice_seconds or _patience(ticket))
+        except asyncio.CancelledError:
+            lane.retry(ticket)
+            raise
         if outcome is not _Outcome.DONE:
             return ticket, outcome
     return None, _Outcome.DONE
@@ -173,9 +197,6 @@ async def _attempt(ticket: _Ticket, worker: Worker, seconds: float) -> _Outcome:
             return _Outcome.LATE
         if asking.exception():
             return _Outcome.DIED
-    except asyncio.CancelledError:
-        ticket.fail(UnavailableError(_TRY_AGAIN))
-        raise
     finally:
         asking.cancel()
     if not ticket.answer.done():
@@ -189,7 +210,7 @@ def _patience(ticket: _Ticket) -> float:
 
 def _reason(ticket: _Ticket, outcome: _Outcome, status: int) -> Exception:
     """Why a ticket has no answer."""
-    if outcome is _Outcome.LATE or status == -signal.SIGKILL:
+    if outcome is _Outcome.LATE:
         return UnavailableError(_TRY_AGAIN)
     if status == -signal.SIGPROF:
         return RequestError(

@@ -30,6 +30,8 @@ class FakeWorker:
         what = self._server.script.get(text, text)
         if what == "hang":
             await asyncio.Event().wait()
+        if isinstance(what, list):  # one after the other
+            what = what.pop(0)
         if isinstance(what, signal.Signals):
             self.status = -what
             raise WorkerDiedError
@@ -133,7 +135,6 @@ async def test_a_short_job_that_takes_long_is_done_again_in_the_other_lane(pool,
         (signal.SIGSEGV, RequestError, "repeated too often"),
         (signal.SIGABRT, RequestError, "too much memory"),
         (signal.SIGPROF, RequestError, "4.0 s of CPU time"),
-        (signal.SIGKILL, UnavailableError, "try again"),
     ],
 )
 async def test_only_the_request_that_kills_a_worker_fails(pool, server, death, error, message):
@@ -208,10 +209,22 @@ async def test_jobs_wait_while_the_process_that_forks_is_started_again(pool, ser
     assert server.n_started == 2
 
 
-async def test_a_job_under_way_when_the_process_that_forks_dies_gets_an_error(pool, server):
-    server.script[LONG] = "hang"
-    job = ask(pool, LONG)
-    await settle()
-    server.death.set()
+async def test_a_job_whose_worker_was_killed_from_outside_is_done_again(pool, server):
+    server.script["job"] = [signal.SIGKILL, signal.SIGKILL, "done"]
+    assert await ask(pool, "job") == "done"
+
+
+async def test_a_job_whose_worker_is_always_killed_is_given_up(pool, server):
+    server.script["job"] = signal.SIGKILL
     with pytest.raises(UnavailableError, match="try again"):
-        await job
+        await ask(pool, "job")
+    assert server.asked == ["job"] * 3
+
+
+async def test_a_job_under_way_when_the_process_that_forks_dies_is_done_again(pool, server):
+    server.script["slow"] = "hang"
+    job = ask(pool, "slow")
+    await settle()
+    server.script["slow"] = "done"
+    server.death.set()
+    assert await job == "done"
