@@ -168,17 +168,15 @@ class BackSettings(FileSettings):
         """With a model that exists: the file is checked, or downloaded. Raises ConfigError."""
         return self.model_copy(update={"source": self.source.located()})
 
-    def discovered(self, *, again: bool = False) -> Self:
+    def discovered(self) -> Self:
         """With the URL of the lead that announces itself, if `discover` is set.
 
-        `again`: rather the lead that this back had before, if that is among several. With a `ca_file` only
-        leads with HTTPS count, so that the key is not sent to any other. Raises NoLeadError,
-        SeveralLeadsError.
+        With a `ca_file` only leads with HTTPS count, so that the key is not sent to any other. Raises
+        NoLeadError if there is no lead, ConfigError if there are several.
         """
         if not self.discover:
             return self
-        former = self.lead if again else None
-        found = choose(find_leads(DISCOVER_SECONDS), with_https=self.ca_file is not None, former=former)
+        found = choose(find_leads(DISCOVER_SECONDS), with_https=self.ca_file is not None)
         return self.model_copy(update={"lead": found.url})
 
     @property

@@ -6,9 +6,10 @@
     ├── ProtocolError            a peer sent what the protocol does not allow
     ├── RequestError             a client's request is wrong: HTTP 400, names the field
     ├── UnsupportedError         not supported, or not as the lead was started: HTTP 501
-    ├── UnavailableError         the engine is loading or restarting: HTTP 503
+    ├── UnavailableError         the model is being loaded, or the engine has died too often: HTTP 503
     │   └── QueueFullError       too many requests are waiting: HTTP 503
     ├── ServerError              the request is valid, but failed in the server: HTTP 500
+    ├── EngineError              the lead's engine dies again and again
     ├── IntegrityError           records contradict each other: the engine has to be restarted
     └── DecodeError              llama_decode did not return 0
         ├── KvCacheFullError     1: no room in the KV cache, nothing was changed: retry with less
@@ -49,7 +50,7 @@ class UnsupportedError(DuoError):
 
 
 class UnavailableError(DuoError):
-    """The engine is loading or restarting; the same request may succeed later."""
+    """The model is being loaded, or the engine has died too often; the same request may succeed later."""
 
 
 class QueueFullError(UnavailableError):
@@ -58,6 +59,10 @@ class QueueFullError(UnavailableError):
 
 class ServerError(DuoError):
     """The request is valid, but failed in the server."""
+
+
+class EngineError(DuoError):
+    """The lead's engine dies again and again: the lead has to end."""
 
 
 class IntegrityError(DuoError):

@@ -5,11 +5,9 @@ import contextlib
 import enum
 import logging
 import random
-import socket
-import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from lead.engine.commands import (
     Cancel,
@@ -21,9 +19,10 @@ from lead.engine.commands import (
     SetBacks,
     SetPolicy,
     Submit,
-    encode_command,
 )
 from lead.engine.events import (
+    Alive,
+    Committed,
     DraftsDropped,
     Event,
     Explained,
@@ -31,11 +30,11 @@ from lead.engine.events import (
     Ready,
     SequenceEvent,
     Tuned,
-    decode_event,
 )
-from shared.backoff import jittered_delays
+from lead.engine.process import EngineProcess
+from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
 from shared.descriptors import SpareDescriptors
-from shared.errors import ModelLoadError, UnavailableError
+from shared.errors import EngineError, ModelLoadError, UnavailableError
 from shared.logs import LogLevel
 from shared.protocol import Tune
 
@@ -43,9 +42,8 @@ log = logging.getLogger("lead")
 
 _MOST_UNSENT_BYTES = 1 << 16
 """While the engine has more than this to read, drafts are withheld, and only the newest are sent later."""
-_MOST_EVENT_BYTES = 1 << 20
-_STOP_SECONDS = 10.0
-"""How long the engine may take for its last step before it is killed."""
+_BEATS = 10
+"""The engine gives a sign of life so many times within --engine-timeout."""
 _EXPLAIN_SECONDS = 10.0
 """The engine replies between two steps; with a long prompt on a slow machine a step may take this long."""
 _N_SPARE = 8
@@ -60,7 +58,7 @@ class EngineState(enum.Enum):
     STARTING = "the model is being loaded"
     READY = "ready"
     RESTARTING = "the engine has died and is being started again"
-    FAILED = "the model cannot be loaded"
+    FAILED = "the engine cannot be started"
     STOPPED = "the server is shutting down"
 
 
@@ -71,7 +69,21 @@ class SequenceListener(Protocol):
         """Something happened to one sequence."""
 
     def fail_all(self, reason: str) -> None:
-        """The engine has died."""
+        """There will be no engine any more."""
+
+
+class SubmissionSource(Protocol):
+    """Which sequences an engine process gets (`lead.generation.submissions.Submissions`)."""
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether more become due as sequences go on."""
+
+    def take_due(self) -> list[Submit]:
+        """What the process is to be given now."""
+
+    def on_death(self) -> bool:
+        """The process is gone; returns whether it had a sequence in a slot."""
 
 
 class BackListener(Protocol):
@@ -90,17 +102,24 @@ class EngineClient:
     def __init__(
         self,
         load: Load,
+        submissions: SubmissionSource,
         log_level: LogLevel,
         *,
         log_json: bool = False,
+        timeout: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` returns seconds; times of events are measured with it."""
-        self._load = load
+        """The engine is killed after `timeout` seconds without a sign of life; 0: never.
+
+        `clock` returns seconds; times of events are measured with it.
+        """
+        self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
+        self._submissions = submissions
+        self._timeout = timeout
+        self._restarts = Restarts(random.Random(), clock)  # noqa: S311 - jitter is no secret
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
-        self._process: asyncio.subprocess.Process | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._process: EngineProcess | None = None
         self._held_drafts: dict[tuple[str, str], PostDraft] = {}
         self._connected = SetBacks(names=[])
         self._explanation: asyncio.Future[dict[str, Any] | None] | None = None
@@ -124,44 +143,39 @@ class EngineClient:
     async def run(self, sequences: SequenceListener, backs: BackListener) -> None:
         """Keep an engine running and pass its events to the listeners.
 
-        Raises ModelLoadError if the first one cannot load the model.
+        Raises ModelLoadError if there is never one that is ready, EngineError if no further one will be.
         """
-        delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - jitter is no secret
         while not self._stopped:
             try:
-                was_ready = await self._run_once(sequences, backs)
+                with self._spare.released():
+                    process = await EngineProcess.start(self._log_options, self._timeout)
             except OSError as error:  # no descriptors, memory or processes: there may be some later
                 log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
-                was_ready = False
-            if self._stopped:
-                return
-            if was_ready:
-                delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - as above
-            self.state = EngineState.RESTARTING
-            sequences.fail_all("the engine has died; it is being started again")
+            else:
+                await self._run_once(process, sequences, backs)
+            if self._restarts.are_in_vain:
+                self._fail(sequences)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(next(delays)):
+                async with asyncio.timeout(self._restarts.next_delay()):
                     await self._stopping.wait()
 
     async def stop(self) -> None:
         """Let the engine finish its step and exit; it is killed if that takes too long."""
         self.state = EngineState.STOPPED
         self._stopping.set()
-        if self._writer:
-            self._writer.close()
-        if self._process is None:
-            return
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await self._process.wait()
-        except TimeoutError:
-            self._kill()
+        if self._process:
+            await self._process.reap()
 
-    def submit(self, request: Submit) -> None:
-        """Start a sequence; raises UnavailableError."""
-        if self.state is not EngineState.READY:
+    def feed(self) -> None:
+        """Start the sequences that wait for it; if it is being started again, when it is ready.
+
+        Raises UnavailableError.
+        """
+        if self.state is EngineState.READY:
+            for submission in self._submissions.take_due():
+                self._send(submission)
+        elif self.state is not EngineState.RESTARTING:
             raise UnavailableError(f"{self.state.value}: try again in a moment")
-        self._send(request)
 
     def cancel(self, sequence_id: str) -> None:
         """Stop a sequence within a step."""
@@ -170,9 +184,9 @@ class EngineClient:
 
     def post_draft(self, draft: PostDraft) -> None:
         """Send a draft; one that the engine cannot read yet is replaced by the next of the same source."""
-        if self.state is not EngineState.READY or self._writer is None:
+        if self.state is not EngineState.READY or self._process is None:
             return
-        if self._writer.transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
+        if self._process.n_unsent_bytes > _MOST_UNSENT_BYTES:
             self._held_drafts[draft.sequence, draft.source] = draft
         else:
             self._send(draft)
@@ -201,55 +215,40 @@ class EngineClient:
                 return await asyncio.shield(self._explanation)
         return None
 
-    async def _run_once(self, sequences: SequenceListener, backs: BackListener) -> bool:
-        """Run one engine process to its end; returns whether it became ready."""
-        with self._spare.released():
-            ours, self._process = await self._start()
-        reader, self._writer = await asyncio.open_connection(sock=ours, limit=_MOST_EVENT_BYTES)
-        was_ready = False
+    async def _run_once(
+        self, process: EngineProcess, sequences: SequenceListener, backs: BackListener
+    ) -> None:
+        self._process = process
+        self._restarts.on_start()
         try:
-            if self._stopped:  # while the process was being started
-                self._writer.close()
-            else:
+            if not self._stopped:  # while it was being started
                 self._send(self._load)
-            async for line in reader:
-                if not line.endswith(b"\n"):
-                    break  # the engine was killed in the middle of an event
-                self._take(decode_event(line), sequences, backs)
-                was_ready = was_ready or self.state is EngineState.READY
-        except ConnectionResetError:
-            pass  # what reading from a killed engine raises
+                async with contextlib.aclosing(process.events()) as events:
+                    async for event in events:
+                        self._take(event, sequences, backs)
         finally:
-            await self._clean_up()
-        return was_ready
+            self._lose_process()
+            end = await process.reap()
+            if not self._stopped:
+                log.error("the engine (pid %d) ended with %s", process.pid, end)
 
-    async def _start(self) -> tuple[socket.socket, asyncio.subprocess.Process]:
-        """An engine process and the front's end of the pipe to it; raises OSError."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            arguments = ["-m", "lead.engine", str(theirs.fileno()), *self._log_options]
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable, *arguments, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
-                )
-            except BaseException:
-                ours.close()
-                raise
-        return ours, process
-
-    async def _clean_up(self) -> None:
-        if self._writer:
-            self._writer.close()
-            with contextlib.suppress(OSError):
-                await self._writer.wait_closed()
-        self._writer = None
+    def _lose_process(self) -> None:
+        """It does not reply any more. Whoever waits for it learns that before it is reaped."""
+        self._process = None
         self._held_drafts.clear()
         self._explained(None)
-        if self._process:
-            code = await self._process.wait()
-            if not self._stopped:
-                log.error("the engine (pid %d) ended with status %d", self._process.pid, code)
-        self._process = None
+        if self.state in {EngineState.STARTING, EngineState.READY, EngineState.RESTARTING}:
+            self.state = EngineState.RESTARTING if self.ready else EngineState.STARTING
+            self._restarts.on_death(was_busy=self._submissions.on_death())
+
+    def _fail(self, sequences: SequenceListener) -> NoReturn:
+        self.state = EngineState.FAILED
+        sequences.fail_all(f"{self.state.value}; see the lead's log")
+        if self.ready is None:
+            raise ModelLoadError(
+                f"the engine has died {MOST_DEATHS_AT_START} times before it was ready; the log says how"
+            )
+        raise EngineError(f"the engine has died {MOST_IDLE_DEATHS} times in a row with nothing to do")
 
     def _take(self, event: Event, sequences: SequenceListener, backs: BackListener) -> None:
         match event:
@@ -266,8 +265,14 @@ class EngineClient:
                     self.state = EngineState.FAILED
                     raise ModelLoadError(event.reason)
                 log.error("%s", event.reason)
+            case Alive():
+                pass
             case _:
+                if isinstance(event, Committed):
+                    self._restarts.on_work()
                 sequences.apply(event, self._clock())
+                if self._submissions.holds_back:
+                    self.feed()
         self._send_held()  # the engine has finished a step and reads again
 
     def _become_ready(self, ready: Ready) -> None:
@@ -287,8 +292,10 @@ class EngineClient:
         if not self._stopped:
             self.state = EngineState.READY
             self.has_been_ready.set()
+            self._restarts.on_ready()
             if self._connected.names:
                 self._send(self._connected)
+            self.feed()
 
     def _explained(self, report: dict[str, Any] | None) -> None:
         if self._explanation is not None:
@@ -301,9 +308,5 @@ class EngineClient:
             self.post_draft(draft)
 
     def _send(self, command: Command) -> None:
-        if self._writer:
-            self._writer.write(encode_command(command))
-
-    def _kill(self) -> None:
-        if self._process and self._process.returncode is None:
-            self._process.kill()
+        if self._process:
+            self._process.send(command)

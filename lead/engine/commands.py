@@ -26,6 +26,7 @@ class Load(BaseModel, frozen=True):
     policy: PolicyName = "adaptive"
     ngram: bool = True
     calibrate: bool = True
+    heartbeat_seconds: float = 0.0  # between signs of life; 0: none
 
 
 class RequestOptions(BaseModel, frozen=True):
@@ -45,7 +46,11 @@ class RequestOptions(BaseModel, frozen=True):
 
 
 class Submit(BaseModel, frozen=True):
-    """Continue `tokens` by at most `max_tokens` (None: until the context is full)."""
+    """Continue a prompt by at most `max_tokens` (None: until the context is full).
+
+    A sequence that an earlier engine process had begun is submitted with what that has generated:
+    `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
+    """
 
     type: Literal["submit"] = "submit"
     sequence: str
@@ -54,6 +59,8 @@ class Submit(BaseModel, frozen=True):
     max_tokens: int | None
     prediction: list[int] = []  # what the client expects the text to be
     options: RequestOptions = RequestOptions()
+    n_prompt: int = 0
+    n_cached: int | None = None
 
 
 class Cancel(BaseModel, frozen=True):

@@ -24,6 +24,12 @@ class Ready(BaseModel, frozen=True):
     exact: bool
 
 
+class Alive(BaseModel, frozen=True):
+    """A sign of life: the engine is idle, loads its model, or has proceeded since the last one."""
+
+    type: Literal["alive"] = "alive"
+
+
 class LoadFailed(BaseModel, frozen=True):
     """The model cannot be loaded; the engine ends."""
 
@@ -34,7 +40,7 @@ class LoadFailed(BaseModel, frozen=True):
 class Started(BaseModel, frozen=True):
     """A sequence got a slot; the keys and values of its first `n_cached` tokens were there already.
 
-    `again`: it had one before and was preempted.
+    `again`: it had one before, and was preempted or is continued by another engine process.
     """
 
     type: Literal["started"] = "started"
@@ -127,7 +133,7 @@ SequenceEvent = Started | PromptProgress | Committed | Finished | Failed
 """Events about one sequence."""
 BackEvent = DraftsDropped | Tuned
 """Events about backs."""
-_AnyEvent = Ready | LoadFailed | Explained | SequenceEvent | BackEvent
+_AnyEvent = Ready | Alive | LoadFailed | Explained | SequenceEvent | BackEvent
 Event = Annotated[_AnyEvent, Field(discriminator="type")]
 
 _events: TypeAdapter[_AnyEvent] = TypeAdapter(Event)

@@ -116,7 +116,7 @@ class Loop:
     def _apply(self, command: Command) -> None:
         match command:
             case Submit():
-                self._scheduler.submit(command, self._clock())
+                self._send(self._scheduler.submit(command, self._clock()))
             case Cancel():
                 self._scheduler.cancel(command.sequence)
             case PostDraft():

@@ -6,6 +6,7 @@ the front reads.
 
 import select
 import socket
+import threading
 import time
 
 from lead.engine.commands import Command, decode_command
@@ -24,18 +25,25 @@ def low_numbered(descriptor: int) -> socket.socket:
 
 
 class EnginePipe:
-    """Blocking writes, non-blocking or blocking reads; `open` turns False when the front is gone."""
+    """Blocking writes, non-blocking or blocking reads; `open` turns False when the front is gone.
+
+    Any thread may send; one reads.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         """`connection` needs a descriptor below 1,024: see `low_numbered`."""
         self._socket = connection
         self._buffer = bytearray()
+        self._sending = threading.Lock()
+        self._is_draining = False
+        self._has_drained = False
         self.open = True
 
     def send(self, event: Event) -> None:
         """Hand an event to the front."""
         try:
-            self._socket.sendall(encode_event(event))
+            with self._sending:
+                self._socket.sendall(encode_event(event))
         except (BrokenPipeError, ConnectionResetError):
             self.open = False
 
@@ -44,11 +52,23 @@ class EnginePipe:
         """Whether a command is waiting, or the front is gone."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
+    def has_been_read(self) -> bool:
+        """Whether somebody waits for commands, or has looked for some since the last call."""
+        has = self._is_draining or self._has_drained
+        self._has_drained = False
+        return has
+
     def drain(self, wait: float | None) -> list[Command]:
         """All commands that have arrived; if none has, wait for one (or for the front's end).
 
         `wait` is the most seconds to do so; None: for ever.
         """
+        self._is_draining = self._has_drained = True
+        commands = self._drain(wait)
+        self._is_draining = False
+        return commands
+
+    def _drain(self, wait: float | None) -> list[Command]:
         self._read_available()
         commands = self._take_lines()
         deadline = None if wait is None else time.monotonic() + wait

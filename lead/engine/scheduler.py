@@ -70,18 +70,27 @@ class Scheduler:
         """Nothing to do until a command arrives."""
         return self._slots.idle
 
-    def submit(self, request: Submit, now: float) -> None:
-        """Queue a sequence; it starts when a slot is free. The prompt must leave room for one token."""
-        assert 0 < len(request.tokens) < self._limits.n_ctx_sequence
+    def submit(self, request: Submit, now: float) -> list[SequenceEvent]:
+        """Queue a sequence; it starts when a slot is free. The prompt must leave room for one token.
+
+        An earlier engine process may have generated all of it, and ended before it said so: it is finished.
+        """
         sequence = EngineSequence(
             request.sequence,
             list(request.tokens),
             functools.partial(self._make_sampler, request),
             request.max_tokens,
+            request.n_prompt,
             options=request.options,
+            was_started=request.n_cached is not None,
+            n_cached=request.n_cached or 0,
         )
+        if sequence.n_generated and (reason := self._finish_reason(sequence)):
+            return [Finished(sequence=sequence.id, reason=reason)]
+        assert 0 < len(request.tokens) < self._limits.n_ctx_sequence
         self._speculation.open(sequence, request, now)
         self._slots.enqueue(sequence)
+        return []
 
     def cancel(self, sequence_id: str) -> None:
         """Stop a sequence, running or waiting; one that is unknown has ended already."""

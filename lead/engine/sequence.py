@@ -18,14 +18,15 @@ class EngineSequence:
     tokens: list[int]
     make_sampler: Callable[[], Sampler]
     max_tokens: int | None
-    n_prompt: int = field(init=False)
+    n_prompt: int = 0  # 0: all tokens
     number: int | None = None  # sequences are numbered as they first get a slot
     options: RequestOptions = field(default_factory=RequestOptions)
+    was_started: bool = False  # it has had a slot, here or in an earlier engine process
     n_cached: int = 0  # tokens that its slot held already when it first got it
     _sampler: Sampler | None = None
 
     def __post_init__(self) -> None:
-        self.n_prompt = len(self.tokens)
+        self.n_prompt = self.n_prompt or len(self.tokens)
 
     @property
     def sampler(self) -> Sampler:

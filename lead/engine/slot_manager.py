@@ -71,13 +71,18 @@ class SlotManager:
             slot = _best_slot(idle, sequence)
             n_reused = self._reuse(slot, sequence)
             slot.sequence = sequence
-            again = sequence.number is not None
-            if not again:
-                sequence.number = self._n_started
-                self._n_started += 1
-                sequence.n_cached = n_reused
-            started.append(Started(sequence=sequence.id, n_cached=n_reused, slot=slot.index, again=again))
+            started.append(self._started(sequence, n_reused, slot))
         return started
+
+    def _started(self, sequence: EngineSequence, n_reused: int, slot: Slot) -> Started:
+        """Number a sequence that has got its first slot."""
+        again = sequence.was_started
+        if sequence.number is None:
+            sequence.number = self._n_started
+            self._n_started += 1
+        if not again:
+            sequence.was_started, sequence.n_cached = True, n_reused
+        return Started(sequence=sequence.id, n_cached=n_reused, slot=slot.index, again=again)
 
     def add_decoded(self, slot: Slot, n_fed: int, draft: Sequence[int]) -> None:
         """The next `n_fed` committed tokens and a draft were decoded."""

@@ -10,6 +10,7 @@ from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import LoadFailed, Ready
+from lead.engine.heartbeat import Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.scheduler import Scheduler
@@ -39,11 +40,17 @@ def main() -> None:
         return
     load, *early = commands
     assert isinstance(load, Load) and not early, "the front sends Load, then waits for Ready"  # noqa: PT018 - one claim
+    heartbeat = Heartbeat(load.heartbeat_seconds, pipe.send) if load.heartbeat_seconds else None
+    if heartbeat:
+        heartbeat.start()
     try:
         model = Model(load.model, load.options)
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)
+    if heartbeat:
+        progress = model.watch_steps()
+        heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
     _serve(model, load, pipe)
 
 
@@ -94,5 +101,5 @@ def _local_drafters(request: Submit, load: Load) -> dict[str, LocalDrafter]:
     if load.ngram:
         drafters[NGRAM] = NgramDrafter(_NGRAM_BITS)
     if request.prediction:
-        drafters[PREDICTION] = PredictionDrafter(request.prediction, len(request.tokens))
+        drafters[PREDICTION] = PredictionDrafter(request.prediction, request.n_prompt or len(request.tokens))
     return drafters

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from lead.engine.commands import RequestOptions, Submit
+from lead.engine.commands import RequestOptions
 from lead.engine.events import Ready
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.errors import QueueFullError, RequestError, UnavailableError
@@ -22,8 +22,8 @@ class Engine(Protocol):
 
     ready: Ready | None
 
-    def submit(self, request: Submit) -> None:
-        """Start a sequence; raises UnavailableError."""
+    def feed(self) -> None:
+        """Start the sequences that wait for it, or do so when it is ready; raises UnavailableError."""
 
     def cancel(self, sequence_id: str) -> None:
         """Stop a sequence within a step."""
@@ -84,17 +84,9 @@ class Admission:
         private = private or not fits_into_open(sampling)
         sequence = self._sequences.create(prompt, sampling, private=private, changed=changed)
         sequence.max_tokens = max_tokens
+        sequence.prediction, sequence.options = list(prediction), options
         try:
-            self._engine.submit(
-                Submit(
-                    sequence=sequence.id,
-                    tokens=prompt,
-                    sampling=sampling,
-                    max_tokens=max_tokens,
-                    prediction=list(prediction),
-                    options=options,
-                )
-            )
+            self._engine.feed()
         except UnavailableError:
             self._sequences.discard(sequence)
             raise

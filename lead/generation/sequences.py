@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from lead.engine.commands import RequestOptions, Submit
 from lead.engine.events import (
     Committed,
     Failed,
@@ -77,6 +78,8 @@ class LiveSequence:
     n_drafted: int = 0
     n_accepted: int = 0
     max_tokens: int | None = None  # to generate; None: until the context is full
+    prediction: list[int] = field(default_factory=list)
+    options: RequestOptions = field(default_factory=RequestOptions)
     slot: int | None = None  # where it runs; after giving way, where it last ran
     created_at: float = 0.0
     started_at: float | None = None
@@ -88,11 +91,36 @@ class LiveSequence:
     def ended(self) -> bool:
         return self.status in {Status.FINISHED, Status.FAILED}
 
+    def submission(self) -> Submit:
+        """What makes an engine process continue it, whether another one had begun it or not."""
+        return Submit(
+            sequence=self.id,
+            tokens=self.tokens,
+            sampling=self.sampling,
+            max_tokens=self.max_tokens,
+            prediction=self.prediction,
+            options=self.options,
+            n_prompt=self.n_prompt,
+            n_cached=None if self.status is Status.QUEUED else self.n_cached,
+        )
+
     def move(self, status: Status) -> None:
         """Change status; an illegal move is a bug and raises."""
         if status not in _MOVES.get(self.status, set()):
             raise RuntimeError(f"sequence {self.id}: cannot go from {self.status.value} to {status.value}")
         self.status = status
+
+    def start(self, event: Started, now: float) -> None:
+        """It has got a slot; its first one counts for its statistics."""
+        self.slot = event.slot
+        if not event.again:
+            self.move(Status.RUNNING)
+            self.started_at, self.n_cached = now, event.n_cached
+
+    def report(self, progress: PromptProgress, now: float) -> None:
+        """Its prompt has been read so far; when it is read again, what was reported is not repeated."""
+        if not self.progress or progress.n_processed > self.progress[-1][0].n_processed:
+            self.progress.append((progress, now))
 
     def append(self, step: Committed, now: float) -> None:
         """Append the tokens of one step."""
@@ -170,12 +198,9 @@ class Sequences:
             return
         match event:
             case Started():
-                sequence.slot = event.slot
-                if not event.again:
-                    sequence.move(Status.RUNNING)
-                    sequence.started_at, sequence.n_cached = now, event.n_cached
+                sequence.start(event, now)
             case PromptProgress():
-                sequence.progress.append((event, now))
+                sequence.report(event, now)
             case Committed():
                 sequence.append(event, now)
                 for observer in self._observers:
@@ -196,13 +221,22 @@ class Sequences:
             self._end(sequence, Status.FINISHED)
             self.changed.notify()
 
-    def fail_all(self, reason: str) -> None:
-        """End all sequences in progress: the engine is gone."""
-        for sequence in list(self):
-            sequence.failure = UnavailableError(reason)
-            self._end(sequence, Status.FAILED)
-            sequence.changed.notify()
+    def fail(self, sequence: LiveSequence, error: DuoError) -> None:
+        """End a sequence in progress with an error."""
+        sequence.failure = error
+        self._end(sequence, Status.FAILED)
+        sequence.changed.notify()
         self.changed.notify()
+
+    def fail_all(self, reason: str) -> None:
+        """End all sequences in progress: nobody continues them."""
+        for sequence in list(self):
+            self.fail(sequence, UnavailableError(reason))
+
+    def leave_slots(self) -> None:
+        """The engine process is gone, and its slots with it."""
+        for sequence in self:
+            sequence.slot = None
 
     def _end(self, sequence: LiveSequence, status: Status) -> None:
         sequence.move(status)

@@ -44,14 +44,14 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, on_http)
 
 
-def error_response(error: Exception) -> JSONResponse:
-    """The response to a request that failed with `error`."""
+def error_response(error: Exception, **fields: str) -> JSONResponse:
+    """The response to a request that failed with `error`; `fields` stand beside it in the body."""
     headers = None
     if isinstance(error, UnavailableError):
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
     elif isinstance(error, UnsupportedError):
         headers = _NEVER
-    return JSONResponse(error_body(error), _status_and_type(error)[0], headers)
+    return JSONResponse(fields | error_body(error), _status_and_type(error)[0], headers)
 
 
 def http_error(

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from lead.backs.registry import Backs
 from lead.engine.commands import NGRAM, PREDICTION
 from lead.generation.sequences import Sequences, Status
+from lead.generation.submissions import Submissions
 from lead.metrics.back_metrics import BackMetrics
 from lead.metrics.sequence_metrics import SequenceMetrics
 
@@ -22,8 +23,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class MetricsExporter(Collector):
     """Counts from its creation on."""
 
-    def __init__(self, sequences: Sequences, backs: Backs) -> None:
+    def __init__(self, sequences: Sequences, submissions: Submissions, backs: Backs) -> None:
         self._sequences = sequences
+        self._submissions = submissions
         self._registry = CollectorRegistry()
         self._of_sequences = SequenceMetrics(self._registry)
         self._of_backs = BackMetrics(backs)
@@ -65,6 +67,16 @@ class MetricsExporter(Collector):
         )
         yield GaugeMetricFamily(
             "llamacpp:requests_deferred", "Number of requests that wait for a slot", value=waiting
+        )
+        yield CounterMetricFamily(
+            "llama_duo:engine_deaths",
+            "Engine processes that died and were started again",
+            value=self._submissions.n_deaths,
+        )
+        yield CounterMetricFamily(
+            "llama_duo:requests_resumed",
+            "Running requests that went on in another engine process, each time",
+            value=self._submissions.n_resumed,
         )
         yield from self._rates()
 

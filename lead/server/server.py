@@ -21,6 +21,7 @@ from lead.engine.commands import Load
 from lead.generation.admission import Admission
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
+from lead.generation.submissions import Submissions
 from lead.http.middleware.cors import AllowedOrigins
 from lead.http.middleware.keys import Key, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
@@ -48,6 +49,7 @@ class Lead:
         """Raises ConfigError for keys that cannot be read."""
         self._settings = settings
         self._sequences = Sequences()
+        self._submissions = Submissions(self._sequences, settings.limits.max_restarts)
         self._engine: EngineClient | None = None
         self._backs: Backs | None = None
         self._local_back: LocalBack | None = None
@@ -132,8 +134,10 @@ class Lead:
             vocabulary = await asyncio.to_thread(Vocabulary.load, path)
             self._engine = EngineClient(
                 self._load_command(path),
+                self._submissions,
                 self._settings.log_level,
                 log_json=self._settings.log_json,
+                timeout=self._settings.limits.engine_timeout,
             )
             template, problem = await asyncio.to_thread(model_template, vocabulary, self._chat_template)
             if problem:
@@ -205,7 +209,9 @@ class Lead:
             defaults=self._settings.sampling,
             chat=self._chat_options(),
             shows_slots=self._settings.slots,
-            metrics=MetricsExporter(self._sequences, self._backs) if self._settings.metrics else None,
+            metrics=MetricsExporter(self._sequences, self._submissions, self._backs)
+            if self._settings.metrics
+            else None,
             n_threads=self._settings.n_threads,
         )
 

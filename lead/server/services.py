@@ -76,8 +76,11 @@ def get_services(request: Request) -> Services:
 
 
 def get_ready_services(request: Request) -> Services:
-    """The dependency of handlers that need the engine; raises UnavailableError while it is not there."""
+    """The dependency of handlers that need the engine; raises UnavailableError before it has been ready.
+
+    While it is being started again, requests wait for it.
+    """
     services = get_services(request)
-    if services.engine.state is not EngineState.READY:
+    if services.engine.state not in {EngineState.READY, EngineState.RESTARTING}:
         raise UnavailableError(f"{services.engine.state.value}: try again in a moment")
     return services

@@ -17,6 +17,7 @@ from shared.llama import library
 from shared.llama.batch import Batch
 from shared.llama.native_parameters import add_guard_sequences, context_parameters, model_parameters
 from shared.llama.span import Span, padding
+from shared.llama.step_progress import StepProgress
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
 from shared.llama.window_guard import WindowGuard
 from shared.settings.model_options import DEFAULT_CTX, UNQUANTIZED, ModelOptions
@@ -127,6 +128,10 @@ class Model:
         llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, n_keep)
         if self._guard:
             self._guard.grown(slot, n_keep)
+
+    def watch_steps(self) -> StepProgress:
+        """Tells another thread whether `decode` proceeds; to be kept as long as this object."""
+        return StepProgress(self._context)
 
     def close(self) -> None:
         """Free the native objects; this object must not be used afterwards."""

@@ -10,6 +10,7 @@ from lead.engine.client import EngineState
 from lead.engine.events import Committed, Finished, Ready, Started
 from lead.generation.admission import Admission
 from lead.generation.sequences import Sequences
+from lead.generation.submissions import Submissions
 from lead.server.app import create_app
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
@@ -53,6 +54,7 @@ class ScriptedEngine:
         self.policy = None
         self.dies_after = None
         self.pause_after = None
+        self.submissions = Submissions(sequences, max_restarts=3)
         self._sequences = sequences
         self._released = asyncio.Event()
         self._released.set()
@@ -66,14 +68,17 @@ class ScriptedEngine:
     def release(self):
         self._released.set()
 
-    def submit(self, request):
+    def feed(self):
+        if self.state is EngineState.RESTARTING:
+            return
         if self.state is not EngineState.READY:
             raise UnavailableError(f"{self.state.value}: try again in a moment")
-        self.submitted.append(request)
-        self.submission.set()
-        task = asyncio.get_running_loop().create_task(self._answer(request))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        for request in self.submissions.take_due():
+            self.submitted.append(request)
+            self.submission.set()
+            task = asyncio.get_running_loop().create_task(self._answer(request))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
 
     def cancel(self, sequence_id):
         self.cancelled.append(sequence_id)

@@ -12,7 +12,7 @@ from bench.processes import Program
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.protocol import PROTOCOL_VERSION, Hello
-from tests.real.client import ENDLESS, TIMEOUT_S, ask, ask_until_accepted, chat, post, stream
+from tests.real.client import ENDLESS, TIMEOUT_S, ask, ask_until_accepted, stream
 from tests.real.processes import BACK, LEAD, back_of, engine_of, free_port, kill, start_lead_at, wait_for_end
 
 pytestmark = pytest.mark.real
@@ -23,28 +23,6 @@ JOINED = r"back .* joined"
 
 def kill_engine(lead):
     os.kill(engine_of(lead), signal.SIGKILL)
-
-
-def test_an_engine_killed_in_mid_answer_ends_the_stream_with_an_error_event(own_lead):
-    lead, url = own_lead()
-    with stream(url, max_tokens=ENDLESS) as answer:
-        answer.until(lambda reply: reply.text)
-        kill_engine(lead)
-        reply = answer.rest()
-    assert reply.error["type"] == "unavailable_error"
-    assert not reply.done
-
-
-def test_requests_get_503_with_retry_after_until_a_killed_engine_is_back(own_lead):
-    lead, url = own_lead()
-    since = lead.n_lines()
-    kill_engine(lead)
-    lead.wait_for(r"the engine .* ended", since=since)
-    refusal = post(url, chat())
-    assert (refusal.status_code, refusal.headers["retry-after"]) == (503, "5")
-    assert httpx.get(f"{url}/health", trust_env=False).status_code == 503
-    lead.wait_for(r" ready: ", since=since)
-    assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
 
 
 def test_after_the_engine_was_killed_the_text_is_the_same_and_the_back_still_drafts(own_lead):

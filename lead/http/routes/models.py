@@ -3,8 +3,10 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, Response
 
 from lead.engine.client import EngineState
+from lead.http.error_responses import error_response
 from lead.http.render.generation_settings import public_settings
 from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import UnavailableError
@@ -16,13 +18,16 @@ router = APIRouter()
 
 @router.get("/health")
 @router.get("/v1/health", include_in_schema=False)
-async def health(request: Request) -> dict[str, str]:
-    """200 once requests are served; 503 before, and while the engine restarts."""
+async def health(request: Request) -> Response:
+    """200 once requests are served; 503 before, and while the engine restarts and requests wait for it."""
     services: Services | None = request.app.state.services
     if services is None or services.engine.state is EngineState.STARTING:
         raise UnavailableError("Loading model")
+    if services.engine.state is EngineState.RESTARTING:
+        error = UnavailableError(EngineState.RESTARTING.value)
+        return error_response(error, status="restarting")
     get_ready_services(request)
-    return {"status": "ok"}
+    return JSONResponse({"status": "ok"})
 
 
 @router.get("/v1/models")

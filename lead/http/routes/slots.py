@@ -2,11 +2,10 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends
 
 from lead.engine.events import Ready
 from lead.generation.sequences import LiveSequence, Sequences, Status
-from lead.http.middleware.keys import Role
 from lead.http.render.generation_settings import public_settings
 from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import UnavailableError, UnsupportedError
@@ -16,12 +15,9 @@ router = APIRouter()
 
 @router.get("/slots")
 async def slots(
-    request: Request, services: Annotated[Services, Depends(get_ready_services)], fail_on_no_slot: str = ""
+    services: Annotated[Services, Depends(get_ready_services)], fail_on_no_slot: str = ""
 ) -> list[dict[str, Any]]:
-    """One record per slot; with `fail_on_no_slot` an error (503) when none is free.
-
-    How others' tokens are chosen is for admins only: with the seed, a client could choose the same ones.
-    """
+    """One record per slot; with `fail_on_no_slot` an error (503) when none is free."""
     if not services.shows_slots:
         raise UnsupportedError("This server does not support slots endpoint. Start it with `--slots`")
     ready = services.engine.ready
@@ -29,8 +25,7 @@ async def slots(
     running = _by_slot(services.sequences)
     if fail_on_no_slot and len(running) >= ready.n_slots:
         raise UnavailableError("no slot available")
-    is_admin = request.state.principal.role is Role.ADMIN
-    return [_describe(index, running.get(index), ready, is_admin=is_admin) for index in range(ready.n_slots)]
+    return [_describe(index, running.get(index), ready) for index in range(ready.n_slots)]
 
 
 @router.post("/slots/{id_slot}", include_in_schema=False)
@@ -49,7 +44,7 @@ def _by_slot(sequences: Sequences) -> dict[int, LiveSequence]:
     }
 
 
-def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_admin: bool) -> dict[str, Any]:
+def _describe(index: int, sequence: LiveSequence | None, ready: Ready) -> dict[str, Any]:
     record = {
         "id": index,
         "n_ctx": ready.n_ctx_sequence,
@@ -64,7 +59,7 @@ def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_adm
         "n_prompt_tokens": sequence.n_prompt,
         "n_prompt_tokens_processed": sequence.n_prompt - sequence.n_cached if n_generated else 0,
         "n_prompt_tokens_cache": sequence.n_cached,
-        "params": public_settings(sequence.sampling if is_admin else None, limit),
+        "params": public_settings(sequence.sampling, limit),
         "next_token": [
             {
                 "has_next_token": True,

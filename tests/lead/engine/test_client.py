@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from lead.engine import client as module
+from lead.engine import process
 from lead.engine.client import EngineClient, EngineState
 from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit, encode_command
 from lead.engine.events import Finished
-from shared.errors import ModelLoadError, UnavailableError
+from shared.errors import EngineError, ModelLoadError, UnavailableError
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
@@ -55,21 +56,34 @@ UP = Finished(sequence="up", reason="stop")
 class Front:
     """The owner of a client, and the listener to its events."""
 
-    def __init__(self):
-        self.client = EngineClient(LOAD, "info", clock=lambda: 1.0)
+    def __init__(self, timeout=0.0):
+        self.client = EngineClient(LOAD, self, "info", timeout=timeout, clock=lambda: 1.0)
         self.events = []
         self.lost = []
+        self.processes = []
+        self.due = []
+        self.holds_back = False
+        self.was_busy = True
         self._news = asyncio.Event()
         self.running = asyncio.ensure_future(self.client.run(self, self))
 
     def apply(self, event, now):
         assert now == 1.0
+        self.processes.append(self.client.pid)
         self.events.append(event)
         self._news.set()
 
     def fail_all(self, reason):
-        self.lost.append((reason, self.client.state))
+        self.lost.append(reason)
+
+    def take_due(self):
+        due, self.due = self.due, []
+        return due
+
+    def on_death(self):
+        self.lost.append(self.client.state)
         self._news.set()
+        return self.was_busy
 
     async def until(self, enough):
         """Wait for events until there are enough."""
@@ -81,7 +95,7 @@ class Front:
     async def stop(self):
         async with asyncio.timeout(60):
             await self.client.stop()
-            with contextlib.suppress(ModelLoadError):
+            with contextlib.suppress(ModelLoadError, EngineError):
                 await self.running
 
 
@@ -97,10 +111,10 @@ async def start(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(path))
     fronts = []
 
-    def start(body):
+    def start(body, timeout=0.0):
         path.write_text(SCRIPT.format(python=python, notes=str(tmp_path / "notes"), body=body))
         path.chmod(0o700)
-        fronts.append(Front())
+        fronts.append(Front(timeout))
         return fronts[-1]
 
     yield start
@@ -128,7 +142,7 @@ async def test_an_engine_that_the_system_cannot_start_is_tried_again(start, monk
             raise refusals.pop()
         return socketpair()
 
-    monkeypatch.setattr(module.socket, "socketpair", refuse_once)
+    monkeypatch.setattr(process.socket, "socketpair", refuse_once)
     front = start("ready()\n" + LISTEN)
     await front.until(is_up)
     assert front.client.state is EngineState.READY
@@ -142,7 +156,8 @@ async def test_commands_reach_the_engine_in_order(start, tmp_path):
         PostDraft(sequence="s", source="desk", base=1, tokens=[2]),
         Cancel(sequence="s"),
     ]
-    front.client.submit(commands[0])
+    front.due = [commands[0]]
+    front.client.feed()
     front.client.post_draft(commands[1])
     front.client.cancel("s")
     await front.stop()
@@ -152,7 +167,7 @@ async def test_commands_reach_the_engine_in_order(start, tmp_path):
 async def test_nothing_is_submitted_to_an_engine_that_is_not_ready(start):
     front = start(LISTEN)
     with pytest.raises(UnavailableError, match="being loaded"):
-        front.client.submit(submission())
+        front.client.feed()
     front.client.cancel("s")
     front.client.post_draft(PostDraft(sequence="s", source="desk", base=1, tokens=[2]))
 
@@ -176,7 +191,7 @@ async def test_a_model_that_cannot_be_loaded_ends_the_first_start(start):
 async def test_an_engine_that_ends_is_started_again(start, end):
     front = start(f"if first_time():\n    ready(); {end}\nready()\n" + LISTEN)
     await front.until(lambda front: front.events == [UP, UP])
-    assert front.lost == [("the engine has died; it is being started again", EngineState.RESTARTING)]
+    assert front.lost == [EngineState.RESTARTING]
     assert front.client.state is EngineState.READY
 
 
@@ -184,6 +199,76 @@ async def test_an_engine_that_dies_before_it_is_ready_is_started_again(start):
     front = start("if first_time():\n    sys.exit(3)\nready()\n" + LISTEN)
     await front.until(is_up)
     assert len(front.lost) == 1
+
+
+async def test_engines_that_die_before_any_is_ready_end_the_start_with_the_reason(start):
+    front = start("sys.exit(3)\n")
+    front.was_busy = False
+    with pytest.raises(ModelLoadError, match=r"died 5 times before it was ready"):
+        await front.running
+    assert front.client.state is EngineState.FAILED
+
+
+async def test_engines_that_die_idle_one_after_the_other_end_the_lead(start, monkeypatch):
+    monkeypatch.setattr("lead.engine.restarts.MOST_IDLE_DEATHS", 3)
+    front = start("ready()\n")
+    front.was_busy = False
+    with pytest.raises(EngineError, match="with nothing to do"):
+        await front.running
+    assert (front.client.state, front.lost[-1]) == (
+        EngineState.FAILED,
+        "the engine cannot be started; see the lead's log",
+    )
+
+
+async def test_an_engine_that_is_ready_is_given_what_waits_for_it(start, tmp_path):
+    front = start("if first_time():\n    ready(); sys.exit(3)\nready()\n" + LISTEN)
+    await front.until(lambda front: front.lost)
+    front.due = [submission()]
+    front.client.feed()
+    assert front.due
+    await front.until(lambda front: front.events == [UP, UP])
+    await front.stop()
+    assert (tmp_path / "notes").read_bytes() == encode_command(submission())
+
+
+async def test_what_is_held_back_is_asked_for_after_each_event(start, tmp_path):
+    front = start("ready()\n" + LISTEN)
+    front.holds_back = True
+    front.due = []
+    front.client._submissions.take_due = lambda: front.due if UP in front.events else []
+    front.due = [submission()]
+    await front.until(is_up)
+    await front.stop()
+    assert (tmp_path / "notes").read_bytes() == encode_command(submission())
+
+
+async def test_an_engine_that_hangs_is_killed_and_started_again(start, caplog):
+    body = "if first_time():\n    ready(); os.kill(os.getpid(), signal.SIGSTOP)\nready()\n" + LISTEN
+    front = start(body, timeout=0.5)
+    await front.until(lambda front: front.events == [UP, UP])
+    assert "no sign of life for 0.5 s (--engine-timeout)" in caplog.text
+
+
+async def test_the_engine_is_told_how_often_to_give_a_sign_of_life(start):
+    say_load = SAY_LOAD.replace('"policy", "depth"', '"heartbeat_seconds",')
+    front = start(say_load + "say_load(); ready()\n" + LISTEN, timeout=20.0)
+    await front.until(is_up)
+    assert front.events[0].sequence == '{"heartbeat_seconds": 2.0}'
+
+
+async def test_whoever_asks_between_an_engines_death_and_its_end_gets_no_answer_and_the_next_gets_one(start):
+    """The process has closed its pipe, but has not ended: nobody will answer."""
+    front = start(
+        "if first_time():\n    ready(); pipe.shutdown(2); signal.sigwait([signal.SIGTERM])\n" + EXPLAIN
+    )
+    await front.until(lambda front: front.lost)
+    pid = front.processes[0]
+    async with asyncio.timeout(5):
+        assert await front.client.explain() is None
+    os.kill(pid, signal.SIGTERM)
+    await front.until(lambda front: front.events == [UP, UP])
+    assert await front.client.explain() == {"n": 1}
 
 
 async def test_a_model_that_is_gone_at_the_second_start_is_tried_again(start):
@@ -208,7 +293,7 @@ async def test_a_stop_ends_the_engine(start):
 
 
 async def test_an_engine_that_does_not_end_is_killed(start, monkeypatch):
-    monkeypatch.setattr(module, "_STOP_SECONDS", 0.01)
+    monkeypatch.setattr(process, "_STOP_SECONDS", 0.01)
     front = start("ready()\nsignal.pause()\n")
     await front.until(is_up)
     pid = front.client.pid

@@ -17,7 +17,7 @@ class Watched:
     def __init__(self, lead):
         self.lead = lead
         lead.sequences._clock = lambda: 10.0
-        self.metrics = MetricsExporter(lead.sequences, lead.backs)
+        self.metrics = MetricsExporter(lead.sequences, lead.engine.submissions, lead.backs)
 
     def values(self, report=None):
         """By name, or (name, its only label)."""

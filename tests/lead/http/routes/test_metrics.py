@@ -14,7 +14,7 @@ EXPECTED = [
 
 @pytest.fixture
 def watched(lead):
-    metrics = MetricsExporter(lead.sequences, lead.backs)
+    metrics = MetricsExporter(lead.sequences, lead.engine.submissions, lead.backs)
     lead.app.state.services = dataclasses.replace(lead.app.state.services, metrics=metrics)
     return lead
 

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from lead.engine.client import EngineState
@@ -27,12 +29,31 @@ async def test_a_new_app_has_no_services():
     assert create_app().state.services is None
 
 
-async def test_requests_are_503_with_a_delay_while_the_engine_is_started_again(lead, client):
+async def test_health_says_when_the_engine_is_started_again(lead, client):
     lead.engine.state = EngineState.RESTARTING
+    body = (await client.get("/health")).json()
+    assert (body["status"], body["error"]["type"]) == ("restarting", "unavailable_error")
+    assert "started again" in body["error"]["message"]
+
+
+async def test_requests_are_503_with_a_delay_before_the_model_is_loaded(lead, client):
+    lead.engine.state = EngineState.STARTING
     response = await client.post("/v1/completions", json={"prompt": "x"})
     assert response.status_code == 503
     assert int(response.headers["Retry-After"]) > 0
-    assert "started again" in response.json()["error"]["message"]
+    assert "being loaded" in response.json()["error"]["message"]
+
+
+async def test_requests_wait_while_the_engine_is_started_again(lead, client):
+    lead.will_say("so it goes")
+    lead.engine.state = EngineState.RESTARTING
+    asking = asyncio.ensure_future(client.post("/v1/completions", json={"prompt": "x"}))
+    while not lead.sequences:
+        await lead.sequences.changed.next_change().wait()
+    assert lead.engine.submitted == []
+    lead.engine.state = EngineState.READY
+    lead.engine.feed()
+    assert (await asking).json()["choices"][0]["text"] == "so it goes"
 
 
 async def test_the_model_is_listed_under_its_alias(client):

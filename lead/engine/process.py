@@ -1,0 +1,116 @@
+"""One engine process, as the front sees it: started, talked to over a pipe, watched, reaped."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from typing import Self
+
+from lead.engine.commands import Command, encode_command
+from lead.engine.events import Event, decode_event
+from lead.engine.watchdog import Watchdog
+
+log = logging.getLogger("lead")
+
+_MOST_EVENT_BYTES = 1 << 20
+_STOP_SECONDS = 10.0
+"""How long the engine may take for its last step before it is killed."""
+_KILL_SECONDS = 10.0
+"""How long a killed process may take to end: it releases its memory."""
+
+
+class EngineProcess:
+    """Lives from `start` to `reap`."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        most_silence: float,
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._most_silence = most_silence
+        self._watchdog = Watchdog(most_silence)
+
+    @classmethod
+    async def start(cls, log_options: Sequence[str], most_silence: float) -> Self:
+        """Start one; raises OSError. It is killed after `most_silence` seconds without an event; 0: never."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            arguments = ["-m", "lead.engine", str(theirs.fileno()), *log_options]
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, *arguments, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
+                )
+            except BaseException:
+                ours.close()
+                raise
+        return cls(process, *await asyncio.open_connection(sock=ours, limit=_MOST_EVENT_BYTES), most_silence)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def n_unsent_bytes(self) -> int:
+        """Of commands that the pipe has not taken yet."""
+        return self._writer.transport.get_write_buffer_size()
+
+    def send(self, command: Command) -> None:
+        """Does nothing if the process has ended."""
+        self._writer.write(encode_command(command))
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """All of them, until the process ends or is killed because there are none."""
+        watching = asyncio.ensure_future(self._kill_when_silent())
+        try:
+            async for line in self._reader:
+                if not line.endswith(b"\n"):
+                    return  # it was killed in the middle of an event
+                self._watchdog.heard()
+                yield decode_event(line)
+        except ConnectionResetError:
+            pass  # what reading from a killed process raises
+        finally:
+            watching.cancel()
+
+    def close(self) -> None:
+        """Ask it to finish its step and exit."""
+        self._writer.close()
+
+    async def reap(self) -> str:
+        """Wait until it has ended, and kill it if that takes too long; returns how it ended."""
+        self.close()
+        if not await self._ends_within(_STOP_SECONDS):
+            self._kill()
+            if not await self._ends_within(_KILL_SECONDS):
+                return "nothing: it cannot be killed, and may hang in a driver"
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+        code = self._process.returncode or 0
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
+
+    async def _ends_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._process.wait()
+        return self._process.returncode is not None
+
+    async def _kill_when_silent(self) -> None:
+        await self._watchdog.wait_for_silence()
+        log.error(
+            "the engine (pid %d) has shown no sign of life for %g s (--engine-timeout): it is killed",
+            self.pid,
+            self._most_silence,
+        )
+        self._kill()
+
+    def _kill(self) -> None:
+        self._process.kill()
+        self._writer.transport.abort()  # a process that hangs in a driver keeps its end of the pipe open

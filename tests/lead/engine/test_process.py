@@ -1,0 +1,61 @@
+"""One engine process: `sh` scripts stand in for the engine."""
+
+import sys
+
+import pytest
+
+from lead.engine import process as module
+from lead.engine.commands import Explain, encode_command
+from lead.engine.events import Alive
+from lead.engine.process import EngineProcess
+
+ALIVE = '{"type": "alive"}'
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Starts `body`, a shell script in which descriptor $3 is the pipe."""
+    path = tmp_path / "engine"
+    monkeypatch.setattr(sys, "executable", str(path))
+
+    async def start(body, most_silence=0.0):
+        path.write_text("#!/bin/bash\n" + body)
+        path.chmod(0o700)
+        return await EngineProcess.start([], most_silence)
+
+    return start
+
+
+async def test_events_end_with_the_process(start):
+    process = await start(f"echo '{ALIVE}' >&$3; echo '{ALIVE}' >&$3")
+    assert [event async for event in process.events()] == [Alive(), Alive()]
+    assert await process.reap() == "status 0"
+
+
+async def test_an_event_that_was_cut_in_its_middle_is_none(start):
+    process = await start(f"echo '{ALIVE}' >&$3; printf '{ALIVE}' >&$3; kill -9 $$")
+    assert [event async for event in process.events()] == [Alive()]
+    assert await process.reap() == "signal SIGKILL"
+
+
+async def test_commands_arrive(start, tmp_path):
+    process = await start(f'read line <&$3; echo "$line" > {tmp_path}/line')
+    process.send(Explain())
+    assert [event async for event in process.events()] == []
+    assert (tmp_path / "line").read_bytes() == encode_command(Explain())
+    await process.reap()
+
+
+async def test_a_process_that_falls_silent_is_killed(start, caplog):
+    process = await start(f"echo '{ALIVE}' >&$3; kill -STOP $$", most_silence=0.05)
+    assert [event async for event in process.events()] == [Alive()]
+    assert await process.reap() == "signal SIGKILL"
+    assert "no sign of life for 0.05 s (--engine-timeout)" in caplog.text
+
+
+async def test_a_process_that_does_not_end_is_killed(start, monkeypatch):
+    monkeypatch.setattr(module, "_STOP_SECONDS", 0.05)
+    process = await start(f"trap '' TERM PIPE; echo '{ALIVE}' >&$3; kill -STOP $$")
+    async for _ in process.events():
+        break
+    assert await process.reap() == "signal SIGKILL"
