@@ -38,11 +38,14 @@ class DrainingServer(uvicorn.Server):
         sequences: Sequences,
         limits: RequestLimits,
         *,
+        on_stopping: Callable[[], None] = lambda: None,
         on_drain: Callable[[], None],
         on_drained: Callable[[], Awaitable[None]],
         tls: tuple[Path | None, Path | None] = (None, None),
     ) -> None:
-        """`on_drain` ends what would wait for ever, `on_drained` what serves running answers.
+        """`on_stopping` is called at each signal, before anything else.
+
+        `on_drain` ends what would wait for ever, `on_drained` what serves running answers.
 
         `limits` has the times that clients get. `tls` is a certificate and its key; without them HTTP is
         plain.
@@ -65,6 +68,7 @@ class DrainingServer(uvicorn.Server):
         self._drain_seconds = drain_seconds
         self._handshake_seconds = limits.header_seconds
         self._sequences = sequences
+        self._on_stopping = on_stopping
         self._on_drain = on_drain
         self._on_drained = on_drained
         self._is_hurried = False
@@ -110,6 +114,7 @@ class DrainingServer(uvicorn.Server):
 
     def on_signal(self) -> None:
         """One step nearer to the end; see the class."""
+        self._on_stopping()
         if self._is_hurried:
             self.force_exit = True
             self._abort()

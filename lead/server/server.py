@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
 import os
 import random
@@ -41,6 +42,9 @@ from shared.tls import check_certificate
 
 log = logging.getLogger("lead")
 
+_END_SECONDS = 30.0
+"""For all that comes after the drain, each part of which has a shorter time limit of its own."""
+
 
 class Lead:
     """Owns the parts and the order in which they start and stop."""
@@ -55,6 +59,7 @@ class Lead:
         self._local_back: LocalBack | None = None
         self._backing: asyncio.Future[None] | None = None
         self._tokenizing: asyncio.Future[None] | None = None
+        self._chat_template: str | None = None
         self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
         security = settings.security
@@ -77,6 +82,8 @@ class Lead:
         3. The lead's own back ends, before it notices that the lead is gone.
         4. Connections are closed.
         5. The engine finishes its step and exits.
+
+        Whatever hangs, the process exits with status 1 and a trace _END_SECONDS after the drain time.
         """
         listener = listen(self._settings.host, self._settings.port)
         host, port = listener.getsockname()[:2]
@@ -107,6 +114,7 @@ class Lead:
             self._settings.drain_seconds,
             self._sequences,
             self._settings.limits,
+            on_stopping=self._limit_stopping,
             on_drain=self._disconnect_backs,
             on_drained=self._end_local_back,
             tls=(self._settings.security.ssl_cert_file, self._settings.security.ssl_key_file),
@@ -225,6 +233,10 @@ class Lead:
             ngram=settings.ngram,
             calibrate=settings.calibrate,
         )
+
+    def _limit_stopping(self) -> None:
+        # This timer needs neither the event loop nor the interpreter, which a thread may keep from ending.
+        faulthandler.dump_traceback_later(self._settings.drain_seconds + _END_SECONDS, exit=True)
 
     def _disconnect_backs(self) -> None:
         if self._backs:

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import random
 import socket
+import subprocess
+import sys
 
 import httpx
 import pytest
@@ -169,3 +171,30 @@ class IdleBack:
 
     def on_disconnect(self):
         pass
+
+
+STUCK = """
+import time
+from lead.cli import run
+from lead.server import server
+from lead.settings.lead_settings import LeadSettings
+
+def never_ends(_):
+    print("stuck", flush=True)
+    while True:
+        time.sleep(1000)
+
+server.demo_model = never_ends
+server._END_SECONDS = 0.5
+run(LeadSettings(port=0, drain_seconds=0.0))
+"""
+
+
+def test_a_thread_that_never_ends_does_not_keep_the_lead_alive():
+    command = [sys.executable, "-c", STUCK]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "stuck\n"
+        process.terminate()
+        _, log = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "never_ends" in log  # where it was stuck
