@@ -15,6 +15,7 @@ PARTS = {
     "overhead": "microseconds per step outside the model",
     "constrained": "compiling grammars, choices under them, tokens/s at the lead and at a back",
     "serve": "throughput and latency for concurrent clients",
+    "attacks": "hostile requests, made from the API's description: errors, memory, /health",
     "caches": "whether logits are right after random traffic, by architecture",
     "faults": "whether answers are lost or changed while processes die and networks fail",
     "flood": "tokens/s of the lead beside a back that floods it",
