@@ -6,11 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lead.chat.bounds import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost
 from shared.errors import RequestError
 
 _STRICT = ConfigDict(strict=True, extra="ignore")
 _PASSED_ON = ("temperature", "top_p", "top_k", "stream", "model", "seed", "min_p", "private")
 Block = dict[str, Any]
+Blocks = Annotated[list[Block], AtMost(MAX_MESSAGES)]
 
 
 class AnthropicMessage(BaseModel):
@@ -19,7 +21,7 @@ class AnthropicMessage(BaseModel):
     model_config = _STRICT
 
     role: Literal["user", "assistant", "system"]
-    content: str | list[Block]
+    content: str | Blocks
 
 
 class AnthropicTool(BaseModel):
@@ -55,9 +57,9 @@ class CountRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    messages: Annotated[list[AnthropicMessage], Field(min_length=1)]
-    system: str | list[Block] | None = None
-    tools: list[AnthropicTool] | None = None
+    messages: Annotated[list[AnthropicMessage], Field(min_length=1), AtMost(MAX_MESSAGES)]
+    system: str | Blocks | None = None
+    tools: Annotated[list[AnthropicTool], AtMost(MAX_TOOLS)] | None = None
     tool_choice: AnthropicChoice | None = None
     thinking: AnthropicThinking | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -93,7 +95,7 @@ class MessagesRequest(CountRequest):
     """The body of a request."""
 
     max_tokens: int = Field(4096, ge=1)
-    stop_sequences: list[str] | None = None
+    stop_sequences: Annotated[list[str], AtMost(MAX_STOPS)] | None = None
     stream: bool = False
 
     def to_chat(self) -> dict[str, Any]:

@@ -4,7 +4,9 @@ import json
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, from_json
+
+from lead.chat.bounds import MAX_MESSAGES, MAX_TOOLS, AtMost
 
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
@@ -37,7 +39,7 @@ class FunctionCallParam(BaseModel):
         if isinstance(self.arguments, dict):
             return self.arguments
         try:
-            return json.loads(self.arguments or "{}")
+            return from_json(self.arguments or "{}")
         except ValueError:
             return self.arguments
 
@@ -65,9 +67,9 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
-    content: str | list[ContentPart] | None = None
+    content: str | Annotated[list[ContentPart], AtMost(MAX_MESSAGES)] | None = None
     reasoning_content: str | None = None
-    tool_calls: list[ToolCallParam] | None = None
+    tool_calls: Annotated[list[ToolCallParam], AtMost(MAX_TOOLS)] | None = None
     tool_call_id: str | None = None
     name: str | None = None
 
@@ -113,14 +115,11 @@ class ChatMessage(BaseModel):
 
 def _check_part(part: Any) -> None:
     kind = part.get("type") if isinstance(part, dict) else None
-    field = "refusal" if kind == "refusal" else "text"
-    if kind in _TEXT_PARTS:
-        if not isinstance(part.get(field), str):
-            raise PydanticCustomError("part", 'a part must be {{"type": "text", "text": "..."}}')
-    elif isinstance(kind, str):
+    if isinstance(kind, str) and kind not in _TEXT_PARTS:
         medium = kind.removeprefix("input_").removesuffix("_url")
         raise PydanticCustomError(
             "part", "{medium} input is not supported: this model reads text", {"medium": medium}
         )
-    else:
+    field = "refusal" if kind == "refusal" else "text"
+    if not isinstance(kind, str) or not isinstance(part.get(field), str):
         raise PydanticCustomError("part", 'a part must be {{"type": "text", "text": "..."}}')

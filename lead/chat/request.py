@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lead.chat.bounds import MAX_MESSAGES, MAX_TOOLS, AtMost
 from lead.chat.constraint import OutputConstraint
 from lead.chat.message import ChatMessage
 from lead.chat.options import ChatOptions, ReasoningFormat
@@ -21,14 +22,14 @@ class ConversationFields(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    documents: list[dict[str, Any]] | None = None
+    messages: Annotated[list[ChatMessage], Field(min_length=1), AtMost(MAX_MESSAGES)]
+    documents: Annotated[list[dict[str, Any]], AtMost(MAX_MESSAGES)] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     reasoning_format: ReasoningFormat | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-    tools: list[Tool] | None = None
+    tools: Annotated[list[Tool], AtMost(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None

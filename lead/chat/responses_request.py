@@ -1,10 +1,12 @@
 """Requests of OpenAI's Responses API, converted to chat requests."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from lead.chat.bounds import MAX_MESSAGES, MAX_TOOLS, AtMost
 from shared.errors import RequestError
 
 _PASSED_ON = (
@@ -35,9 +37,9 @@ class ResponsesRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    input: str | list[Item]
+    input: str | Annotated[list[Item], AtMost(MAX_MESSAGES)]
     instructions: str | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Annotated[list[dict[str, Any]], AtMost(MAX_TOOLS)] | None = None
     tool_choice: str | dict[str, Any] | None = None
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
@@ -76,21 +78,12 @@ class ResponsesRequest(BaseModel):
         if isinstance(self.input, str):
             yield {"role": "user", "content": self.input}
             return
-        pending: dict[str, Any] | None = None  # an assistant's message, which may be several items
-        for item in self.input:
-            message = _message(item)
-            if message is None:
-                continue
-            if pending and message["role"] == "assistant":
-                _merge(pending, message)
-                continue
-            if pending:
-                yield pending
-            pending = message if message["role"] == "assistant" else None
-            if pending is None:
-                yield message
-        if pending:
-            yield pending
+        messages = (message for item in self.input if (message := _message(item)) is not None)
+        for is_assistant, group in groupby(messages, lambda message: message["role"] == "assistant"):
+            if is_assistant:
+                yield _merged(list(group))
+            else:
+                yield from group
 
 
 def _message(item: Item) -> dict[str, Any] | None:
@@ -105,22 +98,30 @@ def _message(item: Item) -> dict[str, Any] | None:
         case "function_call_output":
             return {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
         case "reasoning":
-            parts = item.get("content") or item.get("summary") or []
-            text = "".join(str(part.get("text", "")) for part in parts)
+            text = _reasoning(item.get("content") or item.get("summary") or [])
             return {"role": "assistant", "reasoning_content": text} if text else None
         case kind:
             raise RequestError(f"input: items of the type {kind!r} are not supported", "input")
 
 
-def _merge(message: dict[str, Any], other: dict[str, Any]) -> None:
-    if "content" in message and "content" in other:
-        message["content"] = [*_parts(message["content"]), *_parts(other["content"])]
-    elif "content" in other:
-        message["content"] = other["content"]
-    if "reasoning_content" in other:
-        message["reasoning_content"] = message.get("reasoning_content", "") + other["reasoning_content"]
-    if "tool_calls" in other:
-        message["tool_calls"] = [*message.get("tool_calls", []), *other["tool_calls"]]
+def _reasoning(parts: object) -> str:
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        raise RequestError("input: the content and summary of reasoning are lists of parts", "input")
+    return "".join(str(part.get("text", "")) for part in parts)
+
+
+def _merged(messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One message of an assistant's, which may be several items."""
+    merged: dict[str, Any] = {"role": "assistant"}
+    contents = [message["content"] for message in messages if "content" in message]
+    if contents:
+        several = len(contents) > 1
+        merged["content"] = [part for each in contents for part in _parts(each)] if several else contents[0]
+    if reasoning := "".join(message.get("reasoning_content", "") for message in messages):
+        merged["reasoning_content"] = reasoning
+    if calls := [call for message in messages for call in message.get("tool_calls", ())]:
+        merged["tool_calls"] = calls
+    return merged
 
 
 def _parts(content: object) -> list[Any]:

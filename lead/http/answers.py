@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
+from pydantic_core import to_json
 
 from lead.chat.deltas import AssistantMessage, Content, Delta
 from lead.chat.parser import OutputParser
@@ -261,4 +262,5 @@ async def respond(
     stream = AnswerStream(request, services)
     if streamed:
         return await event_stream(http_request, stream.updates(), renderer)
-    return JSONResponse(renderer.whole(await unless_gone(http_request, stream.collect())))
+    whole = renderer.whole(await unless_gone(http_request, stream.collect()))
+    return Response(to_json(whole), media_type="application/json")

@@ -16,6 +16,7 @@ from lead.generation.admission import ContextExceededError
 from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError, UnsupportedError
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_MAX_MESSAGE_CHARACTERS = 2000
 _NEVER = {"x-should-retry": "false"}
 """Tells the clients of OpenAI and Anthropic, which retry every 5xx, not to."""
 _HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
@@ -95,15 +96,24 @@ def _status_and_type(error: Exception) -> tuple[int, str]:
 
 
 def _body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    return {"error": {"message": _cut(message), "type": kind, "param": param and _cut(param), "code": code}}
+
+
+def _cut(text: str) -> str:
+    """Messages quote what a client has sent, which may be megabytes."""
+    if len(text) <= _MAX_MESSAGE_CHARACTERS:
+        return text
+    half = _MAX_MESSAGE_CHARACTERS // 2
+    return f"{text[:half]} … {text[-half:]}"
 
 
 def first_invalid(error: RequestValidationError | ValidationError) -> RequestError:
     """The first of pydantic's errors as a RequestError."""
-    item = error.errors()[0]
+    if isinstance(error, ValidationError):
+        item = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    else:
+        item = error.errors()[0]
     path = [str(part) for part in item["loc"] if part not in {"body", "query"}]
-    if item["type"] == "json_invalid":
-        return RequestError(f"the body is not JSON: {item['ctx']['error']}")
     # For a union pydantic appends the name of the member it tried: the field comes before it.
     field = path[0] if path else "body"
     return RequestError(f"{'.'.join(path) or 'body'}: {item['msg']}", field)

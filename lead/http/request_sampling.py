@@ -13,6 +13,7 @@ from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.parameters import BANNED, SamplerName, SamplingParameters
 
+_MAX_SHOWN_CHARACTERS = 100
 _PLAIN_FIELDS = tuple(
     SamplingParameters.model_fields.keys()
     - {"seed", "logit_bias", "samplers", "dry_sequence_breakers", "grammar", "grammar_start"}
@@ -45,7 +46,13 @@ def sampling_parameters(
     except ValidationError as error:
         item = error.errors()[0]
         field = str(item["loc"][0])
-        raise RequestError(f"{field}: {item['msg']} (got {item['input']!r})", field) from error
+        raise RequestError(f"{field}: {item['msg']} (got {_shown(item['input'])})", field) from error
+
+
+def _shown(value: object) -> str:
+    """A value for an error message: a number may have thousands of digits."""
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
 
 
 def _sampler_names(given: str | list[str]) -> tuple[SamplerName, ...]:

@@ -5,12 +5,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lead.chat.bounds import MAX_MESSAGES, MAX_STOPS, AtMost
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.tokenizer.jobs import FieldTexts
 from shared.errors import RequestError
 
 LogitBias = float | Literal[False]
+_MAX_BIASES = 1 << 16
+"""The most that --max-logit-bias can allow."""
+_MAX_SAMPLERS = 64
+_MAX_BREAKERS = 64
 
 
 class StreamOptions(BaseModel):
@@ -34,7 +39,7 @@ class PredictedText(BaseModel):
     model_config = ConfigDict(strict=True)
 
     type: Literal["content"]
-    content: str | list[TextPart]
+    content: str | Annotated[list[TextPart], AtMost(MAX_MESSAGES)]
 
     @property
     def text(self) -> str:
@@ -68,7 +73,7 @@ class GenerationFields(BaseModel):
     max_completion_tokens: int | None = None
     n_predict: int | None = None
     t_max_predict_ms: int | None = Field(None, le=1 << 53)
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], AtMost(MAX_STOPS)] | None = None
     seed: int | None = None
     temperature: float | None = None
     dynatemp_range: float | None = None
@@ -88,10 +93,14 @@ class GenerationFields(BaseModel):
     dry_base: float | None = None
     dry_allowed_length: int | None = None
     dry_penalty_last_n: int | None = None
-    dry_sequence_breakers: list[str] | None = None
-    samplers: str | list[str] | None = None
+    dry_sequence_breakers: Annotated[list[str], AtMost(_MAX_BREAKERS)] | None = None
+    samplers: str | Annotated[list[str], AtMost(_MAX_SAMPLERS)] | None = None
     mirostat: int | None = None
-    logit_bias: dict[str, LogitBias] | list[list[int | str | LogitBias]] | None = None
+    logit_bias: (
+        Annotated[dict[str, LogitBias], AtMost(_MAX_BIASES)]
+        | Annotated[list[Annotated[list[int | str | LogitBias], AtMost(2)]], AtMost(_MAX_BIASES)]
+        | None
+    ) = None
     ignore_eos: bool | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | None = None

@@ -4,6 +4,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from lead.http import error_responses
+from lead.http.json_route import BodyReader
 from lead.http.middleware.stack import MiddlewareStack
 from lead.http.routes import (
     chat,
@@ -33,14 +34,16 @@ def create_app(
     services: Services | None = None, stack: MiddlewareStack | None = None, *, with_page: bool = True
 ) -> FastAPI:
     """The application. Until `app.state.services` is set, /health and all else answer 503."""
+    stack = stack or MiddlewareStack()
     app = FastAPI(
         title="llama-duo",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # a redirect is written from the Host header, which a client chooses
-        middleware=(stack or MiddlewareStack()).middlewares(),
+        middleware=stack.middlewares(),
     )
     app.state.services = services
+    app.state.bodies = BodyReader(stack.limits)
     error_responses.install(app)
 
     async def on_gone(_: Request, _error: Exception) -> Response:

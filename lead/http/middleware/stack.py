@@ -6,7 +6,6 @@ from starlette.middleware import Middleware
 
 from lead.http.middleware.access_log import AccessLogMiddleware
 from lead.http.middleware.auth import AuthMiddleware
-from lead.http.middleware.body import BodyMiddleware
 from lead.http.middleware.cors import AllowedOrigins, WebSocketOriginMiddleware
 from lead.http.middleware.hosts import AllowedHosts, AllowedHostsMiddleware
 from lead.http.middleware.keys import Keyring
@@ -30,5 +29,4 @@ class MiddlewareStack:
             *([self.origins.cors()] if self.origins else []),  # before auth: preflight requests carry no key
             Middleware(WebSocketOriginMiddleware, origins=self.origins),
             Middleware(AuthMiddleware, keys=self.keys),
-            Middleware(BodyMiddleware, limits=self.limits),
         ]

@@ -22,7 +22,7 @@ from shared.bucket import Bucket
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_LEAD_MESSAGE_BYTES
 
 _GRACE_SECONDS = 1.0
-"""Added to the time for a body, so that BodyMiddleware can answer 408 before the connection is closed."""
+"""Added to the time for a body, so that BodyReader can answer 408 before the connection is closed."""
 _MORE_FRAMES_PER_SECOND, _MORE_FRAMES = 100.0, 2000.0
 """What a peer may send besides whole messages, on average and at once: pings, pongs, parts of messages."""
 _MAX_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES

@@ -7,10 +7,11 @@ from fastapi.responses import Response
 
 from lead.http.answers import respond
 from lead.http.chat_request import ChatRequest, count_prompt, read_chat_request
+from lead.http.json_route import JsonRoute
 from lead.http.render.openai import ChatRenderer
 from lead.server.services import Services, get_ready_services, get_services
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 @router.post("/v1/chat/completions")

@@ -5,22 +5,24 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from lead.chat.bounds import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost
 from lead.http.answers import respond
 from lead.http.generation_request import read_text_request
+from lead.http.json_route import JsonRoute
 from lead.http.render.openai import CompletionRenderer
 from lead.http.schema import GenerationFields
 from lead.server.services import Services, get_ready_services
 from shared.errors import RequestError
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
-TokenIds = list[int]
+TokenIds = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 class CompletionRequest(GenerationFields):
     """What a client posts. A prompt is text or token ids; a list of them asks for one answer each."""
 
-    prompt: str | TokenIds | list[str | TokenIds]
+    prompt: str | TokenIds | Annotated[list[str | TokenIds], AtMost(MAX_PROMPTS)]
     echo: bool | None = None
     suffix: str | None = None
     best_of: int | None = None

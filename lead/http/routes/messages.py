@@ -1,27 +1,29 @@
 """`POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's API, on the same core as the chat."""
 
+import json
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from lead.chat.anthropic_request import CountRequest, MessagesRequest
 from lead.http.answers import respond
 from lead.http.chat_request import as_chat, count_prompt, read_chat_request
-from lead.http.error_responses import error_response, first_invalid
-from lead.http.render.anthropic import AnthropicRenderer, error_event
+from lead.http.error_responses import error_response, first_invalid, http_error
+from lead.http.json_route import JsonRoute, convert
+from lead.http.render.anthropic import AnthropicRenderer
 from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import DuoError
 
-_ERRORS = {400: "invalid_request_error", 404: "not_found_error", 503: "overloaded_error"}
+_ERRORS = {400: "invalid_request_error", 413: "request_too_large", 503: "overloaded_error"}
 _ADVICE = {"retry-after", "x-should-retry"}
 """Headers of an error that this API's clients read as well."""
 
 
-class _AnthropicRoute(APIRoute):
+class _AnthropicRoute(JsonRoute):
     """Errors in Anthropic's shape."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -31,9 +33,11 @@ class _AnthropicRoute(APIRoute):
             try:
                 return await handle(request)
             except RequestValidationError as error:
-                return _error_response(first_invalid(error))
+                return _in_shape(error_response(first_invalid(error)))
+            except HTTPException as error:
+                return _in_shape(http_error(error.status_code, error.detail, "invalid_request_error"))
             except DuoError as error:
-                return _error_response(error)
+                return _in_shape(error_response(error))
 
         return handle_in_shape
 
@@ -46,7 +50,8 @@ async def create_message(
     body: MessagesRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Continue a conversation."""
-    request = await read_chat_request(as_chat(body.to_chat()), http_request, services)
+    chat = await convert(http_request, lambda: as_chat(body.to_chat()))
+    request = await read_chat_request(chat, http_request, services)
     renderer = AnthropicRenderer(request, services)
     return await respond(http_request, request, services, renderer, streamed=body.stream)
 
@@ -56,12 +61,13 @@ async def count_tokens(
     body: CountRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, int]:
     """How many tokens a request's prompt has."""
-    return {"input_tokens": await count_prompt(as_chat(body.to_chat()), http_request, services)}
+    chat = await convert(http_request, lambda: as_chat(body.to_chat()))
+    return {"input_tokens": await count_prompt(chat, http_request, services)}
 
 
-def _error_response(error: DuoError) -> JSONResponse:
-    plain = error_response(error)
-    body = error_event(error)
-    body["error"]["type"] = _ERRORS.get(plain.status_code, "api_error")
+def _in_shape(plain: JSONResponse) -> JSONResponse:
+    message = json.loads(bytes(plain.body))["error"]["message"]
+    kind = _ERRORS.get(plain.status_code, "api_error")
+    body = {"type": "error", "error": {"type": kind, "message": message}}
     headers = {name: value for name, value in plain.headers.items() if name in _ADVICE}
     return JSONResponse(body, plain.status_code, headers)

@@ -6,15 +6,20 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from lead.chat.bounds import MAX_PROMPT_ELEMENTS, AtMost
 from lead.http.answers import respond
 from lead.http.generation_request import read_text_request
+from lead.http.json_route import JsonRoute
 from lead.http.render.llama_server import LlamaServerRenderer
 from lead.http.schema import GenerationFields
 from lead.server.services import Services, get_ready_services
 from lead.tokenizer.jobs import Prompt
 from shared.errors import RequestError
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
+
+
+MixedPrompt = Annotated[list[int | str], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 class PromptObject(BaseModel):
@@ -22,8 +27,8 @@ class PromptObject(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    prompt_string: str | list[int | str]
-    multimodal_data: list[Any] | None = None
+    prompt_string: str | MixedPrompt
+    multimodal_data: Annotated[list[Any], AtMost(MAX_PROMPT_ELEMENTS)] | None = None
 
 
 class NativeRequest(GenerationFields):
@@ -33,10 +38,14 @@ class NativeRequest(GenerationFields):
     """
 
     prompt: (
-        str | PromptObject | Annotated[list[int | str | PromptObject | list[int | str]], Field(min_length=1)]
+        str
+        | PromptObject
+        | Annotated[
+            list[int | str | PromptObject | MixedPrompt], Field(min_length=1), AtMost(MAX_PROMPT_ELEMENTS)
+        ]
     )
     return_tokens: bool | None = None
-    response_fields: Annotated[list[str], Field(max_length=64)] | None = None
+    response_fields: Annotated[list[str], AtMost(64)] | None = None
 
     def prompts(self) -> list[Prompt]:
         """The prompts one by one; raises RequestError."""

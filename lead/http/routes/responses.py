@@ -8,10 +8,11 @@ from fastapi.responses import Response
 from lead.chat.responses_request import ResponsesRequest
 from lead.http.answers import respond
 from lead.http.chat_request import as_chat, count_prompt, read_chat_request
+from lead.http.json_route import JsonRoute, convert
 from lead.http.render.responses import ResponsesRenderer
 from lead.server.services import Services, get_ready_services, get_services
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 @router.post("/v1/responses")
@@ -20,7 +21,8 @@ async def create_response(
     body: ResponsesRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Answer an input."""
-    request = await read_chat_request(as_chat(body.to_chat()), http_request, services)
+    chat = await convert(http_request, lambda: as_chat(body.to_chat()))
+    request = await read_chat_request(chat, http_request, services)
     renderer = ResponsesRenderer(body, request, services)
     return await respond(http_request, request, services, renderer, streamed=body.stream)
 
@@ -31,7 +33,6 @@ async def count_input_tokens(
     body: ResponsesRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
     """Count the tokens of an input."""
-    return {
-        "object": "response.input_tokens",
-        "input_tokens": await count_prompt(as_chat(body.to_chat()), http_request, services),
-    }
+    chat = await convert(http_request, lambda: as_chat(body.to_chat()))
+    n_tokens = await count_prompt(chat, http_request, services)
+    return {"object": "response.input_tokens", "input_tokens": n_tokens}

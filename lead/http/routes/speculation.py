@@ -14,6 +14,7 @@ from lead.backs.registry import Back, Backs
 from lead.engine.commands import PolicyName
 from lead.engine.speculation.draft_chain import MAX_DEPTH
 from lead.generation.sequences import Sequences
+from lead.http.json_route import JsonRoute
 from lead.http.sse import unless_gone
 from lead.server.services import Services, get_ready_services, get_services
 from shared import cpus
@@ -31,7 +32,7 @@ from shared.protocol import (
 
 log = logging.getLogger("lead.backs")
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 HELLO_SECONDS = 10.0
 """A peer that sends no hello within this time is disconnected."""

@@ -4,17 +4,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
+from lead.chat.bounds import MAX_PROMPT_ELEMENTS, AtMost
 from lead.chat.request import ConversationFields
 from lead.http.chat_request import check_tools
+from lead.http.json_route import JsonRoute
 from lead.http.preparing import prepare
 from lead.server.services import Services, get_services
 from lead.tokenizer.jobs import DetokenizeIds, Job, RenderPrompt, TokenizeText, write_conversation
 
-router = APIRouter()
-
-MAX_TOKENS = 1 << 20
+router = APIRouter(route_class=JsonRoute)
 
 
 class TokenizeRequest(BaseModel):
@@ -33,7 +33,7 @@ class DetokenizeRequest(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    tokens: Annotated[list[int], Field(max_length=MAX_TOKENS)]
+    tokens: Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 @router.post("/tokenize")

@@ -90,3 +90,16 @@ def test_an_invalid_message_is_refused_with_the_reason(message, complaint):
 def test_the_role_function_becomes_tool():
     message = {"role": "function", "name": "add", "content": "2"}
     assert conversation(message).messages[0].for_template() == {"role": "tool", "name": "add"}
+
+
+@pytest.mark.parametrize("kind", [[], {}, 5, None, True])
+def test_a_part_whose_type_is_no_text_is_refused(kind):
+    with pytest.raises(ValidationError, match="a part must be"):
+        conversation({"role": "user", "content": [{"type": kind, "text": "Hi"}]})
+
+
+def test_arguments_that_are_nested_too_deeply_to_be_json_stay_text():
+    deep = "[" * 100_000
+    call = {**CALL, "function": {"name": "add", "arguments": deep}}
+    body = ConversationFields(messages=[{"role": "assistant", "tool_calls": [call]}])
+    assert body.messages[0].tool_calls[0].function.as_object == deep

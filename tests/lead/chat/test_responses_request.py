@@ -1,5 +1,6 @@
 import pytest
 
+from lead.chat.bounds import MAX_MESSAGES
 from lead.chat.options import ChatOptions
 from lead.chat.request import ConversationFields
 from lead.chat.responses_request import ResponsesRequest
@@ -150,3 +151,18 @@ def test_options_are_converted(name):
 def test_what_needs_stored_data_is_refused(request_, complaint):
     with pytest.raises(RequestError, match=complaint):
         ResponsesRequest.model_validate(request_).to_chat()
+
+
+@pytest.mark.parametrize("content", ["abc", ["abc"], {"text": "abc"}, 5, [None]])
+def test_reasoning_that_is_not_a_list_of_parts_is_refused(content):
+    request = ResponsesRequest(input=[{"type": "reasoning", "content": content}])
+    with pytest.raises(RequestError, match="reasoning"):
+        request.to_chat()
+
+
+def test_as_many_items_as_allowed_can_be_one_message():
+    items = [{"type": "reasoning", "content": [{"text": "a"}]} for _ in range(MAX_MESSAGES // 2)]
+    items += [called(str(number)) for number in range(MAX_MESSAGES // 2)]
+    (message,) = ResponsesRequest(input=items).to_chat()["messages"]
+    assert message["reasoning_content"] == "a" * (MAX_MESSAGES // 2)
+    assert [each["id"] for each in message["tool_calls"]] == [str(n) for n in range(MAX_MESSAGES // 2)]

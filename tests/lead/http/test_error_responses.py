@@ -31,3 +31,11 @@ async def test_a_wrong_method_is_405_with_all_right_ones(client, method, path, a
     response = await client.request(method, path)
     assert response.status_code == 405
     assert set(response.headers["Allow"].split(", ")) == allowed
+
+
+async def test_a_message_that_quotes_megabytes_is_cut(client):
+    name = "x" * 1_000_000
+    body = {"messages": [{"role": "user", "content": "Hi"}], "logit_bias": {name: "bad"}}
+    response = await client.post("/v1/chat/completions", json=body)
+    assert response.status_code == 400
+    assert len(response.text) < 10_000

@@ -3,11 +3,13 @@ import json
 
 import httpx
 import pytest
+from fastapi.routing import iter_route_contexts
 
-from lead.http.middleware.body import RefusedBodyError, check_json
+from lead.http.json_route import JsonRoute, parse_json
 from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
+from shared.errors import RequestError
 from shared.protocol import MAX_BACK_MESSAGE_BYTES
 
 JSON = {"Content-Type": "application/json"}
@@ -127,9 +129,8 @@ async def test_what_is_not_json_in_utf8_is_answered_with_400(client, text):
 
 @pytest.mark.parametrize("text", [b"9" * 5000, b"[" * 100_000], ids=["5,000 digits", "100,000 levels"])
 def test_json_that_the_parser_cannot_hold_is_refused(text):
-    with pytest.raises(RefusedBodyError) as refused:
-        check_json(text, 80)
-    assert refused.value.status == 400
+    with pytest.raises(RequestError):
+        parse_json(text, 80, 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -167,10 +168,10 @@ async def test_a_byte_order_mark_is_ignored(client):
     ],
 )
 def test_nesting_counts_arrays_and_objects_within_each_other(text, depth):
-    check_json(text, depth)
+    parse_json(text, depth, 1000)
     if depth:
-        with pytest.raises(RefusedBodyError):
-            check_json(text, depth - 1)
+        with pytest.raises(RequestError):
+            parse_json(text, depth - 1, 1000)
 
 
 @pytest.mark.parametrize(("depth", "status"), [(80, 200), (81, 400)])
@@ -190,3 +191,53 @@ async def test_the_nesting_of_a_large_body_is_limited(lead):
     ) as client:
         response = await client.post("/tokenize", content=body, headers=JSON)
     assert error_of(response) == "the body is nested deeper than 80 levels"
+
+
+def test_objects_and_arrays_are_counted_before_they_are_parsed():
+    with pytest.raises(RequestError, match="more than 10 objects and arrays"):
+        parse_json(b"[" + b"[]," * 10 + b"{}, not JSON", 80, 10)
+
+
+@pytest.mark.parametrize("text", [b'"[[[["', rb'"a\"{{{{"', rb'"\\", "[[[["', '"語{{{{"'.encode()])
+def test_brackets_in_strings_do_not_count(text):
+    assert parse_json(b"[" + text + b"]", 80, 1)
+
+
+@pytest.mark.parametrize("text", [b'"', b'"a\\', b"[", b'\\"'])
+def test_counting_is_linear_even_where_strings_do_not_end(text):
+    with pytest.raises(RequestError):  # a quadratic one would take hours
+        parse_json(b"[" * 100 + text * 1_000_000, 80, 10)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 200_000])
+async def test_only_the_first_error_is_reported(lead, n_bytes):
+    body = json.dumps({"prompt": [{}] * 5000, "stop": [0] * 5000, "pad": " " * n_bytes})
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=lead.app), base_url="http://lead"
+    ) as client:
+        response = await client.post("/v1/completions", content=body, headers=JSON)
+    assert (response.status_code, len(response.text) < 500) == (400, True), response.text
+
+
+async def test_what_is_valid_in_a_large_body_is_used(lead):
+    body = json.dumps({"content": "hi " * 50_000, "with_pieces": False})
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=lead.app), base_url="http://lead"
+    ) as client:
+        response = await client.post("/tokenize", content=body, headers=JSON)
+    assert len(response.json()["tokens"]) >= 50_000
+
+
+async def test_a_body_for_an_unknown_path_is_not_read(client):
+    async def endless():
+        raise AssertionError("was read")
+        yield b""
+
+    assert (await client.post("/nope", content=endless(), headers=JSON)).status_code == 404
+
+
+def test_every_route_with_a_body_bounds_it(lead):
+    routes = [context.original_route for context in iter_route_contexts(lead.app.routes)]
+    with_body = [route for route in routes if getattr(route, "body_field", None)]
+    assert len(with_body) > 10
+    assert all(isinstance(route, JsonRoute) for route in with_body)

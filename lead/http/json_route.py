@@ -1,0 +1,198 @@
+"""Routes that take JSON: content type, size, nesting, encoding and validation of a body, and what they cost.
+
+FastAPI's own way parses and validates on the event loop, and collects all errors. Here a large body is
+parsed and validated in a thread, one at a time, after its objects and arrays have been counted; FastAPI
+receives the finished model. The body of a request to an unknown path is not read.
+"""
+
+import asyncio
+import codecs
+import re
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from lead.http.error_responses import first_invalid
+from lead.http.sse import ClientGoneError
+from lead.settings.limits import RequestLimits
+from shared.errors import RequestError
+from shared.protocol import MAX_BACK_MESSAGE_BYTES
+
+T = TypeVar("T")
+
+_JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+"""Possessive, and it may be unclosed: linear in the size of any bytes."""
+_MAX_INLINE_BYTES = 64 << 10
+"""Smaller bodies take less time than changing threads would save others."""
+_BYTES_PER_CONTAINER = 64
+_MIN_CONTAINERS = 1 << 16
+_BACKS_PATHS = {"/v1/speculation"}
+
+
+class BodyReader:
+    """Turns bodies into JSON, JSON into models; one for all routes of an application."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._limits = limits
+        # Each level of a schema is two levels of JSON ({"properties": {"a": …}}) inside the body's own.
+        self._max_nesting = 2 * limits.max_schema_depth + 16
+        self._max_containers = max(_MIN_CONTAINERS, limits.max_body_bytes // _BYTES_PER_CONTAINER)
+        self._thread = ThreadPoolExecutor(1, "json")
+
+    async def read(self, request: Request) -> bytes:
+        """The whole body. Raises HTTPException (408, 413, 415), ClientGoneError.
+
+        Only JSON is accepted: pages of other origins cannot send it without permission (CORS). The
+        connection discards the rest of a refused body, for as long as a body may take to arrive.
+        """
+        if not has_body(request):
+            return b""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        if not _JSON.fullmatch(kind):
+            shown = kind[:100]
+            raise HTTPException(
+                415, f"the body has to be JSON, with Content-Type: application/json, not {shown!r}"
+            )
+        is_of_back = request.scope["path"] in _BACKS_PATHS
+        max_bytes = MAX_BACK_MESSAGE_BYTES if is_of_back else self._limits.max_body_bytes
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                return await _collect(request, max_bytes)
+        except TimeoutError:
+            seconds = self._limits.body_seconds
+            raise HTTPException(408, f"the body did not arrive within {seconds:g} seconds") from None
+
+    async def parse(self, body: bytes, model: type[BaseModel]) -> BaseModel:
+        """The body as a `model`; raises RequestError with the first reason why it is none."""
+        return await self.run(len(body), lambda: self._parse(body, model))
+
+    async def run(self, n_bytes: int, work: Callable[[], T]) -> T:
+        """The result of `work` on a body of this size, or on what was made from it."""
+        if n_bytes <= _MAX_INLINE_BYTES:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _parse(self, body: bytes, model: type[BaseModel]) -> BaseModel:
+        value = parse_json(body, self._max_nesting, self._max_containers)
+        try:
+            return model.model_validate(value)
+        except ValidationError as error:
+            raise first_invalid(error) from None
+
+
+class JsonRoute(APIRoute):
+    """A route whose body, if it has one, is read by the application's BodyReader (`app.state.bodies`)."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        if self.body_field is None:
+            return handle
+        model = self.body_field.field_info.annotation
+        assert isinstance(model, type)
+        assert issubclass(model, BaseModel)
+
+        async def handle_json(request: Request) -> Response:
+            bodies: BodyReader = request.app.state.bodies
+            body = await bodies.read(request)
+            value = await bodies.parse(body, model) if body else None
+            return await handle(_ReadRequest(request, body, value))
+
+        return handle_json
+
+
+class _ReadRequest(Request):
+    """A request whose body has been read, and is a model already, which FastAPI leaves as it is."""
+
+    def __init__(self, request: Request, body: bytes, value: BaseModel | None) -> None:
+        super().__init__(request.scope, request.receive)
+        self._content = body
+        self._value = value
+
+    async def body(self) -> bytes:
+        return self._content
+
+    async def json(self) -> Any:
+        return self._value
+
+
+async def convert(request: Request, work: Callable[[], T]) -> T:
+    """The result of `work` on the body of `request`: in a thread if that is large."""
+    bodies: BodyReader = request.app.state.bodies
+    return await bodies.run(len(await request.body()), work)
+
+
+def has_body(request: Request) -> bool:
+    """Whether a request has a body of at least one byte, according to its headers."""
+    return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+
+
+def parse_json(body: bytes, max_nesting: int, max_containers: int) -> Any:
+    """The value of `body`. Raises RequestError unless it is JSON in UTF-8 within both bounds.
+
+    max_nesting: of containers (arrays and objects) in each other. max_containers: of all; each takes much
+    more memory than its two bytes of text.
+
+    Python's own parser also accepts UTF-16, UTF-32 and unpaired surrogates, which an answer could not
+    repeat, and any depth, which would exhaust the stack of code that walks the values.
+    """
+    if _exceeds(body, max_containers):
+        raise RequestError(f"the body has more than {max_containers} objects and arrays")
+    try:
+        value = from_json(body.removeprefix(codecs.BOM_UTF8), cache_strings="keys")
+    except ValueError as error:
+        raise RequestError(f"the body is not valid JSON in UTF-8: {error}") from None
+    containers, depth = _containers([value]), 0
+    while containers:
+        depth += 1
+        if depth > max_nesting:
+            raise RequestError(f"the body is nested deeper than {max_nesting} levels")
+        containers = [
+            child
+            for each in containers
+            for child in _containers(each.values() if isinstance(each, dict) else each)
+        ]
+    return value
+
+
+def _exceeds(body: bytes, max_containers: int) -> bool:
+    """Whether more than so many containers begin in `body`; those in its strings do not count."""
+    if _n_brackets(body) <= max_containers:
+        return False
+    return _n_brackets(_STRING.sub(b"", body)) > max_containers
+
+
+def _n_brackets(text: bytes) -> int:
+    return text.count(b"[") + text.count(b"{")
+
+
+def _containers(values: Iterable[object]) -> list[dict[str, object] | list[object]]:
+    return [value for value in values if isinstance(value, dict | list)]
+
+
+async def _collect(request: Request, max_bytes: int) -> bytes:
+    """The body. Raises ClientGoneError; HTTPException as soon as more than `max_bytes` are certain."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max_bytes:
+                raise _too_large(max_bytes)
+    except ClientDisconnect:
+        raise ClientGoneError from None
+    return bytes(body)
+
+
+def _too_large(max_bytes: int) -> HTTPException:
+    return HTTPException(413, f"the body has more than {max_bytes} bytes")
