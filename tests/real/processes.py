@@ -20,6 +20,11 @@ def engine_of(lead: Program) -> int:
     return _child_of(lead, b"lead.engine")
 
 
+def tokenizer_of(lead: Program) -> int:
+    """The process id of a lead's process that forks tokenizers."""
+    return _child_of(lead, b"lead.tokenizer")
+
+
 def local_back_of(lead: Program) -> int:
     """The process id of a lead's own back."""
     return _child_of(lead, b"back")

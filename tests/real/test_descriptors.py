@@ -11,7 +11,7 @@ import pytest
 
 from bench.processes import Program
 from tests.real.client import TIMEOUT_S, ask, chat, post
-from tests.real.processes import LEAD, back_of, engine_of
+from tests.real.processes import LEAD, back_of, engine_of, tokenizer_of
 
 pytestmark = pytest.mark.real
 
@@ -59,11 +59,12 @@ def test_idle_connections_keep_nobody_out(few_files):
         assert ask(url).done
 
 
-def test_an_engine_that_dies_in_a_crowd_is_started_again(few_files):
+def test_an_engine_and_a_tokenizer_that_die_in_a_crowd_are_started_again(few_files):
     lead, url = few_files
     since = lead.n_lines()
     with crowd(url):
         os.kill(engine_of(lead), signal.SIGKILL)
+        os.kill(tokenizer_of(lead), signal.SIGKILL)
         with crowd(url):
             lead.wait_for(r" ready: ", since=since)
             assert health(url) == 200
