@@ -1,4 +1,4 @@
-"""The `lead` program: `run`, `check`, `convert` and `doctor`."""
+"""The `lead` program: `run`, `check`, `convert`, `generate` and `doctor`."""
 
 import asyncio
 import logging
@@ -24,9 +24,9 @@ _FEW_FILES = 256
 
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
-    """Run the lead, convert a model, or report with --check or `doctor`."""
-    if sys.argv[1:2] == ["convert"]:
-        convert(sys.argv[2:])
+    """Run the lead or a subcommand, or report with --check or `doctor`."""
+    if program := _SUBCOMMANDS.get(next(iter(sys.argv[1:]), "")):
+        program(sys.argv[2:])
         return
     is_doctor = sys.argv[1:2] == ["doctor"]
     settings = kind.from_command_line(sys.argv[2:] if is_doctor else None)
@@ -80,3 +80,13 @@ def doctor(settings: LeadSettings) -> NoReturn:
     from lead.diagnostics import doctor  # noqa: PLC0415 - keeps the start fast
 
     exit_with(doctor.diagnose(settings))
+
+
+def generate(arguments: Sequence[str]) -> None:
+    """Continue one text; exits with status 1 if that cannot be done."""
+    from lead.generate import program  # noqa: PLC0415 - keeps the start fast
+
+    program.main(arguments)
+
+
+_SUBCOMMANDS = {"convert": convert, "generate": generate}

@@ -17,9 +17,9 @@ from shared.terminal import sanitize, wants_colour
 
 log = logging.getLogger("lead")
 
-_ACCEPTED = "\x1b[32m"
+ACCEPTED = "\x1b[32m"
 _REJECTED = "\x1b[31m"
-_RESET = "\x1b[0m"
+RESET = "\x1b[0m"
 _MOST_WAITING = 4096
 """Pieces of text that wait for a stopped terminal before further ones are dropped."""
 
@@ -48,7 +48,7 @@ class Printer:
         if self._shown is not sequence:
             return
         tokens = self._assembler.push(step)
-        self._show("".join(token.text for token in tokens if token.source), _ACCEPTED)
+        self._show("".join(token.text for token in tokens if token.source), ACCEPTED)
         if self._mode == "all":
             rejected = b"".join(self._vocabulary.piece(token) for token in step.rejected)
             self._show(rejected.decode("utf-8", "replace"), _REJECTED)
@@ -64,7 +64,7 @@ class Printer:
 
     def _show(self, text: str, colour: str) -> None:
         if shown := sanitize(text):
-            self._writer.put(f"{colour}{shown}{_RESET}" if colour and self._colour else shown)
+            self._writer.put(f"{colour}{shown}{RESET}" if colour and self._colour else shown)
 
 
 def _summary(sequence: LiveSequence) -> str:

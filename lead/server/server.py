@@ -60,6 +60,8 @@ class Lead:
         self._backing: asyncio.Future[None] | None = None
         self._tokenizing: asyncio.Future[None] | None = None
         self._chat_template: str | None = None
+        self._server: DrainingServer | None = None
+        self._assembled = asyncio.Event()
         self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
         security = settings.security
@@ -102,6 +104,29 @@ class Lead:
         finally:
             await asyncio.to_thread(announcement.__exit__, None, None, None)
 
+    async def ready(self) -> Services:
+        """The parts, once the model is loaded; waits for ever if `serve` fails before."""
+        await self._assembled.wait()
+        assert self._engine
+        await self._engine.has_been_ready.wait()
+        services: Services = self._app.state.services
+        return services
+
+    def stop(self) -> None:
+        """End as after a signal."""
+        if self._server:
+            self._server.should_exit = True
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a signal, `stop` or a failure is ending it."""
+        return self._server is not None and self._server.should_exit
+
+    @property
+    def has_given_up_back(self) -> bool:
+        """Whether its own back cannot draft, and is not started again."""
+        return self._backing is not None and self._backing.done()
+
     async def _serve(self, listener: socket.socket, host: str, port: int) -> None:
         if self._settings.own_back.is_wanted:
             self._local_back = LocalBack(
@@ -109,7 +134,7 @@ class Lead:
                 random.Random(),  # noqa: S311 - jitter
                 environment=back_environment(os.environ, self._local_key),
             )
-        server = DrainingServer(
+        server = self._server = DrainingServer(
             self._app,
             self._settings.drain_seconds,
             self._sequences,
@@ -152,6 +177,7 @@ class Lead:
                 log.warning("%s; using ChatML instead of the model's own", problem)
             services = self._services(vocabulary, template, self._engine, tokenizer)
             self._app.state.services = services
+            self._assembled.set()
             if not self._stopping.is_set():
                 if self._local_back:
                     self._backing = asyncio.ensure_future(self._local_back.run(self._engine.has_been_ready))

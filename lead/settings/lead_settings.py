@@ -34,6 +34,9 @@ class LeadSettings(FileSettings):
         lead --model 70B.gguf --back 1B.gguf           with a back on this machine
         lead --model 70B.gguf --host 0.0.0.0 --keys-file keys
                                                        for backs and clients on other machines
+        lead generate --model 70B.gguf --back 1B.gguf -i "Once upon a time"
+                                                       continue one text, without a server
+        lead convert stories15M.bin stories15M.gguf    write a GGUF file of a llama2.c or GPT-2 model
         lead doctor [options]                          find out why a running lead is not faster
 
     Each option can also be set by an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS, …

@@ -1,0 +1,1 @@
+"""`lead generate`: one text in one command, with a draft model or without, and a comparison of both."""

@@ -1,0 +1,131 @@
+"""`lead generate`: reads the settings, generates, prints, sets the exit status."""
+
+import asyncio
+import dataclasses
+import functools
+import sys
+from collections.abc import Sequence
+
+import uvloop
+
+from lead.engine.commands import RequestOptions
+from lead.generate.generate_settings import GenerateSettings
+from lead.generate.outcome import Outcome, compare, report
+from lead.generate.private_lead import StoppedError, with_lead
+from lead.generate.text_output import TextOutput, discard_stdout
+from lead.generation.assembler import TextToken
+from lead.http.answers import AnswerEnd, AnswerStream
+from lead.http.generation_request import GenerationRequest
+from lead.http.request_sampling import sampling_parameters
+from lead.http.schema import GenerationFields
+from lead.server.services import Services
+from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
+from shared import cpus
+from shared.errors import DuoError
+from shared.interrupts import STATUS
+from shared.logs import configure_logging
+
+_BROKEN_PIPE = 141
+"""128 + SIGPIPE, as in shells."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C, 141 at a closed pipe."""
+    settings = GenerateSettings.from_command_line(arguments)
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    if settings.check:
+        from lead import cli  # noqa: PLC0415 - which imports this module where it is needed
+
+        cli.check(settings)
+    try:
+        generate(settings)
+    except DuoError as error:
+        sys.exit(f"{settings.program}: {error}")
+    except (StoppedError, KeyboardInterrupt):
+        sys.exit(STATUS)
+    except BrokenPipeError:
+        discard_stdout()
+        sys.exit(_BROKEN_PIPE)
+
+
+def generate(settings: GenerateSettings) -> None:
+    """Raises DuoError, StoppedError, BrokenPipeError."""
+    prompt = settings.read_prompt()
+    if settings.cpus:
+        cpus.pin(cpus.parse_cpus(settings.cpus))
+    settings = settings.located()
+    work = functools.partial(_generate, settings, prompt)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(with_lead(settings, work))
+
+
+async def _generate(settings: GenerateSettings, prompt: str, services: Services) -> None:
+    output = TextOutput(sys.stdout)
+    request = await _request(settings, prompt, services)
+    plain = None
+    if settings.compare:
+        _say("generating without drafts …")
+        plain = await _continue(services, _without_drafts(request), None)
+        _say("and with drafts:")
+    if settings.display_prompt:
+        await asyncio.to_thread(output.write, prompt)
+    drafted = await _continue(services, request, output)
+    await asyncio.to_thread(output.write_tokens, [TextToken(-1, "\n", None)])
+    if plain is None:
+        _say(f"\n{report(drafted)}")
+        return
+    if plain.text != drafted.text:
+        _say("\nwithout drafts:")
+        await asyncio.to_thread(output.write_tokens, [TextToken(-1, f"{plain.text}\n", None)])
+    _say(f"\n{compare(plain, drafted, _drafter(services))}")
+
+
+async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
+    """With a seed, if none is set, so that the same text can be generated twice; raises RequestError."""
+    job = PreparePrompts([_beginning(services, prompt)])
+    prepared: PreparedRequest = await services.tokenizer.run(job, settings.program)
+    fields = GenerationFields()
+    return GenerationRequest(
+        prompts=[tokens.tolist() for tokens in prepared.prompts],
+        sampling=sampling_parameters(fields, services, prepared),
+        max_tokens=fields.limit(services.defaults),
+        stops=[],
+        prediction=[],
+        options=RequestOptions(cache_prompt=False),
+    )
+
+
+def _without_drafts(request: GenerationRequest) -> GenerationRequest:
+    """Backs do not see it, and compute nothing meanwhile."""
+    options = request.options.model_copy(update={"n_draft": 0})
+    return dataclasses.replace(request, private=True, options=options)
+
+
+async def _continue(services: Services, request: GenerationRequest, output: TextOutput | None) -> Outcome:
+    """Generate once; shown while it comes if there is an `output`."""
+    text, end = "", None
+    async for update in AnswerStream(request, services).updates():
+        text += update.text
+        end = update.end or end
+        if output:
+            await asyncio.to_thread(output.write_tokens, update.tokens)
+    assert isinstance(end, AnswerEnd)
+    return Outcome(text, end.stats)
+
+
+def _beginning(services: Services, prompt: str) -> Prompt:
+    """The prompt, or the token before a text, if that is all there is."""
+    vocabulary = services.vocabulary
+    if not prompt and vocabulary.bos is not None and not vocabulary.adds_bos:
+        return [vocabulary.bos]
+    return prompt
+
+
+def _drafter(services: Services) -> str:
+    back = next(iter(services.backs), None)
+    return back.hello.vocabulary.model if back else "drafts from the text itself"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
