@@ -16,6 +16,7 @@ from lead.chat.model_template import model_template
 from lead.tokenizer.jobs import HEADER, Setup, decode
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.worker_loop import run_worker
+from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.sampling.grammar import prepare
@@ -34,7 +35,10 @@ def serve_forks(control: socket.socket) -> None:
     _, n = HEADER.unpack(_read(control, HEADER.size))
     setup: Setup = decode(_read(control, n))
     configure_logging(setup.log_level, as_json=setup.log_json)
-    preparation = _load(setup)
+    try:
+        preparation = _load(setup)
+    except ModelLoadError:
+        return  # the front, which loads the same file, says why
     # What the garbage collector leaves alone stays shared with the workers.
     gc.collect()
     gc.freeze()
