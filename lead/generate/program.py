@@ -10,7 +10,7 @@ import uvloop
 
 from lead.engine.commands import RequestOptions
 from lead.generate.generate_settings import GenerateSettings
-from lead.generate.outcome import Outcome, compare, report
+from lead.generate.generated_text import GeneratedText, compare, report
 from lead.generate.private_lead import StoppedError, with_lead
 from lead.generate.text_output import TextOutput, discard_stdout
 from lead.generation.assembler import TextToken
@@ -101,7 +101,9 @@ def _without_drafts(request: GenerationRequest) -> GenerationRequest:
     return dataclasses.replace(request, private=True, options=options)
 
 
-async def _continue(services: Services, request: GenerationRequest, output: TextOutput | None) -> Outcome:
+async def _continue(
+    services: Services, request: GenerationRequest, output: TextOutput | None
+) -> GeneratedText:
     """Generate once; shown while it comes if there is an `output`."""
     text, end = "", None
     async for update in AnswerStream(request, services).updates():
@@ -110,7 +112,7 @@ async def _continue(services: Services, request: GenerationRequest, output: Text
         if output:
             await asyncio.to_thread(output.write_tokens, update.tokens)
     assert isinstance(end, AnswerEnd)
-    return Outcome(text, end.stats)
+    return GeneratedText(text, end.stats)
 
 
 def _beginning(services: Services, prompt: str) -> Prompt:

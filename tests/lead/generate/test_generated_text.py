@@ -2,13 +2,13 @@
 
 import pytest
 
-from lead.generate.outcome import Outcome, compare, report
+from lead.generate.generated_text import GeneratedText, compare, report
 from lead.generation.answer_stats import AnswerStats
 
 
 def outcome(text="one two", seconds=2.0, **stats):
     counts = {"n_prompt": 3, "n_cached": 0, "n_generated": 21} | stats
-    return Outcome(text, AnswerStats(**counts, prompt_seconds=0.5, generation_seconds=seconds))
+    return GeneratedText(text, AnswerStats(**counts, prompt_seconds=0.5, generation_seconds=seconds))
 
 
 def test_a_text_without_drafts():

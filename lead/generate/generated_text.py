@@ -10,7 +10,7 @@ _N_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GeneratedText:
     """A text that was generated."""
 
     text: str
@@ -30,14 +30,14 @@ class Outcome:
         return self.stats.prompt_seconds + self.stats.generation_seconds
 
 
-def report(outcome: Outcome) -> str:
+def report(text: GeneratedText) -> str:
     """Some lines about one text."""
-    stats = outcome.stats
+    stats = text.stats
     rows = [
         ("prompt", f"{count(stats.n_prompt, 'token')} in {stats.prompt_seconds:.2f} s"),
         (
             "generated",
-            f"{count(stats.n_generated, 'token')} in {stats.generation_seconds:.2f} s{_rate(outcome)}",
+            f"{count(stats.n_generated, 'token')} in {stats.generation_seconds:.2f} s{_rate(text)}",
         ),
     ]
     if stats.n_drafted:
@@ -45,7 +45,7 @@ def report(outcome: Outcome) -> str:
     return _aligned(rows)
 
 
-def compare(plain: Outcome, drafted: Outcome, drafter: str) -> str:
+def compare(plain: GeneratedText, drafted: GeneratedText, drafter: str) -> str:
     """Some lines about the same text, without drafts and with them."""
     rows = [
         ("plain", f"{_seconds(plain)}{_rate(plain)}"),
@@ -62,12 +62,12 @@ def _aligned(rows: list[tuple[str, str]]) -> str:
     return "\n".join(f"{name:>{width}}  {text}" for name, text in rows)
 
 
-def _seconds(outcome: Outcome) -> str:
-    return f"{count(outcome.stats.n_generated, 'token')} in {outcome.seconds:.2f} s"
+def _seconds(text: GeneratedText) -> str:
+    return f"{count(text.stats.n_generated, 'token')} in {text.seconds:.2f} s"
 
 
-def _rate(outcome: Outcome) -> str:
-    rate = outcome.tokens_per_second
+def _rate(text: GeneratedText) -> str:
+    rate = text.tokens_per_second
     return "" if rate is None else f", {rate:.1f} tokens/s"
 
 
@@ -79,7 +79,7 @@ def _drafts(stats: AnswerStats) -> str:
     )
 
 
-def _speed_up(plain: Outcome, drafted: Outcome) -> str:
+def _speed_up(plain: GeneratedText, drafted: GeneratedText) -> str:
     slow, fast = plain.tokens_per_second, drafted.tokens_per_second
     return "the texts are too short to tell" if slow is None or fast is None else f"{fast / slow:.2f}"
 
