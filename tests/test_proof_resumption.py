@@ -1,0 +1,135 @@
+"""Proof 3: whenever the engine process dies, sequences end with the tokens that they have if it does not.
+
+The real scheduler, submissions and sequences around the toy model. A process dies after any of its events: in
+the middle of a step's, between a sequence's last tokens and the news that it has finished, while prompts are
+read, before anything has started.
+"""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.engine.cache_edits import apply_edits
+from lead.engine.commands import RequestOptions
+from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.drafters.prediction import PredictionDrafter
+from lead.generation.sequences import Sequences, Status
+from lead.generation.submissions import Submissions
+from tests.fakes import FakeTarget, make_engine, make_limits, plain_run
+from tests.test_proof_tokens import ROOMS, SAMPLINGS, requests_for, truth_of, with_predictions
+
+ENDLESS = 1 << 30
+
+
+def drafters(request):
+    n_prompt = request.n_prompt or len(request.tokens)
+    return {"ngram": NgramDrafter(8), "prediction": PredictionDrafter(request.prediction, n_prompt)}
+
+
+class Process:
+    """An engine process that dies after `n_events` of its events."""
+
+    def __init__(self, front, limits, n_events):
+        self._front = front
+        self._n_left = n_events
+        self._scheduler, _ = make_engine(limits, policy="adaptive", make_drafters=drafters)
+        self._target = FakeTarget(limits.n_slots, limits.n_ctx, limits.n_batch)
+
+    def run(self):
+        """Returns when it has died, or has nothing left to do."""
+        self._feed()
+        while self._n_left > 0 and (plan := self._scheduler.plan(self._front.tick())) is not None:
+            self._send(plan.events)
+            if plan.wait > 0:
+                continue
+            apply_edits(plan.edits, self._target)
+            logits = self._target.decode(plan.spans)
+            self._send(self._scheduler.commit(plan, logits, self._front.tick(), 0.01))
+            self._scheduler.check_integrity()
+
+    def _feed(self):
+        for submission in self._front.submissions.take_due():
+            self._send(self._scheduler.submit(submission, self._front.now))
+
+    def _send(self, events):
+        for event in events[: self._n_left]:
+            self._front.sequences.apply(event, self._front.tick())
+            if self._front.submissions.holds_back:
+                self._feed()
+        self._n_left -= len(events)
+
+
+class Front:
+    def __init__(self):
+        self.now = 0.0
+        self.sequences = Sequences(self.tick)
+        self.submissions = Submissions(self.sequences, max_restarts=ENDLESS)
+
+    def tick(self):
+        self.now += 0.001
+        return self.now
+
+    def answer(self, requests, limits, deaths):
+        """The ended sequences, by the ids of their requests."""
+        answers = {}
+        for request in requests:
+            sequence = self.sequences.create(request.tokens, request.sampling)
+            sequence.max_tokens, sequence.prediction = request.max_tokens, request.prediction
+            sequence.options = request.options
+            answers[request.sequence] = sequence
+        for n_events in [*deaths, ENDLESS]:
+            Process(self, limits, n_events).run()
+            self.submissions.on_death()
+        return answers
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+@pytest.mark.parametrize("limits", ROOMS.values(), ids=ROOMS)
+def test_after_any_deaths_the_tokens_are_the_plain_ones(sampling, limits):
+    rng = random.Random(repr(sampling))
+    requests = requests_for(sampling, rng)
+    truth = truth_of(requests, limits)
+    requests = with_predictions(requests, {name: tokens for name, (tokens, _) in truth.items()}, rng)
+    deaths = [rng.choice([0, 1, 2, 3, 7, 20, 60]) for _ in range(30)]
+    answers = Front().answer(requests, limits, deaths)
+    assert {name: (each.tokens, each.finish_reason) for name, each in answers.items()} == truth
+
+
+@given(seed=st.integers(0, 1 << 20), deaths=st.lists(st.integers(0, 40), max_size=12))
+def test_statistics_are_those_of_one_run(seed, deaths):
+    """What was cached, the order of progress, one step after the other, probabilities at every position."""
+    limits, rng = make_limits(n_slots=2, n_ctx=120, n_ctx_sequence=60, n_batch=7), random.Random(seed)
+    options = RequestOptions(n_probs=2, filtered=rng.random() < 0.5, progress=True, cache_prompt=False)
+    requests = [
+        each.model_copy(update={"options": options}) for each in requests_for(SAMPLINGS["sampled"], rng, 3)
+    ]
+    whole, broken = Front().answer(requests, limits, []), Front().answer(requests, limits, deaths)
+    for name, sequence in broken.items():
+        other = whole[name]
+        assert (sequence.tokens, sequence.status) == (other.tokens, Status.FINISHED)
+        assert (sequence.n_prompt, sequence.n_cached) == (other.n_prompt, other.n_cached)
+        assert _probabilities(sequence) == _probabilities(other)
+        assert [step.start for step in sequence.steps] == sorted({step.start for step in sequence.steps})
+        read = [event.n_processed for event, _ in sequence.progress]
+        assert read == sorted(set(read))
+        assert {event.n_total for event, _ in sequence.progress} <= {sequence.n_prompt}
+
+
+def _probabilities(sequence):
+    """At each position after the prompt."""
+    given = [each for step in sequence.steps for each in step.probabilities]
+    assert len(given) == len(sequence.tokens) - sequence.n_prompt
+    return given
+
+
+def test_one_that_had_all_its_tokens_is_finished_without_a_step():
+    """The process died between `Committed` and `Finished`."""
+    limits = make_limits()
+    for request in requests_for(SAMPLINGS["greedy"], random.Random(4)):
+        tokens, reason = plain_run(request, limits.n_ctx_sequence)
+        scheduler, _ = make_engine(limits)
+        whole = request.model_copy(update={"tokens": tokens, "n_prompt": len(request.tokens), "n_cached": 0})
+        (finished,) = scheduler.submit(whole, 0.0)
+        assert (finished.reason, scheduler.idle) == (reason, True)
