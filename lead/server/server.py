@@ -53,7 +53,7 @@ class Lead:
         """Raises ConfigError for keys that cannot be read."""
         self._settings = settings
         self._sequences = Sequences()
-        self._submissions = Submissions(self._sequences, settings.limits.max_restarts)
+        self._submissions = Submissions(self._sequences, settings.max_restarts)
         self._engine: EngineClient | None = None
         self._backs: Backs | None = None
         self._local_back: LocalBack | None = None
@@ -170,7 +170,7 @@ class Lead:
                 self._submissions,
                 self._settings.log_level,
                 log_json=self._settings.log_json,
-                timeout=self._settings.limits.engine_timeout,
+                timeout=self._settings.engine_timeout,
             )
             template, problem = await asyncio.to_thread(model_template, vocabulary, self._chat_template)
             if problem:

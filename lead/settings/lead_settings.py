@@ -106,6 +106,20 @@ class LeadSettings(FileSettings):
     drain_seconds: float = Field(
         10.0, ge=0, le=3600, description="seconds for which running requests may continue after SIGTERM"
     )
+    max_restarts: int = Field(
+        3,
+        ge=0,
+        le=1000,
+        description="end a request with an error when the engine has died more often than this while it "
+        "worked on it; until then the engine is started again and the answer goes on with the same text",
+    )
+    engine_timeout: float = Field(
+        120.0,
+        ge=0,
+        le=86_400,
+        description="kill and restart an engine that has shown no sign of life for this many seconds; 0: "
+        "never. A step may take longer on a CPU: each operation in it is a sign of life",
+    )
     log_level: LogLevel = Field("info", description="log level; debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")
     log_prompts: bool = Field(False, description="log the text of prompts; otherwise no text is logged")

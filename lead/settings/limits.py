@@ -52,20 +52,6 @@ class RequestLimits(OptionGroup):
         le=1 << 16,
         description="maximum number of requests waiting for a slot; 503 with Retry-After for more",
     )
-    max_restarts: int = Field(
-        3,
-        ge=0,
-        le=1000,
-        description="end a request with an error when the engine has died more often than this while it "
-        "worked on it; until then the engine is started again and the answer goes on with the same text",
-    )
-    engine_timeout: float = Field(
-        120.0,
-        ge=0,
-        le=86_400,
-        description="kill and restart an engine that has shown no sign of life for this many seconds; 0: "
-        "never. A step may take longer on a CPU: each operation in it is a sign of life",
-    )
     max_n: int = Field(16, ge=1, le=1024, description="maximum number of choices per prompt (n)")
     max_prompts: int = Field(
         128,
