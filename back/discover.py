@@ -6,10 +6,12 @@ import random
 import time
 from collections.abc import Callable
 
+from back.dial import RefusedError
 from back.link import LeadListener, Link, LostError
 from back.settings import BackSettings
 from shared.backoff import jittered_delays
-from shared.discovery import NoLeadError
+from shared.discovery import NoLeadError, SeveralLeadsError
+from shared.errors import ConfigError
 
 log = logging.getLogger("back")
 
@@ -24,7 +26,7 @@ def find(
 ) -> BackSettings:
     """The settings with the address of the lead, which is searched for if they say so.
 
-    Blocks until a lead is found; raises ConfigError if there are several.
+    Blocks until a lead is found; raises SeveralLeadsError if there are several.
     """
     discovery = _LeadDiscovery(settings)
     for delay in jittered_delays(_FIRST_DELAY, _MAX_DELAY, rng):
@@ -34,38 +36,58 @@ def find(
     raise AssertionError("the delays never end")
 
 
-async def follow(settings: BackSettings, link: Link, listener: LeadListener, rng: random.Random) -> None:
-    """Run `link` until cancelled, and search again when its lead is lost; raises ConfigError."""
+async def follow(settings: BackSettings, link: Link, listener: LeadListener) -> None:
+    """Run `link` until cancelled.
+
+    When its lead is lost, search again, and between two searches try its address for a while. Whatever is
+    announced then does not end a running back: only the lead that it began with may refuse it for good, with
+    a RefusedError.
+    """
+    discovery = _LeadDiscovery(settings, again=True)
+    is_first = True
     while True:
         try:
             await link.run(listener)
         except LostError:
-            found = await _find_again(settings, rng)
-            link.set_lead(found.websocket_url, found.tls())
-
-
-async def _find_again(settings: BackSettings, rng: random.Random) -> BackSettings:
-    discovery = _LeadDiscovery(settings)
-    for delay in jittered_delays(_FIRST_DELAY, _MAX_DELAY, rng):
-        if found := await asyncio.to_thread(discovery.search):
-            return found
-        await asyncio.sleep(delay)
-    raise AssertionError("the delays never end")
+            if found := await asyncio.to_thread(discovery.search):
+                link.set_lead(found.websocket_url, found.tls())
+                is_first = found.lead == settings.lead
+        except RefusedError as error:
+            if is_first:
+                raise
+            log.warning("%s: going back to %s", error, settings.lead)
+            link.set_lead(settings.websocket_url, settings.tls())
+            is_first = True
 
 
 class _LeadDiscovery:
-    """Searches for a lead; logs only the first failure."""
+    """Searches for a lead; logs only the first failure of several in a row."""
 
-    def __init__(self, settings: BackSettings) -> None:
+    def __init__(self, settings: BackSettings, *, again: bool = False) -> None:
+        """`again`: a lead has been found before; of several leads, it is looked for."""
         self._settings = settings
+        self._again = again
         self._reported = False
 
     def search(self) -> BackSettings | None:
-        """The settings with the address of the lead; None if there is no lead. Blocks for some seconds."""
+        """The settings with the address of the lead; None if there is no lead. Blocks for some seconds.
+
+        Raises SeveralLeadsError, unless one has been found before.
+        """
         try:
-            return self._settings.discovered()
+            self._settings = self._settings.discovered(again=self._again)
         except NoLeadError as error:
-            level = logging.DEBUG if self._reported else logging.INFO
-            log.log(level, "%s (searching until there is one)", error)
-            self._reported = True
+            self._report(error)
             return None
+        except SeveralLeadsError as error:
+            if not self._again:
+                raise
+            self._report(error)
+            return None
+        self._reported = False
+        return self._settings
+
+    def _report(self, error: ConfigError) -> None:
+        level = logging.DEBUG if self._reported else logging.INFO
+        log.log(level, "%s (searching until there is one)", error)
+        self._reported = True

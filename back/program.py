@@ -114,7 +114,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
     worker = Worker(_drafter(settings, model), scheduler, link.outbox.post, on_failure)
 
     worker.start()
-    following = asyncio.ensure_future(discover.follow(settings, link, worker, _jitter()))
+    following = asyncio.ensure_future(discover.follow(settings, link, worker))
     for number in _SIGNALS:
         loop.add_signal_handler(number, _end, loop, following)
     await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)

@@ -168,15 +168,17 @@ class BackSettings(FileSettings):
         """With a model that exists: the file is checked, or downloaded. Raises ConfigError."""
         return self.model_copy(update={"source": self.source.located()})
 
-    def discovered(self) -> Self:
+    def discovered(self, *, again: bool = False) -> Self:
         """With the URL of the lead that announces itself, if `discover` is set.
 
-        With a `ca_file` only leads with HTTPS count, so that the key is not sent to any other. Raises
-        NoLeadError if there is no lead, ConfigError if there are several.
+        `again`: rather the lead that this back had before, if that is among several. With a `ca_file` only
+        leads with HTTPS count, so that the key is not sent to any other. Raises NoLeadError,
+        SeveralLeadsError.
         """
         if not self.discover:
             return self
-        found = choose(find_leads(DISCOVER_SECONDS), with_https=self.ca_file is not None)
+        former = self.lead if again else None
+        found = choose(find_leads(DISCOVER_SECONDS), with_https=self.ca_file is not None, former=former)
         return self.model_copy(update={"lead": found.url})
 
     @property

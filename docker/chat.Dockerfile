@@ -2,7 +2,8 @@
 # The chat client: needs no llama.cpp.  docker build -f docker/chat.Dockerfile -t llama-duo-chat .
 #   docker run -it --rm --network host --env CHAT_API_KEY llama-duo-chat
 
-FROM python:3.11-slim-bookworm
+ARG IMAGE=python:3.11-slim-bookworm
+FROM ${IMAGE}
 WORKDIR /src
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY lead lead

@@ -8,7 +8,8 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -31,10 +32,19 @@ _MORE_SECONDS = 1.0
 _MOST_NAME_BYTES = 200
 """A property in multicast DNS has at most 255 bytes, including its key."""
 _KNOCK_SECONDS = 1.0
+_MAX_LEADS = 32
+"""Of more announcements the first are read: nobody has so many leads, but anybody can announce them."""
+_MAX_ADDRESSES = 4
+"""Of one lead; the others are not tried."""
+_MAX_LISTED = 8
 
 
 class NoLeadError(ConfigError):
     """No lead was found; that may change without anybody's doing."""
+
+
+class SeveralLeadsError(ConfigError):
+    """Several leads were found: a person has to choose one, because it gets a key and texts."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,7 +80,7 @@ def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Itera
 
 
 def find_leads(seconds: float) -> list[FoundLead]:
-    """The leads that answer within `seconds`; returns soon after the first.
+    """The leads that answer within `seconds`; returns a few seconds after the first, however many there are.
 
     Raises ConfigError, and NoLeadError while this machine has no network.
     """
@@ -79,7 +89,7 @@ def find_leads(seconds: float) -> list[FoundLead]:
     heard = threading.Event()
 
     def on_change(*, name: str, state_change: object, **_: object) -> None:
-        if state_change is zeroconf.ServiceStateChange.Added:
+        if state_change is zeroconf.ServiceStateChange.Added and len(names) < _MAX_LEADS:
             names[name] = None
             heard.set()
 
@@ -92,13 +102,32 @@ def find_leads(seconds: float) -> list[FoundLead]:
         if not heard.wait(seconds):
             return []
         threading.Event().wait(_MORE_SECONDS)
-        infos = [listener.get_service_info(SERVICE, name, _READ_MS) for name in list(names)]
-    return sorted({_lead(info, answers) for info in infos if info and info.parsed_addresses()})
+        return resolve(list(names), lambda name: listener.get_service_info(SERVICE, name, _READ_MS), answers)
 
 
-def choose(found: Iterable[FoundLead], *, with_https: bool = False) -> FoundLead:
-    """The only lead found (of those with HTTPS). Raises NoLeadError, or ConfigError for several."""
+def resolve(
+    names: Sequence[str],
+    read: Callable[[str], "ServiceInfo | None"],
+    reaches: Callable[[str, int], bool],
+) -> list[FoundLead]:
+    """The leads with these names, all read at the same time; those without an address are left out."""
+
+    def find(name: str) -> FoundLead | None:
+        info = read(name)
+        return _lead(info, reaches) if info and info.parsed_addresses() else None
+
+    with ThreadPoolExecutor(_MAX_LEADS, "discovery") as pool:
+        return sorted({lead for lead in pool.map(find, names) if lead})
+
+
+def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str | None = None) -> FoundLead:
+    """The lead with the URL `former` if it was found, else the only one (of those with HTTPS).
+
+    Raises NoLeadError, SeveralLeadsError.
+    """
     leads = [each for each in found if each.url.startswith("https:") or not with_https]
+    if known := [each for each in leads if each.url == former]:
+        return known[0]
     if not leads and with_https:
         raise NoLeadError(
             "no lead with HTTPS is announced on this network: start one with --announce, --ssl-cert-file "
@@ -107,9 +136,9 @@ def choose(found: Iterable[FoundLead], *, with_https: bool = False) -> FoundLead
     if not leads:
         raise NoLeadError("no lead is announced on this network: start one with --announce, or set --lead")
     if len(leads) > 1:
-        raise ConfigError(
-            f"several leads are announced: set --lead to one of them: {', '.join(map(str, leads))}"
-        )
+        more = f" and {len(leads) - _MAX_LISTED} more" if len(leads) > _MAX_LISTED else ""
+        listed = ", ".join(map(str, leads[:_MAX_LISTED])) + more
+        raise SeveralLeadsError(f"several leads are announced: set --lead to one of them: {listed}")
     return leads[0]
 
 
@@ -156,7 +185,7 @@ def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead
     """
     model = (info.properties.get(b"model") or b"").decode("utf-8", "replace")
     scheme = "https" if info.properties.get(b"scheme") == b"https" else "http"
-    port, addresses = info.port or 0, info.parsed_addresses()
+    port, addresses = info.port or 0, info.parsed_addresses()[:_MAX_ADDRESSES]
     address = next((each for each in addresses if reaches(each, port)), addresses[0])
     host = f"[{address}]" if ":" in address else address
     return FoundLead(f"{scheme}://{host}:{port}", _harmless(model[:_MOST_NAME_BYTES]))

@@ -21,7 +21,7 @@ _DELAY_SECONDS = 0.15
 _THROTTLED_BYTES_PER_SECOND = 2000.0
 _MOST_PIECE_BYTES, _MOST_PIECE_DELAY_SECONDS = 23, 0.02
 _FREE_DESCRIPTORS = 3
-_FREE_BYTES = {"engine": 1 << 20, "front": 48 << 20}
+_FREE_BYTES = {"engine": 1 << 20, "front": 8 << 20}
 """Address space that is left to a process: the engine soon fails to allocate, the front has to make do."""
 
 

@@ -14,7 +14,7 @@ Draw = Callable[[random.Random], Body]
 
 _SHORT, _LONG = (4, 24), (60, 120)
 """Token limits: most answers are short, so that many of them meet many faults; long ones span restarts."""
-_SHARE_LONG, _SHARE_LEAVING, _SHARE_STREAMED, _SHARE_GREEDY = 0.1, 0.1, 0.6, 0.4
+_SHARE_LONG, _SHARE_LEAVING, _SHARE_STREAMED, _SHARE_GREEDY = 0.1, 0.2, 0.6, 0.4
 
 _SCHEMAS: tuple[Mapping[str, Any], ...] = (
     {

@@ -5,24 +5,29 @@ import random
 import pytest
 
 from back import discover
+from back.dial import RefusedError
 from back.link import LostError
-from shared.discovery import NoLeadError
+from shared.discovery import NoLeadError, SeveralLeadsError
 from shared.errors import ConfigError
 
 
 class Network:
-    """Settings of a back whose searches give the entries of `looks` in turn: an address or an error."""
+    """Settings of a back whose searches give the entries of `looks` in turn: a lead or an error."""
 
-    def __init__(self, *looks):
+    def __init__(self, *looks, lead="first"):
         self.looks = list(looks)
-        self.websocket_url = None
+        self.lead = lead
 
-    def discovered(self):
+    @property
+    def websocket_url(self):
+        return f"ws://{self.lead}"
+
+    def discovered(self, *, again=False):
+        self.again = again
         look = self.looks.pop(0)
         if isinstance(look, Exception):
             raise look
-        self.websocket_url = look
-        return self
+        return Network(*self.looks, lead=look)
 
     def tls(self):
         return None
@@ -32,9 +37,13 @@ def none():
     return NoLeadError("no lead is announced")
 
 
+def several():
+    return SeveralLeadsError("there are several leads")
+
+
 def test_it_looks_until_there_is_a_lead():
     pauses = []
-    network = Network(none(), none(), none(), "ws://lead")
+    network = Network(none(), none(), none(), "lead")
     assert discover.find(network, random.Random(1), pauses.append).websocket_url == "ws://lead"
     assert len(pauses) == 3
     assert pauses == sorted(pauses)
@@ -42,35 +51,58 @@ def test_it_looks_until_there_is_a_lead():
 
 def test_that_there_is_none_is_said_once(caplog):
     caplog.set_level("INFO", "back")
-    discover.find(Network(none(), none(), "ws://lead"), random.Random(1), lambda _: None)
+    discover.find(Network(none(), none(), "lead"), random.Random(1), lambda _: None)
     assert caplog.messages == ["no lead is announced (searching until there is one)"]
 
 
 def test_of_several_leads_a_person_has_to_choose():
-    with pytest.raises(ConfigError, match="several"):
-        discover.find(Network(ConfigError("there are several leads")), random.Random(1))
+    with pytest.raises(SeveralLeadsError, match="several"):
+        discover.find(Network(several()), random.Random(1))
 
 
-class LosingLink:
-    """A link that loses its lead each time it runs, and is refused by the last one."""
+class ScriptedLink:
+    """A link whose runs end with these errors, in turn."""
 
-    def __init__(self, n_losses):
-        self.n_losses = n_losses
+    def __init__(self, *ends):
+        self.ends = list(ends)
         self.dialled = ["ws://first"]
 
-    async def run(self, _follower):
-        if len(self.dialled) > self.n_losses:
-            raise ConfigError("refused")
-        raise LostError("away")
+    async def run(self, _listener):
+        raise self.ends.pop(0)
 
     def set_lead(self, url, _tls):
         self.dialled.append(url)
 
 
-async def test_a_lead_that_is_lost_is_looked_for_again(monkeypatch):
-    monkeypatch.setattr(discover, "_FIRST_DELAY", 0.001)
-    link = LosingLink(2)
-    network = Network("ws://second", none(), "ws://third")
-    with pytest.raises(ConfigError, match="refused"):
-        await discover.follow(network, link, None, random.Random(1))
-    assert link.dialled == ["ws://first", "ws://second", "ws://third"]
+LOST, REFUSED, ENDED = LostError("away"), RefusedError("refused"), ConfigError("the test ends")
+
+
+async def follow(network, *ends):
+    """The addresses that a back with these settings dials, until its link has ended in all these ways."""
+    link = ScriptedLink(*ends)
+    with pytest.raises(type(ends[-1]), match=str(ends[-1])):
+        await discover.follow(network, link, None)
+    return link.dialled
+
+
+async def test_a_lead_that_is_lost_is_looked_for_again():
+    network = Network("second", none(), "third")
+    assert await follow(network, LOST, LOST, LOST, ENDED) == ["ws://first", "ws://second", "ws://third"]
+    assert network.again
+
+
+async def test_a_second_announcement_does_not_end_a_running_back(caplog):
+    caplog.set_level("INFO", "back")
+    dialled = await follow(Network(several(), several(), "first"), LOST, LOST, LOST, ENDED)
+    assert dialled == ["ws://first", "ws://first"]
+    assert caplog.messages == ["there are several leads (searching until there is one)"]
+
+
+async def test_another_lead_that_refuses_a_running_back_does_not_end_it():
+    dialled = await follow(Network("other"), LOST, REFUSED, ENDED)
+    assert dialled == ["ws://first", "ws://other", "ws://first"]
+
+
+@pytest.mark.parametrize("looks", [(), ("first",), ("other", "first")])
+async def test_the_first_lead_may_refuse_a_back_for_good(looks):
+    await follow(Network(*looks), *[LOST for _ in looks], REFUSED)

@@ -85,6 +85,26 @@ def test_containers_can_change_nothing_but_their_cache(path, name):
     assert "cache" in load(path)["volumes"]
 
 
+@pytest.mark.parametrize(("path", "name"), SERVICES)
+def test_containers_have_limits(path, name):
+    variable = f"{name}_MEMORY".upper()
+    assert service(path, name)["mem_limit"] == "0"
+    limited = service(path, name, **{variable: "48g"})
+    assert (limited["mem_limit"], limited["pids_limit"]) == ("48g", 1024)
+    assert limited["ulimits"]["nofile"] >= 1024
+
+
+@pytest.mark.parametrize(("path", "name"), [(LEAD, "lead"), (BACK, "back")])
+def test_images_can_be_pinned(path, name):
+    pinned = "debian@sha256:" + "0" * 64
+    arguments = service(path, name, BUILD_IMAGE=pinned, RUN_IMAGE=pinned)["build"]["args"]
+    assert arguments == {"BUILD_IMAGE": pinned, "RUN_IMAGE": pinned}
+    dockerfile = (ROOT / "docker/Dockerfile").read_text()
+    assert {f"ARG {key}={value}" for key, value in service(path, name)["build"]["args"].items()} <= set(
+        dockerfile.splitlines()
+    )
+
+
 @pytest.mark.parametrize("path", [LEAD, ONE_HOST])
 def test_answers_may_finish_before_the_lead_is_killed(path, monkeypatch):
     settings = settings_of(path, "lead", monkeypatch)

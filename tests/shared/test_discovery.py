@@ -2,13 +2,15 @@
 
 import socket
 import sys
+import threading
 
 import pytest
+import zeroconf
 from zeroconf import ServiceInfo
 
 from lead.settings.lead_settings import LeadSettings
 from shared import discovery
-from shared.discovery import SERVICE, FoundLead, choose, find_leads
+from shared.discovery import SERVICE, FoundLead, SeveralLeadsError, choose, find_leads
 from shared.errors import ConfigError
 
 
@@ -26,6 +28,73 @@ def test_the_only_lead_is_chosen():
 def test_of_several_leads_a_person_chooses():
     with pytest.raises(ConfigError, match=r"several leads .*10\.0\.0\.1:5555 \(70B\), .*10\.0\.0\.2"):
         choose([GPU, OLD])
+
+
+def test_the_former_lead_is_chosen_from_several():
+    assert choose([GPU, OLD], former=OLD.url) is OLD
+
+
+def test_another_lead_is_chosen_when_the_former_one_is_gone():
+    assert choose([GPU], former=OLD.url) is GPU
+
+
+def test_a_former_lead_without_https_is_not_chosen_where_https_is_asked_for():
+    with pytest.raises(ConfigError, match="no lead with HTTPS"):
+        choose([GPU], with_https=True, former=GPU.url)
+
+
+def test_of_very_many_leads_a_few_are_listed():
+    leads = [FoundLead(f"http://10.0.0.{i}:5555", "x") for i in range(100)]
+    with pytest.raises(SeveralLeadsError, match=r"10\.0\.0\.7:5555 \(x\) and 92 more$"):
+        choose(leads)
+
+
+def test_all_announcements_are_read_at_the_same_time():
+    """Each waits until all have begun."""
+    names = [str(i) for i in range(discovery._MAX_LEADS)]
+    together = threading.Barrier(len(names), timeout=60)
+
+    def read(name):
+        together.wait()
+        return discovery._describe(["10.0.0.1"], 1 + int(name), "x", "http")
+
+    assert len(discovery.resolve(names, read, nobody)) == len(names)
+
+
+def test_an_announcement_without_an_address_or_an_answer_is_no_lead():
+    empty = ServiceInfo(SERVICE, f"x.{SERVICE}", port=1, properties={})
+    assert discovery.resolve(["a", "b"], {"a": None, "b": empty}.get, nobody) == []
+
+
+def test_few_addresses_of_a_lead_are_tried():
+    tried = []
+    info = discovery._describe([f"10.0.0.{i}" for i in range(200)], 5555, "70B", "http")
+    discovery._lead(info, lambda address, _: tried.append(address))
+    assert len(tried) == 4
+
+
+def test_only_so_many_announcements_are_read(monkeypatch):
+    class Listener:
+        n_read = 0
+
+        def __init__(self, **_):
+            pass
+
+        def close(self):
+            pass
+
+        def get_service_info(self, *_):
+            Listener.n_read += 1
+
+    def browse(_listener, _type, handlers):
+        for i in range(5000):
+            handlers[0](name=str(i), state_change=zeroconf.ServiceStateChange.Added)
+
+    monkeypatch.setattr(zeroconf, "Zeroconf", Listener)
+    monkeypatch.setattr(zeroconf, "ServiceBrowser", browse)
+    monkeypatch.setattr(discovery, "_MORE_SECONDS", 0.0)
+    assert find_leads(60.0) == []
+    assert Listener.n_read == discovery._MAX_LEADS
 
 
 def test_none_is_an_error_that_says_what_to_do():

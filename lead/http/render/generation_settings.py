@@ -34,14 +34,21 @@ def generation_settings(request: GenerationRequest, *, stream: bool) -> dict[str
     }
 
 
-def public_settings(sampling: SamplingParameters, max_tokens: int | None) -> dict[str, Any]:
-    """Without texts sent by clients, since everyone with access to the endpoint can read it."""
+def public_settings(sampling: SamplingParameters | None, max_tokens: int | None) -> dict[str, Any]:
+    """Without texts sent by clients, since others can read it; without `sampling` only the limit."""
+    if sampling is None:
+        return _limit(max_tokens)
     settings = sampling_settings(sampling, max_tokens)
     return {name: value for name, value in settings.items() if name not in _CLIENT_TEXTS}
 
 
 def sampling_settings(sampling: SamplingParameters, max_tokens: int | None) -> dict[str, Any]:
+    """All but the biases of tokens."""
+    given = sampling.model_dump(mode="json", exclude={"logit_bias"})
+    return _ABSENT | given | _limit(max_tokens)
+
+
+def _limit(max_tokens: int | None) -> dict[str, Any]:
     """`max_tokens` None: -1, no limit."""
     n_predict = -1 if max_tokens is None else max_tokens
-    given = sampling.model_dump(mode="json", exclude={"logit_bias"})
-    return _ABSENT | given | {"max_tokens": n_predict, "n_predict": n_predict}
+    return {"max_tokens": n_predict, "n_predict": n_predict}

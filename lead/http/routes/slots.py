@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 
 from lead.engine.events import Ready
 from lead.generation.sequences import LiveSequence, Sequences, Status
+from lead.http.middleware.keys import Role
 from lead.http.render.generation_settings import public_settings
 from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import UnavailableError, UnsupportedError
@@ -15,9 +16,12 @@ router = APIRouter()
 
 @router.get("/slots")
 async def slots(
-    services: Annotated[Services, Depends(get_ready_services)], fail_on_no_slot: str = ""
+    request: Request, services: Annotated[Services, Depends(get_ready_services)], fail_on_no_slot: str = ""
 ) -> list[dict[str, Any]]:
-    """One record per slot; with `fail_on_no_slot` an error (503) when none is free."""
+    """One record per slot; with `fail_on_no_slot` an error (503) when none is free.
+
+    How others' tokens are chosen is for admins only: with the seed, a client could choose the same ones.
+    """
     if not services.shows_slots:
         raise UnsupportedError("This server does not support slots endpoint. Start it with `--slots`")
     ready = services.engine.ready
@@ -25,7 +29,8 @@ async def slots(
     running = _by_slot(services.sequences)
     if fail_on_no_slot and len(running) >= ready.n_slots:
         raise UnavailableError("no slot available")
-    return [_describe(index, running.get(index), ready) for index in range(ready.n_slots)]
+    is_admin = request.state.principal.role is Role.ADMIN
+    return [_describe(index, running.get(index), ready, is_admin=is_admin) for index in range(ready.n_slots)]
 
 
 @router.post("/slots/{id_slot}", include_in_schema=False)
@@ -44,7 +49,7 @@ def _by_slot(sequences: Sequences) -> dict[int, LiveSequence]:
     }
 
 
-def _describe(index: int, sequence: LiveSequence | None, ready: Ready) -> dict[str, Any]:
+def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_admin: bool) -> dict[str, Any]:
     record = {
         "id": index,
         "n_ctx": ready.n_ctx_sequence,
@@ -59,7 +64,7 @@ def _describe(index: int, sequence: LiveSequence | None, ready: Ready) -> dict[s
         "n_prompt_tokens": sequence.n_prompt,
         "n_prompt_tokens_processed": sequence.n_prompt - sequence.n_cached if n_generated else 0,
         "n_prompt_tokens_cache": sequence.n_cached,
-        "params": public_settings(sequence.sampling, limit),
+        "params": public_settings(sequence.sampling if is_admin else None, limit),
         "next_token": [
             {
                 "has_next_token": True,

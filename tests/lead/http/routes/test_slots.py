@@ -1,9 +1,13 @@
 import asyncio
 import dataclasses
 
+import httpx
 import pytest
 
 from lead.engine.events import Committed, Started
+from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.http.middleware.stack import MiddlewareStack
+from lead.server.app import create_app
 from shared.sampling.parameters import SamplingParameters
 
 
@@ -38,6 +42,18 @@ async def test_no_slot_shows_what_clients_wrote(lead, client):
     begin(lead, 0, logit_bias={7: 1.0})
     busy = (await client.get("/slots")).json()[0]
     assert {"prompt", "generated", "stop", "logit_bias", "grammar"} & (busy.keys() | busy["params"]) == set()
+
+
+@pytest.mark.parametrize(("role", "sees_seed"), [(Role.CLIENT, False), (Role.ADMIN, True)])
+async def test_only_admins_see_how_the_tokens_of_others_are_chosen(lead, role, sees_seed):
+    begin(lead, 0, temperature=0.5)
+    keyring = Keyring([Key(Principal(role, "x"), "secret")])
+    app = create_app(lead.app.state.services, MiddlewareStack(keyring))
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:
+        slots = (await client.get("/slots", headers={"x-api-key": "secret"})).json()
+    assert ("seed" in slots[0]["params"], "temperature" in slots[0]["params"]) == (sees_seed, sees_seed)
+    assert slots[0]["params"]["n_predict"] == 9
 
 
 async def test_a_sequence_that_waits_is_in_no_slot(lead, client):
