@@ -64,7 +64,8 @@ class EngineProcess:
 
     def send(self, command: Command) -> None:
         """Does nothing if the process has ended."""
-        self._writer.write(encode_command(command))
+        if not self._writer.is_closing():  # uvloop's transports raise RuntimeError then
+            self._writer.write(encode_command(command))
 
     async def events(self) -> AsyncGenerator[Event]:
         """All of them, until the process ends or is killed because there are none."""

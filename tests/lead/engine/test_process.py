@@ -59,3 +59,12 @@ async def test_a_process_that_does_not_end_is_killed(start, monkeypatch):
     async for _ in process.events():
         break
     assert await process.reap() == "signal SIGKILL"
+
+
+@pytest.mark.both_loops
+async def test_commands_to_a_process_that_was_killed_are_dropped(start):
+    process = await start(f"echo '{ALIVE}' >&$3; kill -STOP $$", most_silence=0.05)
+    async for _ in process.events():
+        pass
+    process.send(Explain())
+    assert await process.reap() == "signal SIGKILL"
