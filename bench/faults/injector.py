@@ -20,8 +20,9 @@ _DELAY_SECONDS = 0.15
 """Each way."""
 _THROTTLED_BYTES_PER_SECOND = 2000.0
 _MOST_PIECE_BYTES, _MOST_PIECE_DELAY_SECONDS = 23, 0.02
+_DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 _FREE_DESCRIPTORS = 3
-_FREE_BYTES = {"engine": 1 << 20, "front": 8 << 20}
+_FREE_BYTES = {"engine": 0, "front": 8 << 20}
 """Address space that is left to a process: the engine soon fails to allocate, the front has to make do."""
 
 
@@ -93,10 +94,12 @@ def _link(site: Site, fault: Fault) -> Link:
 
 
 def _killed(find: Callable[[Site, Fault], psutil.Process]) -> Action:
+    """By one of the signals that processes die of: the kernel's, or their own native code's."""
+
     @asynccontextmanager
     async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
         with suppress(psutil.NoSuchProcess):
-            find(site, fault).kill()
+            find(site, fault).send_signal(_DEADLY[fault.number % len(_DEADLY)])
         yield
 
     return action
