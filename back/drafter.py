@@ -23,7 +23,8 @@ from back.draft_path import DraftPath, DraftToken
 from back.drafter_options import DrafterOptions
 from back.send_scheduler import DraftUpdate, Urgency
 from back.sequence import SequenceState
-from back.slot_pool import SlotModel, SlotPool
+from back.slot_pool import SlotPool
+from shared.cache_edits import SlotMemory
 from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
@@ -36,7 +37,7 @@ log = logging.getLogger("back")
 Work = list[tuple[SequenceState, DraftPath]]
 
 
-class DraftModel(SlotModel, Protocol):
+class DraftModel(SlotMemory, Protocol):
     """The seam to the model (`shared.llama.model.Model`)."""
 
     n_batch: int

@@ -85,7 +85,7 @@ def _exit_with_stdin() -> None:
 
 def _load(settings: BackSettings) -> Model:
     model = Model(settings.source.model or builtin_draft(), settings.model_options, settings.n_slots)
-    if not model.can_trim:
+    if not model.traits.can_trim:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: it is recurrent or hybrid, and tokens cannot be "
             "removed from its state; use another draft model"

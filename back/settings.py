@@ -206,8 +206,11 @@ class BackSettings(FileSettings):
 
     @property
     def model_options(self) -> ModelOptions:
-        """How to load the model, with the number of threads that was chosen."""
-        return ModelOptions(**self.compute.model_dump() | {"threads": self.n_threads})
+        """How to load the model, with the number of threads that was chosen.
+
+        A draft may be rejected many decodes after its tokens were decoded: a window is not enough.
+        """
+        return ModelOptions(**self.compute.model_dump() | {"threads": self.n_threads, "swa_full": True})
 
     @property
     def n_branches_each(self) -> int:

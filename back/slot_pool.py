@@ -1,25 +1,15 @@
 """The slots of the draft model's KV cache: one for each sequence, the others for side branches."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
+from shared.cache_edits import SlotMemory, apply_edits
 from shared.slot_cache import SlotCache
-
-
-class SlotModel(Protocol):
-    """The cache of the draft model."""
-
-    def trim(self, slot: int, n_keep: int) -> None:
-        """Keep the first `n_keep` tokens of a slot in the cache."""
-
-    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """Share the first `n_keep` tokens of a slot with an empty one."""
 
 
 class SlotPool:
     """Allocates slots. Slots of ended sequences keep their tokens, for sequences with the same prefix."""
 
-    def __init__(self, model: SlotModel, n_sequences: int, n_slots: int) -> None:
+    def __init__(self, model: SlotMemory, n_sequences: int, n_slots: int) -> None:
         self._model = model
         self._slots = [SlotCache(index) for index in range(n_slots)]
         self._idle, self._idle_branches = self._slots[:n_sequences], self._slots[n_sequences:]
@@ -74,8 +64,7 @@ class SlotPool:
             self._trim(slot)
 
     def _trim(self, slot: SlotCache) -> None:
-        if trim := slot.take_trim():
-            self._model.trim(*trim)
+        apply_edits(slot.take_edits(), self._model)
 
     def check_integrity(self, in_use: Iterable[SlotCache]) -> None:
         """Raise AssertionError unless each slot is either idle or in use."""

@@ -28,6 +28,7 @@ from back.link import LeadListener, Link
 from back.send_scheduler import SendScheduler
 from back.worker import Worker
 from shared import cpus
+from shared.cache_edits import SlotMemory
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.logs import configure_logging
@@ -86,7 +87,7 @@ def garbled(draft: Draft, n_honest: int, n_vocab: int, rng: random.Random) -> Dr
     )
 
 
-class SlowModel:
+class SlowModel(SlotMemory):
     """A draft model whose steps take `seconds` longer."""
 
     def __init__(self, model: DraftModel, seconds: float, sleep: Callable[[float], None]) -> None:

@@ -19,11 +19,15 @@ from bench.tiny_models import ArchitectureError, TinyModel, write_tiny_model
 from bench.traffic import Traffic, compare
 from shared.settings.model_options import CacheType
 
+WITH_WINDOWS = (
+    *("gemma2", "gemma3", "cohere2", "olmo2", "plamo3", "gpt-oss", "smallthinker", "exaone-moe", "laguna"),
+    *("cohere2moe", "llama4"),
+)
 ARCHITECTURES = (
     *("llama", "qwen2", "qwen2moe", "gemma", "starcoder2", "stablelm", "falcon", "bloom", "gptneox"),
-    *("exaone4", "deepseek2", "gemma2", "gemma3", "cohere2", "olmo2", "plamo3", "gpt-oss", "smallthinker"),
-    *("exaone-moe", "laguna", "cohere2moe", "llama4"),
-    *("qwen35", "qwen3next", "lfm2", "nemotron_h", "mamba2", "granitehybrid", "falcon-h1", "jamba"),
+    *("exaone4", "deepseek2", *WITH_WINDOWS),
+    *("qwen35", "qwen35moe", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe"),
+    *("qwen3next", "mamba", "mamba2", "granitehybrid", "falcon-h1", "jamba", "minimax-01"),
 )
 """All kinds of memory: plain attention, latent attention, sliding windows, recurrent states, and both."""
 
@@ -58,10 +62,14 @@ def _rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 continue
             for kv_unified in (True, False):
                 yield _row(options, architecture, path, kv_unified=kv_unified)
+            if architecture in WITH_WINDOWS:
+                yield _row(options, architecture, path, kv_unified=True, swa_full=True)
             path.unlink()
 
 
-def _row(options: argparse.Namespace, architecture: str, path: Path, *, kv_unified: bool) -> dict[str, Any]:
+def _row(
+    options: argparse.Namespace, architecture: str, path: Path, *, kv_unified: bool, swa_full: bool = False
+) -> dict[str, Any]:
     traffic = Traffic(
         path,
         seed=options.seed,
@@ -69,11 +77,12 @@ def _row(options: argparse.Namespace, architecture: str, path: Path, *, kv_unifi
         n_ctx=options.ctx_size,
         kv_unified=kv_unified,
         cache_type=options.cache_type,
+        swa_full=swa_full,
     )
     comparison = compare(traffic, options.comparisons)
     row = {
         "architecture": architecture,
-        "cells": "one pool" if kv_unified else "per slot",
+        "cells": ("one pool" if kv_unified else "per slot") + (", --swa-full" if swa_full else ""),
         "n_compared": len(comparison.differences),
         "n_wrong": comparison.n_wrong(options.bound),
         "worst": comparison.worst,

@@ -42,6 +42,8 @@ class CheckedModel:
         self._fresh = fresh
         self._rng = rng
         self._texts: list[list[int]] = [[] for _ in range(model.n_slots)]
+        self._saved: dict[int, int] = {}
+        self._stored: dict[int, list[int]] = {}
 
     @property
     def n_cells(self) -> int:
@@ -67,6 +69,33 @@ class CheckedModel:
         """As `Model.copy`."""
         self._model.copy(source_slot, slot, n_keep)
         self._texts[slot] = self._texts[source_slot][:n_keep]
+
+    def save(self, slot: int) -> None:
+        """As `Model.save`."""
+        self._model.save(slot)
+        self._saved[slot] = len(self._texts[slot])
+
+    def restore(self, slot: int) -> None:
+        """As `Model.restore`."""
+        self._model.restore(slot)
+        del self._texts[slot][self._saved[slot] :]
+
+    def store(self, slot: int, key: int) -> None:
+        """As `Model.store`."""
+        self._model.store(slot, key)
+        self._stored[key] = list(self._texts[slot])
+
+    def load(self, slot: int, key: int) -> None:
+        """As `Model.load`."""
+        self._model.load(slot, key)
+        text = self._stored[key]
+        assert self._texts[slot][: len(text)] == text, "a state is loaded into a slot with another text"
+        self._texts[slot] = list(text)
+
+    def forget(self, key: int) -> None:
+        """As `Model.forget`."""
+        self._model.forget(key)
+        del self._stored[key]
 
     def _compare(self, span: Span, rows: NDArray[np.float32], row: int) -> None:
         n_after = len(rows) - 1 - row

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from lead.engine.commands import Command, PostDraft, encode_command
 from lead.engine.events import Committed, Event
 from lead.engine.pipe import EnginePipe
+from shared.cache_edits import SlotMemory
 from shared.llama.span import Span
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Filters, Sampler
@@ -78,7 +79,7 @@ class TimedSampler(Sampler):
         self._shares.sampling += time.perf_counter() - started
 
 
-class ReplayTarget:
+class ReplayTarget(SlotMemory):
     """Copies prepared logits to where the engine reads them, as llama.cpp does at the end of a decode."""
 
     def __init__(self, rows: Rows, n_vocab: int, n_batch: int, shares: Shares) -> None:

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.checked_model import CheckedModel, Comparison
-from lead.engine.cache_edits import apply_edits
 from lead.engine.commands import PostDraft, RequestOptions, Submit
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, SequenceEvent
 from lead.engine.scheduler import Scheduler
-from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.replaying import batching_for
 from lead.engine.step_plan import StepPlan
+from shared.cache_edits import apply_edits
 from shared.errors import KvCacheFullError
 from shared.llama.model import Model
 from shared.sampling.parameters import SamplingParameters
@@ -55,6 +55,7 @@ class Traffic:
     endless: float = 0.05
     cache_type: CacheType = "f32"  # rounding to f16 alone makes up to 0.012 with latent attention
     flash_attn: Literal["on", "off", "auto"] = "auto"
+    swa_full: bool = False
 
 
 class _Script(Sampler):
@@ -80,7 +81,6 @@ class TrafficRun:
         self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, kv_unified=traffic.kv_unified)
         self._n_most = min(self._model.n_ctx_slot, self._model.vocabulary.info.n_ctx_train)
         self._fresh = _load(traffic, 1, self._n_most, kv_unified=True)
-        self._speculation = self._make_speculation()
         self._scheduler = self._make_scheduler()
         self._scripts: dict[str, list[int]] = {}
         self._running: dict[str, list[int]] = {}  # committed tokens
@@ -128,12 +128,6 @@ class TrafficRun:
         self._model.close()
         self._fresh.close()
 
-    def _make_speculation(self) -> SpeculationManager:
-        batching = LikeliestFirst() if self._model.kv_unified else EqualDepths()
-        speculation = SpeculationManager("fixed", _DEPTH, frozenset(), batching=batching)
-        speculation.connect([_SOURCE])
-        return speculation
-
     def _make_scheduler(self) -> Scheduler:
         model = self._model
         limits = EngineLimits(
@@ -141,9 +135,12 @@ class TrafficRun:
             n_ctx=model.n_ctx,
             n_ctx_sequence=self._n_most,
             n_batch=model.n_batch,
-            can_trim=model.can_trim,
+            traits=model.traits,
+            n_checkpoints=3,
             n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
         )
+        self._speculation = SpeculationManager("fixed", _DEPTH, frozenset(), batching=batching_for(limits))
+        self._speculation.connect([_SOURCE])
         return Scheduler(limits, self._speculation, self._sampler, frozenset())
 
     def _sampler(self, request: Submit) -> Sampler:
@@ -235,6 +232,7 @@ def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, kv_unified: bool) -> Mo
         threads=1,
         n_gpu_layers=0,
         kv_unified=kv_unified,
+        swa_full=traffic.swa_full,
         flash_attn=traffic.flash_attn,
         cache_type_k=traffic.cache_type,
         cache_type_v=traffic.cache_type,

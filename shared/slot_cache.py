@@ -1,28 +1,45 @@
-"""Which tokens are in one slot of a KV cache, as lead and back track it."""
+"""Which tokens are in one slot of a model's memory, as lead and back track it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from shared.cache_edits import CacheEdit, ForgetState, LoadState, Restore, Save, StoreState, Trim
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+
 
 @dataclass(slots=True)
 class SlotCache:
-    """`tokens` are valid, at positions 0, 1, …; the native cache may hold more, which are yet to be trimmed.
+    """`tokens` are valid, at positions 0, 1, …; the native cache may hold more, which are yet to be removed.
 
     valid in the cache       [0 ........ len(tokens))
     physically in the cache  [0 .............. n_physical)
+
+    `keep` removes more than it was asked for if the model's memory cannot be cut back so precisely.
+    `checkpoints`: stored states, as number of tokens → key. `saved`: the length that `Save` remembered.
     """
 
     index: int
+    traits: MemoryTraits = PLAIN
     tokens: list[int] = field(default_factory=list)
     n_physical: int = 0
+    saved: int | None = None
+    checkpoints: dict[int, int] = field(default_factory=dict)
+    _n_last: int = 0  # tokens of the last decode, as long as no other decode has followed
+    _edits: list[CacheEdit] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Number of valid tokens."""
         return len(self.tokens)
 
     def keep(self, n_keep: int) -> None:
-        """Invalidate all but the first `n_keep` tokens."""
-        del self.tokens[n_keep:]
+        """Invalidate all but the first `n_keep` tokens, or more: see `reachable`."""
+        del self.tokens[self.reachable(n_keep) :]
+
+    def reachable(self, n_keep: int) -> int:
+        """The most tokens up to `n_keep` that the cache can be cut back to."""
+        if n_keep >= self.n_physical or self._can_trim_to(n_keep):
+            return min(n_keep, self.n_physical)
+        return max((n for n in (self.saved or 0, *self.checkpoints) if n <= n_keep), default=0)
 
     def restore(self, tokens: list[int]) -> None:
         """Make `tokens` valid again, which were invalidated but not trimmed yet."""
@@ -30,10 +47,11 @@ class SlotCache:
         self.tokens = tokens
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Record that `tokens` were decoded after the valid ones; a trim must have come before."""
+        """Record that `tokens` were decoded after the valid ones; the edits must have been applied before."""
         assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before a decode"
         self.tokens.extend(tokens)
         self.n_physical = len(self.tokens)
+        self._n_last = len(tokens)
 
     def share(self, source: "SlotCache", n_keep: int) -> None:
         """Record that the first `n_keep` tokens of `source` were copied into this empty slot."""
@@ -42,12 +60,42 @@ class SlotCache:
         self.tokens = source.tokens[:n_keep]
         self.n_physical = n_keep
 
-    def take_trim(self) -> tuple[int, int] | None:
-        """(slot, n_keep) if the native cache must be trimmed before the next decode; the caller does that."""
-        if self.n_physical <= len(self.tokens):
-            return None
-        self.n_physical = len(self.tokens)
-        return self.index, self.n_physical
+    def save(self) -> list[Save]:
+        """Remember this state, to return to it if the draft that is decoded next is rejected."""
+        assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before it is saved"
+        if self.saved == self.n_physical:
+            return []
+        self.saved = self.n_physical
+        return [Save(self.index)]
+
+    def store(self, key: int) -> None:
+        """Make a checkpoint of this state."""
+        assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before it is stored"
+        self.checkpoints[self.n_physical] = key
+        self._edits.append(StoreState(self.index, key))
+
+    def drop(self, n_tokens: int) -> None:
+        """Drop the checkpoint of this length."""
+        self._edits.append(ForgetState(self.checkpoints.pop(n_tokens)))
+
+    def take_stores(self) -> list[CacheEdit]:
+        """What makes the native checkpoints those of this cache; they can be loaded afterwards."""
+        edits, self._edits = self._edits, []
+        return edits
+
+    def take_edits(self) -> list[CacheEdit]:
+        """What makes the native cache hold the valid tokens only; to be applied before the next decode."""
+        edits = self.take_stores()
+        n_keep = len(self.tokens)
+        if n_keep < self.n_physical:
+            edits.append(self._cut(n_keep))
+            edits += [ForgetState(key) for n, key in self.checkpoints.items() if n > n_keep]
+            self.checkpoints = {n: key for n, key in self.checkpoints.items() if n <= n_keep}
+            if self.saved is not None and self.saved > n_keep:
+                self.saved = None
+            self.n_physical = n_keep
+        self._n_last = 0
+        return edits
 
     def shared_with(self, tokens: list[int]) -> int:
         """Length of the common prefix of the valid tokens and `tokens`."""
@@ -61,6 +109,19 @@ class SlotCache:
         """
         n_shared = self.shared_with(tokens)
         return n_shared if 2 * n_shared >= min(len(tokens), len(self.tokens)) else 0
+
+    def _can_trim_to(self, n_keep: int) -> bool:
+        n_rollback = self.traits.n_rollback
+        if n_rollback is None or n_keep == 0:
+            return True
+        return self.n_physical - n_keep <= min(n_rollback, self._n_last - 1)
+
+    def _cut(self, n_keep: int) -> CacheEdit:
+        if self._can_trim_to(n_keep):
+            return Trim(self.index, n_keep)
+        if n_keep == self.saved:
+            return Restore(self.index)
+        return LoadState(self.index, self.checkpoints[n_keep])
 
 
 def common_prefix_length(one: list[int], other: list[int]) -> int:

@@ -19,9 +19,10 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
-from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
+from lead.engine.speculation.replaying import batching_for
 from shared.errors import KvCacheFullError
+from shared.llama.memory_traits import PLAIN
 from shared.protocol import Close, Extend, Open
 from shared.sampling.common_filters import CommonFilters
 from shared.sampling.constrained import ConstrainedSampler
@@ -55,10 +56,11 @@ def extend_hash(text_hash: int, token: int) -> int:
 class FakeTarget:
     """A deterministic model that keeps its own records, and raises AssertionError if a caller's differ.
 
-    `blur` makes it differ from the model without: as a draft model it is then only sometimes right.
+    `blur` makes it differ from the model without: as a draft model it is then only sometimes right. What its
+    `traits` do not allow it refuses, as llama.cpp should.
     """
 
-    def __init__(self, n_slots=1, n_ctx=10_000, n_batch=64, *, n_window=10_000, blur=0.0):
+    def __init__(self, n_slots=1, n_ctx=10_000, n_batch=64, *, n_window=10_000, blur=0.0, traits=PLAIN):
         self.n_vocab, self.n_batch, self.n_ctx, self.n_window = N_VOCAB, n_batch, n_ctx, n_window
         self.slots: list[list[int]] = [[] for _ in range(n_slots)]
         self.steps: list[list[int]] = []  # for each decode, how many tokens of each slot
@@ -66,12 +68,18 @@ class FakeTarget:
         self._cells: list[list[int]] = [[] for _ in range(n_slots)]  # copied tokens share their cells
         self._n_cells_written = 0
         self._blur = blur
+        self._traits = traits
+        self._last: dict[int, int] = {}  # slots of the last decode that were not trimmed since
+        self._saved: dict[int, tuple] = {}
+        self._stored: dict[int, tuple] = {}
+        self.n_restored = self.n_loaded = 0
         self._rows = np.empty((0, N_VOCAB), np.float32)
 
     def decode(self, spans):
         self._rows[:] = np.nan  # what the last decode returned were views
         assert 0 < sum(len(span.tokens) for span in spans) <= self.n_batch
         assert max(Counter(span.slot for span in spans).values()) == 1, "two spans of one slot"
+        self._last = {span.slot: len(span.tokens) for span in spans}
         rows = [self._decode_span(span) for span in spans]
         assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
         self.steps.append([len(span.tokens) for span in spans])
@@ -81,6 +89,10 @@ class FakeTarget:
 
     def trim(self, slot, n_keep):
         assert 0 <= n_keep < len(self.slots[slot]), f"slot {slot} cannot be cut back to {n_keep} tokens"
+        if self._traits.n_rollback is not None and n_keep:
+            n_most = min(self._traits.n_rollback, self._last.pop(slot, 1) - 1)
+            assert len(self.slots[slot]) - n_keep <= n_most, "too much to roll back"
+        self._forget_saved(slot, n_keep)
         del self.slots[slot][n_keep:]
         del self._hashes[slot][n_keep + 1 :]
         del self._cells[slot][n_keep:]
@@ -92,9 +104,46 @@ class FakeTarget:
         self._hashes[slot] = self._hashes[source_slot][: n_keep + 1]
         self._cells[slot] = self._cells[source_slot][:n_keep]
 
+    def save(self, slot):
+        assert self._traits.has_step_checkpoints
+        self._saved[slot] = self._state(slot)
+
+    def restore(self, slot):
+        self.n_restored += 1
+        self._set_state(slot, self._saved[slot])
+
+    def store(self, slot, key):
+        assert key not in self._stored
+        self._stored[key] = self._state(slot)
+
+    def load(self, slot, key):
+        self.n_loaded += 1
+        tokens = self._stored[key][0]
+        assert self.slots[slot][: len(tokens)] == tokens, "the slot holds another text"
+        self._forget_saved(slot, len(tokens))
+        self._set_state(slot, self._stored[key])
+
+    def forget(self, key):
+        del self._stored[key]
+
+    def _forget_saved(self, slot, n_keep):
+        if slot in self._saved and len(self._saved[slot][0]) > n_keep:
+            del self._saved[slot]
+
+    def _state(self, slot):
+        return list(self.slots[slot]), list(self._hashes[slot]), list(self._cells[slot])
+
+    def _set_state(self, slot, state):
+        self._last.pop(slot, None)
+        self.slots[slot], self._hashes[slot], self._cells[slot] = map(list, state)
+
+    @property
+    def n_stored(self):
+        return len(self._stored)
+
     @property
     def n_cells_used(self):
-        return len(set().union(*self._cells))
+        return len(set().union(*self._cells, *(cells for _, _, cells in self._saved.values())))
 
     def _decode_span(self, span):
         cache, hashes = self.slots[span.slot], self._hashes[span.slot]
@@ -519,8 +568,7 @@ def make_engine(
     def sampler_for(request: Submit) -> Sampler:
         return toy_sampler(request.sampling, request.tokens)
 
-    batching = LikeliestFirst() if limits.n_ctx_slot is None else EqualDepths()
-    speculation = SpeculationManager(policy, depth, END_TOKENS, make_drafters, batching=batching)
+    speculation = SpeculationManager(policy, depth, END_TOKENS, make_drafters, batching=batching_for(limits))
     return Scheduler(limits, speculation, sampler_for, END_TOKENS), speculation
 
 
@@ -538,7 +586,9 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
 ) -> FakeTarget:
     """The real loop and scheduler between a fake model and a fake front, to the script's end."""
     scheduler, speculation = make_engine(limits, depth, policy, make_drafters)
-    target = make_target(limits.n_slots, limits.n_ctx, limits.n_batch, n_window=limits.n_ctx_sequence)
+    target = make_target(
+        limits.n_slots, limits.n_ctx, limits.n_batch, n_window=limits.n_ctx_sequence, traits=limits.traits
+    )
     loop = Loop(target, scheduler, speculation, front, clock=front.clock)
     while front.open:
         loop.step()

@@ -10,8 +10,8 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from lead.engine.cache_edits import apply_edits
+
 from lead.engine.commands import RequestOptions
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lead.engine.commands import Cancel, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Committed
+from shared.llama.memory_traits import MemoryTraits
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
     END_TOKENS,
@@ -33,6 +34,7 @@ from tests.fakes import (
     no_drafters,
     plain_run,
     run_engine,
+    submit,
 )
 
 CHAINS = {
@@ -82,6 +84,11 @@ ROOMY = make_limits(n_slots=8, n_ctx=1000, n_ctx_sequence=100, n_batch=64)
 CRAMPED = make_limits(n_slots=3, n_ctx=61, n_ctx_sequence=60, n_batch=11, n_prompt_chunk=3)
 STREAMS = make_limits(n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, n_ctx_slot=60)
 ONE_BY_ONE = make_limits(n_slots=1, n_ctx=59, n_ctx_sequence=60, n_batch=5)
+MEMORIES = {
+    "recurrent": MemoryTraits(n_rollback=0, equal_lengths=True),
+    "rollback": MemoryTraits(n_rollback=3, equal_lengths=True),
+    "step checkpoints": MemoryTraits(n_rollback=0, has_step_checkpoints=True, equal_lengths=True),
+}
 ROOMS = {"roomy": ROOMY, "cramped": CRAMPED, "one by one": ONE_BY_ONE}
 
 
@@ -126,6 +133,14 @@ def with_predictions(requests, truth, rng):
         prediction[len(prediction) // 3 : len(prediction) // 2] = []
         predicting.append(request.model_copy(update={"prediction": prediction}))
     return predicting
+
+
+def with_checkpoints(requests, rng):
+    """The requests, with places at which others may go on."""
+    return [
+        request.model_copy(update={"checkpoints": [rng.choice([2, 20, 38]), rng.randint(0, 50)]})
+        for request in requests
+    ]
 
 
 def truth_of(requests, limits):
@@ -273,19 +288,42 @@ def test_a_model_that_runs_out_of_room_at_random_changes_no_text(drafter):
     assert front.reasons == reasons_of(truth)
 
 
-def test_a_model_that_cannot_trim_gives_the_same_tokens():
-    class Recurrent(FakeTarget):
-        def trim(self, slot, n_keep):
-            assert n_keep == 0, "a recurrent state cannot be taken back by single tokens"
-            super().trim(slot, n_keep)
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_with_every_memory_the_tokens_are_the_plain_ones(drafter, memory):
+    rng = random.Random(f"{drafter} {memory}")
+    limits = make_limits(
+        3, 70, 60, rng.choice([9, 40]), traits=MEMORIES[memory], n_checkpoints=rng.choice([0, 2])
+    )
+    requests = with_checkpoints(requests_for(SAMPLINGS["sampled"], rng), rng)
+    truth = truth_of(requests, limits)
+    front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
+    run_engine(front, limits, policy=rng.choice(["fixed", "adaptive"]))
+    assert front.texts == texts_of(truth)
+    assert front.reasons == reasons_of(truth)
 
+
+def test_a_rejected_draft_is_taken_back_by_restoring_and_replaying():
     rng = random.Random(1)
-    limits = make_limits(n_slots=3, n_ctx=70, n_ctx_sequence=60, n_batch=9, can_trim=False)
+    limits = make_limits(traits=MEMORIES["step checkpoints"])
     requests = requests_for(SAMPLINGS["sampled"], rng)
     truth = truth_of(requests, limits)
-    front = FakeFront(spread(requests, rng), Perfect(texts_of(truth)))
-    run_engine(front, limits, make_target=Recurrent)
-    assert front.texts == texts_of(truth)
+    front = FakeFront(spread(requests, rng), DRAFTERS["hostile"](requests, texts_of(truth), rng))
+    target = run_engine(front, limits)
+    assert target.n_restored > 10
+
+
+def test_a_prompt_that_was_read_before_goes_on_at_a_checkpoint():
+    limits = make_limits(traits=MEMORIES["rollback"], n_checkpoints=2)
+    prompt = [1, 2] * 20
+    requests = [
+        submit("a", [*prompt, 4, 4], max_tokens=4).model_copy(update={"checkpoints": [40]}),
+        submit("b", [*prompt, 5], max_tokens=4),
+    ]
+    front = FakeFront({0: requests[:1], 20: requests[1:]}, Silent())
+    target = run_engine(front, limits)
+    assert target.n_loaded == 1
+    assert front.texts == texts_of(truth_of(requests, limits))
 
 
 # The proofs above prove something only if drafts are taken, and refused, in them.

@@ -19,6 +19,7 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
+from shared.cache_edits import SlotMemory
 from shared.llama.span import Span
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
@@ -44,7 +45,7 @@ class TextSampler(Sampler):
         return self._text.token(position)
 
 
-class _Stopwatch:
+class _Stopwatch(SlotMemory):
     """A target that only takes time."""
 
     def __init__(self, steps: StepTable) -> None:

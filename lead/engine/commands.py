@@ -50,6 +50,7 @@ class Submit(BaseModel, frozen=True):
 
     A sequence that an earlier engine process had begun is submitted with what that has generated:
     `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
+    `checkpoints`: lengths of prefixes that later requests may share.
     """
 
     type: Literal["submit"] = "submit"
@@ -58,6 +59,7 @@ class Submit(BaseModel, frozen=True):
     sampling: SamplingParameters
     max_tokens: int | None
     prediction: list[int] = []  # what the client expects the text to be
+    checkpoints: list[int] = []
     options: RequestOptions = RequestOptions()
     n_prompt: int = 0
     n_cached: int | None = None

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
@@ -16,5 +18,11 @@ class EngineLimits:
     n_ctx_sequence: int
     n_batch: int
     n_prompt_chunk: int = 128
-    can_trim: bool = True
+    traits: MemoryTraits = PLAIN
+    n_checkpoints: int = 0  # stored states of each slot
     n_ctx_slot: int | None = None  # where slots have cells of their own
+
+    @property
+    def pads_unequal_lengths(self) -> bool:
+        """Whether the model pads spans of unequal lengths (`shared.llama.span.padding`)."""
+        return self.traits.n_rollback != 0 and (self.traits.equal_lengths or self.n_ctx_slot is not None)

@@ -9,13 +9,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.cache_edits import apply_edits
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Event, Explained
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.step_plan import StepPlan
 from lead.engine.target import Target
+from shared.cache_edits import apply_edits
 from shared.errors import IntegrityError, KvCacheFullError
 
 log = logging.getLogger("engine")

@@ -26,18 +26,23 @@ from lead.engine.events import (
 )
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
 from lead.engine.sequence import EngineSequence
-from lead.engine.slot import Slot
+from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
-from lead.engine.speculation.manager import SpeculationManager, SpeculationPlan
+from lead.engine.speculation.manager import GeneratingSequence, SpeculationManager, SpeculationPlan
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan
 from lead.engine.verify import VerifiedTokens, verify
 from shared.errors import RequestError
-from shared.llama.span import Span, padding
+from shared.llama.span import Span, n_passes, padding
 from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")
+
+_N_ANSWER_HEADER = 8
+"""Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
+_MIN_CHECKPOINT = 64
+"""Shorter prompts are decoded again as quickly as a checkpoint is stored."""
 
 
 class Scheduler:
@@ -61,8 +66,13 @@ class Scheduler:
         self._speculation = speculation
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        can_copy = limits.can_trim and limits.n_ctx_slot is None  # llama.cpp copies between pools only whole
-        self._slots = SlotManager(limits.n_slots, limits.n_ctx, can_trim=limits.can_trim, can_copy=can_copy)
+        self._slots = SlotManager(
+            limits.n_slots,
+            limits.n_ctx,
+            limits.traits,
+            can_copy=limits.n_ctx_slot is None,  # llama.cpp copies between pools only whole
+            n_checkpoints=limits.n_checkpoints,
+        )
         self._minimal_step = False  # the cache was full: the next step takes as few tokens as it can
 
     @property
@@ -84,6 +94,7 @@ class Scheduler:
             options=request.options,
             was_started=request.n_cached is not None,
             n_cached=request.n_cached or 0,
+            checkpoints=self._checkpoints(request),
         )
         if sequence.n_generated and (reason := self._finish_reason(sequence)):
             return [Finished(sequence=sequence.id, reason=reason)]
@@ -104,20 +115,24 @@ class Scheduler:
         running = self._slots.running()
         if not running:
             return None
-        generating = [slot for slot in running if slot.n_to_decode == 1]
-        prompts = [slot for slot in running if slot.n_to_decode > 1]
+        generating = self._generating_slots(running)
+        prompts = [slot for slot in running if slot not in generating]
         drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
         if drafts.wait > 0:
             return StepPlan(events, wait=drafts.wait)
         entries = self._entries(generating, drafts.chains, prompts)
+        edits = self._slots.pop_edits()
+        edits += self._slots.save_before_drafts(entry.slot for entry in entries if entry.draft.tokens)
         spans = [entry.span for entry in entries]
+        n_padding = self._n_padding(spans)
         return StepPlan(
             events,
-            self._slots.pop_edits(),
+            edits,
             entries,
             spans,
             n_expected=None if prompts else drafts.n_expected,
-            n_padding=self._n_padding(spans),
+            n_padding=sum(n_padding),
+            n_passes=n_passes(spans, n_padding, equal_lengths=self._limits.traits.equal_lengths),
         )
 
     def commit(
@@ -135,7 +150,9 @@ class Scheduler:
             len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
         ]
         n_committed = sum(len(event.tokens) for event in events if isinstance(event, Committed))
-        self._speculation.on_step(StepReport(plan.n_tokens, seconds, depths, n_committed, plan.n_expected))
+        self._speculation.on_step(
+            StepReport(plan.n_tokens, seconds, depths, n_committed, plan.n_expected, plan.n_passes)
+        )
         return events
 
     def on_cache_full(self) -> list[SequenceEvent]:
@@ -162,6 +179,19 @@ class Scheduler:
         self._slots.check_integrity()
         self._speculation.check_integrity(set(self._slots.sequence_ids))
 
+    def _checkpoints(self, request: Submit) -> tuple[int, ...]:
+        """Where the prompt is stored: where the client's last message begins, and before the answer begins.
+
+        A later turn of a chat has the same tokens up to there, but maybe another beginning of the answer.
+        """
+        if self._limits.n_checkpoints == 0:
+            return ()
+        n_prompt = request.n_prompt or len(request.tokens)
+        lengths = {n for n in request.checkpoints if 0 < n < n_prompt}
+        if n_prompt >= _MIN_CHECKPOINT:
+            lengths.add(n_prompt - _N_ANSWER_HEADER)
+        return tuple(sorted(lengths))
+
     # Plan: what each slot decodes
 
     def _with_progress(self, started: list[Started]) -> list[Started | PromptProgress]:
@@ -175,47 +205,62 @@ class Scheduler:
                 events.append(_progress(slot, slot.sequence))
         return events
 
+    def _generating_slots(self, running: list[Slot]) -> list[Slot]:
+        """Those whose next token is due, as far as all that they replay fits into a batch."""
+        n_spare = self._limits.n_batch - len(running)
+        slots = []
+        for slot in running:
+            if slot.is_generating and slot.n_to_decode - 1 <= n_spare:
+                slots.append(slot)
+                n_spare -= slot.n_to_decode - 1
+        return slots
+
     def _n_prompt(self, generating: list[Slot], prompts: list[Slot]) -> int:
         """About how many tokens of prompts will be in the batch."""
         limits = self._limits
         max_tokens = min(limits.n_batch, limits.n_prompt_chunk) if generating else limits.n_batch
         return min(sum(slot.n_to_decode for slot in prompts), len(prompts) + max_tokens)
 
-    def _n_padding(self, spans: Sequence[Span]) -> int:
+    def _n_padding(self, spans: Sequence[Span]) -> list[int]:
         limits = self._limits
-        if limits.n_ctx_slot is None or not limits.can_trim:
-            return 0
-        return sum(padding(spans, limits.n_batch, limits.n_ctx_slot))
+        if not limits.pads_unequal_lengths:
+            return [0] * len(spans)
+        n_ctx_slot = limits.n_ctx if limits.n_ctx_slot is None else limits.n_ctx_slot
+        return padding(spans, limits.n_batch, n_ctx_slot, prompts=limits.traits.can_trim)
 
     def _plan_drafts(self, generating: list[Slot], n_prompt: int, now: float) -> SpeculationPlan:
-        if not self._limits.can_trim or self._minimal_step:
+        if not self._limits.traits.can_speculate or self._minimal_step:
             return SpeculationPlan([EMPTY_CHAIN] * len(generating), 0.0, len(generating))
-        sequences = [
-            (slot.sequence.id, slot.sequence.n_useful(self._limits.n_ctx_sequence))
-            for slot in generating
-            if slot.sequence
-        ]
+        sequences = [self._candidate(slot, slot.sequence) for slot in generating if slot.sequence]
         return self._speculation.plan(sequences, n_prompt, now)
+
+    def _candidate(self, slot: Slot, sequence: EngineSequence) -> GeneratingSequence:
+        n_useful, n_rollback = sequence.n_useful(self._limits.n_ctx_sequence), self._limits.traits.n_rollback
+        if slot.n_to_decode > MAX_REPLAY:
+            n_useful = 0
+        elif n_rollback:
+            n_useful = min(n_useful, n_rollback)
+        return GeneratingSequence(sequence.id, n_useful, slot.n_to_decode)
 
     def _entries(
         self, generating: list[Slot], chains: list[DraftChain], prompts: list[Slot]
     ) -> list[PlanEntry]:
-        # Every running slot has one place in the batch for certain; the rest goes to drafts, then to prompts.
-        n_running = len(generating) + len(prompts)
-        n_wanted = n_running
+        # What running slots require has its place in the batch; the rest goes to drafts, then to prompts.
+        n_required = sum(slot.n_to_decode for slot in generating) + len(prompts)
+        n_wanted = n_required
         if not self._minimal_step:
             n_wanted += sum(len(chain.tokens) for chain in chains)
             n_wanted += sum(slot.n_to_decode - 1 for slot in prompts)
-        n_spare = min(self._limits.n_batch, self._slots.free_up_to(n_wanted), n_wanted) - n_running
+        n_spare = min(self._limits.n_batch, self._slots.free_up_to(n_wanted), n_wanted) - n_required
         entries = []
         for slot, chain in zip(generating, chains, strict=True):
             draft = chain.cut(n_spare)
             n_spare -= len(draft.tokens)
-            entries.append(PlanEntry(slot, 1, draft))
+            entries.append(PlanEntry(slot, slot.n_to_decode, draft))
         if generating:
             n_spare = min(n_spare, self._limits.n_prompt_chunk)
         for slot in prompts:
-            n_more = min(slot.n_to_decode - 1, n_spare)
+            n_more = min(slot.n_to_next_checkpoint - 1, n_spare)
             n_spare -= n_more
             entries.append(PlanEntry(slot, 1 + n_more))
         return entries

@@ -23,6 +23,7 @@ class EngineSequence:
     options: RequestOptions = field(default_factory=RequestOptions)
     was_started: bool = False  # it has had a slot, here or in an earlier engine process
     n_cached: int = 0  # tokens that its slot held already when it first got it
+    checkpoints: tuple[int, ...] = ()  # lengths of the prompt at which a later request may branch off
     _sampler: Sampler | None = None
 
     def __post_init__(self) -> None:

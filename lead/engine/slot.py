@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 
 from lead.engine.sequence import EngineSequence
+from lead.engine.speculation.draft_chain import MAX_DEPTH
 from shared.slot_cache import SlotCache
+
+MAX_REPLAY = 12
+"""No draft is verified together with more committed tokens: each rejection would lengthen the replay."""
 
 
 @dataclass(slots=True)
@@ -27,5 +31,34 @@ class Slot:
 
     @property
     def n_to_decode(self) -> int:
-        """Committed tokens not yet in the cache: one while generating, more while a prompt is processed."""
+        """Committed tokens not yet in the cache: one while generating, more while a prompt is processed.
+
+        More also while accepted tokens are replayed, where the memory could not be cut back precisely.
+        """
         return len(self.sequence.tokens) - len(self.cache) if self.sequence else 0
+
+    @property
+    def is_generating(self) -> bool:
+        """Whether the next step reaches the end of its tokens."""
+        if self.n_to_decode == 1:
+            return True
+        return self.is_replaying and self.n_to_decode <= MAX_REPLAY + MAX_DEPTH
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether tokens that were generated have to be decoded again."""
+        return self.cache.traits.replays and self.sequence is not None and self.sequence.n_generated > 0
+
+    @property
+    def n_required(self) -> int:
+        """Tokens that it needs in the next step."""
+        return self.n_to_decode if self.is_generating else 1
+
+    @property
+    def n_to_next_checkpoint(self) -> int:
+        """Committed tokens to decode up to the next checkpoint of the prompt, or to the end."""
+        if self.sequence is None:
+            return 0
+        n_cached = len(self.cache)
+        ends = (n for n in self.sequence.checkpoints if n > n_cached)
+        return min(ends, default=len(self.sequence.tokens)) - n_cached

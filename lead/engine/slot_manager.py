@@ -1,13 +1,14 @@
 """The slots of the KV cache: which sequence runs where, and which gives way when the cells run out."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from lead.engine.cache_edits import CacheEdit, Copy, Trim
 from lead.engine.events import Started
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
+from shared.cache_edits import CacheEdit, Copy, LoadState, loads_last
+from shared.llama.memory_traits import MemoryTraits
 from shared.slot_cache import SlotCache, common_prefix_length
 
 _MIN_TOKENS_SAVED = 32
@@ -19,14 +20,21 @@ class SlotManager:
 
     The only writer of slots, their caches and sequences. With `can_copy` a prefix in one slot serves others,
     too. Its cells are then counted once for each: there is never less room than the count says.
+
+    Where memory cannot be cut back to any length, a prefix serves others up to a checkpoint, of which each
+    slot has at most `n_checkpoints`.
     """
 
-    def __init__(self, n_slots: int, n_ctx: int, *, can_trim: bool, can_copy: bool) -> None:
+    def __init__(
+        self, n_slots: int, n_ctx: int, traits: MemoryTraits, *, can_copy: bool, n_checkpoints: int = 0
+    ) -> None:
         self._n_ctx = n_ctx
-        self._can_trim = can_trim
+        self._traits = traits
         self._can_copy = can_copy
-        self._edits: list[CacheEdit] = []  # besides the trims that caches ask for
-        self._slots = [Slot(SlotCache(index)) for index in range(n_slots)]
+        self._n_checkpoints = n_checkpoints
+        self._n_stored = 0
+        self._edits: list[CacheEdit] = []  # besides those that caches ask for
+        self._slots = [Slot(SlotCache(index, traits)) for index in range(n_slots)]
         self._waiting: deque[EngineSequence] = deque()
         self._n_started = 0
         self._n_released = 0
@@ -89,6 +97,8 @@ class SlotManager:
         assert slot.sequence
         n_cached = len(slot.cache)
         slot.cache.add([*slot.sequence.tokens[n_cached : n_cached + n_fed], *draft])
+        if len(slot.cache) in slot.sequence.checkpoints and not draft:
+            self._store(slot.cache)
 
     def commit(self, slot: Slot, tokens: Sequence[int]) -> None:
         """Append `tokens` to the sequence; the part of the draft that conflicts with them is discarded.
@@ -129,8 +139,8 @@ class SlotManager:
         return False
 
     def make_room_for_one_token_each(self) -> None:
-        """Evict idle caches first, then preempt the youngest sequences."""
-        while (running := self.running()) and self.n_free < len(running):
+        """Evict idle caches first, then preempt the youngest sequences. Replayed tokens need room, too."""
+        while (running := self.running()) and self.n_free < sum(slot.n_required for slot in running):
             if not self.evict_idle():
                 self.preempt(running[-1])
 
@@ -143,7 +153,13 @@ class SlotManager:
     def pop_edits(self) -> list[CacheEdit]:
         """What makes every native cache hold what is valid in it; to be applied before the next decode."""
         edits, self._edits = self._edits, []
-        return edits + [Trim(*trim) for slot in self._slots if (trim := slot.cache.take_trim())]
+        return loads_last(edits + [edit for slot in self._slots for edit in slot.cache.take_edits()])
+
+    def save_before_drafts(self, slots: Iterable[Slot]) -> list[CacheEdit]:
+        """Edits with which rejected drafts of `slots` can be taken back; after those of `pop_edits`."""
+        if not self._traits.replays:
+            return []
+        return [edit for slot in slots for edit in slot.cache.save()]
 
     def describe(self) -> dict[str, Any]:
         """Numbers of tokens and ids, without any text: for the log of a failed check."""
@@ -200,7 +216,7 @@ class SlotManager:
         Prompts are decoded one after the other anyway, so waiting costs no time.
         """
         decoding = [slot for slot in self._slots if slot.sequence and slot.n_to_decode > 1]
-        if not decoding or not self._may_share(sequence):
+        if not decoding or not self._may_share(sequence) or not self._traits.can_trim:
             return False
         n_shared = {slot.index: slot.cache.shared_with(sequence.tokens) for slot in self._slots}
         n_elsewhere = max((n_shared[slot.index] for slot in self._slots if slot not in decoding), default=0)
@@ -213,27 +229,49 @@ class SlotManager:
     def _reuse(self, slot: Slot, sequence: EngineSequence) -> int:
         """Keep in `slot` the prefix that serves `sequence`, or copy a longer one; returns its length."""
         n_own = self._reusable(slot, sequence)
-        source = max(self._slots, key=lambda each: each.cache.shared_with(sequence.tokens))
-        n_copied = self._reusable(source, sequence) if self._may_share(sequence) else 0
+        source = max(self._slots, key=lambda each: self._copyable(each, sequence))
+        n_copied = self._copyable(source, sequence)
         if n_copied <= n_own:
             slot.cache.keep(n_own)
             return n_own
         slot.cache.keep(0)
-        if trim := slot.cache.take_trim():
-            self._edits.append(Trim(*trim))
+        self._edits += slot.cache.take_edits()
         self._edits.append(Copy(source.index, slot.index, n_copied))
+        if not self._traits.can_trim:
+            self._edits += source.cache.take_stores()
+            self._edits.append(LoadState(slot.index, source.cache.checkpoints[n_copied]))
         slot.cache.share(source.cache, n_copied)
         return n_copied
+
+    def _store(self, cache: SlotCache) -> None:
+        """Make a checkpoint; if there are too many, the second one goes: the first is a system prompt."""
+        if self._n_checkpoints == 0:
+            return
+        self._n_stored += 1
+        cache.store(self._n_stored)
+        while len(cache.checkpoints) > self._n_checkpoints:
+            lengths = sorted(cache.checkpoints)
+            cache.drop(lengths[min(1, len(lengths) - 1)])
 
     def _may_share(self, sequence: EngineSequence) -> bool:
         return self._can_copy and _may_reuse(sequence)
 
-    def _reusable(self, slot: Slot, sequence: EngineSequence) -> int:
-        """How much of a slot's cache serves `sequence`; its last token is always decoded, for the logits."""
-        if not _may_reuse(sequence):
+    def _copyable(self, source: Slot, sequence: EngineSequence) -> int:
+        """How much of a slot's cache another slot can have for `sequence`."""
+        if not self._may_share(sequence):
             return 0
-        n = min(slot.cache.shared_with(sequence.tokens), len(sequence.tokens) - 1)
-        return n if self._can_trim or n == slot.cache.n_physical else 0
+        n = self._useful(source, sequence)
+        if self._traits.can_trim:
+            return n
+        return max((length for length in source.cache.checkpoints if length <= n), default=0)
+
+    def _reusable(self, slot: Slot, sequence: EngineSequence) -> int:
+        """How much of its own cache a slot can keep for `sequence`."""
+        return slot.cache.reachable(self._useful(slot, sequence)) if _may_reuse(sequence) else 0
+
+    def _useful(self, slot: Slot, sequence: EngineSequence) -> int:
+        """Length of the common prefix; the last token of `sequence` is always decoded, for the logits."""
+        return min(slot.cache.shared_with(sequence.tokens), len(sequence.tokens) - 1)
 
 
 def _may_reuse(sequence: EngineSequence) -> bool:

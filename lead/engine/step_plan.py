@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from lead.engine.cache_edits import CacheEdit
 from lead.engine.events import PromptProgress, Started
 from lead.engine.slot import Slot
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
+from shared.cache_edits import CacheEdit
 from shared.llama.span import Span
 
 
@@ -37,7 +37,8 @@ class StepPlan:
 
     `events` are those of planning. `n_expected`: how many tokens it should commit; None with prompts in the
     batch. With `wait` > 0 there is nothing to decode yet: plan again when a command has arrived, or after
-    `wait` seconds. `n_padding`: tokens that the model adds (`shared.llama.span`).
+    `wait` seconds. `n_padding`: tokens that the model adds, `n_passes`: over the weights (both:
+    `shared.llama.span`).
     """
 
     events: list[Started | PromptProgress]
@@ -47,6 +48,7 @@ class StepPlan:
     wait: float = 0.0
     n_expected: float | None = None
     n_padding: int = 0
+    n_passes: int = 1
 
     @property
     def n_tokens(self) -> int:

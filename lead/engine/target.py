@@ -6,17 +6,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.cache_edits import SlotMemory
 from shared.llama.span import Span
 
 
-class Target(Protocol):
+class Target(SlotMemory, Protocol):
     """A model with a KV cache in slots (`shared.llama.model.Model`)."""
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """One forward pass; logits for each span, shape (n_logits, n_vocab)."""
-
-    def trim(self, slot: int, n_keep: int) -> None:
-        """Keep the first `n_keep` tokens of a slot."""
-
-    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """Give an empty slot the first `n_keep` tokens of another."""

@@ -14,8 +14,8 @@ from lead.engine.heartbeat import Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.scheduler import Scheduler
-from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.replaying import batching_for
 from shared.errors import ModelLoadError
 from shared.llama.batch_invariance import measure_batch_invariance
 from shared.llama.model import Model
@@ -23,6 +23,7 @@ from shared.logs import configure_logging
 from shared.sampling.factory import make_sampler
 from shared.sampling.grammar import prepare
 from shared.sampling.sampler import Sampler
+from shared.settings.model_options import ModelOptions
 
 log = logging.getLogger("engine")
 
@@ -62,7 +63,8 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
         n_ctx=model.n_ctx - invariance.pads,  # a padding token occupies a cell during its step
         n_ctx_sequence=min(model.n_ctx_slot, vocabulary.info.n_ctx_train),
         n_batch=model.n_batch,
-        can_trim=model.can_trim,
+        traits=model.traits,
+        n_checkpoints=_n_checkpoints(model, load.options),
         n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
     )
 
@@ -75,25 +77,32 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
         load.depth,
         vocabulary.end_tokens,
         lambda request: _local_drafters(request, load),
-        batching=LikeliestFirst() if model.kv_unified else EqualDepths(),
+        batching=batching_for(limits),
     )
     scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens)
-    if not model.can_trim:
-        log.warning(
-            "serving without speculation: the model is recurrent or hybrid, so tokens cannot be undone"
-        )
+    log.info("memory: %s", model.memory_size)
+    if not model.traits.can_speculate:
+        log.warning("serving without speculation: the model's recurrent states cannot be kept")
     pipe.send(
         Ready(
             n_ctx=limits.n_ctx,
             n_ctx_sequence=limits.n_ctx_sequence,
             n_slots=limits.n_slots,
-            speculates=limits.can_trim,
+            speculates=limits.traits.can_speculate,
             exact=invariance.exact,
         )
     )
-    if limits.can_trim and load.calibrate:
+    if limits.traits.can_speculate and load.calibrate:
         calibrate(model, speculation.cost, interrupted=lambda: pipe.readable)
     Loop(model, scheduler, speculation, pipe).run()
+
+
+def _n_checkpoints(model: Model, options: ModelOptions) -> int:
+    """Of each slot."""
+    if model.traits.can_trim:
+        return 0
+    all_bytes = options.parallel * max(1, model.traits.checkpoint_bytes)
+    return min(options.ctx_checkpoints, (options.checkpoint_memory << 20) // all_bytes)
 
 
 def _local_drafters(request: Submit, load: Load) -> dict[str, LocalDrafter]:

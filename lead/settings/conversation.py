@@ -39,12 +39,6 @@ class ConversationOptions(OptionGroup):
         True, description="continue the last message of a conversation if it is the assistant's"
     )
 
-    parse_special: bool = Field(
-        False,
-        description="read the texts of control tokens in messages and tools as those tokens, as llama-server "
-        "does; by default only the chat template can write control tokens",
-    )
-
     @field_validator("chat_template_kwargs")
     @classmethod
     def _check_is_object(cls, value: str | None) -> str | None:
@@ -78,10 +72,4 @@ class ConversationOptions(OptionGroup):
         variables = {"enable_thinking": self.reasoning != "off"} | json.loads(
             self.chat_template_kwargs or "{}"
         )
-        return ChatOptions(
-            variables,
-            self.reasoning_format,
-            self.prefill_assistant,
-            verbose=verbose,
-            parse_special=self.parse_special,
-        )
+        return ChatOptions(variables, self.reasoning_format, self.prefill_assistant, verbose=verbose)

@@ -8,6 +8,7 @@ tokens are decoded together with a second one, so that every step uses the kerne
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,30 +35,33 @@ def measure_batch_invariance(model: Model) -> BatchInvariance:
     """Read all weights once, then measure; enable padding in `model` if it pays. Slot 0 must be empty."""
     context = [token % model.n_vocab for token in range(8)]
     model.decode([Span(0, 0, context, 1)])
-    if not model.can_trim:
+    if not model.traits.can_speculate:
         model.trim(0, 0)
-        return BatchInvariance(exact=True, pads=False)  # no speculation: every step has the same width
-    rows, seconds = _probe(model, len(context))
+        return BatchInvariance(exact=True, pads=False)  # every step has the same width
+    rows, seconds = _probe(model, context)
     model.trim(0, 0)
     several_agree = np.array_equal(rows[2], rows[5])
     exact = bool(several_agree and np.array_equal(rows[1], rows[2]))
-    pads = bool(not exact and several_agree and seconds[2] <= _MAX_PADDING_COST * seconds[1])
+    cheap = seconds[2] <= _MAX_PADDING_COST * seconds[1] and not model.traits.replays
+    pads = bool(not exact and several_agree and cheap)
     model.pads_single_tokens = pads
     return BatchInvariance(exact or pads, pads)
 
 
-def _probe(model: Model, position: int) -> tuple[dict[int, NDArray[np.float32]], dict[int, float]]:
-    """Logits of the token at `position`, and the fastest step in seconds, by width of the batch.
+def _probe(model: Model, context: Sequence[int]) -> tuple[dict[int, NDArray[np.float32]], dict[int, float]]:
+    """Logits of the token after `context`, and the fastest step in seconds, by width of the batch.
 
-    The widths are measured in turns, so that other load on the machine affects all of them.
+    The context is decoded anew each time, because not every memory can be cut back. The widths are measured
+    in turns, so that other load on the machine affects all of them.
     """
     rows: dict[int, NDArray[np.float32]] = {}
     seconds = dict.fromkeys(_WIDTHS, math.inf)
     for width in _WIDTHS * _REPEATS:
+        model.trim(0, 0)
+        model.decode([Span(0, 0, context, 0)])
         tokens = [token % model.n_vocab for token in range(width)]
         start = time.perf_counter()
-        (logits,) = model.decode([Span(0, position, tokens, width)])
+        (logits,) = model.decode([Span(0, len(context), tokens, width)])
         seconds[width] = min(seconds[width], time.perf_counter() - start)
         rows[width] = logits[0].copy()
-        model.trim(0, position)
     return rows, seconds

@@ -1,7 +1,7 @@
 """A loaded model with its KV cache.
 
-`decode` computes the logits of several sequences in one batch, `trim` removes tokens from the cache, `copy`
-shares them between sequences. Not thread-safe.
+`decode` computes the logits of several sequences in one batch. The other methods edit the memory as
+`shared.cache_edits` describes; `traits` says how far they reach. Not thread-safe.
 """
 
 import ctypes
@@ -10,14 +10,23 @@ from pathlib import Path
 
 import llama_cpp
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
 from shared.llama.batch import Batch
-from shared.llama.native_parameters import add_guard_sequences, context_parameters, model_parameters
+from shared.llama.memory_probe import choose_traits, memory_size, probe_memory
+from shared.llama.native_parameters import (
+    add_guard_sequences,
+    add_state_memory,
+    context_parameters,
+    model_parameters,
+)
 from shared.llama.span import Span, padding
+from shared.llama.step_checkpoints import StepCheckpoints
 from shared.llama.step_progress import StepProgress
+from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
 from shared.llama.window_guard import WindowGuard
 from shared.settings.model_options import DEFAULT_CTX, UNQUANTIZED, ModelOptions
@@ -37,15 +46,15 @@ class Model:
         self.vocabulary = Vocabulary(self._model, path)
         n_ctx = choose_n_ctx(options, self.vocabulary.info.n_ctx_train)
         self.kv_unified = options.kv_unified
-        # The state of recurrent and hybrid models cannot be reset to an earlier token.
-        self.can_trim = not (
-            llama_cpp.llama_model_is_recurrent(self._model) or llama_cpp.llama_model_is_hybrid(self._model)
-        )
-        n_window: int = llama_cpp.llama_model_n_swa(self._model) if self.can_trim else 0
+        probe = probe_memory(self._model, options)
+        self.traits = choose_traits(probe, options, self.n_slots, psutil.virtual_memory().available)
+        n_window = probe.n_window if self.traits.can_trim else 0
         is_guarded = n_window > 0 and options.kv_unified and self.n_slots > 1
         parameters = context_parameters(options, n_ctx, self.n_slots)
         if is_guarded:
             add_guard_sequences(parameters, path)
+        add_state_memory(parameters, self.traits)
+        self.memory_size = memory_size(probe, self.traits, parameters)
         self._context = llama_cpp.llama_init_from_model(self._model, parameters)
         if not self._context:
             llama_cpp.llama_model_free(self._model)
@@ -55,6 +64,11 @@ class Model:
             self.close()
             raise unusable(path, f"{self.vocabulary.info.architecture} models keep no KV cache")
         self._guard = WindowGuard(self._memory, self.n_slots, n_window) if is_guarded else None
+        self._saved = (
+            StepCheckpoints(self._memory, self.n_slots) if self.traits.has_step_checkpoints else None
+        )
+        self._stored = StoredStates(self._context)
+        self._untrimmed: dict[int, int] = {}  # slots that end with padding, and their length without
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
         self.n_ctx_slot: int = llama_cpp.llama_n_ctx_seq(self._context)
@@ -72,15 +86,29 @@ class Model:
         """
         if self.pads_single_tokens and len(spans) == 1 and len(spans[0].tokens) == 1:
             return self._decode_padded(spans[0])
-        if not self.kv_unified and len(spans) > 1 and self.can_trim:
+        if len(spans) == 1 or not self.pads_unequal_lengths:
+            return self._decode(spans, [0] * len(spans))
+        if self.traits.can_trim:
             return self._decode_equal_lengths(spans)
-        return self._decode(spans, [0] * len(spans))
+        return self._decode_drafts_last(spans)
+
+    @property
+    def pads_unequal_lengths(self) -> bool:
+        """Whether spans are padded to equal lengths: otherwise llama.cpp decodes them in several passes."""
+        return self.traits.n_rollback != 0 and (self.traits.equal_lengths or not self.kv_unified)
 
     def _decode(self, spans: Sequence[Span], n_padding: Sequence[int]) -> list[NDArray[np.float32]]:
+        # A recurrent state can be cut back only once: `trim` removes padding and a rejected draft together.
+        for slot, length in self._untrimmed.items():
+            self._remove_end(slot, length)
+        self._untrimmed = {}
         n_tokens = self._batch.fill(spans, n_padding, self.n_vocab, self.n_slots)
         code = llama_cpp.llama_decode(self._context, self._batch.native)
         if code != 0:
             raise _decode_error(code, n_tokens)
+        for span, n_pad in zip(spans, n_padding, strict=True):
+            if n_pad:
+                self._untrimmed[span.slot] = span.start + len(span.tokens)
         if self._guard:
             for span, n_pad in zip(spans, n_padding, strict=True):
                 self._guard.grown(span.slot, span.start + len(span.tokens) + n_pad)
@@ -93,37 +121,50 @@ class Model:
         """Decode a token twice, at two positions; the first one's logits cannot depend on the second."""
         padded = Span(span.slot, span.start, [*span.tokens, *span.tokens], 2)
         (rows,) = self._decode([padded], [0])
-        self.trim(span.slot, span.start + 1)
+        self._untrimmed[span.slot] = span.start + 1
         return [rows[: span.n_logits]]
+
+    def _decode_drafts_last(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        """Decode prompts first, then what may be rolled back.
+
+        A pass moves the states of other sequences (`llama_memory_recurrent::find_slot`), but not those after
+        earlier tokens: a sequence can be rolled back only if no other pass has followed.
+        """
+        drafts = [span for span in spans if span.n_logits == len(span.tokens)]
+        prompts = [span for span in spans if span.n_logits != len(span.tokens)]
+        rows: dict[int, NDArray[np.float32]] = {}
+        for part in filter(None, (prompts, drafts)):
+            decoded = self._decode_equal_lengths(part)
+            is_last = part is drafts or not drafts
+            for span, logits in zip(part, decoded, strict=True):
+                rows[span.slot] = logits if is_last else logits.copy()
+        return [rows[span.slot] for span in spans]
 
     def _decode_equal_lengths(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         # llama.cpp starts a new ubatch where slot numbers are not consecutive.
         ordered = sorted(spans, key=lambda span: span.slot)
-        n_padding = padding(ordered, self.n_batch, self.n_ctx_slot)
+        n_padding = padding(ordered, self.n_batch, self.n_ctx_slot, prompts=self.traits.can_trim)
         rows = self._decode(ordered, n_padding)
-        for span, n in zip(ordered, n_padding, strict=True):
-            if n:
-                self.trim(span.slot, span.start + len(span.tokens))
         by_slot = {span.slot: logits for span, logits in zip(ordered, rows, strict=True)}
         return [by_slot[span.slot] for span in spans]
 
     def trim(self, slot: int, n_keep: int) -> None:
         """Remove all but the first `n_keep` tokens of a slot; raises DecodeFatalError if that fails."""
-        if not 0 <= slot < self.n_slots:
-            raise ValueError(f"slot {slot} of {self.n_slots}")
-        done = llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1)
-        if not done:  # "returns false if a partial sequence cannot be removed" (llama.h)
-            raise DecodeFatalError(f"this model's memory cannot be cut back to {n_keep} tokens")
-        if self._guard:
-            self._guard.trimmed(slot, n_keep)
+        self._check(slot)
+        self._untrimmed.pop(slot, None)
+        self._remove_end(slot, n_keep)
+        if self._saved:
+            self._saved.trimmed(slot, n_keep)
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Share the first `n_keep` tokens of a slot with `slot`, which must be empty.
 
         Needs `kv_unified`. No cells are used: both slots own the same ones, until both have given them up.
         """
-        if not (0 <= source_slot < self.n_slots and 0 <= slot < self.n_slots) or source_slot == slot:
-            raise ValueError(f"no copy from slot {source_slot} to slot {slot} of {self.n_slots}")
+        self._check(source_slot)
+        self._check(slot)
+        if source_slot == slot:
+            raise ValueError(f"no copy from slot {slot} to itself")
         assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
         llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, n_keep)
         if self._guard:
@@ -133,10 +174,51 @@ class Model:
         """Tells another thread whether `decode` proceeds; to be kept as long as this object."""
         return StepProgress(self._context)
 
+    def save(self, slot: int) -> None:
+        """Remember the state of a slot; needs `traits.has_step_checkpoints`."""
+        self._check(slot)
+        assert self._saved
+        self._saved.save(slot)
+
+    def restore(self, slot: int) -> None:
+        """Go back to the state that was saved."""
+        self._check(slot)
+        assert self._saved
+        self._saved.restore(slot)
+
+    def store(self, slot: int, key: int) -> None:
+        """Write the state of a slot to host memory; raises DecodeFatalError."""
+        self._check(slot)
+        assert slot not in self._untrimmed, f"slot {slot} ends with padding"
+        self._stored.store(slot, key)
+
+    def load(self, slot: int, key: int) -> None:
+        """Go back to a stored state; raises DecodeFatalError."""
+        self._check(slot)
+        self._untrimmed.pop(slot, None)
+        n_tokens = self._stored.load(slot, key)
+        if self._saved:
+            self._saved.trimmed(slot, n_tokens)
+
+    def forget(self, key: int) -> None:
+        """Free a stored state."""
+        self._stored.forget(key)
+
     def close(self) -> None:
         """Free the native objects; this object must not be used afterwards."""
         llama_cpp.llama_free(self._context)
         llama_cpp.llama_model_free(self._model)
+
+    def _check(self, slot: int) -> None:
+        if not 0 <= slot < self.n_slots:
+            raise ValueError(f"slot {slot} of {self.n_slots}")
+
+    def _remove_end(self, slot: int, n_keep: int) -> None:
+        done = llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1)
+        if not done:  # "returns false if a partial sequence cannot be removed" (llama.h)
+            raise DecodeFatalError(f"this model's memory cannot be cut back to {n_keep} tokens")
+        if self._guard:
+            self._guard.trimmed(slot, n_keep)
 
     def _rows(self, spans: Sequence[Span], n_outputs: int) -> list[NDArray[np.float32]]:
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in order of the batch

@@ -7,6 +7,7 @@ from typing import Any
 import llama_cpp
 
 from shared.errors import ModelLoadError
+from shared.llama.memory_traits import MemoryTraits
 from shared.settings.model_options import MAX_SLOTS, MIN_BATCH, UNQUANTIZED, CacheType, ModelOptions
 
 _GGML_TYPE_BF16 = 30
@@ -37,7 +38,7 @@ def context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
     parameters.n_threads = options.threads
     parameters.n_threads_batch = options.threads_batch if options.threads_batch > 0 else options.threads
     parameters.kv_unified = options.kv_unified
-    parameters.swa_full = True  # a cached prefix must stay usable after later tokens are removed
+    parameters.swa_full = options.swa_full
     parameters.type_k = _ggml_type(options.cache_type_k)
     parameters.type_v = _ggml_type(options.cache_type_v)
     parameters.offload_kqv = options.kv_offload
@@ -58,6 +59,22 @@ def add_guard_sequences(parameters: Any, path: Path) -> None:
     # llama.cpp aborts the process if a batch cannot hold one token of each sequence
     parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max, MIN_BATCH)
     parameters.n_batch = parameters.n_ubatch
+
+
+def add_state_memory(parameters: Any, traits: MemoryTraits) -> None:
+    """Make room for the states that can be returned to."""
+    if not traits.can_trim:
+        # In one decode, no pass may give away cells that an earlier one has masked.
+        parameters.n_ubatch = parameters.n_batch = max(parameters.n_ubatch, MIN_BATCH)
+    if traits.n_rollback and traits.equal_lengths:
+        parameters.n_rs_seq = traits.n_rollback
+        # All drafts in one pass; llama.cpp aborts the process if it cannot hold 2 + n_rs_seq tokens.
+        parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max * (traits.n_rollback + 1) + 1)
+        parameters.n_batch = max(parameters.n_batch, parameters.n_ubatch)
+    if traits.has_step_checkpoints:
+        parameters.n_seq_max *= 2
+        parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max)
+        parameters.n_batch = max(parameters.n_batch, parameters.n_ubatch)
 
 
 def _ggml_type(name: CacheType) -> int:

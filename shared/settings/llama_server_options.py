@@ -52,6 +52,7 @@ _SPELLINGS: Final = {
     "hf_token": Spelling(("-hft",), ("HF_TOKEN",)),
     "host": Spelling(variables=("LLAMA_ARG_HOST",)),
     "key": Spelling(("--api-key",)),
+    "ctx_checkpoints": Spelling(("-ctxcp", "--swa-checkpoints"), ("LLAMA_ARG_CTX_CHECKPOINTS",)),
     "key_file": Spelling(("--api-key-file",)),
     "kv_offload": Spelling(variables=("LLAMA_ARG_KV_OFFLOAD",), constants={"-kvo": True, "-nkvo": False}),
     "kv_unified": Spelling(("-kvu",), ("LLAMA_ARG_KV_UNIFIED",), {"-no-kvu": False}),
@@ -84,6 +85,7 @@ _SPELLINGS: Final = {
     "split_mode": Spelling(("-sm",), ("LLAMA_ARG_SPLIT_MODE",)),
     "ssl_cert_file": Spelling(variables=("LLAMA_ARG_SSL_CERT_FILE",)),
     "ssl_key_file": Spelling(variables=("LLAMA_ARG_SSL_KEY_FILE",)),
+    "swa_full": Spelling(variables=("LLAMA_ARG_SWA_FULL",)),
     "temperature": Spelling(("--temp",), ("LLAMA_ARG_TEMPERATURE",)),
     "tensor_split": Spelling(("-ts",), ("LLAMA_ARG_TENSOR_SPLIT",)),
     "threads": Spelling(("-t",), ("LLAMA_ARG_THREADS",)),
@@ -100,7 +102,7 @@ _SPELLINGS: Final = {
 _IGNORED: Final = {
     # what they ask for is always the case
     0: (
-        "-cb --cont-batching --swa-full --jinja "
+        "-cb --cont-batching --jinja "
         "--no-context-shift --no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
         "--no-models-autoload --warmup --repack --op-offload -e --escape --log-prefix "
         "--log-timestamps --no-mmproj-offload -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
@@ -109,8 +111,8 @@ _IGNORED: Final = {
     # they do not change answers
     1: (
         "--threads-http --prio --prio-batch --poll --poll-batch --log-colors -fit --fit -fitt "
-        "--fit-target -fitc --fit-ctx -cram --cache-ram -ctxcp --ctx-checkpoints -sps "
-        "--slot-prompt-similarity --swa-checkpoints -cms --checkpoint-min-step -dt --defrag-thold"
+        "--fit-target -fitc --fit-ctx -cram --cache-ram -sps "
+        "--slot-prompt-similarity -cms --checkpoint-min-step -dt --defrag-thold"
     ),
 }
 """Options by the number of their values."""

@@ -118,3 +118,18 @@ class ModelOptions(ComputeOptions):
     batch_size: int = Field(
         512, ge=MIN_BATCH, le=1 << 16, description="logical maximum batch size: tokens in one decoding step"
     )
+    swa_full: bool = Field(
+        False,
+        description="keep all tokens of sliding-window models in the KV cache, not only the window: any "
+        "prefix of an earlier request can be reused, but it takes more memory",
+    )
+    ctx_checkpoints: int = Field(
+        8,
+        ge=0,
+        le=256,
+        description="checkpoints per slot, for models whose memory cannot be cut back to any length (sliding "
+        "windows, recurrent states): a request can reuse an earlier prompt up to a checkpoint; 0: none",
+    )
+    checkpoint_memory: int = Field(
+        2048, ge=0, description="the most memory that the checkpoints of all slots may take, in MiB"
+    )

@@ -6,7 +6,7 @@ from shared.llama.window_guard import WindowGuard
 
 def test_a_cell_that_was_overwritten_is_noticed(tiny_model, monkeypatch):
     monkeypatch.setattr(WindowGuard, "grown", lambda *_: None)
-    assert compare(Traffic(tiny_model("gemma3")), 60).worst > 0.1
+    assert compare(Traffic(tiny_model("gemma3"), swa_full=True), 60).worst > 0.1
 
 
 def test_traffic_is_the_same_for_the_same_seed(tiny_model):

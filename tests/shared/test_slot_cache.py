@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from shared.cache_edits import Trim
 from shared.slot_cache import SlotCache
 
 
@@ -16,7 +17,7 @@ def cache_of(*tokens):
 
 def test_a_new_cache_is_empty():
     assert len(SlotCache(0)) == 0
-    assert SlotCache(0).take_trim() is None
+    assert SlotCache(0).take_edits() == []
 
 
 def test_what_was_decoded_is_valid():
@@ -33,20 +34,20 @@ def test_keeping_more_than_there_is_changes_nothing():
     cache = cache_of(1, 2)
     cache.keep(9)
     assert cache.tokens == [1, 2]
-    assert cache.take_trim() is None
+    assert cache.take_edits() == []
 
 
 def test_a_trim_is_due_after_tokens_were_given_up():
     cache = cache_of(1, 2, 3)
     cache.keep(1)
-    assert cache.take_trim() == (3, 1)
+    assert cache.take_edits() == [Trim(3, 1)]
 
 
 def test_a_trim_is_told_once():
     cache = cache_of(1, 2, 3)
     cache.keep(1)
-    cache.take_trim()
-    assert cache.take_trim() is None
+    cache.take_edits()
+    assert cache.take_edits() == []
 
 
 def test_decoding_behind_tokens_that_were_not_trimmed_is_a_bug():
@@ -63,8 +64,8 @@ def test_a_copy_has_the_first_tokens_and_lives_its_own_life():
     assert copy.tokens == [1, 2, 9]
     assert source.tokens == [1, 2, 3]
     copy.keep(0)
-    assert copy.take_trim() == (4, 0)
-    assert source.take_trim() is None
+    assert copy.take_edits() == [Trim(4, 0)]
+    assert source.take_edits() == []
 
 
 def test_a_copy_into_a_slot_that_was_not_emptied_is_a_bug():
@@ -124,9 +125,9 @@ class SlotCacheMachine(RuleBasedStateMachine):
 
     @rule(tokens=few_tokens)
     def decode(self, tokens):
-        if trim := self.cache.take_trim():
-            assert trim[1] < len(self.native)
-            del self.native[trim[1] :]
+        for trim in self.cache.take_edits():
+            assert trim.n_keep < len(self.native)
+            del self.native[trim.n_keep :]
         assert self.native == self.valid
         self.cache.add(tokens)
         self.native += tokens

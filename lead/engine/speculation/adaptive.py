@@ -41,11 +41,11 @@ class Adaptive:
             return DepthChoice(())
         drafts = [tuple(accumulate(each.chain.probabilities[: each.n_useful], mul)) for each in candidates]
         batching = self._batching
-        n_base, unit = len(candidates) + n_prompt, batching.unit(len(candidates))
+        n_base, unit = sum(each.n_fed for each in candidates) + n_prompt, batching.unit(len(candidates))
         max_units = batching.max_units(self._lengths(candidates, drafts), MAX_DEPTH)
-        seconds = [cost.seconds(n_base + n * unit) for n in range(max_units + 1)]
+        seconds = batching.seconds(candidates, drafts, n_prompt, cost, max_units)
         expected = batching.expected(drafts, max_units)
-        rate = self._rate(expected, seconds)
+        rate = self._rate(expected, seconds, len(candidates) / cost.seconds(len(candidates) + n_prompt))
         worth, n_units = _best_batch(expected, seconds, rate)
         if n_prompt == 0 and (wait := self._worthwhile_wait(candidates, drafts, seconds, rate, worth)):
             return DepthChoice((0,) * len(candidates), wait)
@@ -60,18 +60,20 @@ class Adaptive:
         depths = batching.depths(drafts, n_units)
         return DepthChoice(depths, n_expected=expected_tokens(candidates, depths))
 
-    def _rate(self, expected: Sequence[float], seconds: Sequence[float]) -> float:
+    def _rate(self, expected: Sequence[float], seconds: Sequence[float], plain_rate: float) -> float:
         """Tokens that a second is worth: what it would yield if it were spent otherwise.
 
-        If steps did not depend on each other that were the long-run rate (a renewal process). But backs draft
-        while the lead decodes, and good moments and bad ones come in runs: so it leans to this moment's.
+        `plain_rate` is that of steps without drafts. If steps did not depend on each other that were the
+        long-run rate (a renewal process). But backs draft while the lead decodes, and good moments and bad
+        ones come in runs: so it leans to this moment's.
         """
-        here = max(n_tokens / step for n_tokens, step in zip(expected, seconds, strict=False))
+        rates = (n_tokens / step for n_tokens, step in zip(expected, seconds, strict=False))
+        here = max(plain_rate, *rates)
         speedup = self._speedup.value
         if speedup is None:
             return here
         weight = self._constants.long_run_weight
-        return weight * speedup * expected[0] / seconds[0] + (1 - weight) * here
+        return weight * speedup * plain_rate + (1 - weight) * here
 
     def _worthwhile_wait(
         self,

@@ -1,8 +1,12 @@
 """How draft tokens of several sequences share a step: the likeliest first, or equally many of each."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate, zip_longest
 from typing import Protocol
+
+from lead.engine.speculation.policy import Candidate
+from lead.engine.speculation.step_cost import StepCost
 
 Survivals = Sequence[float]
 """For each draft token of a sequence, the probability that it and all before it are accepted."""
@@ -11,20 +15,36 @@ Survivals = Sequence[float]
 class Batching(Protocol):
     """A batch grows in units: of one draft token, or of one for each sequence."""
 
+    @abstractmethod
     def unit(self, n_sequences: int) -> int:
         """Draft tokens in one unit."""
 
+    def seconds(
+        self,
+        candidates: Sequence[Candidate],
+        drafts: Sequence[Survivals],  # noqa: ARG002 - for `Replaying`
+        n_prompt: int,
+        cost: StepCost,
+        max_units: int,
+    ) -> list[float]:
+        """How long a step with 0, 1, … up to `max_units` units takes, beside `n_prompt` tokens of prompts."""
+        n_base, unit = sum(each.n_fed for each in candidates) + n_prompt, self.unit(len(candidates))
+        return [cost.seconds(n_base + n * unit) for n in range(max_units + 1)]
+
+    @abstractmethod
     def max_units(self, lengths: Sequence[int], max_tokens: int) -> int:
         """Units that drafts of these lengths fill, with at most `max_tokens` tokens together."""
 
+    @abstractmethod
     def expected(self, drafts: Sequence[Survivals], n_units: int) -> list[float]:
         """Expected tokens of a step with 0, 1, … up to `n_units` units, or as many as there are."""
 
+    @abstractmethod
     def depths(self, drafts: Sequence[Survivals], n_units: int) -> tuple[int, ...]:
         """How many draft tokens of each sequence are in the batch."""
 
 
-class LikeliestFirst:
+class LikeliestFirst(Batching):
     """Any number of draft tokens for each sequence."""
 
     def unit(self, _n_sequences: int) -> int:
@@ -50,7 +70,7 @@ class LikeliestFirst:
         return tuple(taken.count(i) for i in range(len(drafts)))
 
 
-class EqualDepths:
+class EqualDepths(Batching):
     """The same depth for all, where llama.cpp would decode spans of different lengths in several passes.
 
     For a sequence with a shorter draft, padding tokens are decoded (`shared.llama.span`).

@@ -30,6 +30,17 @@ MakeLocalDrafters = Callable[[Submit], Mapping[str, LocalDrafter]]
 """The drafters in the engine for a request, by name."""
 
 
+class GeneratingSequence(NamedTuple):
+    """A sequence whose next token is due: at most `n_useful` draft tokens can be committed.
+
+    `n_fed` committed tokens are decoded before the draft.
+    """
+
+    id: str
+    n_useful: int
+    n_fed: int = 1
+
+
 class SpeculationPlan(NamedTuple):
     """What each generating sequence verifies; or, if `wait` > 0, nothing yet (see `policy.DepthChoice`)."""
 
@@ -133,14 +144,13 @@ class SpeculationManager:
         self._board.close(sequence)
         self._arrivals.on_close(sequence)
 
-    def plan(self, generating: Sequence[tuple[str, int]], n_prompt: int, now: float) -> SpeculationPlan:
-        """For each (sequence, most draft tokens that can be committed).
-
-        The batch has `n_prompt` tokens of prompts as well.
-        """
+    def plan(self, generating: Sequence[GeneratingSequence], n_prompt: int, now: float) -> SpeculationPlan:
+        """What to verify; the batch has `n_prompt` tokens of prompts as well."""
         if self._policy_name == "off":
             return SpeculationPlan([EMPTY_CHAIN] * len(generating), 0.0, len(generating))
-        candidates = [self._candidate(sequence, n_useful, now) for sequence, n_useful in generating]
+        candidates = [
+            self._candidate(each.id, each.n_useful, now)._replace(n_fed=each.n_fed) for each in generating
+        ]
         choice = self._policy.choose(candidates, n_prompt, self.cost)
         chains = [candidate.chain.cut(n) for candidate, n in zip(candidates, choice.depths, strict=True)]
         return SpeculationPlan(chains, choice.wait, choice.n_expected)
@@ -162,7 +172,8 @@ class SpeculationManager:
         """Called after each step, after `on_commit` for each of its sequences."""
         n_sequences, waited = len(step.depths), self._waited
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
-        self.cost.learn(step.n_tokens, step.seconds)
+        if step.n_passes == 1:
+            self.cost.learn(step.n_tokens, step.seconds)
         if step.n_expected is not None:
             self._policy.learn(n_sequences, step.n_committed, step.seconds + waited, self.cost)
         self._waited = 0.0

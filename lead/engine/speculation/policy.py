@@ -31,13 +31,15 @@ class Candidate(NamedTuple):
     """A generating sequence: the best chain there is, and what waiting may add to it.
 
     `n_useful` is the most draft tokens that can be committed. `is_drafting`: some source is drafting for it
-    and has not been silent for long.
+    and has not been silent for long. `n_fed` committed tokens are decoded before the draft: more than one
+    where accepted tokens of a rejected draft are replayed.
     """
 
     chain: DraftChain
     n_useful: int
     expected: tuple[ExpectedDraft, ...] = ()
     is_drafting: bool = False
+    n_fed: int = 1
 
     def expected_tokens(self, depth: int) -> float:
         """Tokens that a step commits on average if it verifies the first `depth` of the chain."""

@@ -12,6 +12,7 @@ class StepReport(NamedTuple):
     """A step with `n_tokens` in its batch took `seconds` and verified drafts of `depths` tokens.
 
     It committed `n_committed` tokens where `n_expected` were expected; None with prompts in the batch.
+    It took `n_passes` over the weights.
     """
 
     n_tokens: int
@@ -19,6 +20,7 @@ class StepReport(NamedTuple):
     depths: Sequence[int]
     n_committed: int
     n_expected: float | None
+    n_passes: int = 1
 
 
 @dataclass(slots=True)

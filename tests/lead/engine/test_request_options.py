@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from lead.engine.cache_edits import apply_edits
 from lead.engine.commands import PostDraft, RequestOptions, Submit
 from lead.engine.events import Committed, Finished, PromptProgress, Started
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
+from shared.cache_edits import apply_edits
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import N_VOCAB, FakeTarget, make_engine, make_limits, plain_run, toy_logits, toy_sampler
 

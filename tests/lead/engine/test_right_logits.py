@@ -18,6 +18,8 @@ ARCHITECTURES = [
     "qwen35",  # gated delta nets beside attention
     "lfm2",  # short convolutions beside attention
     "mamba2",  # a recurrent state alone
+    "qwen3next",  # delta nets that cannot be rolled back
+    "jamba",  # a recurrent state, attention and experts
 ]
 
 
@@ -30,12 +32,17 @@ def test_in_one_pool_of_cells(tiny_model, architecture):
     assert n_wrong(Traffic(tiny_model(architecture))) == 0
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss", "qwen35"])
+@pytest.mark.parametrize("architecture", ["gemma3", "gpt-oss"])
+def test_with_all_tokens_of_sliding_windows(tiny_model, architecture):
+    assert n_wrong(Traffic(tiny_model(architecture), swa_full=True)) == 0
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss", "qwen35", "jamba"])
 def test_with_cells_of_its_own_for_each_slot(tiny_model, architecture):
     assert n_wrong(Traffic(tiny_model(architecture), kv_unified=False)) == 0
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35"])
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "jamba"])
 @pytest.mark.parametrize("kv_unified", [True, False])
 def test_when_the_cells_run_out(tiny_model, architecture, kv_unified):
     traffic = Traffic(tiny_model(architecture), n_ctx=512, n_slots=2, kv_unified=kv_unified, endless=0.5)

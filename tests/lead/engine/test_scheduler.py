@@ -9,11 +9,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lead.engine.cache_edits import apply_edits
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
+from shared.cache_edits import apply_edits
 from shared.errors import RequestError
+from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_engine, make_limits, plain_run, submit
@@ -282,7 +283,7 @@ def test_stale_drafts_are_counted_in_the_next_step():
 
 
 def test_a_model_that_cannot_trim_verifies_no_drafts():
-    harness = drafting(can_trim=False)
+    harness = drafting(traits=MemoryTraits(n_rollback=0))
     post(harness, TEXT[3:6])
     harness.step()
     assert harness.spans == [Span(0, 2, TEXT[2:3], 1)]
@@ -365,7 +366,7 @@ def test_after_a_full_cache_the_next_step_does_not_wait():
 
 
 def test_a_model_that_cannot_trim_waits_for_no_drafts():
-    harness = drafting(policy="sync", sources=["a"], can_trim=False)
+    harness = drafting(policy="sync", sources=["a"], traits=MemoryTraits(n_rollback=0))
     assert harness.scheduler.plan(NOW).wait == 0
 
 
@@ -540,7 +541,7 @@ def test_idle_caches_make_room_the_one_used_longest_ago_first():
 
 
 def test_a_state_that_cannot_be_cut_is_used_whole_or_not_at_all():
-    harness = SchedulerHarness(can_trim=False)
+    harness = SchedulerHarness(traits=MemoryTraits(n_rollback=0))
     harness.complete("s", LONG, max_tokens=10)
     assert harness.complete("t", TEXT[:8], max_tokens=1) == 0
     harness.complete("u", LONG, max_tokens=10)

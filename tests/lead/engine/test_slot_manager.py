@@ -2,11 +2,12 @@
 
 import pytest
 
-from lead.engine.cache_edits import Copy, Trim
 from lead.engine.commands import RequestOptions
 from lead.engine.events import Started
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot_manager import SlotManager
+from shared.cache_edits import Copy, Trim
+from shared.llama.memory_traits import PLAIN, MemoryTraits
 from tests.fakes import GREEDY, toy_sampler
 
 
@@ -20,8 +21,8 @@ def sequence(name="s", tokens=(1, 2, 3), **options):
 class Room:
     """Slots whose sequences are decoded by hand."""
 
-    def __init__(self, n_slots=2, n_ctx=20, *, can_trim=True, can_copy=True):
-        self.slots = SlotManager(n_slots, n_ctx, can_trim=can_trim, can_copy=can_copy and can_trim)
+    def __init__(self, n_slots=2, n_ctx=20, *, traits=PLAIN, can_copy=True):
+        self.slots = SlotManager(n_slots, n_ctx, traits, can_copy=can_copy)
 
     def enter(self, name="s", tokens=(1, 2, 3), *, only_if_idle=False, **options):
         """What is said about those that start now."""
@@ -99,7 +100,7 @@ def test_what_of_a_cached_text_is_not_continued_is_cut_off():
 
 
 def test_without_trimming_a_cached_text_is_used_whole_or_not_at_all():
-    room = Room(n_slots=1, can_trim=False)
+    room = Room(n_slots=1, traits=MemoryTraits(n_rollback=0))
     room.enter("s", [1, 2, 3, 4])
     room.decode()
     room.leave("s")

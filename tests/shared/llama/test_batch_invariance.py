@@ -4,6 +4,7 @@ import numpy as np
 
 from shared.llama import batch_invariance
 from shared.llama.batch_invariance import BatchInvariance, measure_batch_invariance
+from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 
 
@@ -11,7 +12,7 @@ class Kernels:
     """A model whose logits and step times depend on the batch's width as told."""
 
     n_vocab = 4
-    can_trim = True
+    traits = PLAIN
     pads_single_tokens = False
 
     def __init__(self, logits, seconds):

@@ -1,6 +1,6 @@
 import pytest
 
-from shared.llama.span import Span, padding
+from shared.llama.span import Span, n_passes, padding
 
 
 def spans(*lengths, start=0):
@@ -16,24 +16,46 @@ def spans(*lengths, start=0):
     ],
 )
 def test_drafts_are_made_as_long_as_the_longest_of_them(lengths, added):
-    assert padding(spans(*lengths), n_batch=512, n_ctx_slot=1024) == added
+    assert padding(spans(*lengths), n_batch=512, n_ctx_slot=1024, prompts=True) == added
 
 
 def test_a_prompt_is_left_as_long_as_it_is():
     prompt = Span(2, 0, [1] * 20, 1)
-    assert padding([*spans(3, 1), prompt], n_batch=512, n_ctx_slot=1024) == [0, 2, 0]
+    assert padding([*spans(3, 1), prompt], n_batch=512, n_ctx_slot=1024, prompts=True) == [0, 2, 0]
 
 
 def test_the_short_end_of_a_prompt_is_made_as_long_as_a_draft():
     end = Span(1, 128, [1] * 2, 1)
-    assert padding([*spans(5), end], n_batch=512, n_ctx_slot=1024) == [0, 3]
+    assert padding([*spans(5), end], n_batch=512, n_ctx_slot=1024, prompts=True) == [0, 3]
+
+
+def test_prompts_can_be_left_as_they_are():
+    end = Span(1, 128, [1] * 2, 1)
+    assert padding([*spans(5, 2), end], n_batch=512, n_ctx_slot=1024, prompts=False) == [0, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "n_padding", "equal_lengths", "n"),
+    [
+        ((3, 1), (0, 0), False, 1),
+        ((3, 1), (0, 0), True, 2),
+        ((3, 1), (0, 2), True, 1),
+        ((3, 1, 9), (0, 2, 0), True, 2),
+    ],
+)
+def test_each_length_takes_a_pass_of_its_own(lengths, n_padding, equal_lengths, n):
+    assert n_passes(spans(*lengths), n_padding, equal_lengths=equal_lengths) == n
 
 
 def test_a_slot_without_room_gets_none():
     full = Span(1, 98, [1], 1)
-    assert padding([*spans(5), full, Span(2, 95, [1], 1)], n_batch=512, n_ctx_slot=100) == [0, 0, 4]
+    assert padding([*spans(5), full, Span(2, 95, [1], 1)], n_batch=512, n_ctx_slot=100, prompts=True) == [
+        0,
+        0,
+        4,
+    ]
 
 
 def test_a_batch_without_room_gets_none():
-    assert padding(spans(5, 1, 1), n_batch=14, n_ctx_slot=100) == [0, 0, 0]
-    assert padding(spans(5, 1, 1), n_batch=15, n_ctx_slot=100) == [0, 4, 4]
+    assert padding(spans(5, 1, 1), n_batch=14, n_ctx_slot=100, prompts=True) == [0, 0, 0]
+    assert padding(spans(5, 1, 1), n_batch=15, n_ctx_slot=100, prompts=True) == [0, 4, 4]

@@ -15,7 +15,8 @@ OTHER = [(11 * i) % 4000 for i in range(6 * WINDOW)]
 
 
 def load(path, n_slots=2, n_ctx=512, **options):
-    return Model(path, ModelOptions(ctx_size=n_ctx, parallel=n_slots, batch_size=512, threads=1, **options))
+    given = {"ctx_size": n_ctx, "parallel": n_slots, "batch_size": 512, "threads": 1, "swa_full": True}
+    return Model(path, ModelOptions(**given | options))
 
 
 def read(model, slot, tokens, start=0):

@@ -8,7 +8,7 @@ from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.draft_chain import MAX_DEPTH
-from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.manager import GeneratingSequence, SpeculationManager
 from lead.engine.speculation.speculation_stats import StepReport
 from tests.fakes import GREEDY, submit, toy_sampler
 
@@ -54,7 +54,7 @@ class Table:
         self.speculation.post_draft(draft)
 
     def decide(self, now=0.0, n_useful=50, n_prompt=0):
-        return self.speculation.plan([("s", n_useful)], n_prompt, now)
+        return self.speculation.plan([GeneratingSequence("s", n_useful)], n_prompt, now)
 
     def tokens_at(self, now=0.0, **more):
         return self.decide(now, **more).chains[0].tokens

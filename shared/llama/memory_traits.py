@@ -1,0 +1,48 @@
+"""What the memory of a model can do. Imports no native library: schedulers use it.
+
+Every llama.cpp memory grows at its end. Models differ in what can be taken back:
+
+| memory | how far |
+|---|---|
+| plain attention | to any length |
+| sliding window, not of full size | within the last decode; further only to a checkpoint |
+| recurrent, with rollback (`n_rs_seq`) | some tokens of the last decode; further only to a checkpoint |
+| recurrent, others | only to a checkpoint |
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTraits:
+    """How a slot's memory can be cut back, and what it costs.
+
+    n_rollback: how many tokens at the end of the last decode can be removed before the next decode, but never
+    all of them; None: any number of tokens at any time. has_step_checkpoints: `Model.save` keeps the state of
+    each slot once, at no cost. equal_lengths: spans of different lengths are decoded in several passes.
+    checkpoint_bytes: of what a checkpoint of one slot holds.
+    """
+
+    n_rollback: int | None = None
+    has_step_checkpoints: bool = False
+    equal_lengths: bool = False
+    checkpoint_bytes: int = 0
+
+    @property
+    def can_trim(self) -> bool:
+        """Whether a slot can be cut back to any length at any time."""
+        return self.n_rollback is None
+
+    @property
+    def can_speculate(self) -> bool:
+        """Whether rejected draft tokens can be taken back."""
+        return self.n_rollback != 0 or self.has_step_checkpoints
+
+    @property
+    def replays(self) -> bool:
+        """Whether accepted tokens of a rejected draft must be decoded again."""
+        return self.n_rollback == 0 and self.has_step_checkpoints
+
+
+PLAIN = MemoryTraits()
+"""Of models with attention over the whole text."""
