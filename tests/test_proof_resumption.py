@@ -10,13 +10,13 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lead.engine.cache_edits import apply_edits
 
 from lead.engine.commands import RequestOptions
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
 from lead.generation.sequences import Sequences, Status
 from lead.generation.submissions import Submissions
+from shared.cache_edits import apply_edits
 from tests.fakes import FakeTarget, make_engine, make_limits, plain_run
 from tests.test_proof_tokens import ROOMS, SAMPLINGS, requests_for, truth_of, with_predictions
 

@@ -12,10 +12,11 @@ class ChatOptions:
     """variables: of the chat template. prefill: continue an assistant message at the end.
 
     reasoning_format: `none` leaves reasoning in the content; `auto` and `deepseek` separate it. verbose:
-    answers contain the rendered prompt.
+    answers contain the rendered prompt. parse_special: texts of control tokens in messages are those tokens.
     """
 
     variables: Mapping[str, Any] = field(default_factory=dict)
     reasoning_format: ReasoningFormat = "auto"
     prefill: bool = True
     verbose: bool = False
+    parse_special: bool = False

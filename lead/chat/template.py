@@ -5,7 +5,7 @@ as text of ordinary messages, as llama-server does it.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,21 +86,25 @@ class ChatTemplate:
         """The markers around the model's reasoning."""
         return detect_reasoning(self.source)
 
-    def render(self, conversation: Conversation) -> str:
-        """The prompt up to where the answer begins or continues; raises RequestError."""
+    def render(self, conversation: Conversation, mark: Callable[[Any], Any] = lambda value: value) -> str:
+        """The prompt up to where the answer begins or continues; raises RequestError.
+
+        `mark` may change texts of the client, in whatever they are nested.
+        """
         template, capabilities = self._plain, self.capabilities
         if conversation.tools:
             template, capabilities = self._tool_use, self._tool_capabilities
         messages = list(conversation.messages)
         continued = messages.pop() if conversation.continues else None
+        tools: list[Any] = mark(list(conversation.tools))
         variables = {
-            "documents": conversation.documents,
+            "documents": mark(conversation.documents),
             **date_variables(),
             **conversation.variables,
             **self._tokens,
-            "messages": adapt_messages(messages, capabilities),
-            "tools": list(conversation.tools) or (None if capabilities.no_tools_is_none else []),
-            "functions": _json(list(conversation.tools)),
+            "messages": mark(adapt_messages(messages, capabilities)),
+            "tools": tools or (None if capabilities.no_tools_is_none else []),
+            "functions": _json(tools),
             "add_generation_prompt": conversation.open_answer or continued is not None,
         }
         try:
@@ -109,10 +113,10 @@ class ChatTemplate:
             raise RequestError(
                 f"the model's chat template refuses these messages: {error}", "messages"
             ) from error
-        return prompt + self._answer_so_far(prompt, continued) if continued else prompt
+        return prompt + self._answer_so_far(prompt, continued, mark) if continued else prompt
 
-    def _answer_so_far(self, prompt: str, message: ChatMessage) -> str:
-        content, reasoning = "\n\n".join(message.parts), message.reasoning_content or ""
+    def _answer_so_far(self, prompt: str, message: ChatMessage, mark: Callable[[Any], Any]) -> str:
+        content, reasoning = mark("\n\n".join(message.parts)), mark(message.reasoning_content or "")
         return self.reasoning.resume(prompt, reasoning, content) if self.reasoning else content
 
 

@@ -1,5 +1,7 @@
 """What one HTTP request asks the engine for, whatever API it came by."""
 
+import functools
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +18,8 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import PrepareChat, PreparedRequest, PreparePrompts, Prompt
 from shared.errors import RequestError
 from shared.sampling.parameters import MAX_SEED, SamplingParameters
+
+log = logging.getLogger("lead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ async def read_request(
     if isinstance(job, PreparePrompts):
         _check_number(len(job.prompts), n, limits)
     prepared: PreparedRequest = await prepare(job, http_request, services)
+    if prepared.reads_control_texts:
+        _say_that_control_texts_are_read()
     _check_lengths(prepared, services)
     prompts = [prompt.tolist() for prompt in prepared.prompts]
     return GenerationRequest(
@@ -91,6 +97,14 @@ async def read_text_request(
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
     job = PreparePrompts(prompts, fields.grammar, fields.json_schema, fields.texts(services.limits))
     return await read_request(fields, job, http_request, services)
+
+
+@functools.cache  # the log says so once
+def _say_that_control_texts_are_read() -> None:
+    log.warning(
+        "the chat template changes texts of a request, so that texts of control tokens in it cannot be told "
+        "from the template's own: they are read as control tokens"
+    )
 
 
 def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:

@@ -39,6 +39,12 @@ class ConversationOptions(OptionGroup):
         True, description="continue the last message of a conversation if it is the assistant's"
     )
 
+    parse_special: bool = Field(
+        False,
+        description="read the texts of control tokens in messages and tools as those tokens, as llama-server "
+        "does; by default only the chat template can write control tokens",
+    )
+
     @field_validator("chat_template_kwargs")
     @classmethod
     def _check_is_object(cls, value: str | None) -> str | None:
@@ -72,4 +78,10 @@ class ConversationOptions(OptionGroup):
         variables = {"enable_thinking": self.reasoning != "off"} | json.loads(
             self.chat_template_kwargs or "{}"
         )
-        return ChatOptions(variables, self.reasoning_format, self.prefill_assistant, verbose=verbose)
+        return ChatOptions(
+            variables,
+            self.reasoning_format,
+            self.prefill_assistant,
+            verbose=verbose,
+            parse_special=self.parse_special,
+        )

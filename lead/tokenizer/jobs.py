@@ -98,7 +98,7 @@ class PreparedRequest:
     """All that a request's texts come to.
 
     prompts, prediction: token ids. biased: the tokens of each text. special_tokens: control tokens whose text
-    the parser has to see.
+    the parser has to see. reads_control_texts: texts of the client may have been read as control tokens.
     """
 
     prompts: list["array[int]"]
@@ -107,6 +107,7 @@ class PreparedRequest:
     biased: dict[str, list[int]] = field(default_factory=dict)
     parser: ParserConfig | None = None
     special_tokens: frozenset[int] = frozenset()
+    reads_control_texts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

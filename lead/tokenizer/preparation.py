@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from lead.chat.constraint import OutputConstraint, grammar_for
+from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.options import ChatOptions
 from lead.chat.parser import ParserConfig
 from lead.chat.request import ConversationFields
@@ -52,6 +53,7 @@ class Preparation:
         self._template = template
         self._chat = chat
         self._limits = limits
+        self._control_texts = ControlTexts(vocabulary.special)
 
     def do(self, job: Job) -> Any:
         """The result that the job's class names."""
@@ -63,7 +65,7 @@ class Preparation:
             case CountPrompt():
                 return len(self._tokenize_prompt(self._render(read_conversation(job.conversation))))
             case RenderPrompt():
-                return _body("prompt", self._render(read_conversation(job.conversation)))
+                return _body("prompt", self._render(read_conversation(job.conversation)).text)
             case TokenizeText():
                 return self._tokenize_text(job)
             case DetokenizeIds():
@@ -78,8 +80,8 @@ class Preparation:
         body = read_conversation(job.conversation)
         constraint = body.output_constraint()
         conversation = self._conversation(body, constraint)
-        prompt = self._template.render(conversation)
-        parser = self._parser_config(body, constraint, prompt)
+        prompt = self._render_prompt(conversation)
+        parser = self._parser_config(body, constraint, prompt.text)
         if parser.reasoning and conversation.continues_reasoning:
             parser = replace(parser, in_reasoning=True, continues_reasoning=True)
         if body.grammar:
@@ -88,7 +90,12 @@ class Preparation:
             may_think = parser.in_reasoning or conversation.variables.get("enable_thinking", True)
             grammar = self._constrain(constraint, parser, may_think=bool(may_think))
         request = PreparedRequest([self._tokenize_prompt(prompt)], grammar)
-        request = replace(request, parser=parser, special_tokens=self._special_tokens(parser))
+        request = replace(
+            request,
+            parser=parser,
+            special_tokens=self._special_tokens(parser),
+            reads_control_texts=not prompt.known,
+        )
         return self._with_texts(request, job.texts)
 
     def _with_texts(self, request: PreparedRequest, texts: FieldTexts) -> PreparedRequest:
@@ -98,23 +105,29 @@ class Preparation:
             biased={text: self._tokenize_plain(text) for text in texts.biased},
         )
 
-    def _render(self, body: ConversationFields) -> str:
-        return self._template.render(self._conversation(body, body.output_constraint()))
+    def _render(self, body: ConversationFields) -> RenderedPrompt:
+        return self._render_prompt(self._conversation(body, body.output_constraint()))
+
+    def _render_prompt(self, conversation: Conversation) -> RenderedPrompt:
+        if self._chat.parse_special:
+            return RenderedPrompt(self._template.render(conversation))
+        return render_prompt(self._template, conversation, self._control_texts)
 
     def _conversation(self, body: ConversationFields, constraint: OutputConstraint) -> Conversation:
         return body.conversation(self._chat, constraint, self._template.tool_format)
 
     # Tokens
 
-    def _tokenize_prompt(self, prompt: str) -> "array[int]":
-        """The tokens of a rendered prompt."""
-        vocabulary = self._vocabulary
+    def _tokenize_prompt(self, prompt: RenderedPrompt) -> "array[int]":
+        vocabulary, text = self._vocabulary, prompt.text
         if vocabulary.adds_bos and vocabulary.bos is not None:
             # The template may have written the BOS token that the tokenizer is about to add.
-            prompt = prompt.removeprefix(
+            text = text.removeprefix(
                 vocabulary.piece(vocabulary.bos, special=True).decode("utf-8", "replace")
             )
-        return array("i", vocabulary.tokenize(prompt, add_special=True, parse_special=True))
+        n_removed = len(prompt.text) - len(text)
+        breaks = [at - n_removed for at in prompt.breaks]
+        return array("i", vocabulary.tokenize(text, add_special=True, parse_special=True, breaks=breaks))
 
     def _tokenize_parts(self, prompt: Prompt) -> "array[int]":
         """What the model wants around a prompt (BOS) is added where it begins with text."""
@@ -146,7 +159,8 @@ class Preparation:
             piece: str | list[int] = data.decode()
         except UnicodeDecodeError:
             piece = list(data)
-        return json.dumps({"id": token, "piece": piece}, ensure_ascii=False).encode()
+        shown = {"id": token, "piece": piece}
+        return json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _detokenize(self, tokens: Sequence[int]) -> str:
         try:

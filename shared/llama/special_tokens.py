@@ -42,6 +42,11 @@ class SpecialTokens:
         for rank, token in enumerate(self._order):
             self._by_prefix[token.text[:_N_PREFIX]].append((rank, token))
 
+    @property
+    def control(self) -> list[SpecialToken]:
+        """Those that are only found where the caller trusts the text."""
+        return [token for token in self._order if token.control]
+
     def split(self, text: str, *, control: bool, breaks: Sequence[int] = ()) -> list[Fragment]:
         """`text` as plain text and special tokens in turn.
 
