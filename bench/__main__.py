@@ -16,6 +16,7 @@ PARTS = {
     "constrained": "compiling grammars, choices under them, tokens/s at the lead and at a back",
     "serve": "throughput and latency for concurrent clients",
     "attacks": "hostile requests, made from the API's description: errors, memory, /health",
+    "cache": "tokens/s with the KV cache, without reuse between requests, and without a cache",
     "caches": "whether logits are right after random traffic, by architecture",
     "faults": "whether answers are lost or changed while processes die and networks fail",
     "flood": "tokens/s of the lead beside a back that floods it",

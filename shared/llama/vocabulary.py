@@ -18,6 +18,8 @@ import llama_cpp
 from shared.errors import ModelLoadError
 from shared.llama import library
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
+from shared.llama.tensor_names import tensor_names
+from shared.models.file_kind import check_kind, check_metadata, refuse_drafter, refuse_encoder
 from shared.models.split import parts_of
 from shared.protocol import VocabularyId
 
@@ -196,16 +198,19 @@ class Vocabulary:
 
 def load_native(path: Path, parameters: Any) -> Any:
     """A llama_model pointer for a GGUF file; raises ModelLoadError."""
-    parts_of(path)
+    n_parts = len(parts_of(path))
+    check_kind(path)
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
     if not model:
         raise ModelLoadError(
             f"{path} cannot be loaded: not a GGUF file that this llama.cpp knows, or not enough memory "
             "(with a GPU: try a smaller --n-gpu-layers); --log-level debug shows llama.cpp's own messages"
         )
-    if reason := _why_unusable(model):
+    try:
+        _check_usable(model, path, n_parts)
+    except ModelLoadError:
         llama_cpp.llama_model_free(model)
-        raise unusable(path, reason)
+        raise
     return model
 
 
@@ -214,14 +219,33 @@ def unusable(path: Path, reason: str) -> ModelLoadError:
     return ModelLoadError(f"{path} cannot be used: {reason}. A decoder-only text model is needed")
 
 
-def _why_unusable(model: Any) -> str | None:
-    """Why the model's architecture cannot continue a text token by token; None if it can."""
-    architecture = _metadata(model, "general.architecture")
+def _check_usable(model: Any, path: Path, n_parts: int) -> None:
+    """Raise ModelLoadError if the model cannot continue a text token by token.
+
+    `check_kind` refuses most of them before they are loaded; here all metadata are at hand.
+    """
+    architecture = _metadata(model, "general.architecture") or ""
+    check_metadata(path, architecture, _metadata(model, "general.type") or "")
     if llama_cpp.llama_model_has_encoder(model):
-        return f"{architecture} models have an encoder"
+        raise unusable(path, f"{architecture} models have an encoder")
     if llama_cpp.llama_model_is_diffusion(model):
-        return f"{architecture} is a diffusion model, which does not write its text from left to right"
-    return None
+        raise unusable(
+            path, f"{architecture} is a diffusion model, which does not write its text from left to right"
+        )
+    is_pooled = _metadata(model, f"{architecture}.pooling_type") not in {None, "0"}
+    if is_pooled or _metadata(model, f"{architecture}.attention.causal") == "false":
+        refuse_encoder(path)
+    n_nextn, n_layers = (
+        int(_metadata(model, f"{architecture}.{key}") or 0) for key in ("nextn_predict_layers", "block_count")
+    )
+    if n_nextn and (n_nextn >= n_layers or (n_parts == 1 and _lacks_first_layer(path))):
+        refuse_drafter(path)
+
+
+def _lacks_first_layer(path: Path) -> bool:
+    """Whether there are layers, but not the first: a file with what comes after a model's last layer."""
+    names = [name for name in tensor_names(path) if name.startswith("blk.")]
+    return bool(names) and not any(name.startswith("blk.0.") for name in names)
 
 
 def _token_or_none(token: int) -> int | None:

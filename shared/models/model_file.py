@@ -5,6 +5,7 @@ from pathlib import Path
 
 from shared.models.convert import Conversion, read_conversion
 from shared.models.convert.conversion_cache import cached_path, converted
+from shared.models.file_kind import check_kind
 from shared.models.progress_bar import progress_bar
 from shared.models.split import parts_of
 
@@ -19,6 +20,7 @@ def loadable(path: Path, tokenizer: Path | None = None) -> Path:
     conversion = read_conversion(path, tokenizer)
     if conversion is None:
         parts_of(path)
+        check_kind(path)
         return path
     if not cached_path(conversion).is_file():
         log.info("%s is %s: converting it to GGUF, once", path, conversion.kind)

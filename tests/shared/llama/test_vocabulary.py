@@ -1,4 +1,6 @@
+import numpy as np
 import pytest
+from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 from bench.tiny_models import TinyModel, write_metadata
 from shared.errors import ModelLoadError
@@ -68,11 +70,49 @@ def test_a_truncated_model_is_a_sentence(tmp_path):
         Vocabulary.load(path)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "reason"),
-    [("t5", "have an encoder"), ("t5encoder", "have an encoder"), ("llada", "diffusion")],
-)
-def test_a_model_that_cannot_continue_a_text_is_refused(tmp_path, architecture, reason):
-    path = write_metadata(TinyModel(architecture), tmp_path / "model.gguf")
-    with pytest.raises(ModelLoadError, match=f"cannot be used: {architecture} .*{reason}"):
+CANNOT = {
+    "encoder-decoder": (TinyModel("t5"), "an encoder-decoder model"),
+    "diffusion": (TinyModel("llada"), "a diffusion model"),
+    "not causal": (TinyModel("llama", settings={"attention.causal": False}), "an encoder"),
+    "embedding": (TinyModel("qwen3", settings={"pooling_type": 3}), "an encoder"),
+    "reranker": (TinyModel("qwen3", settings={"pooling_type": 4}), "an encoder"),
+    "prediction of further tokens alone": (
+        TinyModel("qwen35", settings={"nextn_predict_layers": 4}),
+        "a drafter that reads hidden states",
+    ),
+}
+
+
+@pytest.mark.parametrize(("model", "reason"), CANNOT.values(), ids=CANNOT)
+def test_a_model_that_cannot_continue_a_text_is_refused(tmp_path, model, reason):
+    path = write_metadata(model, tmp_path / "model.gguf")
+    with pytest.raises(ModelLoadError, match=f"cannot be used: it is {reason}"):
         Vocabulary.load(path)
+
+
+def test_layers_after_the_last_one_alone_are_refused(tmp_path):
+    path = with_layers(tmp_path / "mtp.gguf", first=4)
+    with pytest.raises(ModelLoadError, match="cannot be used: it is a drafter that reads hidden states"):
+        Vocabulary.load(path)
+
+
+def test_a_whole_model_with_such_layers_is_not_refused(tmp_path):
+    assert Vocabulary.load(with_layers(tmp_path / "whole.gguf", first=0)).n_tokens == 4096
+
+
+def with_layers(path, first):
+    """A model of five layers, the last one for prediction, of which those before `first` are left out."""
+    settings = {"nextn_predict_layers": 1}
+    outline = write_metadata(TinyModel("qwen35", n_layers=5, settings=settings), path.with_suffix(".outline"))
+    writer = GGUFWriter(path, "qwen35")
+    for key, field in GGUFReader(outline).fields.items():
+        if key.startswith(("qwen35.", "tokenizer.")):
+            types = {"sub_type": field.types[-1]} if field.types[0] == GGUFValueType.ARRAY else {}
+            writer.add_key_value(key, field.contents(), field.types[0], **types)
+    for layer in range(first, 5):
+        writer.add_tensor(f"blk.{layer}.attn_norm.weight", np.ones(64, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path

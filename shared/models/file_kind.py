@@ -1,0 +1,140 @@
+"""Refuses GGUF files that are no text models, by the beginning of their metadata.
+
+That takes no time, and is done before llama.cpp sees the file, which has no words for most of them. What
+cannot be told from the beginning is left to `shared.llama.vocabulary`.
+"""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from shared.errors import ModelLoadError
+
+_MAGIC = b"GGUF"
+_HEADER = struct.Struct("<4sIQQ")
+_LENGTH = struct.Struct("<Q")
+_KIND = struct.Struct("<I")
+_N_READ = 1 << 16
+"""Bytes; `general.*` comes first, the vocabulary much later."""
+_STRING, _ARRAY = 8, 9
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+"""Of the types that have one; the others are strings and arrays."""
+
+_TEXT_MODEL = "a decoder-only text model is needed"
+_ADAPTER = "an adapter (LoRA) for another model: merge it into that model with llama.cpp's llama-export-lora"
+_PROJECTOR = "the projector of a model that also sees or hears: name the model itself, a file without mmproj"
+_DRAFTER = (
+    "a drafter that reads hidden states of its target (EAGLE, DFlash, MTP): as draft model, use a small text "
+    "model of the same family"
+)
+_SPEECH = f"a part of a speech synthesizer: {_TEXT_MODEL}"
+_ENCODER = f"an encoder, which turns text into vectors: {_TEXT_MODEL}"
+_TRANSLATOR = f"an encoder-decoder model: {_TEXT_MODEL}"
+_DIFFUSION = f"a diffusion model, which does not write its text from left to right: {_TEXT_MODEL}"
+_STATISTICS = "no model but was measured on one: name that model"
+
+_BY_TYPE = {"adapter": _ADAPTER, "mmproj": _PROJECTOR, "imatrix": _STATISTICS}
+_BY_ARCHITECTURE = {
+    "clip": _PROJECTOR,
+    "controlvector": _STATISTICS,
+    **dict.fromkeys(("eagle3", "dflash"), _DRAFTER),
+    **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), _SPEECH),
+    **dict.fromkeys(("t5encoder", "gemma-embedding", "llama-embed"), _ENCODER),
+    "t5": _TRANSLATOR,
+    **dict.fromkeys(("dream", "llada", "llada-moe", "rnd1"), _DIFFUSION),
+}
+_BY_ENDING = {**dict.fromkeys(("bert", "bert-v2", "bert-v3", "bert-moe"), _ENCODER), "-assistant": _DRAFTER}
+
+
+def check_kind(path: Path) -> None:
+    """Raise ModelLoadError if the file is a GGUF, and no text model."""
+    values = read_beginning(path)
+    check_metadata(path, values.get("general.architecture", ""), values.get("general.type", ""))
+
+
+def check_metadata(path: Path, architecture: str, kind: str) -> None:
+    """As `check_kind`, for a file with these values of general.architecture and general.type."""
+    reason = (
+        _BY_TYPE.get(kind)
+        or _BY_ARCHITECTURE.get(architecture)
+        or next((reason for ending, reason in _BY_ENDING.items() if architecture.endswith(ending)), None)
+    )
+    if reason:
+        raise _unusable(path, reason)
+
+
+def refuse_drafter(path: Path) -> NoReturn:
+    """Raise the ModelLoadError for a file with only the layers that predict further tokens (MTP)."""
+    raise _unusable(path, _DRAFTER)
+
+
+def refuse_encoder(path: Path) -> NoReturn:
+    """Raise the ModelLoadError for a model whose metadata say that it makes vectors."""
+    raise _unusable(path, _ENCODER)
+
+
+def _unusable(path: Path, reason: str) -> ModelLoadError:
+    return ModelLoadError(f"{path} cannot be used: it is {reason}")
+
+
+def read_beginning(path: Path) -> dict[str, str]:
+    """The strings among the first metadata of a GGUF; empty for other files, whatever they contain."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_N_READ)
+        return _parse(data)
+    except (OSError, struct.error):
+        return {}
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """Reads on from `at`; raises struct.error at the end of `data`."""
+
+    data: bytes
+    at: int
+
+    def number(self, form: struct.Struct) -> int:
+        (value,) = form.unpack_from(self.data, self.at)
+        self.at += form.size
+        return int(value)
+
+    def skip(self, kind: int) -> None:
+        """A value that is not a string."""
+        if kind != _ARRAY:
+            self.at += _SIZES[kind]
+            return
+        kind, n = self.number(_KIND), self.number(_LENGTH)
+        if kind == _STRING:
+            for _ in range(n):
+                self.text()
+        else:
+            self.at += n * _SIZES[kind]
+
+    def text(self) -> str:
+        end = self.number(_LENGTH) + self.at
+        if end > len(self.data):
+            raise struct.error("cut off")
+        text = self.data[self.at : end].decode("utf-8", "replace")
+        self.at = end
+        return text
+
+
+def _parse(data: bytes) -> dict[str, str]:
+    """As far as `data` goes."""
+    magic, _, _, n_values = _HEADER.unpack_from(data)
+    values: dict[str, str] = {}
+    cursor = _Cursor(data, _HEADER.size)
+    if magic != _MAGIC:
+        return values
+    try:
+        for _ in range(n_values):
+            key, kind = cursor.text(), cursor.number(_KIND)
+            if kind == _STRING:
+                values[key] = cursor.text()
+            else:
+                cursor.skip(kind)
+    except (struct.error, KeyError):
+        pass  # the end of what was read, or a type that does not exist
+    return values
