@@ -1,63 +1,88 @@
 """How often a peer may join as a back, and how long one that was disconnected for what it sent may not."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shared.bucket import Bucket
 from shared.errors import UnavailableError
 
 FIRST_LOCKOUT_SECONDS, MAX_LOCKOUT_SECONDS = 10.0, 600.0
-"""Doubled with each further offence, until a peer has behaved for as long as the longest one."""
+"""Doubled with each further offence, until the last one is as long ago as the longest."""
+_PEER_OFFENCES, _PEER_MEMORY_SECONDS = 8, 300.0
+"""More offences, with less time between them, than a single name can commit: all names are locked out."""
 _JOINS_PER_SECOND = 1.0
 """On average; each costs the lead about as much as a hundred drafts."""
 _JOIN_BURST = 64
 """All backs of a site connect at once when its lead is started again."""
-_MAX_PEERS = 1024
-"""The most that are remembered; the one that joined least recently is forgotten."""
+_MAX_RECORDS = 2048
+"""Of peers and names; the one that was used least recently is forgotten."""
 
 
 @dataclass(slots=True)
-class _Peer:
+class _Record:
+    """Of a peer, or of one name that a peer has used.
+
+    `n_free`: how many offences have no consequence; `memory_seconds`: how long after the last one, and after
+    what it led to, all are forgotten.
+    """
+
     joins: Bucket
+    n_free: int = 0
+    memory_seconds: float = MAX_LOCKOUT_SECONDS
     n_offences: int = 0
     offended_at: float = 0.0
 
+    def punish(self, now: float) -> float:
+        if now - self.offended_at > self.lockout_seconds + self.memory_seconds:
+            self.n_offences = 0
+        self.n_offences += 1
+        self.offended_at = now
+        return self.lockout_seconds
+
+    def check(self, now: float) -> None:
+        if (seconds := self.offended_at + self.lockout_seconds - now) > 0:
+            raise UnavailableError(f"disconnected for what it has sent: try again in {seconds:.0f} s")
+
     @property
     def lockout_seconds(self) -> float:
-        doubled = FIRST_LOCKOUT_SECONDS * 2.0 ** min(self.n_offences - 1, 16)
-        return min(doubled, MAX_LOCKOUT_SECONDS) if self.n_offences else 0.0
+        n = self.n_offences - self.n_free
+        return min(FIRST_LOCKOUT_SECONDS * 2.0 ** min(n - 1, 16), MAX_LOCKOUT_SECONDS) if n > 0 else 0.0
 
 
+@dataclass(slots=True)
 class JoinLimits:
-    """By peer: whatever name tells one sender from another. Times are seconds of one clock."""
+    """A peer is whatever tells one sender from another, but for names, which anybody can make up.
 
-    def __init__(self) -> None:
-        self._peers: OrderedDict[str, _Peer] = OrderedDict()
+    Times are seconds of one clock.
+    """
+
+    _records: OrderedDict[tuple[str, ...], _Record] = field(default_factory=OrderedDict)
 
     def __len__(self) -> int:
-        """The number of peers that are remembered."""
-        return len(self._peers)
+        """How many peers and names are remembered."""
+        return len(self._records)
 
     def admit(self, peer: str, now: float) -> None:
-        """Count an attempt to join; raises UnavailableError if this one is refused."""
-        record = self._find(peer, now)
-        if (seconds := record.offended_at + record.lockout_seconds - now) > 0:
-            raise UnavailableError(f"disconnected for what it has sent: try again in {seconds:.0f} s")
+        """Count an attempt to join; raises UnavailableError if the peer has to wait."""
+        record = self._find((peer,), now)
+        record.check(now)
         if not record.joins.take(now):
             raise UnavailableError("too many connections in a short time: try again in some seconds")
 
-    def punish(self, peer: str, now: float) -> float:
-        """Refuse `peer`, which was disconnected for what it sent; returns for how many seconds."""
-        record = self._find(peer, now)
-        if now - record.offended_at > record.lockout_seconds + MAX_LOCKOUT_SECONDS:
-            record.n_offences = 0
-        record.n_offences += 1
-        record.offended_at = now
-        return record.lockout_seconds
+    def admit_name(self, peer: str, name: str, now: float) -> None:
+        """A peer that was admitted calls itself `name`; raises UnavailableError if that has to wait."""
+        self._find((peer, name), now).check(now)
 
-    def _find(self, peer: str, now: float) -> _Peer:
-        record = self._peers.setdefault(peer, _Peer(Bucket(_JOINS_PER_SECOND, _JOIN_BURST, now)))
-        self._peers.move_to_end(peer)
-        if len(self._peers) > _MAX_PEERS:
-            self._peers.popitem(last=False)
-        return record
+    def punish(self, peer: str, name: str, now: float) -> float:
+        """Refuse `name` of `peer`, disconnected for what it sent; returns for how many seconds."""
+        self._find((peer,), now).punish(now)
+        return self._find((peer, name), now).punish(now)
+
+    def _find(self, key: tuple[str, ...], now: float) -> _Record:
+        if key not in self._records:
+            limits = (_PEER_OFFENCES, _PEER_MEMORY_SECONDS) if len(key) == 1 else ()
+            self._records[key] = _Record(Bucket(_JOINS_PER_SECOND, _JOIN_BURST, now), *limits)
+        self._records.move_to_end(key)
+        if len(self._records) > _MAX_RECORDS:
+            self._records.popitem(last=False)
+        return self._records[key]

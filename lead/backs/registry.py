@@ -95,8 +95,8 @@ class Backs:
     def join(self, hello: Hello, transport: Transport, peer: str = "") -> tuple[Back, Welcome]:
         """Register a back of a peer that was admitted.
 
-        Raises ProtocolError with a reason that a person can act on; UnavailableError if there are too many
-        backs, one of which may be a stale connection of the same back.
+        Raises ProtocolError with a reason that a person can act on; UnavailableError if it was expelled a
+        moment ago, or if there are too many backs, one of which may be a stale connection of the same back.
         """
         self._remove_silent()
         if hello.protocol != PROTOCOL_VERSION:
@@ -106,6 +106,7 @@ class Backs:
             )
         if hello.vocabulary.fingerprint != self.vocabulary.fingerprint:
             raise ProtocolError(_vocabularies_differ(self.vocabulary, hello.vocabulary))
+        self._join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
                 f"the lead already has {len(self._backs)} backs, its maximum (--max-backs)"
@@ -165,9 +166,9 @@ class Backs:
             self._report_change()
 
     def expel(self, back: Back, reason: str) -> None:
-        """Remove a back for what it has sent; its peer may not join again for a while."""
+        """Remove a back for what it has sent; it may not join again for a while."""
         if self.is_connected(back):
-            seconds = self._join_limits.punish(back.peer, self._clock())
+            seconds = self._join_limits.punish(back.peer, back.hello.name, self._clock())
             log.warning("back %s is disconnected, for at least %.0f s: %s", back, seconds, reason)
             self.leave(back)
 

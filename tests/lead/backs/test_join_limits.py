@@ -33,30 +33,51 @@ def test_a_peer_that_joins_again_and_again_has_to_wait(limits):
 
 def test_one_peer_does_not_keep_another_out(limits):
     n_admitted(limits, "flapping", 1000)
-    limits.punish("flapping", 0.0)
     limits.admit("honest", 0.0)
 
 
-def test_a_peer_that_was_disconnected_for_what_it_sent_may_join_later(limits):
-    limits.punish("back", 100.0)
+def test_a_back_that_was_disconnected_for_what_it_sent_may_join_later(limits):
+    limits.punish("peer", "desk", 100.0)
     with pytest.raises(UnavailableError, match="try again in 10 s"):
-        limits.admit("back", 100.0)
-    limits.admit("back", 100.0 + FIRST_LOCKOUT_SECONDS)
+        limits.admit_name("peer", "desk", 100.0)
+    limits.admit_name("peer", "desk", 100.0 + FIRST_LOCKOUT_SECONDS)
+
+
+def test_other_backs_of_the_same_peer_may_join(limits):
+    limits.punish("peer", "broken", 0.0)
+    limits.admit("peer", 0.0)
+    limits.admit_name("peer", "honest", 0.0)
+
+
+def test_a_peer_that_changes_its_name_each_time_is_locked_out(limits):
+    for number in range(9):
+        limits.punish("peer", f"name-{number}", 0.0)
+    with pytest.raises(UnavailableError, match="try again in 10 s"):
+        limits.admit("peer", 0.0)
+
+
+def test_a_single_name_does_not_lock_out_its_peer(limits):
+    now = 0.0
+    for _ in range(50):
+        seconds = limits.punish("peer", "broken", now)
+        limits.admit("peer", now)
+        now += seconds
 
 
 def test_each_further_offence_doubles_the_time_up_to_a_limit(limits):
-    seconds = [limits.punish("back", float(now)) for now in range(100)]
+    seconds = [limits.punish("peer", "desk", float(now)) for now in range(100)]
     assert seconds[:4] == [10, 20, 40, 80]
     assert seconds[-1] == MAX_LOCKOUT_SECONDS
 
 
 def test_offences_are_forgotten(limits):
     for now in range(5):
-        limits.punish("back", float(now))
-    assert limits.punish("back", 2000.0) == FIRST_LOCKOUT_SECONDS
+        limits.punish("peer", "desk", float(now))
+    assert limits.punish("peer", "desk", 2000.0) == FIRST_LOCKOUT_SECONDS
 
 
-def test_only_so_many_peers_are_remembered(limits):
-    for peer in range(5000):
-        limits.admit(str(peer), 0.0)
-    assert len(limits) <= 1024
+def test_only_so_many_are_remembered(limits):
+    for number in range(5000):
+        limits.admit(f"peer {number}", 0.0)
+        limits.punish("peer", str(number), 0.0)
+    assert len(limits) <= 2048

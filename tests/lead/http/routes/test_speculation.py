@@ -192,6 +192,7 @@ async def test_a_back_that_was_sent_away_may_not_come_back_at_once(lead):
             await back.send("{")
             assert (await closed(back)).code == 1008
         async with connect(url) as again:
+            await again.send(hello(lead).model_dump_json())
             close = await closed(again)
         assert (close.code, close.reason) == (1013, "disconnected for what it has sent: try again in 10 s")
         lead.now += 10.0
