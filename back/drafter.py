@@ -34,6 +34,9 @@ from shared.slot_cache import SlotCache
 
 log = logging.getLogger("back")
 
+_MAX_COMMITTED = 1 << 24
+"""No lead has a longer context (--ctx-size); one that never stops would fill this back's memory."""
+
 Work = list[tuple[SequenceState, DraftPath]]
 
 
@@ -74,6 +77,7 @@ class Drafter:
         self._sequences: dict[str, SequenceState] = {}
         self._cache_is_full = False  # since the last sequence ended; there are no branches then
         self._logged_full = False
+        self._logged_unusable = False
 
     @property
     def idle(self) -> bool:
@@ -159,14 +163,25 @@ class Drafter:
         if state is None:
             return
         n_known = len(state.committed) - message.start
-        if n_known < 0 or not self._has_tokens(message.tokens):
-            log.warning("sequence %s: no longer drafting for it", message.sequence)
+        too_long = message.start + len(message.tokens) > _MAX_COMMITTED
+        if n_known < 0 or too_long or not self._has_tokens(message.tokens):
+            self._log_unusable(message)
             self._close(message.sequence)
             return
         if new := message.tokens[n_known:]:
             with self._closing_on_error(state):
                 self._slots.give_back_branches(state.commit(new))
                 state.restore_cache()
+
+    def _log_unusable(self, message: Extend) -> None:
+        log.log(
+            logging.DEBUG if self._logged_unusable else logging.WARNING,
+            "sequence %s: no longer drafting for it: the lead's tokens %d to %d cannot be right",
+            message.sequence,
+            message.start,
+            message.start + len(message.tokens),
+        )
+        self._logged_unusable = True
 
     def _tune(self, message: Tune) -> None:
         n_ahead = min(self._own_options.n_ahead, message.n_ahead)

@@ -31,12 +31,18 @@ from shared.protocol import (
 from shared.terminal import one_line
 
 _HELLO_SECONDS = 10.0
+_MAX_UNREAD, _PAUSE_SECONDS = 256, 0.005
+"""No more is read from a lead that sends faster than this back can draft: memory is bounded."""
 _FIRST_DELAY, _MAX_DELAY = 0.25, 10.0
 _TRANSIENT = (OSError, ConnectionClosed, InvalidHandshake, ProtocolError)
 
 
 class LeadListener(Protocol):
     """The seam to the worker."""
+
+    @property
+    def n_unread(self) -> int:
+        """How many messages are yet to be handled."""
 
     def on_message(self, message: Open | Extend | Close | Tune) -> None:
         """The lead has sent a message."""
@@ -151,6 +157,8 @@ class Link:
         try:
             async for frame in connection:
                 listener.on_message(_news(parse_lead_message(frame)))
+                while listener.n_unread > _MAX_UNREAD:  # noqa: ASYNC110 - the worker is a thread without a loop
+                    await asyncio.sleep(_PAUSE_SECONDS)
             self._log.lost("the lead has closed the connection")
         except _TRANSIENT as error:
             self._log.lost(brief(self._url, error))

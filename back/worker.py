@@ -29,12 +29,17 @@ class Worker:
         self._clock = clock
         self._post = post
         self._on_failure = on_failure
-        # Not bounded, but no longer than the texts of the sequences: the lead sends each token once.
+        # Bounded by the link, which reads no more from the lead while there are many.
         self._inbox: queue.SimpleQueue[WorkerMessage | None] = queue.SimpleQueue()
 
     def start(self) -> None:
         """Draft from now on, until the process ends."""
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
+
+    @property
+    def n_unread(self) -> int:
+        """How many messages are yet to be handled."""
+        return self._inbox.qsize()
 
     def on_message(self, message: WorkerMessage) -> None:
         """The lead has sent a message."""

@@ -47,6 +47,8 @@ _CONFIDENCE = 0.95
 class RandomDrafter:
     """Posts `n_tokens` random tokens after every message about a sequence."""
 
+    n_unread = 0  # it answers at once
+
     def __init__(
         self, n_vocab: int, post: Callable[[Draft], None], rng: random.Random, n_tokens: int = _N_AHEAD
     ) -> None:

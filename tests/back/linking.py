@@ -38,6 +38,8 @@ class NoDelays(random.Random):
 class Recorder:
     """A listener that records what it receives."""
 
+    n_unread = 0
+
     def __init__(self):
         self.received = asyncio.Queue()
 
@@ -49,7 +51,7 @@ class Recorder:
 
 
 @contextlib.asynccontextmanager
-async def linked(*handlers, key=None, ping_seconds=20.0, clock=time.monotonic, **options):
+async def linked(*handlers, key=None, ping_seconds=20.0, clock=time.monotonic, listener=None, **options):
     """A link to a lead that handles each connection with the next of `handlers`, later ones with the last.
 
     `options` are those of the lead's server.
@@ -65,7 +67,7 @@ async def linked(*handlers, key=None, ping_seconds=20.0, clock=time.monotonic, *
         port = server.sockets[0].getsockname()[1]
         url = f"ws://127.0.0.1:{port}/v1/speculation"
         link = Link(url, HELLO, NoDelays(), key, ping_seconds=ping_seconds, clock=clock)
-        listener = Recorder()
+        listener = listener or Recorder()
         running = asyncio.ensure_future(link.run(listener))
         try:
             yield link, listener, running

@@ -2,6 +2,7 @@
 
 import pytest
 
+from back import drafter as drafter_module
 from shared.errors import RequestError
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
@@ -111,6 +112,17 @@ def test_repeated_extends_change_nothing():
     harness.extend(2, TEXT[2:4])
     harness.extend(2, TEXT[2:4])
     assert harness.last_draft() == Draft(sequence="s", base=4, tokens=TEXT[4:8])
+
+
+def test_a_text_that_never_ends_is_not_followed(monkeypatch, caplog):
+    monkeypatch.setattr(drafter_module, "_MAX_COMMITTED", 8)
+    harness = DrafterHarness()
+    for sequence in ("a", "b"):
+        harness.open(sequence)
+        harness.extend(len(LONG), [1] * (9 - len(LONG)), sequence)
+        assert harness.drafter.draft(sequence) is None
+        assert harness.drafter.idle
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_only_the_new_tokens_of_an_overlapping_extend_are_added():

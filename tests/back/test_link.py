@@ -25,6 +25,23 @@ from tests.back.linking import (
 )
 
 
+class SlowListener(Recorder):
+    """Has too much to do until `is_behind` is false."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_behind = True
+        self.was_asked_often = asyncio.Event()
+        self._n_asked = 0
+
+    @property
+    def n_unread(self):
+        self._n_asked += 1
+        if self._n_asked > 5:
+            self.was_asked_often.set()
+        return link_module._MAX_UNREAD + self.is_behind
+
+
 async def test_hello_is_the_first_message():
     said = asyncio.Queue()
 
@@ -40,6 +57,16 @@ async def test_the_listener_gets_all_messages_in_order():
     news = [OPEN, Extend(sequence="s", start=2, tokens=[3]), Close(sequence="s", reason="ended")]
     async with linked(saying(WELCOME, *news)) as (_, listener, _):
         assert [await listener.received.get() for _ in news] == news
+
+
+async def test_a_lead_that_sends_faster_than_it_is_heard_has_to_wait(monkeypatch):
+    monkeypatch.setattr(link_module, "_PAUSE_SECONDS", 0.0)
+    close = Close(sequence="s", reason="ended")
+    async with linked(saying(WELCOME, OPEN, close), listener=SlowListener()) as (_, listener, _):
+        await listener.was_asked_often.wait()
+        assert listener.received.qsize() == 1
+        listener.is_behind = False
+        assert [await listener.received.get(), await listener.received.get()] == [OPEN, close]
 
 
 async def test_a_draft_reaches_the_lead():

@@ -166,6 +166,8 @@ async def test_a_back_that_answers_no_pings_is_gone(lead, serve):
 class IdleBack:
     """A back that does nothing."""
 
+    n_unread = 0
+
     def on_message(self, message):
         pass
 
