@@ -15,7 +15,7 @@ from shared.protocol import MAX_LEAD_MESSAGE_BYTES
 from shared.terminal import one_line
 from shared.tls import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
 
-_CLOSE_SECONDS = 1.0
+CLOSE_SECONDS = 1.0
 """The closing handshake may have to wait for unread messages, and is not worth more time."""
 _FINAL_STATUSES = {401, 403}
 """A missing or wrong key, or a host name that the lead does not accept: only a person can change that."""
@@ -52,7 +52,7 @@ def dial(
             additional_headers={"Authorization": f"Bearer {key}"} if key else {},
             ssl=tls,
             max_size=MAX_LEAD_MESSAGE_BYTES,
-            close_timeout=_CLOSE_SECONDS,
+            close_timeout=CLOSE_SECONDS,
             ping_interval=ping_seconds,
             ping_timeout=ping_seconds,
             proxy=None,
