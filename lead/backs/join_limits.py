@@ -19,7 +19,7 @@ _MAX_RECORDS = 2048
 
 
 @dataclass(slots=True)
-class _Record:
+class _JoinRecord:
     """Of a peer, or of one name that a peer has used.
 
     `n_free`: how many offences have no consequence; `memory_seconds`: how long after the last one, and after
@@ -56,7 +56,7 @@ class JoinLimits:
     Times are seconds of one clock.
     """
 
-    _records: OrderedDict[tuple[str, ...], _Record] = field(default_factory=OrderedDict)
+    _records: OrderedDict[tuple[str, ...], _JoinRecord] = field(default_factory=OrderedDict)
 
     def __len__(self) -> int:
         """How many peers and names are remembered."""
@@ -78,10 +78,10 @@ class JoinLimits:
         self._find((peer,), now).punish(now)
         return self._find((peer, name), now).punish(now)
 
-    def _find(self, key: tuple[str, ...], now: float) -> _Record:
+    def _find(self, key: tuple[str, ...], now: float) -> _JoinRecord:
         if key not in self._records:
             limits = (_PEER_OFFENCES, _PEER_MEMORY_SECONDS) if len(key) == 1 else ()
-            self._records[key] = _Record(Bucket(_JOINS_PER_SECOND, _JOIN_BURST, now), *limits)
+            self._records[key] = _JoinRecord(Bucket(_JOINS_PER_SECOND, _JOIN_BURST, now), *limits)
         self._records.move_to_end(key)
         if len(self._records) > _MAX_RECORDS:
             self._records.popitem(last=False)
