@@ -28,6 +28,7 @@ from back.worker import Worker, WorkerMessage
 from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
 from bench.replay import Rows
+from shared.cache_edits import SlotMemory
 from shared.errors import ProtocolError
 from shared.llama.model import Model
 from shared.llama.span import Span
@@ -71,7 +72,7 @@ _SAMPLINGS: tuple[Message, ...] = (
 )
 
 
-class _Model:
+class _Model(SlotMemory):
     """Prepared logits in the place of a draft model; keeps records of its cache, as a real one does."""
 
     def __init__(self, n_vocab: int, n_slots: int) -> None:
