@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.engine.commands import Cancel, PostDraft, SetBacks, SetPolicy, Submit
+from lead.engine.commands import Cancel, PostDraft, RequestOptions, SetBacks, SetPolicy, Submit
 from lead.engine.events import Committed
 from shared.llama.memory_traits import MemoryTraits
 from shared.sampling.parameters import SamplingParameters
@@ -138,7 +138,7 @@ def with_predictions(requests, truth, rng):
 def with_checkpoints(requests, rng):
     """The requests, with places at which others may go on."""
     return [
-        request.model_copy(update={"checkpoints": [rng.choice([2, 20, 38]), rng.randint(0, 50)]})
+        request.model_copy(update={"options": RequestOptions(checkpoint=rng.choice([0, 2, 20, 38]))})
         for request in requests
     ]
 
@@ -317,9 +317,10 @@ def test_a_prompt_that_was_read_before_goes_on_at_a_checkpoint():
     limits = make_limits(traits=MEMORIES["rollback"], n_checkpoints=2)
     prompt = [1, 2] * 20
     requests = [
-        submit("a", [*prompt, 4, 4], max_tokens=4).model_copy(update={"checkpoints": [40]}),
+        submit("a", [*prompt, 4, 4], max_tokens=4),
         submit("b", [*prompt, 5], max_tokens=4),
     ]
+    requests[0] = requests[0].model_copy(update={"options": RequestOptions(checkpoint=40)})
     front = FakeFront({0: requests[:1], 20: requests[1:]}, Silent())
     target = run_engine(front, limits)
     assert target.n_loaded == 1

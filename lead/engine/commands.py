@@ -34,7 +34,8 @@ class RequestOptions(BaseModel, frozen=True):
 
     n_probs: at each position report the probabilities of this many tokens and of the chosen one; None: of
     none. filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step.
-    slot: run in this slot only. progress: report how far the prompt has been read.
+    slot: run in this slot only. progress: report how far the prompt has been read. checkpoint: length of a
+    prefix that later requests may share; 0: not known.
     """
 
     n_probs: int | None = None
@@ -43,6 +44,7 @@ class RequestOptions(BaseModel, frozen=True):
     cache_prompt: bool = True
     slot: int | None = None
     progress: bool = False
+    checkpoint: int = 0
 
 
 class Submit(BaseModel, frozen=True):
@@ -50,7 +52,6 @@ class Submit(BaseModel, frozen=True):
 
     A sequence that an earlier engine process had begun is submitted with what that has generated:
     `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
-    `checkpoints`: lengths of prefixes that later requests may share.
     """
 
     type: Literal["submit"] = "submit"
@@ -59,7 +60,6 @@ class Submit(BaseModel, frozen=True):
     sampling: SamplingParameters
     max_tokens: int | None
     prediction: list[int] = []  # what the client expects the text to be
-    checkpoints: list[int] = []
     options: RequestOptions = RequestOptions()
     n_prompt: int = 0
     n_cached: int | None = None

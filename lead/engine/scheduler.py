@@ -187,7 +187,7 @@ class Scheduler:
         if self._limits.n_checkpoints == 0:
             return ()
         n_prompt = request.n_prompt or len(request.tokens)
-        lengths = {n for n in request.checkpoints if 0 < n < n_prompt}
+        lengths = {n for n in [request.options.checkpoint] if 0 < n < n_prompt}
         if n_prompt >= _MIN_CHECKPOINT:
             lengths.add(n_prompt - _N_ANSWER_HEADER)
         return tuple(sorted(lengths))

@@ -82,6 +82,7 @@ async def read_request(
             cache_prompt=fields.cache_prompt is not False,
             slot=fields.slot(services.n_slots),
             progress=bool(fields.return_progress and fields.stream),
+            checkpoint=prepared.n_before_last,
         ),
         private=fields.private,
         max_seconds=fields.time_limit(),

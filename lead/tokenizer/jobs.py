@@ -106,6 +106,7 @@ class PreparedRequest:
     prediction: "array[int]" = field(default_factory=lambda: array("i"))
     biased: dict[str, list[int]] = field(default_factory=dict)
     parser: ParserConfig | None = None
+    n_before_last: int = 0
     special_tokens: frozenset[int] = frozenset()
     reads_control_texts: bool = False
 

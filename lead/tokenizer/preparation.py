@@ -39,6 +39,7 @@ from lead.tokenizer.jobs import (
     TokenizeText,
     read_conversation,
 )
+from lead.tokenizer.message_start import tokens_before
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 
@@ -89,9 +90,12 @@ class Preparation:
         else:
             may_think = parser.in_reasoning or conversation.variables.get("enable_thinking", True)
             grammar = self._constrain(constraint, parser, may_think=bool(may_think))
-        request = PreparedRequest([self._tokenize_prompt(prompt)], grammar)
+        tokens = self._tokenize_prompt(prompt)
+        request = PreparedRequest([tokens], grammar)
+        last = "\n".join(conversation.messages[-1].parts)
         request = replace(
             request,
+            n_before_last=tokens_before(last, prompt.text, tokens, self._vocabulary),
             parser=parser,
             special_tokens=self._special_tokens(parser),
             reads_control_texts=not prompt.known,
