@@ -277,6 +277,7 @@ class EngineClient:
 
     def _become_ready(self, ready: Ready) -> None:
         self.ready = ready
+        self._load = self._load.model_copy(update={"exact": ready.exact, "pads": ready.pads})
         log.info(
             "ready: %d slots, %d tokens of context (%d for one sequence), %d threads",
             ready.n_slots,

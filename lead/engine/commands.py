@@ -17,7 +17,11 @@ NGRAM, PREDICTION = "ngram", "prediction"
 
 
 class Load(BaseModel, frozen=True):
-    """The first command: what to run."""
+    """The first command: what to run.
+
+    `exact` and `pads` are as an earlier process said in `Ready`, so that this one computes the same bits;
+    None: it measures them.
+    """
 
     type: Literal["load"] = "load"
     model: Path
@@ -27,6 +31,8 @@ class Load(BaseModel, frozen=True):
     ngram: bool = True
     calibrate: bool = True
     heartbeat_seconds: float = 0.0  # between signs of life; 0: none
+    exact: bool | None = None
+    pads: bool | None = None
 
 
 class RequestOptions(BaseModel, frozen=True):

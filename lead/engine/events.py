@@ -13,7 +13,8 @@ FinishReason = Literal["stop", "length"]
 class Ready(BaseModel, frozen=True):
     """The model is loaded. `n_ctx_sequence` is the most tokens one sequence can have.
 
-    `exact`: the logits of a token do not depend on how many others are in its batch.
+    `exact`: the logits of a token do not depend on how many others are in its batch; `pads`: because single
+    tokens are padded.
     """
 
     type: Literal["ready"] = "ready"
@@ -22,6 +23,7 @@ class Ready(BaseModel, frozen=True):
     n_slots: int
     speculates: bool
     exact: bool
+    pads: bool = False
 
 
 class Alive(BaseModel, frozen=True):

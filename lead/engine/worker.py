@@ -17,7 +17,7 @@ from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from shared.errors import ModelLoadError
-from shared.llama.batch_invariance import measure_batch_invariance
+from shared.llama.batch_invariance import BatchInvariance, measure_batch_invariance
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.sampling.factory import make_sampler
@@ -57,7 +57,7 @@ def main() -> None:
 
 def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     vocabulary = model.vocabulary
-    invariance = measure_batch_invariance(model)
+    invariance = _invariance(model, load)
     limits = EngineLimits(
         n_slots=load.options.parallel,
         n_ctx=model.n_ctx - invariance.pads,  # a padding token occupies a cell during its step
@@ -90,6 +90,7 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
             n_slots=limits.n_slots,
             speculates=limits.traits.can_speculate,
             exact=invariance.exact,
+            pads=invariance.pads,
         )
     )
     if limits.traits.can_speculate and load.calibrate:
@@ -103,6 +104,13 @@ def _n_checkpoints(model: Model, options: ModelOptions) -> int:
         return 0
     all_bytes = options.parallel * max(1, model.traits.checkpoint_bytes)
     return min(options.ctx_checkpoints, (options.checkpoint_memory << 20) // all_bytes)
+
+
+def _invariance(model: Model, load: Load) -> BatchInvariance:
+    if load.exact is None or load.pads is None:
+        return measure_batch_invariance(model)
+    model.pads_single_tokens = load.pads
+    return BatchInvariance(load.exact, load.pads)
 
 
 def _local_drafters(request: Submit, load: Load) -> dict[str, LocalDrafter]:

@@ -250,6 +250,16 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(start, caplog):
     assert "no sign of life for 0.5 s (--engine-timeout)" in caplog.text
 
 
+async def test_an_engine_that_is_started_again_computes_as_the_first_one_did(start):
+    say_load = SAY_LOAD.replace('"policy", "depth"', '"exact", "pads"')
+    front = start(
+        say_load + "if first_time():\n    say_load(); ready(); sys.exit(3)\nsay_load(); ready()\n" + LISTEN
+    )
+    await front.until(lambda front: front.events.count(UP) == 2)
+    said = [event.sequence for event in front.events if event != UP]
+    assert said == ['{"exact": null, "pads": null}', '{"exact": true, "pads": false}']
+
+
 async def test_the_engine_is_told_how_often_to_give_a_sign_of_life(start):
     say_load = SAY_LOAD.replace('"policy", "depth"', '"heartbeat_seconds",')
     front = start(say_load + "say_load(); ready()\n" + LISTEN, timeout=20.0)
