@@ -18,9 +18,12 @@ from lead.generation.sequences import Sequences, Status
 from lead.generation.submissions import Submissions
 from shared.cache_edits import apply_edits
 from tests.fakes import FakeTarget, make_engine, make_limits, plain_run
-from tests.test_proof_tokens import ROOMS, SAMPLINGS, requests_for, truth_of, with_predictions
+from tests.test_proof_tokens import MEMORIES, ROOMS, SAMPLINGS, requests_for, truth_of, with_predictions
 
 ENDLESS = 1 << 30
+LIMITS = ROOMS | {
+    name: make_limits(3, 70, 60, 9, traits=traits, n_checkpoints=2) for name, traits in MEMORIES.items()
+}
 
 
 def drafters(request):
@@ -35,7 +38,7 @@ class Process:
         self._front = front
         self._n_left = n_events
         self._scheduler, _ = make_engine(limits, policy="adaptive", make_drafters=drafters)
-        self._target = FakeTarget(limits.n_slots, limits.n_ctx, limits.n_batch)
+        self._target = FakeTarget(limits.n_slots, limits.n_ctx, limits.n_batch, traits=limits.traits)
 
     def run(self):
         """Returns when it has died, or has nothing left to do."""
@@ -86,7 +89,7 @@ class Front:
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
-@pytest.mark.parametrize("limits", ROOMS.values(), ids=ROOMS)
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 def test_after_any_deaths_the_tokens_are_the_plain_ones(sampling, limits):
     rng = random.Random(repr(sampling))
     requests = requests_for(sampling, rng)
