@@ -15,6 +15,7 @@ from lead.chat.template import ChatTemplate, Conversation
 from shared.errors import RequestError
 from shared.llama.special_tokens import SpecialTokens
 
+_SHORT = 32
 _SHORTEST = 2
 """A token of one character has no inside, where a mark could be."""
 
@@ -63,6 +64,7 @@ class _Marks:
         self._texts = texts
         self._mark = f"q{secrets.token_hex(12)}q"
         self.n = 0
+        self._known: dict[str, list[int]] = {}
 
     def add(self, value: Any) -> Any:
         """`value` with marks in all its texts, also those in lists and objects."""
@@ -79,6 +81,14 @@ class _Marks:
         is_answer = isinstance(value, dict) and value.get("role") == "assistant"
         return value if is_answer else self.add(value)
 
+    def _breaks(self, text: str) -> list[int]:
+        """As `ControlTexts.breaks`; names of fields and roles are looked at once."""
+        if len(text) > _SHORT:
+            return self._texts.breaks(text)
+        if text not in self._known:
+            self._known[text] = self._texts.breaks(text)
+        return self._known[text]
+
     def remove(self, text: str) -> tuple[str, list[int]]:
         """The text without marks, and where they were."""
         pieces = text.split(self._mark)
@@ -86,7 +96,9 @@ class _Marks:
         return "".join(pieces), list(ends)
 
     def _add_to_text(self, text: str) -> str:
-        breaks = self._texts.breaks(text)
+        breaks = self._breaks(text)
+        if not breaks:
+            return text
         self.n += len(breaks)
         return self._mark.join(text[start:end] for start, end in itertools.pairwise([0, *breaks, None]))
 

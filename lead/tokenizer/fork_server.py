@@ -15,9 +15,12 @@ from lead.tokenizer.jobs import HEADER, Setup, decode, encode
 _STOP_SECONDS = 2.0
 _REPLY_SECONDS = 20.0
 """Forking takes milliseconds: a process that does not reply for so long is stopped, or the machine swaps."""
-_NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "OPENBLAS_NUM_THREADS": "1"}
-"""A vocabulary needs neither a GPU, of which each process would reserve memory, nor threads, which a fork
-would lose."""
+_ENVIRONMENT = {
+    "CUDA_VISIBLE_DEVICES": "",  # a vocabulary needs no GPU, and each process would reserve memory there
+    "HIP_VISIBLE_DEVICES": "",
+    "OPENBLAS_NUM_THREADS": "1",  # threads do not survive a fork
+    "GGML_NO_BACKTRACE": "1",  # ggml would start a debugger, to show in the log where memory ran out
+}
 
 
 class ForkServerGoneError(Exception):
@@ -45,7 +48,7 @@ class ForkServer:
                 *("-m", "lead.tokenizer", str(theirs.fileno())),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, **_NO_GPU},
+                env={**os.environ, **_ENVIRONMENT},
             )
         return self
 

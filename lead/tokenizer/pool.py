@@ -130,7 +130,7 @@ class TokenizerPool:
                     delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - as above
                     await self._serve(server)
             except (ForkServerGoneError, OSError) as error:
-                log.error("the tokenizer process has ended: %s", error or "it is started again")  # noqa: TRY400 - expected
+                log.error("the tokenizer process has ended (%r): starting it again", error)  # noqa: TRY400 - expected
             await asyncio.sleep(next(delays))
 
     async def _serve(self, server: ForkServer) -> None:

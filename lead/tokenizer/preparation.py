@@ -105,8 +105,8 @@ class Preparation:
     def _with_texts(self, request: PreparedRequest, texts: FieldTexts) -> PreparedRequest:
         return replace(
             request,
-            prediction=array("i", self._tokenize_plain(texts.prediction)),
-            biased={text: self._tokenize_plain(text) for text in texts.biased},
+            prediction=self._tokenize_plain(texts.prediction),
+            biased={text: self._tokenize_plain(text).tolist() for text in texts.biased},
         )
 
     def _render(self, body: ConversationFields) -> RenderedPrompt:
@@ -131,14 +131,14 @@ class Preparation:
             )
         n_removed = len(prompt.text) - len(text)
         breaks = [at - n_removed for at in prompt.breaks]
-        return array("i", vocabulary.tokenize(text, add_special=True, parse_special=True, breaks=breaks))
+        return vocabulary.encode(text, add_special=True, parse_special=True, breaks=breaks)
 
     def _tokenize_parts(self, prompt: Prompt) -> "array[int]":
         """What the model wants around a prompt (BOS) is added where it begins with text."""
         tokens = array("i")
         for i, part in enumerate([prompt] if isinstance(prompt, str) else prompt):
             if isinstance(part, str):
-                tokens.extend(self._vocabulary.tokenize(part, add_special=i == 0, parse_special=True))
+                tokens += self._vocabulary.encode(part, add_special=i == 0, parse_special=True)
                 continue
             try:
                 tokens.append(self._vocabulary.check(part))
@@ -146,12 +146,12 @@ class Preparation:
                 raise RequestError(f"prompt: {error}", "prompt") from error
         return tokens
 
-    def _tokenize_plain(self, text: str) -> list[int]:
-        return self._vocabulary.tokenize(text, add_special=False, parse_special=False)
+    def _tokenize_plain(self, text: str) -> "array[int]":
+        return self._vocabulary.encode(text, add_special=False, parse_special=False)
 
     def _tokenize_text(self, job: TokenizeText) -> bytes:
         """Written piece by piece: objects for a million tokens would take hundreds of megabytes."""
-        tokens = self._vocabulary.tokenize(
+        tokens = self._vocabulary.encode(
             job.text, add_special=job.add_special, parse_special=job.parse_special
         )
         shown = {token: self._show(token) if job.with_pieces else b"%d" % token for token in set(tokens)}

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MEGABYTE = 1 << 20
-STACK_BYTES = 256 * MEGABYTE
-"""For the thread that tokenizes. std::regex, with which llama.cpp splits text for some models, takes about
-400 bytes for each character of a run: this is enough for 600,000. Only what is needed uses memory."""
-_FIXED_HEAP_BYTES = 128 * MEGABYTE
+STACK_BYTES = 128 * MEGABYTE
+"""For the thread that tokenizes. std::regex, with which llama.cpp splits text for some models, takes up to
+400 bytes for each character of a run: this is enough for 300,000. Only what is needed uses memory."""
+_FIXED_HEAP_BYTES = 96 * MEGABYTE
 _HEAP_BYTES_PER_BYTE = 40
 SECONDS_PER_SECOND_AND_MEGABYTE = 0.5
 
@@ -35,6 +35,11 @@ class JobLimits:
 def limit_time(seconds: float) -> None:
     """End this process by SIGPROF after so many seconds of CPU time; 0: no more."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def forbid_core_dumps() -> None:
+    """A process that is killed by a signal must not leave clients' texts in a file."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def limit_data(n_bytes: int) -> None:

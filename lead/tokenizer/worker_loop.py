@@ -13,6 +13,7 @@ from lead.tokenizer.work_limits import (
     MEGABYTE,
     STACK_BYTES,
     JobLimits,
+    forbid_core_dumps,
     limit_data,
     limit_time,
     peak_memory,
@@ -30,6 +31,7 @@ def run_worker(connection: socket.socket, preparation: Preparation, base_seconds
     """Do jobs; the process ends here."""
     # CPU time is counted in this way on a busy machine, too, and nothing in native code can delay the end.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    forbid_core_dumps()
     threading.stack_size(STACK_BYTES)
     loop = threading.Thread(target=_serve, args=(connection, preparation, base_seconds))
     loop.start()

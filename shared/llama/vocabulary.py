@@ -8,6 +8,7 @@ import functools
 import hashlib
 import logging
 import re
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from shared.models.split import parts_of
 from shared.protocol import VocabularyId
 
 log = logging.getLogger("llama")
+
+_NONE: "array[int]" = array("i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,12 @@ class Vocabulary:
     def tokenize(
         self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
     ) -> list[int]:
+        """As `encode`, as a list."""
+        return self.encode(text, add_special=add_special, parse_special=parse_special, breaks=breaks).tolist()
+
+    def encode(
+        self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
+    ) -> "array[int]":
         """Tokens of `text`, as llama_tokenize returns them.
 
         `add_special` adds what the model wants around a prompt (BOS); `parse_special` reads the text of
@@ -122,32 +131,39 @@ class Vocabulary:
         are ascending positions that no control token may contain (see `SpecialTokens.split`).
         """
         text = text.encode("utf-8", "replace").decode()
-        before, after = self._around if add_special else ([], [])
-        tokens = list(before)
+        before, after = self._around if add_special else (_NONE, _NONE)
+        tokens = array("i", before)
+        known: dict[str, array[int]] = {}
         for fragment in self.special.split(text, control=parse_special, breaks=breaks):
             if isinstance(fragment, int):
                 tokens.append(fragment)
             else:
-                tokens += self._tokenize_plain(fragment, add_special=False)
+                # For some models each call compiles a regular expression; turns begin and end alike.
+                if fragment not in known:
+                    known[fragment] = self._encode_plain(fragment, add_special=False)
+                tokens += known[fragment]
         return tokens + after
 
     @functools.cached_property
-    def _around(self) -> tuple[list[int], list[int]]:
+    def _around(self) -> tuple["array[int]", "array[int]"]:
         """The tokens that `add_special` adds before and after a text."""
-        both = self._tokenize_plain("", add_special=True)
+        both = self._encode_plain("", add_special=True)
         n_before = min(len(both), 1) if self.adds_bos else 0
         return both[:n_before], both[n_before:]
 
-    def _tokenize_plain(self, text: str, *, add_special: bool) -> list[int]:
+    def _encode_plain(self, text: str, *, add_special: bool) -> "array[int]":
         data = text.encode()
         n = len(data) + 8
         for _ in range(2):  # the second time with the room that llama.cpp asks for
-            buffer = (llama_cpp.llama_token * abs(n))()
+            tokens = array("i", bytes(4 * abs(n)))
+            buffer = (llama_cpp.llama_token * len(tokens)).from_buffer(tokens)
             n = llama_cpp.llama_tokenize(
-                self._vocab, data, len(data), buffer, len(buffer), add_special, False
+                self._vocab, data, len(data), buffer, len(tokens), add_special, False
             )
+            del buffer  # while it exists, the array cannot shrink
             if n >= 0:
-                return list(buffer[:n])
+                del tokens[n:]
+                return tokens
         raise ValueError("the text could not be tokenized")
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
