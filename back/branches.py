@@ -56,7 +56,8 @@ def _can_grow(
     sequence: SequenceState, branch: DraftPath, options: DrafterOptions, end_tokens: frozenset[int]
 ) -> bool:
     return (
-        len(branch.drafted) < options.n_branch_tokens
+        branch.unranked is None
+        and len(branch.drafted) < options.n_branch_tokens
         and branch.end - sequence.main.start < options.n_ahead
         and branch.end - sequence.window_start <= options.n_window
         and branch.drafted[-1].token not in end_tokens

@@ -4,6 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
@@ -22,13 +25,15 @@ class DraftToken:
 class DraftPath:
     """Draft tokens at positions start, start + 1, …; `cache` and `sampler` also cover everything before them.
 
-    The last token has been sampled but not decoded; `cache` holds those of the others that were decoded.
+    The last token has been sampled but not decoded; `cache` holds those of the others that were decoded. But
+    while a grammar is being followed, everything has been decoded, and `unranked` are the logits after it.
     """
 
     cache: SlotCache
     sampler: Sampler
     start: int
     drafted: list[DraftToken] = field(default_factory=list)
+    unranked: NDArray[np.float32] | None = None
 
     @property
     def end(self) -> int:
@@ -59,6 +64,7 @@ class DraftPath:
 
     def append(self, choices: Sequence[RankedToken]) -> None:
         """Add the first of `choices`; the others, in descending order, are its runners-up."""
+        self.unranked = None
         first, *runners_up = choices
         self.drafted.append(DraftToken(first.token, first.confidence, tuple(runners_up)))
         self.sampler.accept(first.token)

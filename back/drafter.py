@@ -25,7 +25,7 @@ from back.send_scheduler import DraftUpdate, Urgency
 from back.sequence import SequenceState
 from back.slot_pool import SlotPool
 from shared.cache_edits import SlotMemory
-from shared.errors import KvCacheFullError
+from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
@@ -36,6 +36,8 @@ log = logging.getLogger("back")
 
 _MAX_COMMITTED = 1 << 24
 """No lead has a longer context (--ctx-size); one that never stops would fill this back's memory."""
+_GRAMMAR_SECONDS = 0.002
+"""For answers about grammars in one step; longer ones are awaited while other paths go on."""
 
 Work = list[tuple[SequenceState, DraftPath]]
 
@@ -59,6 +61,18 @@ class MakeSampler(Protocol):
         """A sampler for a sequence with the tokens `history`; `like`: that of one with a common prefix."""
 
 
+class WaitsForGrammars(Protocol):
+    """The seam to the processes that follow grammars (`shared.sampling.remote_grammar.Patience`)."""
+
+    def grant(self, seconds: float) -> None:
+        """All questions together may take so long from now on."""
+
+
+class _NoWait:
+    def grant(self, seconds: float) -> None:
+        pass
+
+
 class Drafter:
     """Drafts for up to `n_slots` sequences."""
 
@@ -68,8 +82,10 @@ class Drafter:
         options: DrafterOptions,
         make_sampler: MakeSampler,
         end_tokens: frozenset[int],
+        patience: WaitsForGrammars | None = None,
     ) -> None:
         self._model = model
+        self._patience = patience or _NoWait()
         self._own_options = self._options = options
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
@@ -83,7 +99,7 @@ class Drafter:
     def idle(self) -> bool:
         """Nothing to do until the next message of the lead."""
         return not any(
-            self._can_extend_main(state) or self._can_extend_branches(state)
+            self._can_extend_main(state) or self._can_extend_branches(state) or any(_unranked(state))
             for state in self._sequences.values()
         )
 
@@ -115,9 +131,13 @@ class Drafter:
 
     def step(self) -> list[DraftUpdate]:
         """One decode; the drafts that have grown."""
+        self._patience.grant(0.0)
+        updates = self._rank_again()
         work = self._choose_work()
-        if not work:
-            return []
+        self._patience.grant(_GRAMMAR_SECONDS)
+        return updates + (self._decode(work) if work else self._rank_again())
+
+    def _decode(self, work: Work) -> list[DraftUpdate]:
         spans = self._spans(work)
         try:
             logits = self._model.decode(spans)
@@ -264,13 +284,29 @@ class Drafter:
             spans.append(Span(path.cache.index, len(path.cache), state.pending(path, n), n_logits))
         return spans
 
+    def _rank_again(self) -> list[DraftUpdate]:
+        """Go on with paths whose grammar was not ready when they were decoded."""
+        waiting = [(state, path) for state in self._sequences.values() for path in _unranked(state)]
+        return [
+            update
+            for state, path in waiting
+            if path.unranked is not None
+            and path.sampler.is_ready
+            and (update := self._append_token(state, path, path.unranked))
+        ]
+
     def _append_token(
         self, state: SequenceState, path: DraftPath, logits: NDArray[np.float32]
     ) -> DraftUpdate | None:
         if state.id not in self._sequences:  # closed by an error in this step
             return None
         with self._closing_on_error(state):
-            path.append(path.sampler.rank(logits, path.end, self._options.n_choices))
+            try:
+                choices = path.sampler.rank(logits, path.end, self._options.n_choices)
+            except PendingAnswerError:
+                path.unranked = logits.copy()  # the model reuses their memory
+                return None
+            path.append(choices)
             return DraftUpdate(state.id, self._urgency(state, path))
         return None
 
@@ -294,7 +330,7 @@ class Drafter:
 
     def _can_extend_main(self, state: SequenceState) -> bool:
         drafted = state.main.drafted
-        if not state.main.end or len(drafted) >= self._options.n_ahead:
+        if state.main.unranked is not None or not state.main.end or len(drafted) >= self._options.n_ahead:
             return False
         if not drafted:
             return True
@@ -334,3 +370,8 @@ class Drafter:
 
     def _drop_branches(self, state: SequenceState) -> None:
         self._slots.give_back_branches([state.drop_branch(branch) for branch in state.branches])
+
+
+def _unranked(state: SequenceState) -> Iterator[DraftPath]:
+    """The paths that wait for their grammar."""
+    return (path for path in (state.main, *state.branches) if path.unranked is not None)

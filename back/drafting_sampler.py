@@ -1,13 +1,12 @@
 """The sampler of a sequence that is drafted for."""
 
-import logging
+import functools
 
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
+from shared.sampling.remote_grammar import GrammarServer
 from shared.sampling.sampler import Sampler
-
-log = logging.getLogger("back")
 
 _DRY_WINDOW = 1024
 """Each side branch rescans this many tokens. Missing an older repetition may cost a draft token."""
@@ -15,6 +14,7 @@ _DRY_WINDOW = 1024
 
 def drafting_sampler(
     vocabulary: Vocabulary,
+    grammars: GrammarServer,
     parameters: SamplingParameters,
     history: list[int],
     like: Sampler | None = None,
@@ -23,8 +23,5 @@ def drafting_sampler(
     """The lead's choices with this model's logits; without a grammar that cannot be compiled here."""
     if parameters.dry_window > _DRY_WINDOW:
         parameters = parameters.model_copy(update={"dry_penalty_last_n": _DRY_WINDOW})
-    try:
-        return make_sampler(parameters, vocabulary, history, like)
-    except ValueError as error:
-        log.info("drafting without the grammar of a request: %s", error)
-        return make_sampler(parameters.model_copy(update={"grammar": None}), vocabulary, history)
+    follow = functools.partial(grammars.follow, is_optional=True)
+    return make_sampler(parameters, vocabulary, history, like, follow)

@@ -27,7 +27,7 @@ from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello
-from shared.sampling.grammar import prepare
+from shared.sampling.remote_grammar import GrammarServer, Patience
 
 log = logging.getLogger("back")
 
@@ -140,7 +140,8 @@ def _end(loop: asyncio.AbstractEventLoop, following: asyncio.Future[None]) -> No
 
 def _drafter(settings: BackSettings, model: Model) -> Drafter:
     vocabulary = model.vocabulary
-    prepare(vocabulary)
+    patience = Patience()
+    grammars = GrammarServer(vocabulary.info.path, patience)
     options = DrafterOptions.for_cache(
         model.n_ctx,
         n_slots=settings.compute.parallel,
@@ -151,8 +152,9 @@ def _drafter(settings: BackSettings, model: Model) -> Drafter:
     return Drafter(
         model,
         options,
-        functools.partial(drafting_sampler, vocabulary),
+        functools.partial(drafting_sampler, vocabulary, grammars),
         vocabulary.end_tokens,
+        patience,
     )
 
 

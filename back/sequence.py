@@ -61,6 +61,7 @@ class SequenceState:
             self.main.drop_before(len(self.committed))
             return freed + self._drop_passed_branches()
         self.main.drafted = []
+        self.main.unranked = None
         self.main.start = len(self.committed)
         self.main.cache.keep(max(0, n_valid - self.window_start))
         self.main.sampler.rewind(self.committed)
@@ -127,7 +128,7 @@ class SequenceState:
             assert path.cache.tokens == text[self.window_start : end], (
                 f"slot {path.cache.index} holds other tokens"
             )
-            assert path is self.main or self.n_pending(path) == 1
+            assert path is self.main or self.n_pending(path) == (1 if path.unranked is None else 0)
 
     def _branch_taken(self, tokens: Sequence[int], n_matching: int) -> DraftPath | None:
         """The branch that `tokens` follow after the first `n_matching`, which follow the main path."""

@@ -8,6 +8,7 @@
     ├── UnsupportedError         not supported, or not as the lead was started: HTTP 501
     ├── UnavailableError         the model is being loaded, or the engine has died too often: HTTP 503
     │   └── QueueFullError       too many requests are waiting: HTTP 503
+    ├── PendingAnswerError       another process has not answered yet: ask again later
     ├── ServerError              the request is valid, but failed in the server: HTTP 500
     ├── EngineError              the lead's engine dies again and again
     ├── IntegrityError           records contradict each other: the engine has to be restarted
@@ -55,6 +56,10 @@ class UnavailableError(DuoError):
 
 class QueueFullError(UnavailableError):
     """The maximum number of requests is waiting for a slot."""
+
+
+class PendingAnswerError(DuoError):
+    """Another process has not answered yet; the same question may be asked again later."""
 
 
 class ServerError(DuoError):

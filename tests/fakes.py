@@ -21,7 +21,7 @@ from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from lead.engine.speculation.replaying import batching_for
-from shared.errors import KvCacheFullError
+from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.memory_traits import PLAIN
 from shared.protocol import Close, Extend, Open
 from shared.sampling.common_filters import CommonFilters
@@ -183,10 +183,16 @@ class FailingTarget(FakeTarget):
 class ToyGrammar:
     """The remainders of the tokens by 3 are 0, 1, 2, 0, 1, 2, … or backwards; it may end after 4 tokens."""
 
-    def __init__(self, taken=()):
-        self._taken = list(taken)
+    is_ready = True
 
-    def allows(self, token):
+    def __init__(self, taken=(), n_beyond=0):
+        self._taken = list(taken)
+        self._n_beyond = n_beyond
+
+    def allows(self, tokens):
+        return [self._n_beyond > 0 or self._allows(token) for token in tokens]
+
+    def _allows(self, token):
         n = len(self._taken)
         if token in END_TOKENS:
             return n >= 4
@@ -194,29 +200,69 @@ class ToyGrammar:
         return token % 3 in wanted
 
     def allowed(self):
-        return np.array([token for token in range(N_VOCAB) if self.allows(token)], np.int32)
+        return np.array([token for token in range(N_VOCAB) if self._allows(token)], np.int32)
 
     def accept(self, token):
-        if token in END_TOKENS or not self.allows(token):
-            return False
-        self._taken.append(token)
-        return True
+        if self._n_beyond or token in END_TOKENS or not self._allows(token):
+            self._n_beyond += 1
+        else:
+            self._taken.append(token)
 
     def rollback(self, n):
-        del self._taken[len(self._taken) - n :]
+        n_beyond = min(n, self._n_beyond)
+        self._n_beyond -= n_beyond
+        del self._taken[len(self._taken) - n + n_beyond :]
 
     def copy(self):
-        return ToyGrammar(self._taken)
+        return type(self)(self._taken, self._n_beyond)
+
+
+class SlowGrammar:
+    """Another grammar whose answers take some time: the next questions are in vain, at random how many."""
+
+    def __init__(self, grammar, rng: random.Random):
+        self._grammar, self._rng = grammar, rng
+        self._asked, self._left = None, 0
+
+    @property
+    def is_ready(self):
+        self._left = max(0, self._left - 1)
+        return self._left == 0
+
+    def allows(self, tokens):
+        self._wait(("allows", *tokens))
+        return self._grammar.allows(tokens)
+
+    def allowed(self):
+        self._wait(("allowed",))
+        return self._grammar.allowed()
+
+    def _wait(self, asked):
+        if asked != self._asked:
+            self._asked, self._left = asked, self._rng.choice([0, 0, 1, 3])
+        if not self.is_ready:
+            raise PendingAnswerError("wait")
+
+    def accept(self, token):
+        self._asked = None
+        self._grammar.accept(token)
+
+    def rollback(self, n):
+        self._asked = None
+        self._grammar.rollback(n)
+
+    def copy(self):
+        return SlowGrammar(self._grammar.copy(), self._rng)
 
 
 def toy_sampler(
-    parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /
+    parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /, *, follow=ToyGrammar
 ) -> Sampler:
     make = CommonFilters if parameters.is_common else functools.partial(OrderedFilters, vocabulary=None)
     filters = make(parameters, N_VOCAB, END_TOKENS) if needs_filters(parameters) else None
     if parameters.grammar is None:
         return Sampler(parameters, filters, history)
-    beginning = like if isinstance(like, ConstrainedSampler) else ToyGrammar()
+    beginning = like if isinstance(like, ConstrainedSampler) else follow()
     return ConstrainedSampler(parameters, filters, history, beginning, min(END_TOKENS))
 
 

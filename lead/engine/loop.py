@@ -80,6 +80,8 @@ class Loop:
         if plan.wait > 0:
             self._wait = plan.wait
             return
+        if not plan.spans:
+            return
         try:
             began = self._clock()
             logits = self._decode(plan)

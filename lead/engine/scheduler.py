@@ -4,10 +4,11 @@ Continuous batching: every step is one decode over all running sequences, prompt
 Knows no model and no clock: logits and times are passed in; it is tested with a fake model in milliseconds.
 """
 
+import contextlib
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from lead.engine.events import (
     TokenProbabilities,
 )
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
-from lead.engine.sequence import EngineSequence
+from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
@@ -33,7 +34,7 @@ from lead.engine.speculation.manager import GeneratingSequence, SpeculationManag
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan
 from lead.engine.verify import VerifiedTokens, verify
-from shared.errors import RequestError
+from shared.errors import PendingAnswerError, RequestError
 from shared.llama.span import Span, n_passes, padding
 from shared.sampling.sampler import Sampler
 
@@ -43,6 +44,24 @@ _N_ANSWER_HEADER = 8
 """Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
+_GRAMMAR_SHARE = 0.25
+"""How much longer a step may take because of grammars. Beyond that their sequences sit out the next steps."""
+_LEAST_GRAMMAR_SECONDS = 0.001
+"""The least of that: a usual answer takes a tenth of it."""
+_ALONE_GRAMMAR_SECONDS = 0.005
+"""Where nothing else runs: until commands are looked at again."""
+
+
+class WaitsForGrammars(Protocol):
+    """The seam to the processes that follow grammars (`shared.sampling.remote_grammar.Patience`)."""
+
+    def grant(self, seconds: float) -> None:
+        """All questions together may take so long from now on."""
+
+
+class _NoWait:
+    def grant(self, seconds: float) -> None:
+        pass
 
 
 class Scheduler:
@@ -57,6 +76,7 @@ class Scheduler:
         speculation: SpeculationManager,
         make_sampler: Callable[[Submit], Sampler],
         end_tokens: frozenset[int],
+        patience: WaitsForGrammars | None = None,
     ) -> None:
         if limits.n_batch < limits.n_slots:
             raise ValueError("a batch must have room for one token of every slot")
@@ -66,6 +86,7 @@ class Scheduler:
         self._speculation = speculation
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
+        self._patience = patience or _NoWait()
         self._slots = SlotManager(
             limits.n_slots,
             limits.n_ctx,
@@ -110,11 +131,12 @@ class Scheduler:
 
     def plan(self, now: float) -> StepPlan | None:
         """The next step, or None if there is nothing to do."""
-        events = self._with_progress(self._slots.admit(only_if_idle=self._minimal_step))
+        events = self._verify_waiting(now)
+        events += self._with_progress(self._slots.admit(only_if_idle=self._minimal_step))
         self._slots.make_room_for_one_token_each()
-        running = self._slots.running()
+        running = [slot for slot in self._slots.running() if not _is_waiting(slot)]
         if not running:
-            return None
+            return StepPlan(events) if events or not self.idle else None
         generating = self._generating_slots(running)
         prompts = [slot for slot in running if slot not in generating]
         drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
@@ -143,15 +165,19 @@ class Scheduler:
         Decoding took `seconds`.
         """
         self._minimal_step = False
+        self._patience.grant(0.0)
         events: list[SequenceEvent] = []
         for entry, rows in zip(plan.entries, logits, strict=True):
             events += self._commit_entry(entry, rows, now)
+        events += self._wait_for_grammars([entry.slot for entry in plan.entries], now, seconds)
         depths = [
             len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
         ]
         n_committed = sum(len(event.tokens) for event in events if isinstance(event, Committed))
+        is_usual = not any(_is_waiting(entry.slot) for entry in plan.entries)
+        n_expected = plan.n_expected if is_usual else None
         self._speculation.on_step(
-            StepReport(plan.n_tokens, seconds, depths, n_committed, plan.n_expected, plan.n_passes)
+            StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.n_passes)
         )
         return events
 
@@ -194,13 +220,14 @@ class Scheduler:
 
     # Plan: what each slot decodes
 
-    def _with_progress(self, started: list[Started]) -> list[Started | PromptProgress]:
+    def _with_progress(self, started: list[Started]) -> list[SequenceEvent]:
         """If progress was requested, report the cached tokens before anything is decoded."""
-        events: list[Started | PromptProgress] = []
+        events: list[SequenceEvent] = []
         slots = {slot.index: slot for slot in self._slots.running()} if started else {}
         for event in started:
             events.append(event)
             slot = slots[event.slot]
+            _begin_sampler(slot)
             if not event.again and slot.sequence and slot.sequence.options.progress:
                 events.append(_progress(slot, slot.sequence))
         return events
@@ -278,35 +305,67 @@ class Scheduler:
             return events
         if sequence.max_tokens == 0:
             return [*events, self._finish(slot, "length")]
+        sequence.verification = Verification(entry.draft, rows)
+        return events + self._commit_verified(slot, now)
+
+    def _wait_for_grammars(self, slots: Sequence[Slot], now: float, seconds: float) -> list[SequenceEvent]:
+        """Give choices that are not ready a share of the step's `seconds`; those that take longer sit out."""
+        events = self._try_waiting(slots, now, max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds))
+        for slot in slots:
+            if slot.sequence and (verification := slot.sequence.verification):
+                verification.rows = verification.rows.copy()  # the model reuses their memory
+        return events
+
+    def _verify_waiting(self, now: float) -> list[SequenceEvent]:
+        """Go on with choices that were not ready when their step was over."""
+        running = self._slots.running()
+        is_alone = all(map(_is_waiting, running))
+        return self._try_waiting(running, now, _ALONE_GRAMMAR_SECONDS if is_alone else 0.0)
+
+    def _try_waiting(self, slots: Sequence[Slot], now: float, patience: float) -> list[SequenceEvent]:
+        """Go on with choices that are ready within `patience` seconds, which each has an equal part of."""
+        waiting = [slot for slot in slots if _is_waiting(slot)]
+        events: list[SequenceEvent] = []
+        for slot in waiting:
+            self._patience.grant(patience / len(waiting))
+            if slot.sequence and slot.sequence.sampler.is_ready:
+                events += self._commit_verified(slot, now)
+        return events
+
+    def _commit_verified(self, slot: Slot, now: float) -> list[SequenceEvent]:
+        """Commit what the target chooses; nothing yet if a choice is not ready."""
+        sequence = slot.sequence
+        assert sequence
+        verification = sequence.verification
+        assert verification
         try:
-            verified, probabilities = self._verify(sequence, entry.draft.tokens, rows)
+            verified = self._verify(sequence, verification)
+        except PendingAnswerError:
+            return []
         except RequestError as error:  # its grammar has become too complex
-            return [*events, self._fail(slot, str(error), error.param)]
+            return [self._fail(slot, str(error), error.param)]
         except Exception:
             log.exception("sequence %s cannot continue", sequence.id)
-            return [*events, self._fail(slot, "a token could not be chosen; see the lead's log", None)]
-        committed = _committed(sequence, entry.draft, verified, probabilities)
+            return [self._fail(slot, "a token could not be chosen; see the lead's log", None)]
+        sequence.verification = None
+        committed = _committed(sequence, verification.draft, verified, verification.probabilities)
         self._slots.commit(slot, verified.tokens)
         self._speculation.on_commit(committed, now)
-        events.append(committed)
         reason = self._finish_reason(sequence)
-        return events if reason is None else [*events, self._finish(slot, reason)]
+        return [committed] if reason is None else [committed, self._finish(slot, reason)]
 
-    def _verify(
-        self, sequence: EngineSequence, draft: Sequence[int], rows: NDArray[np.float32]
-    ) -> tuple[VerifiedTokens, list[TokenProbabilities]]:
-        """The tokens that the sequence commits, and their probabilities if requested."""
-        start = len(sequence.tokens)
-        probabilities: list[TokenProbabilities] = []
+    def _verify(self, sequence: EngineSequence, verification: Verification) -> VerifiedTokens:
+        """The tokens that the sequence commits; adds their probabilities if requested."""
+        start, rows = len(sequence.tokens), verification.rows
 
         def choose(i: int) -> int:
             token = sequence.sampler.choose(rows[i], start + i)
             if sequence.options.n_probs is not None:
-                probabilities.append(_probabilities(sequence, rows[i], start + i, token))
+                verification.probabilities.append(_probabilities(sequence, rows[i], start + i, token))
             sequence.sampler.accept(token)
             return token
 
-        return verify(draft, choose, self._end_tokens), probabilities
+        return verify(verification.draft.tokens, choose, self._end_tokens, verification.chosen)
 
     def _finish_reason(self, sequence: EngineSequence) -> FinishReason | None:
         if sequence.tokens[-1] in self._end_tokens:
@@ -327,6 +386,18 @@ class Scheduler:
         self._slots.release(slot)
         self._speculation.close(sequence.id)
         return sequence.id
+
+
+def _is_waiting(slot: Slot) -> bool:
+    """For a choice under its grammar."""
+    return slot.sequence is not None and slot.sequence.verification is not None
+
+
+def _begin_sampler(slot: Slot) -> None:
+    """Its grammar can be compiled while the prompt is decoded; an error shows with the first choice."""
+    with contextlib.suppress(Exception):
+        assert slot.sequence
+        assert slot.sequence.sampler
 
 
 def _progress(slot: Slot, sequence: EngineSequence) -> PromptProgress:

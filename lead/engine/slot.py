@@ -52,7 +52,7 @@ class Slot:
     @property
     def n_required(self) -> int:
         """Tokens that it needs in the next step."""
-        return self.n_to_decode if self.is_generating else 1
+        return max(1, self.n_to_decode) if self.is_generating else 1
 
     @property
     def n_to_next_checkpoint(self) -> int:

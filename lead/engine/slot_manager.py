@@ -127,6 +127,7 @@ class SlotManager:
         """
         sequence = slot.sequence
         assert sequence
+        sequence.drop_verification()
         self.release(slot)
         self._waiting.appendleft(sequence)
 
@@ -184,7 +185,11 @@ class SlotManager:
         for slot in self.running():
             assert slot.sequence
             tokens = slot.sequence.tokens
-            assert len(slot.cache) < len(tokens), "nothing left to decode"
+            if verification := slot.sequence.verification:
+                tokens = [*tokens, *verification.draft.tokens]
+                assert len(slot.cache) == len(tokens), "what is verified is not in the cache"
+            else:
+                assert len(slot.cache) < len(tokens), "nothing left to decode"
             assert slot.cache.tokens == tokens[: len(slot.cache)], "the cache holds another text"
         for slot in self._slots:
             assert len(slot.cache) <= slot.cache.n_physical, "a token is valid but not in the cache"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from lead.engine.events import PromptProgress, Started
+from lead.engine.events import SequenceEvent
 from lead.engine.slot import Slot
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
 from shared.cache_edits import CacheEdit
@@ -35,13 +35,13 @@ class PlanEntry:
 class StepPlan:
     """Apply `edits` to the cache, then decode `spans` (one per entry).
 
-    `events` are those of planning. `n_expected`: how many tokens it should commit; None with prompts in the
-    batch. With `wait` > 0 there is nothing to decode yet: plan again when a command has arrived, or after
-    `wait` seconds. `n_padding`: tokens that the model adds, `n_passes`: over the weights (both:
-    `shared.llama.span`).
+    `events` are those of planning; there may be nothing else yet. `n_expected`: how many tokens it should
+    commit; None with prompts in the batch. With `wait` > 0 there is nothing to decode yet: plan again when a
+    command has arrived, or after `wait` seconds. `n_padding`: tokens that the model adds, `n_passes`: over
+    the weights (both: `shared.llama.span`).
     """
 
-    events: list[Started | PromptProgress]
+    events: list[SequenceEvent]
     edits: list[CacheEdit] = field(default_factory=list)
     entries: list[PlanEntry] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)

@@ -21,7 +21,7 @@ from shared.llama.batch_invariance import BatchInvariance, measure_batch_invaria
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.sampling.factory import make_sampler
-from shared.sampling.grammar import prepare
+from shared.sampling.remote_grammar import GrammarServer, Patience
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
 
@@ -68,10 +68,12 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
         n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
     )
 
-    def sampler_for(request: Submit) -> Sampler:
-        return make_sampler(request.sampling, vocabulary, request.tokens)
+    patience = Patience()
+    grammars = GrammarServer(load.model, patience)
 
-    prepare(vocabulary)
+    def sampler_for(request: Submit) -> Sampler:
+        return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
+
     speculation = SpeculationManager(
         load.policy,
         load.depth,
@@ -79,7 +81,7 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
         lambda request: _local_drafters(request, load),
         batching=batching_for(limits),
     )
-    scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens)
+    scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens, patience)
     log.info("memory: %s", model.memory_size)
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")

@@ -18,16 +18,23 @@ from shared.sampling.sampler import Filters, Sampler
 
 
 class Constraint(Protocol):
-    """A grammar at some place in a text (`shared.sampling.grammar.GrammarMatcher`)."""
+    """A grammar at some place in a text (`shared.sampling.remote_grammar.RemoteGrammar`).
 
-    def allows(self, token: int) -> bool:
-        """Whether `token` may come next."""
+    `allows` and `allowed` may raise PendingAnswerError: ask the same again later.
+    """
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the last question can be asked again without a PendingAnswerError."""
+
+    def allows(self, tokens: Sequence[int]) -> list[bool]:
+        """Which of `tokens` may come next; all of them after a token that may not."""
 
     def allowed(self) -> NDArray[np.int32]:
-        """The ids of all tokens that may come next, ascending."""
+        """The ids of all tokens that may come next, ascending; while the grammar applies."""
 
-    def accept(self, token: int) -> bool:
-        """Advance by `token`. Returns False, without a change, if it is not allowed or ends the text."""
+    def accept(self, token: int) -> None:
+        """Advance by `token`. If it may not come next, the grammar applies no longer."""
 
     def rollback(self, n: int) -> None:
         """Remove the last `n` accepted tokens."""
@@ -67,24 +74,30 @@ class ConstrainedSampler(Sampler):
         if isinstance(beginning, ConstrainedSampler):
             self._taken, beginning = list(beginning._taken), beginning._constraint  # noqa: SLF001 - of the same class
         self._constraint: Constraint = beginning.copy()
-        self._is_over = False  # a token came that the grammar does not allow: it applies no longer
         super().__init__(parameters, filters, history)
 
+    @property
+    def is_ready(self) -> bool:
+        """False while `choose` would raise PendingAnswerError."""
+        return self._constraint.is_ready
+
     def choose(self, logits: NDArray[np.float32], position: int) -> int:
-        """As `Sampler.choose`, among the tokens that the grammar allows."""
+        """As `Sampler.choose`, among the tokens that the grammar allows.
+
+        If it raises PendingAnswerError, nothing has changed.
+        """
         token = super().choose(logits, position)
-        if self._is_over or self._constraint.allows(token):
+        if self._constraint.allows([token])[0]:
             return token
         scores, ids = self._allowed_scores(logits, position)
         return likeliest(ids, scores)
 
     def rank(self, logits: NDArray[np.float32], position: int, n: int) -> list[RankedToken]:
-        """As `Sampler.rank`, among the tokens that the grammar allows."""
+        """As `Sampler.rank`, among the tokens that the grammar allows; see `choose`."""
         choices = super().rank(logits, position, n)
-        if self._is_over:
-            return choices
-        if self._constraint.allows(choices[0].token):
-            return [choice for choice in choices if self._constraint.allows(choice.token)]
+        allows = self._constraint.allows([choice.token for choice in choices])
+        if allows[0]:
+            return [choice for choice, allowed in zip(choices, allows, strict=True) if allowed]
         return rank_scores(*self._allowed_scores(logits, position), n)
 
     def _allowed_scores(
@@ -109,21 +122,14 @@ class ConstrainedSampler(Sampler):
         super().rewind(history)
         tokens = history[self._start :]
         n = _n_common(self._taken, tokens)
-        if n == len(self._taken) == len(tokens) and not self._is_over:
-            return
         self._constraint.rollback(len(self._taken) - n)
         del self._taken[n:]
-        self._is_over = False
         for token in tokens[n:]:
             self._advance(token)
 
     def _advance(self, token: int) -> None:
-        if self._is_over:
-            return
-        if self._constraint.accept(token):
-            self._taken.append(token)
-        else:
-            self._is_over = True
+        self._constraint.accept(token)
+        self._taken.append(token)
 
 
 def _n_common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -51,6 +51,11 @@ class Sampler:
         self._n_remembered = 0 if filters is None else parameters.n_remembered
         self.rewind(history)
 
+    @property
+    def is_ready(self) -> bool:
+        """False while `choose` would raise PendingAnswerError (see `constrained`)."""
+        return True
+
     def choose(self, logits: NDArray[np.float32], position: int) -> int:
         """The token at absolute `position`; logits: shape (n_vocab,), not modified."""
         if self._filters is None:

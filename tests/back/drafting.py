@@ -18,11 +18,20 @@ class DrafterHarness:
     """A drafter beside a model with as many slots and cells as it says it needs, and not one more."""
 
     def __init__(
-        self, *, n_slots=2, n_window=100, n_ahead=4, n_batch=16, blur=0.0, target=FakeTarget, **more
+        self,
+        *,
+        n_slots=2,
+        n_window=100,
+        n_ahead=4,
+        n_batch=16,
+        blur=0.0,
+        target=FakeTarget,
+        make_sampler=toy_sampler,
+        **more,
     ):
         options = DrafterOptions(n_slots, n_window, n_ahead, **more)
         self.model = target(options.n_model_slots, options.n_cells, n_batch, n_window=n_window, blur=blur)
-        self.drafter = Drafter(self.model, options, toy_sampler, END_TOKENS)
+        self.drafter = Drafter(self.model, options, make_sampler, END_TOKENS)
 
     def open(self, sequence="s", tokens=LONG, sampling=GREEDY):
         self.drafter.handle(Open(sequence=sequence, sampling=sampling, tokens=tokens))

@@ -1,13 +1,16 @@
 """The drafter: follows committed tokens, drafts ahead of them, and never trips over its own cache."""
 
+import functools
+import random
+
 import pytest
 
 from back import drafter as drafter_module
-from shared.errors import RequestError
+from shared.errors import PendingAnswerError, RequestError
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
 from tests.back.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
-from tests.fakes import GREEDY, N_VOCAB, plain_run, submit, toy_sampler
+from tests.fakes import GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
 
 # Drafting
 
@@ -360,3 +363,54 @@ def test_a_sequence_whose_sampler_fails_is_dropped(method):
     assert harness.last_draft().sequence == "s"
     harness.drafter.check_integrity()
     assert harness.drafter.draft("bad") is None
+
+
+CONSTRAINED = SamplingParameters(seed=3, temperature=0.9, grammar="any")
+
+
+def following(make_grammar, **options):
+    """A drafter whose grammars are those of `make_grammar`."""
+    return DrafterHarness(make_sampler=functools.partial(toy_sampler, follow=make_grammar), **options)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_grammars_that_answer_late_do_not_change_the_draft(seed):
+    rng = random.Random(seed)
+    harness = following(lambda: SlowGrammar(ToyGrammar(), rng), n_branches=2, n_ahead=6)
+    text, _ = plain_run(submit(tokens=[4, 2], sampling=CONSTRAINED), 40)
+    harness.open(tokens=text[:2], sampling=CONSTRAINED)
+    for base in range(2, len(text) - 7, 2):
+        draft = harness.last_draft()
+        assert draft.tokens[: len(text) - base][:6] == text[base : base + 6]
+        harness.drafter.check_integrity()
+        harness.extend(base, text[base : base + 2])
+
+
+class Unanswered(ToyGrammar):
+    """No question is answered."""
+
+    is_ready = False
+
+    def allows(self, _tokens):
+        raise PendingAnswerError("wait")
+
+
+def test_a_grammar_that_does_not_answer_holds_up_only_its_own_sequence():
+    harness = following(Unanswered)
+    harness.open("slow", sampling=CONSTRAINED)
+    harness.open("t")
+    drafts = [draft for _ in range(6) for draft in harness.step()]
+    assert drafts[-1].tokens == TEXT[2:6]
+    assert {draft.sequence for draft in drafts} == {"t"}
+    assert not harness.drafter.idle, "the answer is still to come"
+
+
+def test_a_committed_token_ends_the_wait_for_an_answer():
+    harness = following(Unanswered)
+    harness.open("slow", sampling=CONSTRAINED)
+    harness.step()
+    harness.extend(2, [4, 5], "slow")
+    harness.step()
+    harness.drafter.check_integrity()
+    harness.close("slow")
+    assert harness.drafter.idle

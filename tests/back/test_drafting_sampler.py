@@ -1,29 +1,38 @@
 import numpy as np
+import pytest
 
 from back.drafting_sampler import drafting_sampler
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
 from shared.sampling.parameters import SamplingParameters
+from shared.sampling.remote_grammar import GrammarServer, Patience
 
 
-def choice(grammar):
+@pytest.fixture(scope="module")
+def grammars():
+    server = GrammarServer(builtin_draft(), Patience())
+    yield server
+    server.close()
+
+
+def choice(grammar, grammars):
     vocabulary = Vocabulary.load(builtin_draft())
     parameters = SamplingParameters(seed=1, temperature=0, grammar=grammar)
     logits = np.zeros(vocabulary.n_tokens, np.float32)
     (likeliest,) = vocabulary.tokenize("b", add_special=False, parse_special=False)
     logits[likeliest] = 1
-    return vocabulary.detokenize([drafting_sampler(vocabulary, parameters, []).choose(logits, 0)])
+    return vocabulary.detokenize([drafting_sampler(vocabulary, grammars, parameters, []).choose(logits, 0)])
 
 
-def test_drafts_follow_the_grammar():
-    assert choice('start: "a"') == "a"
+def test_drafts_follow_the_grammar(grammars):
+    assert choice('start: "a"', grammars) == "a"
 
 
-def test_with_a_grammar_that_cannot_be_compiled_it_drafts_without():
-    assert choice("start: (") == "b"
+def test_with_a_grammar_that_cannot_be_compiled_it_drafts_without(grammars):
+    assert choice("start: (", grammars) == "b"
 
 
-def test_dry_looks_back_a_little_way_only():
+def test_dry_looks_back_a_little_way_only(grammars):
     vocabulary = Vocabulary.load(builtin_draft())
     parameters = SamplingParameters(seed=1, dry_multiplier=1)
-    assert drafting_sampler(vocabulary, parameters, [])._n_remembered == 1024
+    assert drafting_sampler(vocabulary, grammars, parameters, [])._n_remembered == 1024

@@ -13,11 +13,23 @@ from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.cache_edits import apply_edits
-from shared.errors import RequestError
+from shared.errors import PendingAnswerError, RequestError
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import END_TOKENS, N_VOCAB, FakeTarget, make_engine, make_limits, plain_run, submit
+from tests.fakes import (
+    END_TOKENS,
+    GREEDY,
+    N_VOCAB,
+    FakeTarget,
+    SlowGrammar,
+    ToyGrammar,
+    make_engine,
+    make_limits,
+    plain_run,
+    submit,
+    toy_sampler,
+)
 
 LONG = (0, 2)
 """A prompt whose greedy continuation fills a context of 100 tokens."""
@@ -40,11 +52,13 @@ class SchedulerHarness:
         """The events of one step, after any waits in vain; its spans are in `spans`."""
         plan = self.scheduler.plan(self.now)
         events = plan.events
-        while plan.wait > 0:
-            self.now += plan.wait
+        while not plan.spans and not self.scheduler.idle:
+            self.now += max(plan.wait, 0.001)
             assert self.now < 1000 * NOW, "it waits for ever"
             plan = self.scheduler.plan(self.now)
             events += plan.events
+        if not plan.spans:
+            return events
         apply_edits(plan.edits, self.target)
         events += self.scheduler.commit(plan, self.target.decode(plan.spans), self.now, 0.01)
         events += self.speculation.pop_events()
@@ -872,3 +886,106 @@ def test_a_step_counts_what_the_model_adds_to_shorter_spans():
     plan = harness.scheduler.plan(NOW)
     assert [len(span.tokens) for span in plan.spans] == [4, 1]
     assert plan.n_tokens == 8
+
+
+# Grammars that are followed elsewhere
+
+CONSTRAINED = SamplingParameters(seed=3, temperature=0.9, grammar="any")
+
+
+class Unanswered(ToyGrammar):
+    """The first questions are answered; after that none is."""
+
+    n_answers = 2
+
+    @property
+    def is_ready(self):
+        return self.n_answers > 0
+
+    def allows(self, tokens):
+        if not self.n_answers:
+            raise PendingAnswerError("wait")
+        self.n_answers -= 1
+        return super().allows(tokens)
+
+
+def follow(harness, make_grammar):
+    harness.scheduler._make_sampler = lambda request: toy_sampler(
+        request.sampling, request.tokens, follow=make_grammar
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_grammars_that_answer_late_do_not_change_the_text(seed):
+    rng = random.Random(seed)
+    harness = SchedulerHarness(n_slots=3, n_ctx=rng.choice([60, 200]), n_ctx_sequence=50)
+    follow(harness, lambda: SlowGrammar(ToyGrammar(), rng))
+    requests = [
+        submit(f"s{i}", [4] * rng.randint(1, 5), rng.choice([CONSTRAINED, GREEDY]), rng.randint(1, 25))
+        for i in range(5)
+    ]
+    truth = {request.sequence: plain_run(request, 50)[0] for request in requests}
+    texts = {request.sequence: list(request.tokens) for request in requests}
+    for request in requests:
+        harness.scheduler.submit(request, NOW)
+    while not harness.scheduler.idle:
+        sequence = rng.choice(requests).sequence
+        base = len(texts[sequence])
+        if right := truth[sequence][base : base + 4]:
+            wrong = [token if rng.random() < 0.8 else 9 for token in right]
+            harness.speculation.post_draft(PostDraft(sequence=sequence, source="a", base=base, tokens=wrong))
+        for committed in of(Committed, harness.step()):
+            assert committed.start == len(texts[committed.sequence])
+            texts[committed.sequence] += committed.tokens
+    assert texts == truth
+
+
+def test_a_grammar_that_does_not_answer_holds_up_only_its_own_sequence():
+    harness = SchedulerHarness()
+    follow(harness, Unanswered)
+    harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
+    harness.submit("t", tokens=LONG, max_tokens=9)
+    committed = [of(Committed, harness.step()) for _ in range(9)]
+    assert all("t" in [event.sequence for event in events] for events in committed)
+    assert sum("slow" in [event.sequence for event in events] for events in committed) == 2
+
+
+def test_a_sequence_that_waits_for_its_grammar_can_be_cancelled():
+    harness = SchedulerHarness()
+    follow(harness, Unanswered)
+    harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
+    harness.submit("t", tokens=LONG, max_tokens=4)
+    for _ in range(3):
+        harness.step()
+    harness.scheduler.cancel("slow")
+    assert names(harness.drain(), Finished) == ["t"]
+    assert harness.complete("u", tokens=LONG, max_tokens=3) > 0, "what was decoded serves others"
+
+
+def test_steps_that_waited_for_a_grammar_say_nothing_about_speculation():
+    harness = SchedulerHarness(policy="adaptive")
+    follow(harness, Unanswered)
+    learned = []
+    harness.speculation.on_step = learned.append
+    harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
+    harness.submit("t", tokens=LONG, max_tokens=9)
+    for _ in range(5):
+        harness.step()
+    assert [report.n_expected is None for report in learned] == [True, False, True, False, False]
+
+
+def test_a_step_waits_for_grammars_in_proportion_to_its_own_time():
+    granted = []
+
+    class Patience:
+        def grant(self, seconds):
+            granted.append(seconds)
+
+    harness = SchedulerHarness()
+    follow(harness, Unanswered)
+    harness.scheduler._patience = Patience()
+    harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
+    harness.submit("t", tokens=LONG)
+    for _ in range(6):
+        harness.step()
+    assert max(granted) == pytest.approx(0.25 * 0.01)

@@ -13,28 +13,35 @@ LOGITS = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], np.float32)
 class Script:
     """One set of tokens after the other; nothing at all after the last."""
 
+    is_ready = True
+
     def __init__(self, *sets, at=0):
         self._sets, self.at = sets, at
-        self.n_accepted = 0
+        self.n_accepted = self._n_beyond = 0
 
-    def allows(self, token):
-        return self.at < len(self._sets) and token in self._sets[self.at]
+    def allows(self, tokens):
+        return [self._n_beyond > 0 or self._allows(token) for token in tokens]
 
     def allowed(self):
-        return np.array([token for token in range(N_VOCAB) if self.allows(token)], np.int32)
+        return np.array([token for token in range(N_VOCAB) if self._allows(token)], np.int32)
 
     def accept(self, token):
         self.n_accepted += 1
-        if not self.allows(token):
-            return False
-        self.at += 1
-        return True
+        if self._n_beyond or not self._allows(token):
+            self._n_beyond += 1
+        else:
+            self.at += 1
 
     def rollback(self, n):
-        self.at -= n
+        n_beyond = min(n, self._n_beyond)
+        self._n_beyond -= n_beyond
+        self.at -= n - n_beyond
 
     def copy(self):
         return Script(*self._sets, at=self.at)
+
+    def _allows(self, token):
+        return self.at < len(self._sets) and token in self._sets[self.at]
 
 
 def sampler(*sets, history=(), **parameters):

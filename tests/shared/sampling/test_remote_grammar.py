@@ -1,0 +1,171 @@
+"""Grammars in another process: the same answers, and no cost beyond the patience of whoever asks."""
+
+from pathlib import Path
+
+import pytest
+
+from shared.errors import PendingAnswerError, RequestError
+from shared.models.builtin import builtin_target
+from shared.sampling import remote_grammar
+from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
+from shared.sampling.remote_grammar import GrammarServer, Patience
+
+HEADER = '%llguidance {"no_forcing": true}\n'
+NUMBERS = HEADER + 'start: /[0-9]+/ "." /[0-9]+/ "!"\n'
+AMBIGUOUS = HEADER + "start: a\na: " + " | ".join("a " * n for n in range(2, 60)) + " | /[ -~]/\n"
+"""One mask takes seconds."""
+ENDLESS = 60.0
+
+
+@pytest.fixture(scope="module")
+def patience():
+    return Patience()
+
+
+@pytest.fixture(scope="module")
+def server(patience):
+    server = GrammarServer(builtin_target(), patience)
+    yield server
+    server.close()
+
+
+@pytest.fixture(autouse=True)
+def _patient(patience):
+    patience.grant(ENDLESS)
+
+
+def ids(vocabulary, text):
+    return vocabulary.tokenize(text, add_special=False, parse_special=False)
+
+
+def test_it_answers_as_a_grammar_in_this_process(server, vocabulary):
+    here, there = FollowedGrammar(GrammarMatcher(NUMBERS, vocabulary)), server.follow(NUMBERS)
+    for token in ids(vocabulary, "12.5!"):
+        assert there.allowed().tolist() == here.allowed().tolist()
+        asked = [token, *range(40), *vocabulary.end_tokens]
+        assert there.allows(asked) == here.allows(asked)
+        here.accept(token)
+        there.accept(token)
+    end = min(vocabulary.end_tokens)
+    assert there.allows([end]) == here.allows([end]) == [True]
+
+
+def test_tokens_are_taken_back(server, vocabulary):
+    grammar, tokens = server.follow(NUMBERS), ids(vocabulary, "12.5!")
+    before = grammar.allowed().tolist()
+    for token in tokens:
+        grammar.accept(token)
+    grammar.rollback(len(tokens))
+    assert grammar.allowed().tolist() == before
+
+
+def test_a_copy_goes_its_own_way(server, vocabulary):
+    (digit,), (point,) = ids(vocabulary, "1"), ids(vocabulary, ".")
+    grammar = server.follow(NUMBERS)
+    grammar.accept(digit)
+    copy = grammar.copy()
+    copy.accept(point)
+    assert copy.allows([digit, point]) == [True, False]
+    assert grammar.allows([digit, point]) == [True, True]
+
+
+def test_copies_that_are_gone_are_dropped_there_too(server, vocabulary):
+    grammar = server.follow(NUMBERS)
+    for _ in range(50):
+        assert grammar.copy().allows(ids(vocabulary, "7")) == [True]
+    assert grammar.allows(ids(vocabulary, "7")) == [True]
+    assert not grammar._channel.unsaid
+
+
+def test_after_a_token_that_may_not_come_everything_may_until_it_is_taken_back(server, vocabulary):
+    grammar, wrong = server.follow(NUMBERS), ids(vocabulary, "x")
+    for token in wrong:
+        grammar.accept(token)
+    assert grammar.allows([*wrong, 5]) == [True, True]
+    grammar.rollback(len(wrong))
+    assert grammar.allows(wrong) == [False]
+
+
+def test_without_patience_it_is_asked_again_later(server, patience):
+    patience.grant(0.0)
+    grammar = server.follow(NUMBERS)
+    with pytest.raises(PendingAnswerError):
+        grammar.allowed()
+    assert not grammar.is_ready
+    patience.grant(ENDLESS)
+    assert grammar.is_ready
+    patience.grant(0.0)
+    assert len(grammar.allowed()) > 0
+
+
+def test_an_answer_to_what_is_no_longer_asked_is_passed_over(server, patience, vocabulary):
+    (digit,), (point,) = ids(vocabulary, "1"), ids(vocabulary, ".")
+    grammar = server.follow(NUMBERS)
+    patience.grant(0.0)
+    with pytest.raises(PendingAnswerError):
+        grammar.allows([point])
+    grammar.accept(digit)
+    patience.grant(ENDLESS)
+    assert grammar.allows([point]) == [True]
+
+
+def test_what_does_not_compile_is_an_error_of_the_one_who_asks(server):
+    with pytest.raises(RequestError, match="unknown name"):
+        server.follow(HEADER + "start: nothing\n").allowed()
+
+
+def test_an_optional_grammar_that_does_not_compile_allows_everything(server):
+    assert server.follow(HEADER + "start: nothing\n", is_optional=True).allows([1, 2]) == [True, True]
+
+
+def test_a_grammar_that_takes_too_long_ends_alone(server, vocabulary):
+    other, costly = server.follow(NUMBERS), server.follow(AMBIGUOUS)
+    with pytest.raises(RequestError, match="too much time or memory"):
+        costly.allowed()
+    assert other.allows(ids(vocabulary, "7")) == [True]
+
+
+def test_while_a_grammar_takes_long_another_is_answered(server, patience, vocabulary):
+    costly, other = server.follow(AMBIGUOUS), server.follow(NUMBERS)
+    patience.grant(0.0)
+    with pytest.raises(PendingAnswerError):
+        costly.allowed()
+    patience.grant(ENDLESS)
+    assert other.allows(ids(vocabulary, "7")) == [True]
+
+
+def test_a_server_that_has_died_is_started_again(patience, vocabulary):
+    server = GrammarServer(builtin_target(), patience)
+    before = server.follow(NUMBERS)
+    assert before.allows(ids(vocabulary, "7")) == [True]
+    server._process.kill()
+    server._process.wait()
+    assert before.allows(ids(vocabulary, ".")) == [False], "it has a process of its own"
+    assert server.follow(NUMBERS).allows(ids(vocabulary, "7")) == [True]
+    server.close()
+
+
+def test_no_descriptor_is_left_behind(server, vocabulary):
+    def n_open():
+        return len(list(Path("/dev/fd").iterdir()))
+
+    n_before = n_open()
+    for _ in range(5):
+        server.follow(NUMBERS).copy().allows(ids(vocabulary, "7"))
+    assert n_open() == n_before
+
+
+def test_patience_is_for_all_questions_together():
+    class Connection:
+        def __init__(self):
+            self.waits = []
+
+        def poll(self, seconds):
+            self.waits.append(seconds)
+            return False
+
+    ticks, connection = iter([0.0, 0.75, 1.0, 1.5, 2.0, 2.5]), Connection()
+    patience = remote_grammar.Patience(clock=lambda: next(ticks))
+    patience.grant(1.0)
+    assert [patience.poll(connection) for _ in range(3)] == [False] * 3
+    assert connection.waits == [1.0, 0.25, 0.0]
