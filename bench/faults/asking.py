@@ -16,6 +16,7 @@ _PATIENCE_SECONDS = 180.0
 """Longer than an answer takes on a busy machine with all faults at once; then it counts as never ended."""
 _MOST_PAUSE_SECONDS = 1.0
 """Retry-After is meant for people's clients; the campaign comes back sooner, to meet more faults."""
+_MESSAGE_CHARACTERS = 120
 _RETRIED = {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -122,7 +123,8 @@ class Asker:
         """False for an error that is final; raises _RefusedError for one that is not."""
         if response.is_success:
             return True
-        outcome.errors.append(str(response.status_code))
         if response.status_code in _RETRIED:
+            outcome.errors.append(str(response.status_code))
             raise _RefusedError(float(response.headers.get("retry-after", "1")))
+        outcome.errors.append(f"{response.status_code} {response.text[:_MESSAGE_CHARACTERS]}")
         return False

@@ -21,6 +21,7 @@ _DELAY_SECONDS = 0.15
 _THROTTLED_BYTES_PER_SECOND = 2000.0
 _MOST_PIECE_BYTES, _MOST_PIECE_DELAY_SECONDS = 23, 0.02
 _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
+"""What the kernel ends processes with, and what their native code makes them end with."""
 _FREE_DESCRIPTORS = 3
 _FREE_BYTES = {"engine": 0, "front": 8 << 20}
 """Address space that is left to a process: the engine soon fails to allocate, the front has to make do."""
@@ -72,7 +73,7 @@ class Injector:
 
 def _engine(site: Site, fault: Fault) -> psutil.Process:
     del fault
-    if engine := site.engine:
+    if engine := site.take_ready_engine():
         return engine
     raise NothingThereError
 
@@ -93,16 +94,26 @@ def _link(site: Site, fault: Fault) -> Link:
     return site.links[int(fault.choice * len(site.links))]
 
 
-def _killed(find: Callable[[Site, Fault], psutil.Process]) -> Action:
-    """By one of the signals that processes die of: the kernel's, or their own native code's."""
+def _killed(find: Callable[[Site, Fault], psutil.Process], *signals: signal.Signals) -> Action:
+    """By one of these signals."""
 
     @asynccontextmanager
     async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
         with suppress(psutil.NoSuchProcess):
-            find(site, fault).send_signal(_DEADLY[fault.number % len(_DEADLY)])
+            find(site, fault).send_signal(signals[fault.number % len(signals)])
         yield
 
     return action
+
+
+@asynccontextmanager
+async def _engine_killed_twice(site: Site, fault: Fault) -> AsyncIterator[None]:
+    """The next one is killed, too, most likely while it loads the model."""
+    async with _killed(_engine, *_DEADLY)(site, fault):
+        yield
+    with suppress(psutil.NoSuchProcess):
+        if engine := site.engine:
+            engine.kill()
 
 
 def _stopped(find: Callable[[Site, Fault], psutil.Process]) -> Action:
@@ -155,11 +166,12 @@ def _lead_few_descriptors(site: Site, fault: Fault) -> AbstractAsyncContextManag
 @asynccontextmanager
 async def _back_killed(site: Site, fault: Fault) -> AsyncIterator[None]:
     index = _back(site, fault)
-    await asyncio.to_thread(site.kill_back, index)
-    try:
-        yield
-    finally:
-        site.start_back(index)
+    async with site.restarting[index]:
+        await asyncio.to_thread(site.kill_back, index)
+        try:
+            yield
+        finally:
+            site.start_back(index)
 
 
 @asynccontextmanager
@@ -175,11 +187,12 @@ async def _back_stopped(site: Site, fault: Fault) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _back_flapping(site: Site, fault: Fault) -> AsyncIterator[None]:
     index = _back(site, fault)
-    for _ in range(_N_FLAPS):
-        await asyncio.to_thread(site.kill_back, index)
-        site.start_back(index)
-        await asyncio.sleep(_FLAP_SECONDS)
-    yield
+    async with site.restarting[index]:
+        for _ in range(_N_FLAPS):
+            await asyncio.to_thread(site.kill_back, index)
+            site.start_back(index)
+            await asyncio.sleep(_FLAP_SECONDS)
+        yield
 
 
 @asynccontextmanager
@@ -234,10 +247,11 @@ def _in_pieces(link: Link, fault: Fault) -> None:
 
 
 ACTIONS: Mapping[str, Action] = {
-    "engine-killed": _killed(_engine),
+    "engine-killed": _killed(_engine, *_DEADLY),
+    "engine-killed-twice": _engine_killed_twice,
     "engine-stopped": _stopped(_engine),
     "engine-out-of-memory": _engine_out_of_memory,
-    "tokenizer-killed": _killed(_tokenizer),
+    "tokenizer-killed": _killed(_tokenizer, signal.SIGKILL),
     "tokenizer-stopped": _stopped(_tokenizer),
     "back-killed": _back_killed,
     "back-stopped": _back_stopped,

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench import report
-from bench.cluster import lead_help
 from bench.faults import campaign, summary
 from bench.faults.answers import Answer
 from bench.faults.campaign import Result
@@ -25,6 +24,9 @@ from bench.models import shipped_target
 
 _ENGINE_SECONDS = 2.0
 """A step takes milliseconds: an engine that says nothing for so long hangs."""
+
+_RESTARTS = 3
+"""The lead's default of --max-restarts."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -96,9 +98,9 @@ def _options(settings: argparse.Namespace, *, alone: bool) -> list[str]:
         options += ["--cache-type-k", "f32", "--cache-type-v", "f32"]
     if alone:
         return [*options, "--no-ngram", "--policy", "off"]
-    if "--engine-timeout" in lead_help():
-        options += ["--engine-timeout", str(_ENGINE_SECONDS)]
-    return options
+    # Faults that come more often than usual may hit the same answer more often.
+    n_restarts = max(_RESTARTS, round(_RESTARTS * settings.pace))
+    return [*options, "--engine-timeout", str(_ENGINE_SECONDS), "--max-restarts", str(n_restarts)]
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -23,6 +23,7 @@ class Nature:
 
 KINDS: Mapping[str, Nature] = {
     "engine-killed": Nature("engine"),
+    "engine-killed-twice": Nature("engine", 0.3, 2.0),
     "engine-stopped": Nature("engine", 0.3, 6.0),
     "engine-out-of-memory": Nature("engine", 1.0, 3.0),
     "tokenizer-killed": Nature("tokenizer"),

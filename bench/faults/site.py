@@ -1,6 +1,7 @@
 """The real programs of a campaign: a lead, and backs that reach it through links that can be made worse."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from shared.models.builtin import builtin_draft
 
 _STARTING_SECONDS = 60.0
 _BACK_NICENESS = 5
+_READY = re.compile(" ready: ")
 _CHILDREN = {"lead.engine": "engine", "lead.tokenizer": "tokenizer"}
 """Processes of the lead by the module that they run."""
 
@@ -29,8 +31,11 @@ class Site:
         self._n_backs = n_backs
         self._stack = AsyncExitStack()
         self._programs = ExitStack()
+        self._n_ready_engines = 0
         self.links: list[Link] = []
         self.backs: list[Program] = []
+        self.restarting = [asyncio.Lock() for _ in range(n_backs)]
+        """Held by whoever ends a back, until it has started the next one in its place."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -57,6 +62,19 @@ class Site:
     def engine(self) -> psutil.Process | None:
         """The lead's engine; None while there is none."""
         return self.lead_processes().get("engine")
+
+    def take_ready_engine(self) -> psutil.Process | None:
+        """The engine if it has become ready since this was last asked successfully.
+
+        A lead whose engines all die before they are ready gives up in the end, as it should.
+        """
+        n_ready = len(_READY.findall(self.lead.log))
+        if n_ready == self._n_ready_engines:
+            return None
+        engine = self.engine
+        if engine:
+            self._n_ready_engines = n_ready
+        return engine
 
     @property
     def front(self) -> psutil.Process:

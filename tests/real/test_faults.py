@@ -1,4 +1,4 @@
-"""A short campaign of `python -m bench faults`: failing backs and links lose and change no answer."""
+"""A short campaign of `python -m bench faults`: whatever fails, no answer is lost or changed."""
 
 import json
 import subprocess
@@ -9,15 +9,15 @@ import pytest
 pytestmark = pytest.mark.real
 
 
-def test_no_answer_is_lost_or_changed_while_backs_and_links_fail():
+def test_no_answer_is_lost_or_changed_whatever_fails():
     command = [sys.executable, "-m", "bench", "faults", "--quick", "--control", "0", "--seed", "3"]
     done = subprocess.run(
-        [*command, "--requests", "40", "--distinct", "16", "--faults", "back,link,lead"],
+        [*command, "--requests", "30", "--distinct", "12"],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = json.loads(done.stdout.splitlines()[-1])["rows"]
-    assert row["requests"] == 40
+    assert row["requests"] == 30
     assert row["faults"] > 0

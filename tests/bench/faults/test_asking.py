@@ -95,8 +95,8 @@ async def test_a_refused_connection_is_tried_again(ask):
 
 @pytest.mark.parametrize("request_", [WHOLE, STREAMED])
 async def test_other_errors_are_final(ask, request_):
-    outcome, _ = await ask(request_, httpx.Response(500))
-    assert (outcome.lost, outcome.unterminated, outcome.errors) == (True, False, ["500"])
+    outcome, _ = await ask(request_, httpx.Response(500, text="a bug"))
+    assert (outcome.lost, outcome.unterminated, outcome.errors) == (True, False, ["500 a bug"])
 
 
 async def test_a_client_leaves_after_as_many_events_with_text_as_planned(ask):

@@ -1,3 +1,4 @@
+import asyncio
 import os
 import resource
 import signal
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from bench.faults import injector as module
 from bench.faults.injector import ACTIONS, Injector
 from bench.faults.link import Link
 from bench.faults.schedule import KINDS, Fault
@@ -27,6 +29,7 @@ def process():
 def site(process):
     return SimpleNamespace(
         engine=process,
+        take_ready_engine=lambda: process,
         front=process,
         lead_processes=lambda: {"tokenizer": process},
         links=[Link("127.0.0.1", 1), Link("127.0.0.1", 1)],
@@ -61,6 +64,13 @@ async def test_what_is_stopped_goes_on_afterwards(site, process, kind):
     async with during(site, kind):
         assert os.WIFSTOPPED(next_change(process))
     assert os.WIFCONTINUED(next_change(process))
+
+
+async def test_the_engine_that_follows_a_killed_one_is_killed_too(site, process):
+    site.take_ready_engine = lambda: SimpleNamespace(send_signal=lambda _: None)
+    async with during(site, "engine-killed-twice"):
+        assert process.is_running()
+    assert process.wait() == -signal.SIGKILL
 
 
 async def test_an_engine_that_dies_while_it_is_stopped_needs_no_more(site, process):
@@ -104,7 +114,7 @@ async def test_what_happened_is_recorded_with_its_times(site):
 
 
 async def test_an_engine_that_is_not_there_cannot_be_killed(site):
-    site.engine = None
+    site.take_ready_engine = lambda: None
     injector = Injector(site, lambda: 0.0)
     await injector.inject(fault("engine-killed"))
     assert injector.happened == []
@@ -114,3 +124,15 @@ async def test_faults_that_are_due_happen_in_their_order(site):
     injector = Injector(site, lambda: 5.0)
     await injector.follow([fault("link-cut"), fault("link-pieces"), fault("link-cut")])
     assert [each.fault.kind for each in injector.happened] == ["link-cut", "link-pieces", "link-cut"]
+
+
+@pytest.mark.parametrize("kinds", [("back-killed", "back-flapping"), ("back-flapping", "back-killed")])
+async def test_a_back_is_never_started_beside_another_in_its_place(site, kinds, monkeypatch):
+    monkeypatch.setattr(module, "_FLAP_SECONDS", 0.0)
+    site.backs, site.restarting, running = ["back"], [asyncio.Lock()], [1]
+    site.kill_back = lambda _: running.append(running[-1] - 1)
+    site.start_back = lambda _: running.append(running[-1] + 1)
+    injector = Injector(site, lambda: 0.0)
+    await asyncio.gather(*(injector.inject(fault(kind)) for kind in kinds))
+    assert set(running) == {0, 1}
+    assert running[-1] == 1

@@ -57,6 +57,7 @@ def test_kinds_are_chosen_by_name_or_by_their_first_word():
     assert chosen_kinds("link-cut,engine") == [
         "link-cut",
         "engine-killed",
+        "engine-killed-twice",
         "engine-stopped",
         "engine-out-of-memory",
     ]
