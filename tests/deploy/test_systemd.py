@@ -13,9 +13,7 @@ import pytest
 
 from back.settings import BackSettings
 from bench.processes import Program
-from lead.engine.process import _STOP_SECONDS as ENGINE_SECONDS
-from lead.server.draining import CLOSE_SECONDS
-from lead.server.local_back import _STOP_SECONDS as BACK_SECONDS
+from lead.server.server import _END_SECONDS as END_SECONDS
 from lead.settings.lead_settings import LeadSettings
 from shared.models.builtin import builtin_draft, builtin_target
 from tests.real.client import ask_until_accepted, chat, post
@@ -57,7 +55,7 @@ def test_the_programs_start_with_what_unit_and_readme_set(name, tmp_path, monkey
 def test_answers_may_finish_before_the_lead_is_killed(tmp_path, monkeypatch):
     settings = settings_of("lead", tmp_path, monkeypatch)
     grace = float(dict(unit("lead"))["TimeoutStopSec"])
-    assert grace > settings.drain_seconds + BACK_SECONDS + CLOSE_SECONDS + ENGINE_SECONDS
+    assert grace > settings.drain_seconds + END_SECONDS
 
 
 @pytest.mark.parametrize("name", SETTINGS)

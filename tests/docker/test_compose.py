@@ -10,9 +10,7 @@ import pytest
 import yaml
 
 from back.settings import BackSettings
-from lead.engine.client import _STOP_SECONDS as ENGINE_SECONDS
-from lead.server.draining import CLOSE_SECONDS
-from lead.server.local_back import _STOP_SECONDS as BACK_SECONDS
+from lead.server.server import _END_SECONDS as END_SECONDS
 from lead.settings.lead_settings import LeadSettings
 from tests.docker.compose import BACK, LEAD, ONE_HOST, ROOT, load, seconds, service
 from tests.options import option
@@ -109,7 +107,7 @@ def test_images_can_be_pinned(path, name):
 def test_answers_may_finish_before_the_lead_is_killed(path, monkeypatch):
     settings = settings_of(path, "lead", monkeypatch)
     grace = seconds(service(path, "lead")["stop_grace_period"])
-    assert grace > settings.drain_seconds + BACK_SECONDS + CLOSE_SECONDS + ENGINE_SECONDS
+    assert grace > settings.drain_seconds + END_SECONDS
 
 
 @pytest.mark.parametrize("path", [LEAD, ONE_HOST])
