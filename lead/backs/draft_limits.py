@@ -12,7 +12,7 @@ MAX_INVALID_DRAFTS = 100
 ABUSE_FACTOR = 3
 """A back that keeps sending more than this multiple of a rate limit is disconnected. Smaller excess is only
 dropped: it may come from a back with a fast model and many sequences that does not know the limit."""
-STALE_PART = 8
+STALE_PART = 4
 """A back whose stale drafts keep exceeding this part of the limit on drafts is disconnected: they are of no
 use, and each costs the front process as much as a good one."""
 _TOLERATED_SECONDS = 10.0

@@ -152,8 +152,8 @@ def test_a_flood_of_stale_drafts_is_an_error():
     harness = RegistryHarness(max_drafts_per_second=80)
     harness.sequence(range(1000))
     back = harness.join()
-    with pytest.raises(ProtocolError, match="more than 10 stale drafts per second"):
-        send_for(harness, back, seconds=30, per_second=20)
+    with pytest.raises(ProtocolError, match="more than 20 stale drafts per second"):
+        send_for(harness, back, seconds=30, per_second=40)
 
 
 def test_stale_drafts_that_the_engine_finds_count_as_well(harness):
