@@ -71,8 +71,10 @@ class Model:
         self._untrimmed: dict[int, int] = {}  # slots that end with padding, and their length without
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
-        self.n_ctx_slot: int = llama_cpp.llama_n_ctx_seq(self._context)
-        """Cells that one slot may use at most: all of them with `kv_unified`."""
+        n_ctx_slot: int = llama_cpp.llama_n_ctx_seq(self._context)
+        # Models with learned positions (GPT-2) have no others: llama.cpp aborts.
+        self.n_ctx_slot = min(n_ctx_slot, self.vocabulary.info.n_ctx_train or n_ctx_slot)
+        """Tokens that one slot may have at most: with `kv_unified` all cells, within the training context."""
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.pads_single_tokens = False
         """Decode single tokens together with a discarded second one (see `shared.llama.batch_invariance`)."""

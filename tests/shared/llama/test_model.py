@@ -209,6 +209,17 @@ def test_smaller_batches_inside_a_step_are_possible(load, model):
     assert np.abs(plain - load(ubatch_size=2).decode([Span(0, 0, TEXT, 2)])[0]).max() < 0.05
 
 
-def test_a_model_without_a_kv_cache_is_refused(tiny_model):
-    with pytest.raises(ModelLoadError, match="gemma-embedding models keep no KV cache"):
+def test_an_embedding_model_is_refused(tiny_model):
+    with pytest.raises(ModelLoadError, match="it is an encoder, which turns text into vectors"):
         Model(tiny_model("gemma-embedding"), ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1))
+
+
+def test_padding_takes_no_position_that_a_model_has_not_learned(tiny_model):
+    options = ModelOptions(ctx_size=2048, parallel=2, threads=1, kv_unified=False)
+    model = Model(tiny_model("gpt2"), options)
+    assert model.n_ctx_slot == 512
+    for slot, length in ((0, 510), (1, 20)):
+        model.decode([Span(slot, 0, [1] * length, 0)])
+    rows = model.decode([Span(0, 510, [1], 1), Span(1, 20, [1, 2, 3, 4, 5], 5)])
+    assert [len(each) for each in rows] == [1, 5]
+    model.close()
