@@ -26,6 +26,9 @@ from shared.protocol import VocabularyId
 
 log = logging.getLogger("llama")
 
+_POOLING_TYPES = frozenset("1234")
+"""llama.cpp's numbers for mean, CLS, last and rank. 0 is none; files that it has saved itself say -1."""
+
 _NONE: "array[int]" = array("i")
 
 
@@ -248,7 +251,7 @@ def _check_usable(model: Any, path: Path, n_parts: int) -> None:
         raise unusable(
             path, f"{architecture} is a diffusion model, which does not write its text from left to right"
         )
-    is_pooled = _metadata(model, f"{architecture}.pooling_type") not in {None, "0"}
+    is_pooled = _metadata(model, f"{architecture}.pooling_type") in _POOLING_TYPES
     if is_pooled or _metadata(model, f"{architecture}.attention.causal") == "false":
         refuse_encoder(path)
     n_nextn, n_layers = (
