@@ -1,7 +1,6 @@
 """Sends attacks over sockets of its own: what is sent is not always HTTP that a library would send."""
 
 import asyncio
-import contextlib
 import re
 import time
 from collections.abc import Iterator
@@ -18,11 +17,12 @@ _MAX_SHOWN_BYTES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came back. status: None without an answer. failed: the server reported a fault of its own."""
+    """What came back. status: None without an answer. was_reset: the server broke the connection."""
 
     status: int | None
     seconds: float
     text: str = ""
+    was_reset: bool = False
 
     @property
     def failed(self) -> bool:
@@ -34,33 +34,32 @@ async def send(host: str, port: int, attack: Attack) -> Outcome:
     """One attack over a connection of its own. Raises OSError if none can be opened."""
     begun = time.perf_counter()
     reader, writer = await asyncio.open_connection(host, port)
-    data = b""
+    data, was_reset = bytearray(), False
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
-            # A server may refuse a body before it has read it.
-            with contextlib.suppress(ConnectionError):
+            try:
                 await _write(writer, attack)
+            except ConnectionError:  # a server may refuse a body before it has read it
+                was_reset = True
             if attack.delivery not in {Delivery.CUT, Delivery.LEFT}:
-                data = await _read(reader)
+                await _read(reader, data)
+    except ConnectionError:
+        was_reset = True
     except TimeoutError:
         return Outcome(None, time.perf_counter() - begun, "no answer in time")
     finally:
         writer.transport.abort()
     match = _STATUS.match(data)
-    return Outcome(
-        int(match[1]) if match else None, time.perf_counter() - begun, data.decode("utf-8", "replace")
-    )
+    text = data.decode("utf-8", "replace")
+    return Outcome(int(match[1]) if match else None, time.perf_counter() - begun, text, was_reset)
 
 
-async def _read(reader: asyncio.StreamReader) -> bytes:
-    """The beginning and the end of what arrives until the connection closes."""
-    data = b""
-    with contextlib.suppress(ConnectionError):  # a reset after a refusal
-        while chunk := await reader.read(1 << 16):
-            data += chunk
-            if len(data) > 2 * _MAX_SHOWN_BYTES:
-                data = data[:_MAX_SHOWN_BYTES] + data[-_MAX_SHOWN_BYTES:]
-    return data
+async def _read(reader: asyncio.StreamReader, data: bytearray) -> None:
+    """Read the beginning and the end of what arrives until the connection closes."""
+    while chunk := await reader.read(1 << 16):
+        data += chunk
+        if len(data) > 2 * _MAX_SHOWN_BYTES:
+            del data[_MAX_SHOWN_BYTES:-_MAX_SHOWN_BYTES]
 
 
 async def _write(writer: asyncio.StreamWriter, attack: Attack) -> None:
