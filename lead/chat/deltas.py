@@ -1,7 +1,9 @@
 """The parts of an answer, as it is generated and as a whole."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +42,26 @@ Delta = Reasoning | Content | ToolCallStart | ToolCallArguments
 
 def merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
     """`deltas`, with neighbours of one kind joined."""
-    merged: list[Delta] = []
-    for delta in deltas:
-        match merged[-1] if merged else None, delta:
-            case Content(before), Content(after):
-                merged[-1] = Content(before + after)
-            case Reasoning(before), Reasoning(after):
-                merged[-1] = Reasoning(before + after)
-            case ToolCallArguments(index, before), ToolCallArguments(other, after) if index == other:
-                merged[-1] = ToolCallArguments(index, before + after)
-            case _:
-                merged.append(delta)
-    return merged
+    return [_joined(list(group)) for _, group in groupby(deltas, _kind)]
+
+
+def _kind(delta: Delta) -> object:
+    """Equal for deltas that can be joined."""
+    match delta:
+        case ToolCallArguments(index):
+            return index
+        case ToolCallStart(index):
+            return "start", index
+    return type(delta)
+
+
+def _joined(deltas: Sequence[Delta]) -> Delta:
+    first = deltas[0]
+    if len(deltas) == 1 or isinstance(first, ToolCallStart):
+        return first
+    return replace(
+        first, text="".join(delta.text for delta in deltas if not isinstance(delta, ToolCallStart))
+    )
 
 
 @dataclass(slots=True)
@@ -71,15 +81,17 @@ class AssistantMessage:
     reasoning: str = ""
     calls: list[ToolCall] = field(default_factory=list)
 
-    def add(self, deltas: Iterable[Delta]) -> None:
-        """Append `deltas`."""
+    @classmethod
+    def of(cls, deltas: Iterable[Delta]) -> "AssistantMessage":
+        """The answer that `deltas` add up to."""
+        texts: defaultdict[object, list[str]] = defaultdict(list)
+        calls: list[ToolCall] = []
         for delta in deltas:
             match delta:
-                case Reasoning():
-                    self.reasoning += delta.text
-                case Content():
-                    self.content += delta.text
                 case ToolCallStart():
-                    self.calls.append(ToolCall(delta.id, delta.name))
-                case ToolCallArguments():
-                    self.calls[delta.index].arguments += delta.text
+                    calls.append(ToolCall(delta.id, delta.name))
+                case _:
+                    texts[_kind(delta)].append(delta.text)
+        for index, call in enumerate(calls):
+            call.arguments = "".join(texts[index])
+        return cls("".join(texts[Content]), "".join(texts[Reasoning]), calls)

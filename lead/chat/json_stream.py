@@ -4,10 +4,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-_SAFE = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
-_HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
-_MEMBER = re.compile(r'[\s,]*"((?:[^"\\]|\\.)*)"\s*:\s*')
+_PIECE = re.compile(r'[^"\\]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(?P<backslash>\\)(?!\Z|u[0-9a-fA-F]{0,3}\Z)')
+"""Of a JSON string: text, an escape, or a backslash that escapes nothing. None of an incomplete escape."""
+_HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
+_MEMBER = re.compile(r'[\s,]*+"((?:[^"\\]++|\\.)*+)"\s*+:\s*+')
+_MAX_KEY_CHARACTERS = 1024
+"""With the space around it; with more it is not a member of a call."""
 _SPACE = re.compile(r"[\s,]*")
 
 
@@ -115,7 +119,8 @@ class ObjectStream:
     def _begin_member(self) -> bool:
         member = _MEMBER.match(self._text)
         if member is None or member.end() == len(self._text):
-            if self._text.lstrip(" \t\r\n,")[:1] not in {"", '"'}:
+            begins = self._text.lstrip(" \t\r\n,")[:1] in {"", '"'}
+            if not begins or len(self._text) > _MAX_KEY_CHARACTERS:
                 self.rest = self._text  # not the beginning of a key
             return False
         self._text = self._text[member.end() :]
@@ -137,18 +142,34 @@ class StringDecoder:
 
     def push(self, text: str) -> str:
         """The characters that `text` adds."""
-        self._text += text
-        safe = _SAFE.match(self._text)
-        assert safe  # the pattern also matches nothing
-        n = safe.end()
-        ended = self._text[n : n + 1] == '"'
-        if not ended and (high := _HIGH_SURROGATE.search(self._text[:n])):
-            n = high.start()  # the low surrogate is missing
-        decoded: str = json.loads(f'"{self._text[:n]}"', strict=False)
-        self._text = self._text[n:]
+        text = self._text + text
+        pieces: list[str] = []
+        n = 0
+        while piece := _PIECE.match(text, n):
+            pieces.append(r"\\" if piece["backslash"] else piece[0])
+            n = piece.end()
+        ended = text[n : n + 1] == '"'
+        if pieces and not ended and _HIGH_SURROGATE.fullmatch(pieces[-1]):
+            n -= len(pieces.pop())  # the low surrogate may follow
+        self._text = text[n:]
         if ended:
             self.rest, self._text = self._text[1:], ""
+        decoded: str = decode(f'"{"".join(pieces)}"')
         return decoded
+
+
+def decode(text: str) -> Any:
+    """A JSON value as models write it: strings may contain control characters. Raises ValueError.
+
+    Unpaired surrogates, which no answer could contain, become U+FFFD where the value is a string.
+    """
+    try:
+        value = json.loads(text, strict=False)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value
 
 
 class ResponseStream:

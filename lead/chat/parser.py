@@ -2,10 +2,15 @@
 
 Text that may become a marker is held back, and so is a call until its tool is known. Text that began like a
 call and is not one is content. The result does not depend on how the text is cut into pieces.
+
+The work is linear in the length of the answer, whatever a client makes the model write: text is read through
+a window, waiting for more text is bounded, and so is the number of objects that are read again because they
+are no calls.
 """
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -20,6 +25,14 @@ from lead.chat.tool_formats import GENERIC, ToolFormat
 
 _MAX_HEADER_CHARACTERS = 300
 """The longest text before the arguments of a call; with more it is not a call."""
+_MAX_SPACE_CHARACTERS = 256
+"""White space that waits for a marker; what comes before is certain."""
+_MAX_SEPARATOR_CHARACTERS = 100
+"""Between a marker and the call that it begins; with more it begins none."""
+_MAX_REJECTED_OBJECTS = 16
+"""Each may be as long as the answer and is read twice; after so many no calls are looked for."""
+_WINDOW_CHARACTERS = 512
+"""How much text is looked at once: each step may copy all of it."""
 _GENERIC_HEAD = re.compile(r'\s*\{\s*"(response|tool_calls)"\s*:\s*(?=\S)')
 
 
@@ -71,10 +84,15 @@ class OutputParser:
         self._config = config
         self._format = config.tool_format
         self._pending: list[Delta] = [Content(config.prefix)] if config.prefix else []
-        self._text = config.unfinished  # not read yet
-        self._complete = False
+        self._text = ""  # the window: not read yet
+        self._later = _Pieces(config.unfinished)  # what comes after it
+        self._finished = False
         self._space = ""  # white space that is dropped before a marker
-        self._held = ""  # read, of a call that may turn out not to be one
+        self._held: list[str] = []  # read, of a call that may turn out not to be one
+        self._held_starts: list[str] = []  # the markers in it
+        self._n_separators = 0  # characters of it
+        self._n_rejected_objects = 0
+        self._code: list[str] = []  # read, of a call written as code
         self._n_marker = 0  # of its characters before the call itself
         self._has_content = False
         self.n_calls = 0
@@ -99,16 +117,18 @@ class OutputParser:
 
     def push(self, text: str) -> list[Delta]:
         """The deltas that have become certain with `text`."""
-        self._text += text
+        self._later.append(text)
         return merge_deltas(self._read())
 
     def finish(self) -> list[Delta]:
         """The deltas that were held back, now that the answer is complete."""
-        self._complete = True
+        self._finished = True
         deltas = self._read()
         while self._is_unfinished_call():
             deltas += self._reject_call()
             deltas += self._read()
+        if self._code:
+            deltas += self._finish_code()
         if self._mode in {Mode.OBJECT, Mode.ARGUMENTS} and self._call:
             deltas += self._counted(self._call.finish())
         elif not self._is_separator(self._text):
@@ -119,9 +139,19 @@ class OutputParser:
 
     def _read(self) -> list[Delta]:
         deltas, self._pending = self._pending, []
-        while self._text and (step := self._steps[self._mode]()) is not None:
-            deltas += step
-        return deltas
+        while True:
+            step = self._steps[self._mode]() if self._text else None
+            if step is not None:
+                deltas += step
+            elif self._later:
+                self._text += self._later.take(_WINDOW_CHARACTERS)
+            else:
+                return deltas
+
+    @property
+    def _complete(self) -> bool:
+        """Whether nothing comes after the window."""
+        return self._finished and not self._later
 
     # Each step reads some of the text and returns deltas, or None if it needs more text
 
@@ -130,9 +160,8 @@ class OutputParser:
         self._skip_space()
         end, starts = self._config.reasoning.end, self._call_starts_in_reasoning()
         text, marker, self._text = split_at_marker(self._text, (end, *starts), complete=self._complete)
-        text = self._space + text
-        kept = text.rstrip()
-        self._space = "" if marker else text[len(kept) :]
+        kept, space = _split_space(self._space + text)
+        self._space = "" if marker else space
         if marker == end:
             self._mode, self._skips_space = self._after_reasoning, True
         elif marker:
@@ -144,9 +173,9 @@ class OutputParser:
     def _read_content(self) -> list[Delta] | None:
         self._skip_space()
         if self._format and self._format.json_only and not self._has_content:
-            if not self._text.strip():
+            if not self._text.strip() and len(self._text) <= _MAX_SPACE_CHARACTERS:
                 return None
-            if self._text.lstrip()[0] == "{":
+            if self._text.lstrip()[:1] == "{":
                 return self._begin_object()
         markers = self._markers_in_content()
         text, marker, self._text = split_at_marker(self._text, markers, complete=self._complete)
@@ -164,20 +193,25 @@ class OutputParser:
     def _read_between_calls(self) -> list[Delta] | None:
         assert self._format
         self._skip_separators()
-        if not self._text:
-            return None
-        if self._text[0] == "{":
-            return self._begin_object()
+        if self._n_separators > _MAX_SEPARATOR_CHARACTERS:
+            return self._reject_call()
+        if not self._text or self._text[0] == "{":
+            return self._begin_object() if self._text else None
         start = next((marker for marker in self._format.call_starts if self._text.startswith(marker)), None)
         if start:
-            self._begin_calls(start)
-            self._text = self._text[len(start) :]
-            return []
+            return self._read_start(start)
         if self._is_partial_marker():
             return None
         if self._format.call_header and self._held:
             return self._read_header(self._format.call_header)
         return self._leave_calls()
+
+    def _read_start(self, marker: str) -> list[Delta]:
+        if marker in self._held_starts:  # twice before a call
+            return self._reject_call()
+        self._begin_calls(marker)
+        self._text = self._text[len(marker) :]
+        return []
 
     def _is_partial_marker(self) -> bool:
         """Whether the text begins a marker; at the end of an answer, one that may follow a call."""
@@ -194,7 +228,8 @@ class OutputParser:
         match = header.fullmatch(self._text[:brace])
         if match is None:
             return self._reject_call()
-        self._text, self._held = self._text[brace:], ""
+        self._text = self._text[brace:]
+        self._release_held()
         self._call, self._arguments = self._new_call(), ValueScanner()
         self._mode = Mode.ARGUMENTS
         groups = match.groupdict()
@@ -211,27 +246,33 @@ class OutputParser:
     def _read_object(self) -> list[Delta]:
         call, text, self._text = self._call, self._text, ""
         assert call
-        self._held += text
+        self._held.append(text)
         deltas: list[Delta] = []
         for member in self._object.push(text):
             deltas += call.take(member)
             if call.unknown:
-                return self._reject_call()
+                return self._reject_object()
         rest = self._object.rest
         if not call.begun:
-            return self._reject_call() if rest is not None else []
-        self._held = ""
+            return self._reject_object() if rest is not None else []
+        self._release_held()
         if rest is not None:
             deltas += call.finish()
             self._text, self._mode = rest, Mode.CALLS
         return self._counted(deltas)
 
     def _read_code(self) -> list[Delta] | None:
-        if self._text.lstrip().startswith("{"):
-            return self._begin_object()
-        if not self._complete:
-            return None
-        code, self._text = self._text, ""
+        if not self._code:
+            if self._text.lstrip().startswith("{"):
+                return self._begin_object()
+            if not self._text.strip() and not self._complete and len(self._text) <= _MAX_SPACE_CHARACTERS:
+                return None
+        self._code.append(self._text)
+        self._text = ""
+        return []
+
+    def _finish_code(self) -> list[Delta]:
+        code, self._code = "".join(self._code), []
         called = parse_python_call(code, self._config.tools)
         if called is None:
             return self._content(code)
@@ -243,7 +284,8 @@ class OutputParser:
     def _read_generic(self) -> list[Delta] | None:
         head = _GENERIC_HEAD.match(self._text)
         if head is None:
-            return self._leave_calls() if self._text.lstrip()[:1] not in {"", "{"} else None
+            begins = self._text.lstrip()[:1] in {"", "{"} and len(self._text) < _MAX_HEADER_CHARACTERS
+            return None if begins else self._leave_calls()
         self._text = self._text[head.end() :]
         if head[1] == "response":
             self._mode = Mode.RESPONSE
@@ -262,7 +304,8 @@ class OutputParser:
     def _begin_calls(self, marker: str) -> None:
         if not self._held:
             self._n_marker = len(self._space + marker)
-        self._held += self._space + marker
+        self._held.append(self._space + marker)
+        self._held_starts.append(marker)
         self._space, self._mode = "", Mode.CALLS
 
     def _begin_object(self) -> list[Delta]:
@@ -292,11 +335,20 @@ class OutputParser:
 
     def _reject_call(self) -> list[Delta]:
         """The marker that began this call is content; what follows it is read again."""
-        text = self._held + self._text
-        marker, self._text = text[: self._n_marker], text[self._n_marker :]
-        self._held, self._call, self._mode = "", None, Mode.CONTENT
+        text = "".join([*self._held, self._text])
+        marker, self._text = text[: self._n_marker], ""
+        self._later.put_back(text[self._n_marker :])
+        self._release_held()
+        self._call, self._mode = None, Mode.CONTENT
         self._skips_space, self._has_content = False, True
         return self._content(marker)
+
+    def _reject_object(self) -> list[Delta]:
+        self._n_rejected_objects += 1
+        return self._reject_call()
+
+    def _release_held(self) -> None:
+        self._held, self._held_starts, self._n_separators = [], [], 0
 
     def _is_unfinished_call(self) -> bool:
         begun = self._call is not None and self._call.begun
@@ -313,7 +365,18 @@ class OutputParser:
     # Text
 
     def _call_starts_in_reasoning(self) -> tuple[str, ...]:
-        return self._format.call_starts if self._format and self._format.ends_reasoning else ()
+        return self._call_starts() if self._format and self._format.ends_reasoning else ()
+
+    def _call_starts(self) -> tuple[str, ...]:
+        return self._format.call_starts if self._format and self._finds_calls else ()
+
+    def _python_tag(self) -> tuple[str, ...]:
+        tag = self._format.python_tag if self._format and self._finds_calls else None
+        return (tag,) if tag else ()
+
+    @property
+    def _finds_calls(self) -> bool:
+        return self._n_rejected_objects < _MAX_REJECTED_OBJECTS
 
     def _markers_in_content(self) -> tuple[str, ...]:
         reasoning = self._config.reasoning
@@ -321,8 +384,8 @@ class OutputParser:
         if reasoning and (reasoning.interleaved or self._may_begin_with(reasoning.start)):
             markers.append(reasoning.start)
         if self._format:
-            markers += self._format.call_starts
-            markers += [self._format.python_tag] if self._format.python_tag else []
+            markers += self._call_starts()
+            markers += self._python_tag()
         return tuple(markers)
 
     def _may_begin_with(self, marker: str) -> bool:
@@ -332,8 +395,7 @@ class OutputParser:
     def _content(self, text: str) -> list[Delta]:
         """`text` as content; white space at its end waits if calls may follow."""
         text = self._space + text
-        kept = text.rstrip() if self._format else text
-        self._space = text[len(kept) :]
+        kept, self._space = _split_space(text) if self._format else (text, "")
         self._has_content = self._has_content or bool(kept.strip())
         return [Content(kept)] if kept else []
 
@@ -351,5 +413,37 @@ class OutputParser:
             if n == 0:
                 return
             if self._held:
-                self._held += self._text[:n]
+                self._held.append(self._text[:n])
+                self._n_separators += n
             self._text = self._text[n:]
+
+
+def _split_space(text: str) -> tuple[str, str]:
+    """`text` without the white space at its end, or with all but the last of it; and that space."""
+    kept = max(len(text.rstrip()), len(text) - _MAX_SPACE_CHARACTERS)
+    return text[:kept], text[kept:]
+
+
+class _Pieces:
+    """Text that is taken from the front, and may be put back there, without copying the rest."""
+
+    def __init__(self, text: str) -> None:
+        self._pieces = deque([(text, 0)] if text else [])  # with how many characters of it were taken
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def append(self, text: str) -> None:
+        if text:
+            self._pieces.append((text, 0))
+
+    def put_back(self, text: str) -> None:
+        if text:
+            self._pieces.appendleft((text, 0))
+
+    def take(self, n: int) -> str:
+        """At most `n` of the first characters."""
+        text, at = self._pieces.popleft()
+        if at + n < len(text):
+            self._pieces.appendleft((text, at + n))
+        return text[at : at + n]

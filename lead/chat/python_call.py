@@ -1,11 +1,13 @@
 """Tool calls that Llama 3 and Functionary write as code, after `<|python_tag|>`."""
 
-import json
 import re
 from collections.abc import Collection
 
-_CALL = re.compile(r"\s*([\w.]+?)(?:\.call)?\((.*)\)\s*", re.DOTALL)
-_ARGUMENT = re.compile(r'\s*(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|[^,"]+)\s*,?')
+from lead.chat.json_stream import decode
+
+_CALL = re.compile(r"\s*+([\w.]+?)(?:\.call)?\((.*)\)\s*+", re.DOTALL)
+_ARGUMENT = re.compile(r'(?<!\w)(\w++)\s*+=\s*+("(?:[^"\\]++|\\.)*+"|[^,"]++)')
+"""Linear: it begins only where a word begins, and nothing is read in two ways."""
 _INTERPRETERS = ("python", "ipython", "code_interpreter")
 
 
@@ -20,6 +22,6 @@ def parse_python_call(code: str, tools: Collection[str]) -> tuple[str, dict[str,
 
 def _value(text: str) -> object:
     try:
-        return json.loads(text)
+        return decode(text)
     except ValueError:
         return text.strip()

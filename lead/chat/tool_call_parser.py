@@ -1,14 +1,15 @@
 """Parsing one tool call while it is generated."""
 
-import json
 import secrets
 
 from lead.chat.deltas import Delta, ToolCallArguments, ToolCallStart
-from lead.chat.json_stream import Member
+from lead.chat.json_stream import Member, decode
 
 _NAMES = {"name", "tool_name"}
 _ARGUMENTS = {"arguments", "parameters"}
 _IDS = {"id", "tool_call_id"}
+_MAX_NAME_CHARACTERS = 2048
+"""The longest name of a tool, all escaped, is shorter."""
 
 
 class ToolCallParser:
@@ -20,7 +21,8 @@ class ToolCallParser:
         self._known = known
         self._id_characters = id_characters
         self._id: str | None = None
-        self._kept = {"name": "", "id": "", "arguments": ""}
+        self._name_text = self._id_text = ""
+        self._waiting: list[str] = []  # text of the arguments
         self._arguments_are_text: bool | None = None
         self._n_arguments = 0
         self.begun = False
@@ -46,41 +48,42 @@ class ToolCallParser:
         if member.key in _NAMES:
             return self._take_name(member)
         if member.key in _IDS:
-            self._kept["id"] += member.text
+            self._id_text = (self._id_text + member.text)[:_MAX_NAME_CHARACTERS]
             if member.done:
-                self._id = _as_text(self._kept["id"])
+                self._id = _as_text(self._id_text)
         elif member.key in _ARGUMENTS:
             return self._take_arguments(member)
         return []
 
     def _take_name(self, member: Member) -> list[Delta]:
-        self._kept["name"] += member.text
-        if not member.done or self.begun:
+        self._name_text += member.text
+        if len(self._name_text) > _MAX_NAME_CHARACTERS:
+            self.unknown = True
+        if self.unknown or not member.done or self.begun:
             return []
-        name = _as_text(self._kept["name"])
+        name = _as_text(self._name_text)
         if not name or (self._known is not None and name not in self._known):
             self.unknown = True
             return []
-        waiting, self._kept["arguments"] = self._kept["arguments"], ""
+        waiting, self._waiting = "".join(self._waiting), []
         return [*self.begin(name, None), *self.arguments(waiting)]
 
     def _take_arguments(self, member: Member) -> list[Delta]:
-        text = self._kept["arguments"] + member.text
-        if self._arguments_are_text is None and text.strip():
-            self._arguments_are_text = text.lstrip().startswith('"')
+        if self._arguments_are_text is None and (begun := member.text.lstrip()):
+            self._arguments_are_text = begun.startswith('"')
+        self._waiting.append(member.text)
         if self._arguments_are_text and member.done:
-            text = _as_text(text) or "{}"
+            self._waiting = [_as_text("".join(self._waiting)) or "{}"]
             self._arguments_are_text = False
         if self._arguments_are_text or not self.begun:
-            self._kept["arguments"] = text
             return []
-        self._kept["arguments"] = ""
+        text, self._waiting = "".join(self._waiting), []
         return self.arguments(text)
 
 
 def _as_text(value: str) -> str | None:
     try:
-        decoded = json.loads(value, strict=False)
+        decoded = decode(value)
     except ValueError:
         return None
     return decoded if isinstance(decoded, str) else str(decoded)

@@ -76,7 +76,7 @@ GPT_OSS = ToolFormat(
         "to=functions.",
     ),
     call_header=re.compile(
-        _NAME + r"(?:<\|channel\|>\w+)?\s*(?:<\|constrain\|>)?(?:json)?\s*<\|message\|>\s*"
+        _NAME + r"(?:<\|channel\|>\w+)?\s*+(?:<\|constrain\|>)?(?:json)?\s*+<\|message\|>\s*+"
     ),
     separators=("<|call|>",),
     call=("<|channel|>commentary to=functions.%(name)s <|constrain|>json<|message|>", ""),
@@ -105,9 +105,9 @@ MISTRAL = ToolFormat(
 _DEEPSEEK_STARTS = ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>")
 _DEEPSEEK_ENDS = ("```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>")
 _DEEPSEEK_HEADER = re.compile(
-    r"\s*(?:<｜tool▁call▁begin｜>)?(?:function<｜tool▁sep｜>)?"
+    r"\s*+(?:<｜tool▁call▁begin｜>)?(?:function<｜tool▁sep｜>)?"
     + _NAME
-    + r"(?:<｜tool▁sep｜>)?\s*(?:```json)?\s*"
+    + r"(?:<｜tool▁sep｜>)?\s*+(?:```json)?\s*+"
 )
 DEEPSEEK_FENCED = ToolFormat(
     "deepseek-fenced",
@@ -135,7 +135,7 @@ KIMI = ToolFormat(
     signs=("<|tool_call_argument_begin|>",),
     call_starts=("<|tool_calls_section_begin|>", "<|tool_call_begin|>"),
     call_header=re.compile(
-        r"\s*(?:<\|tool_call_begin\|>)?\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+?)(?::\d+)?)"
+        r"\s*+(?:<\|tool_call_begin\|>)?\s*+(?P<id>(?:functions\.)?(?P<name>[\w.-]+?)(?::\d+)?)"
         r"\s*<\|tool_call_argument_begin\|>\s*"
     ),
     separators=("<|tool_call_end|>", "<|tool_calls_section_end|>"),

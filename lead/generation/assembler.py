@@ -91,6 +91,7 @@ class StopFinder:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
+        self._beginnings = [_Beginning(stop) for stop in self._stops]
         self._longest = max(map(len, self._stops), default=0)
         self._tail = ""  # the last characters of the text, as many as a stop string can still reach back to
 
@@ -105,14 +106,31 @@ class StopFinder:
         if found:
             at, stop = min(found, key=lambda pair: (pair[0], -len(pair[1])))
             return len(window) - at, stop
-        n_held = max((_overlap(window, stop) for stop in self._stops), default=0)
+        n_held = max((beginning.push(text) for beginning in self._beginnings), default=0)
         self._tail = window[-(self._longest - 1) :] if self._longest > 1 else ""
         return n_held, None
 
 
-def _overlap(text: str, stop: str) -> int:
-    """The length of the longest end of `text` that is a proper beginning of `stop`."""
-    for n in range(min(len(text), len(stop) - 1), 0, -1):
-        if text.endswith(stop[:n]):
-            return n
-    return 0
+class _Beginning:
+    """How much of a stop string the end of a growing text is, in constant time per character.
+
+    The algorithm of Knuth, Morris and Pratt (SIAM J. Comput. 6, 1977); its table is filled as far as needed.
+    """
+
+    def __init__(self, stop: str) -> None:
+        self._stop = stop
+        self._shorter = [0]  # by length of a beginning of `stop`: of its longest end that begins `stop`, too
+        self._n = 0
+
+    def push(self, text: str) -> int:
+        """Add `text`, which does not complete the stop string; the length of its beginning at the end."""
+        for character in text:
+            self._n = self._next(self._n, character)
+            if self._n == len(self._shorter):
+                self._shorter.append(self._next(self._shorter[-1], character) if self._n > 1 else 0)
+        return self._n
+
+    def _next(self, n: int, character: str) -> int:
+        while n and self._stop[n] != character:
+            n = self._shorter[n]
+        return n + (self._stop[n] == character)

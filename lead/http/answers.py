@@ -90,9 +90,7 @@ class Answer:
 
     @property
     def message(self) -> AssistantMessage:
-        message = AssistantMessage()
-        message.add(self.deltas)
-        return message
+        return AssistantMessage.of(self.deltas)
 
 
 class AnswerRenderer(Renderer[AnswerUpdate]):

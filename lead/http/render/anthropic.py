@@ -1,8 +1,9 @@
 """Answers as Anthropic's messages and their events."""
 
-import json
 import secrets
 from collections.abc import Iterator
+
+from pydantic_core import from_json
 
 from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
@@ -122,7 +123,7 @@ def _content(message: AssistantMessage) -> list[JsonObject]:
 def _object(arguments: str) -> JsonObject:
     """A call that was cut off has no usable input."""
     try:
-        value = json.loads(arguments)
+        value = from_json(arguments)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -71,6 +71,7 @@ class _ItemEvents:
     def __init__(self) -> None:
         self.output: list[JsonObject] = []
         self._open: JsonObject | None = None
+        self._texts: list[str] = []  # of the open item
 
     def push(self, delta: Delta) -> Iterator[JsonObject]:
         match delta:
@@ -83,7 +84,7 @@ class _ItemEvents:
                 call = {"call_id": call_id, "name": name, "arguments": ""}
                 yield self._add("function_call", "fc", call)
             case ToolCallArguments(_, text):
-                self._item["arguments"] += text
+                self._texts.append(text)
                 yield self._event("response.function_call_arguments.delta", delta=text)
 
     def finish(self, status: str = "completed") -> Iterator[JsonObject]:
@@ -91,19 +92,21 @@ class _ItemEvents:
         item = self._open
         if item is None:
             return
+        text, self._texts = "".join(self._texts), []
         match item["type"]:
             case "message":
+                item["content"][0]["text"] = text
                 part = item["content"][0]
                 yield self._event(
                     "response.output_text.done", content_index=0, text=part["text"], logprobs=[]
                 )
                 yield self._event("response.content_part.done", content_index=0, part=dict(part))
             case "reasoning":
-                text = item["content"][0]["text"]
+                item["content"][0]["text"] = text
                 yield self._event("response.reasoning_text.done", content_index=0, text=text)
             case _:
-                arguments, name = item["arguments"], item["name"]
-                yield self._event("response.function_call_arguments.done", arguments=arguments, name=name)
+                item["arguments"], name = text, item["name"]
+                yield self._event("response.function_call_arguments.done", arguments=text, name=name)
         item["status"] = status
         yield {"type": "response.output_item.done", "output_index": self._index, "item": dict(item)}
         self._open = None
@@ -115,7 +118,7 @@ class _ItemEvents:
             yield self._add("message", "msg", {"role": "assistant", "content": []})
             yield self._event("response.content_part.added", content_index=0, part=dict(part))
             self._item["content"] = [part]
-        self._item["content"][0]["text"] += text
+        self._texts.append(text)
         yield self._event("response.output_text.delta", content_index=0, delta=text, logprobs=[])
 
     def _reasoning(self, text: str) -> Iterator[JsonObject]:
@@ -123,7 +126,7 @@ class _ItemEvents:
             yield from self.finish()
             yield self._add("reasoning", "rs", {"summary": [], "content": []})
             self._item["content"] = [{"type": "reasoning_text", "text": ""}]
-        self._item["content"][0]["text"] += text
+        self._texts.append(text)
         yield self._event("response.reasoning_text.delta", content_index=0, delta=text)
 
     @property

@@ -17,11 +17,10 @@ IDS = [f"{case.template}-{i}" for i, case in enumerate(CASES)]
 
 
 def parse(config, pieces):
-    parser, message = OutputParser(config), AssistantMessage()
+    parser, deltas = OutputParser(config), []
     for piece in pieces:
-        message.add(parser.push(piece))
-    message.add(parser.finish())
-    return message
+        deltas += parser.push(piece)
+    return AssistantMessage.of([*deltas, *parser.finish()])
 
 
 def outcome(message, case):

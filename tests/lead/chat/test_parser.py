@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.chat import tool_formats
+from lead.chat import parser, tool_formats
 from lead.chat.deltas import AssistantMessage, Content, Reasoning, ToolCallArguments, ToolCallStart
+from lead.chat.json_stream import ObjectStream
 from lead.chat.parser import OutputParser, ParserConfig
 from lead.chat.reasoning import ReasoningMarkers
 
@@ -18,12 +19,11 @@ ARGUMENTS = json.dumps(ADD[1])
 
 def read(text, size=None, **reading):
     """The answer, read in pieces of `size` characters."""
-    reader, message = OutputParser(ParserConfig(**reading)), AssistantMessage()
+    reader, deltas = OutputParser(ParserConfig(**reading)), []
     size = size or max(len(text), 1)
     for start in range(0, len(text), size):
-        message.add(reader.push(text[start : start + size]))
-    message.add(reader.finish())
-    return message
+        deltas += reader.push(text[start : start + size])
+    return AssistantMessage.of([*deltas, *reader.finish()])
 
 
 def calls(message):
@@ -293,3 +293,81 @@ def test_any_text_is_parsed_the_same_in_pieces_and_whole(own, data):
     whole, pieces = read(text, **config), read(text, data.draw(st.integers(1, 5)), **config)
     assert (whole.content, whole.reasoning) == (pieces.content, pieces.reasoning)
     assert [(c.name, c.arguments) for c in whole.calls] == [(c.name, c.arguments) for c in pieces.calls]
+
+
+UNITS = (
+    " ",
+    "a",
+    "{",
+    "}",
+    "[",
+    '"',
+    "\\",
+    ",",
+    "a.",
+    "{}",
+    '{"name":',
+    '{"arguments":"',
+    '["',
+    "a=",
+    '"a":1,',
+)
+
+
+def scanned(monkeypatch, own, text, size):
+    """How many characters are looked at for markers and members while `text` is read."""
+    n = 0
+
+    def counting(function):
+        def counted(*given, **options):
+            nonlocal n
+            n += len(next(each for each in given if isinstance(each, str)))
+            return function(*given, **options)
+
+        return counted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parser, "split_at_marker", counting(parser.split_at_marker))
+        patch.setattr(ObjectStream, "push", counting(ObjectStream.push))
+        patch.setattr(OutputParser, "_content", counting(OutputParser._content))
+        read(text, size, tool_format=own, tools=TOOLS, reasoning=THINK)
+    return n
+
+
+@pytest.mark.parametrize("own", tool_formats.FORMATS, ids=lambda own: own.name)
+def test_the_work_is_linear_in_the_text_whatever_it_is(monkeypatch, own):
+    starts = ["", *own.call_starts[:1], *([own.python_tag] if own.python_tag else [])]
+    units = {*UNITS, *own.markers()} - {""}
+    for start in starts:
+        for unit in units | {start + unit for unit in UNITS[:8]}:
+            text = start + unit * (3000 // len(unit))
+            n = scanned(monkeypatch, own, text, 7 if len(unit) % 2 else None)
+            assert n <= 100 * len(text), (start, unit)  # reading again at each marker: at least 200
+
+
+@pytest.mark.parametrize("size", [1, 3, None])
+@pytest.mark.parametrize(
+    ("written", "content"),
+    [
+        (r"a\xb", r"a\xb"),
+        (r"\ud83d\ude00", "\U0001f600"),
+        (r"\ud83dx", "\ufffdx"),
+        (r"\ud83d\u0041", "\ufffdA"),
+        (r"\u12", ""),
+    ],
+)
+def test_an_answer_is_well_formed_text_whatever_its_escapes(size, written, content):
+    text = '{"response": "' + written
+    assert read(text, size, tool_format=tool_formats.GENERIC, tools=TOOLS).content == content
+
+
+def test_white_space_before_a_call_is_dropped_only_as_far_as_it_could_wait():
+    message = read("x" + " " * 1000 + CALLS["hermes"][1], 7, tool_format=CALLS["hermes"][0], tools=TOOLS)
+    assert message.content == "x" + " " * (1000 - 256)
+    assert len(message.calls) == 1
+
+
+def test_only_so_many_objects_that_are_no_calls_are_read_again():
+    own, call = CALLS["hermes"]
+    nested = '<tool_call>{"arguments": "' * 100
+    assert read(nested + call, tool_format=own, tools=TOOLS).content.startswith(nested)

@@ -21,3 +21,8 @@ def test_code_calls_a_tool_by_its_name_or_else_the_interpreter(code, called):
 
 def test_code_without_an_interpreter_is_not_a_call():
     assert parse_python_call("print(1)", {"add"}) is None
+
+
+@pytest.mark.parametrize("arguments", ["a" * 500_000, " " * 500_000, 'a="' + "b" * 500_000, "a " * 200_000])
+def test_reading_arguments_takes_time_in_proportion_to_their_length(arguments):
+    assert parse_python_call(f"add({arguments})", {"add"}) == ("add", {})  # a quadratic one would take hours

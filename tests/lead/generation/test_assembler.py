@@ -249,3 +249,14 @@ def test_exactly_what_may_begin_a_stop_is_held_back(text, stops, cuts):
             return
         beginnings = {stop[:n] for stop in stops for n in range(1, len(stop))}
         assert n_held == max((len(b) for b in beginnings if seen.endswith(b)), default=0)
+
+
+@given(st.text("ab", min_size=1, max_size=6), st.lists(st.text("ab", max_size=4), max_size=8))
+def test_what_is_held_back_is_the_longest_beginning_of_a_stop_string(stop, pieces):
+    finder, text = StopFinder([stop]), ""
+    for piece in pieces:
+        text += piece
+        n_held, found = finder.push(piece)
+        if found:
+            return
+        assert n_held == max(n for n in range(len(stop)) if text.endswith(stop[:n]))
