@@ -14,6 +14,7 @@ PARTS = {
     "acceptance": "how often drafted tokens are right, by temperature and drafting rule",
     "overhead": "microseconds per step outside the model",
     "constrained": "compiling grammars, choices under them, tokens/s at the lead and at a back",
+    "neighbour": "the first token of a client beside others with costly grammars",
     "serve": "throughput and latency for concurrent clients",
     "attacks": "hostile requests, made from the API's description: errors, memory, /health",
     "cache": "tokens/s with the KV cache, without reuse between requests, and without a cache",
