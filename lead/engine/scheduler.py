@@ -344,6 +344,8 @@ class Scheduler:
             return []
         except RequestError as error:  # its grammar has become too complex
             return [self._fail(slot, str(error), error.param)]
+        except MemoryError:  # not the sequence's fault: the next engine process continues it
+            raise
         except Exception:
             log.exception("sequence %s cannot continue", sequence.id)
             return [self._fail(slot, "a token could not be chosen; see the lead's log", None)]

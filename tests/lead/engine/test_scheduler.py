@@ -714,6 +714,14 @@ class Choking:
         pass
 
 
+def test_no_memory_for_a_choice_ends_the_engine_and_not_the_sequence():
+    harness = SchedulerHarness()
+    harness.scheduler._make_sampler = lambda _: Choking(MemoryError())
+    harness.submit(tokens=LONG)
+    with pytest.raises(MemoryError):
+        harness.drain()
+
+
 @pytest.mark.parametrize(
     ("error", "param"), [(RequestError("too complex", "grammar"), "grammar"), (ValueError(), None)]
 )
