@@ -76,8 +76,12 @@ class ForkServer:
     async def fork(self) -> "Worker":
         """A new worker; raises ForkServerGoneError."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            pid = await self._command(FORK, 0, [theirs.fileno()])
+        try:
+            with theirs:
+                pid = await self._command(FORK, 0, [theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
         reader, writer = await asyncio.open_connection(sock=ours)
         worker = Worker(pid, reader, writer)
         self._workers.add(worker)

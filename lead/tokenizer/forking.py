@@ -57,6 +57,8 @@ def serve_forks(control: socket.socket) -> None:
                 children.remove(pid)
                 reply = _end(pid)
             control.sendall(REPLY.pack(reply))
+    except (BrokenPipeError, ConnectionResetError):
+        return  # the front ended without waiting for a reply
     finally:
         for pid in children:
             _end(pid)

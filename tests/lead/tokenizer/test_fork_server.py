@@ -88,6 +88,16 @@ async def test_nothing_is_left_after_the_end():
         os.kill(worker.pid, 0)
 
 
+async def test_a_front_that_ends_in_the_middle_of_a_command_is_no_error(capfd):
+    async with ForkServer(setup()) as server:
+        await server.load()
+        forking = asyncio.ensure_future(server.fork())
+        await asyncio.sleep(0)
+        forking.cancel()
+    assert server.process.returncode == 0
+    assert "Traceback" not in capfd.readouterr().err
+
+
 async def test_a_model_that_is_not_there_ends_the_process():
     missing = Setup(builtin_target().with_name("no.gguf"), None, ChatOptions(), RequestLimits())
     async with ForkServer(missing) as server:
