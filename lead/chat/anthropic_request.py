@@ -12,6 +12,9 @@ from shared.errors import RequestError
 _STRICT = ConfigDict(strict=True, extra="ignore")
 _PASSED_ON = ("temperature", "top_p", "top_k", "stream", "model", "seed", "min_p", "private")
 Block = dict[str, Any]
+# Not sets: a client may send a type that cannot be hashed.
+_LEFT_OUT = ("tool_result", "redacted_thinking")
+_NO_TEXT = ("thinking", "tool_use")
 Blocks = Annotated[list[Block], AtMost(MAX_MESSAGES)]
 
 
@@ -117,8 +120,8 @@ def _split(role: str, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
                 "tool_call_id": str(block.get("tool_use_id", "")),
                 "content": _result(block.get("content")),
             }
-    others = [block for block in blocks if block.get("type") not in {"tool_result", "redacted_thinking"}]
-    texts = [block for block in others if block.get("type") not in {"thinking", "tool_use"}]
+    others = [block for block in blocks if block.get("type") not in _LEFT_OUT]
+    texts = [block for block in others if block.get("type") not in _NO_TEXT]
     if not others:
         return
     message: dict[str, Any] = {"role": role, "content": _text(texts, "messages")}

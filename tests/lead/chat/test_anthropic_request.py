@@ -201,3 +201,10 @@ def test_blocks_other_than_text_are_refused(block, complaint):
 def test_invalid_requests_are_refused(request_):
     with pytest.raises(ValidationError):
         MessagesRequest.model_validate(request_)
+
+
+@pytest.mark.parametrize("kind", [[], {}, {"a": 1}, 5])
+def test_a_block_whose_type_is_no_text_is_refused(kind):
+    request = CountRequest(messages=[{"role": "user", "content": [{"type": kind, "text": "Hi"}]}])
+    with pytest.raises(RequestError, match="input is not supported"):
+        request.to_chat()

@@ -42,6 +42,7 @@ ACCEPTED = [
     (SMALL, "123"),
     ({"type": "integer", "exclusiveMinimum": 1.5}, "2"),
     ({"type": "integer", "minimum": -(10**30)}, "-7"),
+    ({"type": "integer", "minimum": -(10**400)}, "-7"),
     ({"type": "number"}, "-1.5e10"),
     ({"type": "number", "minimum": 0.5, "exclusiveMaximum": 2}, "1.75"),
     ({"const": 'a\\b"\n'}, json.dumps('a\\b"\n')),
