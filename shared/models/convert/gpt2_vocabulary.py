@@ -86,8 +86,8 @@ def read_merges(path: Path, known: dict[str, int]) -> list[str]:
     merges = [line.removesuffix("\r") for line in lines if line.strip()]
     for merge in merges:
         _check_merge(path, merge.split(" "), known)
-    if len(set(merges)) < len(merges):
-        raise ModelLoadError(f"{path} has a merge twice")
+    if len(set(merges)) < len(merges) or not merges:
+        raise ModelLoadError(f"{path} has {'a merge twice' if merges else 'no merges'}")
     return merges
 
 

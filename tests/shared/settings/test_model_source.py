@@ -1,6 +1,7 @@
 import logging
 
 import pytest
+from gguf import GGUFWriter
 
 from back.program import main as back
 from back.settings import BackSettings
@@ -8,6 +9,7 @@ from lead.cli import main as lead
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError, ModelLoadError
 from shared.models.hub import Hub, HubModel
+from tests.shared.models.convert.conftest import cache, checkpoint, tokenizer  # noqa: F401 - fixtures
 
 
 def settings(*arguments):
@@ -112,3 +114,27 @@ def test_an_error_of_the_hub_is_passed_on(monkeypatch):
     monkeypatch.setattr(Hub, "fetch", fetch)
     with pytest.raises(ConfigError, match="no connection"):
         settings("-hf", "a/b").located()
+
+
+@pytest.mark.parametrize("kind", [LeadSettings, BackSettings])
+def test_a_checkpoint_is_converted(kind, checkpoint):  # noqa: F811
+    model = kind.from_command_line(["--model", str(checkpoint)]).located().source.model
+    assert model.name == "stories.gguf"
+
+
+def test_the_draft_model_is_converted_with_the_same_tokenizer(checkpoint, tokenizer, tmp_path):  # noqa: F811
+    elsewhere = tokenizer.rename(tmp_path / "other.bin")
+    given = settings("--back", str(checkpoint), "--tokenizer", str(elsewhere)).located()
+    assert given.own_back.back.name == "stories.gguf"
+    assert given.own_back.source(given.source).model == given.own_back.back
+
+
+@pytest.mark.parametrize("option", ["--model", "--back"])
+def test_a_file_that_is_no_text_model_is_refused(tmp_path, option):
+    path = tmp_path / "mmproj.gguf"
+    writer = GGUFWriter(path, "clip")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(ModelLoadError, match="is the projector of a model"):
+        settings(option, str(path)).located()

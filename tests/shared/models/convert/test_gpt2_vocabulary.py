@@ -51,7 +51,7 @@ def test_a_vocabulary_that_is_none_is_refused(gpt2_folder, text):
         read_vocabulary(gpt2_folder, N + 5, None)
 
 
-@pytest.mark.parametrize("text", ["a", "a b c", "a z", "h e\nh e", " h", "\x00"])
+@pytest.mark.parametrize("text", ["", "#version: 0.2\n", "a", "a b c", "a z", "h e\nh e", " h", "\x00"])
 def test_merges_that_make_no_tokens_are_refused(gpt2_folder, text):
     (gpt2_folder / "merges.txt").write_text(text)
     with pytest.raises(ModelLoadError, match=r"merges\.txt"):
