@@ -31,6 +31,7 @@ class Site:
         self._n_backs = n_backs
         self._stack = AsyncExitStack()
         self._programs = ExitStack()
+        self._taken: psutil.Process | None = None
         self._n_ready_engines = 0
         self.links: list[Link] = []
         self.backs: list[Program] = []
@@ -64,16 +65,14 @@ class Site:
         return self.lead_processes().get("engine")
 
     def take_ready_engine(self) -> psutil.Process | None:
-        """The engine if it has become ready since this was last asked successfully.
+        """The engine, but not one that has not been ready yet and follows one that was taken here.
 
         A lead whose engines all die before they are ready gives up in the end, as it should.
         """
-        n_ready = len(_READY.findall(self.lead.log))
-        if n_ready == self._n_ready_engines:
+        engine, n_ready = self.engine, len(_READY.findall(self.lead.log))
+        if engine is None or (n_ready == self._n_ready_engines and engine != self._taken):
             return None
-        engine = self.engine
-        if engine:
-            self._n_ready_engines = n_ready
+        self._taken, self._n_ready_engines = engine, n_ready
         return engine
 
     @property

@@ -27,18 +27,23 @@ def test_an_engine_that_still_loads_is_not_taken(site):
     assert site.take_ready_engine() is None
 
 
-def test_an_engine_is_taken_once_until_the_next_is_ready(site):
+def test_the_next_engine_is_not_taken_before_it_is_ready(site):
     site.engine, site.lead.log = "first", READY
-    assert [site.take_ready_engine(), site.take_ready_engine()] == ["first", None]
-    site.engine, site.lead.log = "second", f"{READY}\n{READY}"
+    assert site.take_ready_engine() == "first"
+    site.engine = "second"
+    assert site.take_ready_engine() is None
+    site.lead.log += f"\n{READY}"
     assert site.take_ready_engine() == "second"
 
 
-def test_an_engine_that_is_gone_is_not_taken_but_the_next(site):
+def test_an_engine_that_survives_is_taken_again(site):
+    site.engine, site.lead.log = "first", READY
+    assert [site.take_ready_engine(), site.take_ready_engine()] == ["first", "first"]
+
+
+def test_an_engine_that_is_gone_is_not_taken(site):
     site.lead.log = READY
     assert site.take_ready_engine() is None
-    site.engine = "again"
-    assert site.take_ready_engine() == "again"
 
 
 def test_a_lead_that_has_ended_is_reported_with_the_end_of_its_log(site):
