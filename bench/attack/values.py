@@ -6,6 +6,7 @@ members that occur twice. `encode` puts it into the body as it is.
 
 import json
 import random
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 Json = Any
 
 _MARK = "\x01raw%d\x01"
+_MARKED = re.compile(r'"\\u0001raw(\d+)\\u0001"')
+"""The mark as json.dumps writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,7 @@ def encode(value: Json) -> bytes:
         return _MARK % (len(raws) - 1)
 
     text = json.dumps(value, ensure_ascii=False, default=marked)
-    for number, raw in enumerate(raws):
-        text = text.replace(json.dumps(_MARK % number, ensure_ascii=False), raw, 1)
+    text = _MARKED.sub(lambda mark: raws[int(mark[1])], text)
     return text.encode("utf-8", "surrogatepass")
 
 
