@@ -25,6 +25,7 @@ from shared.errors import DuoError
 from shared.interrupts import STATUS
 from shared.logs import configure_logging
 
+_N_WARM_UP = 8
 _BROKEN_PIPE = 141
 """128 + SIGPIPE, as in shells."""
 
@@ -65,6 +66,7 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
     plain = None
     if settings.compare:
         _say("generating without drafts …")
+        await _continue(services, _warm_up(request), None)
         plain = await _continue(services, _without_drafts(request), None)
         _say("and with drafts:")
     if settings.display_prompt:
@@ -77,7 +79,7 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
     if plain.text != drafted.text:
         _say("\nwithout drafts:")
         await asyncio.to_thread(output.write_tokens, [TextToken(-1, f"{plain.text}\n", None)])
-    _say(f"\n{compare(plain, drafted, _drafter(services))}")
+    _say(f"\n{compare(plain, drafted, _drafter(settings, services))}")
 
 
 async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
@@ -99,6 +101,12 @@ def _without_drafts(request: GenerationRequest) -> GenerationRequest:
     """Backs do not see it, and compute nothing meanwhile."""
     options = request.options.model_copy(update={"n_draft": 0})
     return dataclasses.replace(request, private=True, options=options)
+
+
+def _warm_up(request: GenerationRequest) -> GenerationRequest:
+    """Some tokens, so that the first of two texts is not the one for which all memory is touched first."""
+    beginning = [tokens[:_N_WARM_UP] for tokens in request.prompts]
+    return dataclasses.replace(_without_drafts(request), prompts=beginning, max_tokens=_N_WARM_UP)
 
 
 async def _continue(
@@ -123,9 +131,11 @@ def _beginning(services: Services, prompt: str) -> Prompt:
     return prompt
 
 
-def _drafter(services: Services) -> str:
+def _drafter(settings: GenerateSettings, services: Services) -> str:
     back = next(iter(services.backs), None)
-    return back.hello.vocabulary.model if back else "drafts from the text itself"
+    if back:
+        return back.hello.vocabulary.model
+    return "n-grams" if settings.ngram else "no drafter"
 
 
 def _say(text: str) -> None:
