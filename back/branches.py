@@ -80,7 +80,7 @@ def _candidates(
     for start, each in enumerate(main.drafted, main.start):
         if start > last:
             break
-        if start <= sequence.window_start:
+        if start <= sequence.window_start or not main.cache.can_fork(start - sequence.window_start):
             continue
         for runner_up in each.runners_up:
             probability = prefix_probabilities[start - main.start] * runner_up.confidence

@@ -123,12 +123,6 @@ async def measure_round_trip(
 
 
 def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[Finding]:
-    if not model.traits.can_trim:
-        yield problem(
-            f"{model.vocabulary.info.name} cannot draft: it is recurrent or hybrid, and tokens cannot be "
-            "removed from its state; use another draft model"
-        )
-        return
     try:
         seconds = measure_step(model)
     except DuoError as error:

@@ -26,6 +26,7 @@ from back.sequence import SequenceState
 from back.slot_pool import SlotPool
 from shared.cache_edits import SlotMemory
 from shared.errors import KvCacheFullError, PendingAnswerError
+from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
@@ -47,6 +48,7 @@ class DraftModel(SlotMemory, Protocol):
 
     n_batch: int
     n_vocab: int
+    traits: MemoryTraits
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """One forward pass; logits for each span, shape (n_logits, n_vocab). Raises KvCacheFullError."""
@@ -89,7 +91,7 @@ class Drafter:
         self._own_options = self._options = options
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._slots = SlotPool(model, options.n_slots, options.n_model_slots)
+        self._slots = SlotPool(model, options.n_slots, options.n_model_slots, model.traits)
         self._sequences: dict[str, SequenceState] = {}
         self._cache_is_full = False  # since the last sequence ended; there are no branches then
         self._logged_full = False
@@ -146,6 +148,7 @@ class Drafter:
             return []
         for (_, path), span in zip(work, spans, strict=True):
             path.cache.add(span.tokens)
+        self._slots.save(path.cache for (_, path), span in zip(work, spans, strict=True) if span.n_logits)
         return [
             update
             for (state, path), rows in zip(work, logits, strict=True)
@@ -255,7 +258,8 @@ class Drafter:
             log.exception("sequence %s: no more side branches", state.id)
             state.can_branch = False
             return None
-        slot = self._slots.take_branch(state.main.cache, candidate.start - state.window_start)
+        n_shared = candidate.start - state.window_start
+        slot = self._slots.take_branch(state.main.cache, n_shared)
         first = DraftToken(candidate.first.token, candidate.first.confidence)
         branch = DraftPath(slot, sampler, candidate.start, [first])
         state.branches.append(branch)

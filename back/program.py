@@ -34,6 +34,8 @@ log = logging.getLogger("back")
 _FAILED = 3
 """Exit status if a restart may help, in contrast to 1 (wrong settings) and argparse's 2."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STATES_BESIDE_DRAFT = 2
+"""A recurrent draft model keeps a state after each draft token, and those before the first ones."""
 _END_SECONDS = 3.0
 """Time limit for a clean exit: asyncio joins its threads, and one may be waiting for DNS."""
 _BATCHED_SECONDS, _SOON_SECONDS = 0.005, 0.001
@@ -84,13 +86,22 @@ def _exit_with_stdin() -> None:
 
 
 def _load(settings: BackSettings) -> Model:
-    model = Model(settings.source.model or builtin_draft(), settings.model_options, settings.n_slots)
-    if not model.traits.can_trim:
+    path, n_checkpoints = settings.source.model or builtin_draft(), settings.n_ahead + _STATES_BESIDE_DRAFT
+    model = Model(path, settings.model_options, settings.n_slots, n_checkpoints)
+    log.info("memory: %s", model.memory_size)
+    if _n_ahead(settings, model) < 1:
         raise ConfigError(
-            f"{model.vocabulary.info.name} cannot draft: it is recurrent or hybrid, and tokens cannot be "
-            "removed from its state; use another draft model"
+            f"{model.vocabulary.info.name} cannot draft: its recurrent states do not fit into memory often "
+            "enough to take tokens back; try a smaller --parallel or --n-branches"
         )
     return model
+
+
+def _n_ahead(settings: BackSettings, model: Model) -> int:
+    """Each draft token of a recurrent model needs a kept state."""
+    if model.traits.can_trim:
+        return settings.n_ahead
+    return min(settings.n_ahead, model.traits.n_step_checkpoints - _STATES_BESIDE_DRAFT)
 
 
 async def _run(settings: BackSettings, model: Model) -> None:
@@ -146,7 +157,7 @@ def _drafter(settings: BackSettings, model: Model) -> Drafter:
         model.n_ctx,
         n_slots=settings.compute.parallel,
         n_train=vocabulary.info.n_ctx_train,
-        n_ahead=settings.n_ahead,
+        n_ahead=_n_ahead(settings, model),
         n_branches=settings.n_branches_each,
     )
     return Drafter(

@@ -3,15 +3,18 @@
 from collections.abc import Iterable
 
 from shared.cache_edits import SlotMemory, apply_edits
+from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.slot_cache import SlotCache
 
 
 class SlotPool:
     """Allocates slots. Slots of ended sequences keep their tokens, for sequences with the same prefix."""
 
-    def __init__(self, model: SlotMemory, n_sequences: int, n_slots: int) -> None:
+    def __init__(
+        self, model: SlotMemory, n_sequences: int, n_slots: int, traits: MemoryTraits = PLAIN
+    ) -> None:
         self._model = model
-        self._slots = [SlotCache(index) for index in range(n_slots)]
+        self._slots = [SlotCache(index, traits) for index in range(n_slots)]
         self._idle, self._idle_branches = self._slots[:n_sequences], self._slots[n_sequences:]
 
     def __bool__(self) -> bool:
@@ -36,9 +39,20 @@ class SlotPool:
         """An idle slot with the first `n_shared` tokens of `main`."""
         slot = self._idle_branches.pop()
         self._trim(slot)
-        self._model.copy(main.index, slot.index, n_shared)
+        if main.traits.can_trim:
+            self._model.copy(main.index, slot.index, n_shared)
+        else:
+            if n_shared not in main.saved:
+                self.save([main])
+            self._model.restore(main.index, main.saved[n_shared], slot.index)
         slot.share(main, n_shared)
         return slot
+
+    def save(self, slots: Iterable[SlotCache]) -> None:
+        """Keep the states of `slots`, to which a rejected draft or a branch can return."""
+        for slot in slots:
+            if not slot.traits.can_trim:
+                apply_edits(slot.save(), self._model)
 
     def give_back_branches(self, slots: Iterable[SlotCache]) -> None:
         """Their tokens are dropped."""

@@ -98,6 +98,7 @@ class SlowModel(SlotMemory):
         self._sleep = sleep
         self.n_batch = model.n_batch
         self.n_vocab = model.n_vocab
+        self.traits = model.traits
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """One forward pass, delayed."""

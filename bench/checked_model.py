@@ -37,12 +37,13 @@ class CheckedModel:
     def __init__(self, model: Model, fresh: Model, rng: random.Random) -> None:
         self.n_batch = model.n_batch
         self.n_vocab = model.n_vocab
+        self.traits = model.traits
         self.comparison = Comparison()
         self._model = model
         self._fresh = fresh
         self._rng = rng
         self._texts: list[list[int]] = [[] for _ in range(model.n_slots)]
-        self._saved: dict[int, int] = {}
+        self._saved: dict[tuple[int, int], list[int]] = {}  # by slot and number
         self._stored: dict[int, list[int]] = {}
 
     @property
@@ -70,15 +71,15 @@ class CheckedModel:
         self._model.copy(source_slot, slot, n_keep)
         self._texts[slot] = self._texts[source_slot][:n_keep]
 
-    def save(self, slot: int) -> None:
+    def save(self, slot: int, number: int) -> None:
         """As `Model.save`."""
-        self._model.save(slot)
-        self._saved[slot] = len(self._texts[slot])
+        self._model.save(slot, number)
+        self._saved[slot, number] = list(self._texts[slot])
 
-    def restore(self, slot: int) -> None:
+    def restore(self, source: int, number: int, slot: int) -> None:
         """As `Model.restore`."""
-        self._model.restore(slot)
-        del self._texts[slot][self._saved[slot] :]
+        self._model.restore(source, number, slot)
+        self._texts[slot] = list(self._saved[source, number])
 
     def store(self, slot: int, key: int) -> None:
         """As `Model.store`."""

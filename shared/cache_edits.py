@@ -19,13 +19,13 @@ class SlotMemory(Protocol):
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Give an empty slot the first `n_keep` tokens of another; see `Copy`."""
 
-    def save(self, slot: int) -> None:
-        """Remember the state of a slot, in place of the one remembered before."""
-        _fail(slot)
+    def save(self, slot: int, number: int) -> None:
+        """Keep the state of a slot, in place of its earlier one of this `number`."""
+        _fail(slot, number)
 
-    def restore(self, slot: int) -> None:
-        """Go back to the state that `save` remembered."""
-        _fail(slot)
+    def restore(self, source: int, number: int, slot: int) -> None:
+        """Give `slot` the state of `source` that `save` kept, with all tokens before it."""
+        _fail(source, number, slot)
 
     def store(self, slot: int, key: int) -> None:
         """Write the state of a slot to host memory, as `key`."""
@@ -63,14 +63,17 @@ class Copy(NamedTuple):
 
 
 class Save(NamedTuple):
-    """Remember the state of `slot` for `Restore`, at no cost."""
+    """Keep the state of `slot` for `Restore`, at no cost, as one of a few numbers."""
 
     slot: int
+    number: int
 
 
 class Restore(NamedTuple):
-    """`slot` goes back to the state of the last `Save`."""
+    """`slot` gets the state of `source` that was kept, with all tokens before it; mostly its own."""
 
+    source: int
+    number: int
     slot: int
 
 
@@ -127,10 +130,10 @@ def apply_edits(edits: Iterable[CacheEdit], memory: SlotMemory) -> None:
                 memory.trim(slot, n_keep)
             case Copy(source, slot, n_keep):
                 memory.copy(source, slot, n_keep)
-            case Save(slot):
-                memory.save(slot)
-            case Restore(slot):
-                memory.restore(slot)
+            case Save(slot, number):
+                memory.save(slot, number)
+            case Restore(source, number, slot):
+                memory.restore(source, number, slot)
             case StoreState(slot, key):
                 memory.store(slot, key)
             case LoadState(slot, key):

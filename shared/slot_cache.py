@@ -15,14 +15,15 @@ class SlotCache:
     physically in the cache  [0 .............. n_physical)
 
     `keep` removes more than it was asked for if the model's memory cannot be cut back so precisely.
-    `checkpoints`: stored states, as number of tokens → key. `saved`: the length that `Save` remembered.
+    `checkpoints`: stored states, as number of tokens → key. `saved`: states kept by `Save`, as number of
+    tokens → number.
     """
 
     index: int
     traits: MemoryTraits = PLAIN
     tokens: list[int] = field(default_factory=list)
     n_physical: int = 0
-    saved: int | None = None
+    saved: dict[int, int] = field(default_factory=dict)
     checkpoints: dict[int, int] = field(default_factory=dict)
     _n_last: int = 0  # tokens of the last decode, as long as no other decode has followed
     _edits: list[CacheEdit] = field(default_factory=list)
@@ -39,7 +40,13 @@ class SlotCache:
         """The most tokens up to `n_keep` that the cache can be cut back to."""
         if n_keep >= self.n_physical or self._can_trim_to(n_keep):
             return min(n_keep, self.n_physical)
-        return max((n for n in (self.saved or 0, *self.checkpoints) if n <= n_keep), default=0)
+        return max((n for n in (*self.saved, *self.checkpoints) if n <= n_keep), default=0)
+
+    def can_fork(self, n_keep: int) -> bool:
+        """Whether another slot can get the first `n_keep` valid tokens now."""
+        if n_keep > len(self.tokens):
+            return False
+        return self.traits.can_trim or n_keep in self.saved or n_keep == self.n_physical
 
     def restore(self, tokens: list[int]) -> None:
         """Make `tokens` valid again, which were invalidated but not trimmed yet."""
@@ -61,12 +68,19 @@ class SlotCache:
         self.n_physical = n_keep
 
     def save(self) -> list[Save]:
-        """Remember this state, to return to it if the draft that is decoded next is rejected."""
+        """Keep this state, to return to it if what is decoded next is rejected.
+
+        If there are too many, that with the fewest tokens gives way.
+        """
         assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before it is saved"
-        if self.saved == self.n_physical:
+        if self.n_physical in self.saved:
             return []
-        self.saved = self.n_physical
-        return [Save(self.index)]
+        if len(self.saved) == self.traits.n_step_checkpoints:
+            number = self.saved.pop(min(self.saved))
+        else:
+            number = min(set(range(self.traits.n_step_checkpoints)) - set(self.saved.values()))
+        self.saved[self.n_physical] = number
+        return [Save(self.index, number)]
 
     def store(self, key: int) -> None:
         """Make a checkpoint of this state."""
@@ -91,8 +105,7 @@ class SlotCache:
             edits.append(self._cut(n_keep))
             edits += [ForgetState(key) for n, key in self.checkpoints.items() if n > n_keep]
             self.checkpoints = {n: key for n, key in self.checkpoints.items() if n <= n_keep}
-            if self.saved is not None and self.saved > n_keep:
-                self.saved = None
+            self.saved = {n: number for n, number in self.saved.items() if n <= n_keep}
             self.n_physical = n_keep
         self._n_last = 0
         return edits
@@ -119,8 +132,8 @@ class SlotCache:
     def _cut(self, n_keep: int) -> CacheEdit:
         if self._can_trim_to(n_keep):
             return Trim(self.index, n_keep)
-        if n_keep == self.saved:
-            return Restore(self.index)
+        if n_keep in self.saved:
+            return Restore(self.index, self.saved[n_keep], self.index)
         return LoadState(self.index, self.checkpoints[n_keep])
 
 

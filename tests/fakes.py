@@ -68,9 +68,9 @@ class FakeTarget:
         self._cells: list[list[int]] = [[] for _ in range(n_slots)]  # copied tokens share their cells
         self._n_cells_written = 0
         self._blur = blur
-        self._traits = traits
+        self.traits = traits
         self._last: dict[int, int] = {}  # slots of the last decode that were not trimmed since
-        self._saved: dict[int, tuple] = {}
+        self._saved: dict[tuple[int, int], tuple] = {}  # by slot and number
         self._stored: dict[int, tuple] = {}
         self.n_restored = self.n_loaded = 0
         self._rows = np.empty((0, N_VOCAB), np.float32)
@@ -89,8 +89,8 @@ class FakeTarget:
 
     def trim(self, slot, n_keep):
         assert 0 <= n_keep < len(self.slots[slot]), f"slot {slot} cannot be cut back to {n_keep} tokens"
-        if self._traits.n_rollback is not None and n_keep:
-            n_most = min(self._traits.n_rollback, self._last.pop(slot, 1) - 1)
+        if self.traits.n_rollback is not None and n_keep:
+            n_most = min(self.traits.n_rollback, self._last.pop(slot, 1) - 1)
             assert len(self.slots[slot]) - n_keep <= n_most, "too much to roll back"
         self._forget_saved(slot, n_keep)
         del self.slots[slot][n_keep:]
@@ -104,13 +104,14 @@ class FakeTarget:
         self._hashes[slot] = self._hashes[source_slot][: n_keep + 1]
         self._cells[slot] = self._cells[source_slot][:n_keep]
 
-    def save(self, slot):
-        assert self._traits.has_step_checkpoints
-        self._saved[slot] = self._state(slot)
+    def save(self, slot, number):
+        assert 0 <= number < self.traits.n_step_checkpoints
+        self._saved[slot, number] = self._state(slot)
 
-    def restore(self, slot):
+    def restore(self, source, number, slot):
         self.n_restored += 1
-        self._set_state(slot, self._saved[slot])
+        self._set_state(slot, self._saved[source, number])
+        self._forget_saved(slot, len(self.slots[slot]))
 
     def store(self, slot, key):
         assert key not in self._stored
@@ -127,8 +128,8 @@ class FakeTarget:
         del self._stored[key]
 
     def _forget_saved(self, slot, n_keep):
-        if slot in self._saved and len(self._saved[slot][0]) > n_keep:
-            del self._saved[slot]
+        for key in [key for key in self._saved if key[0] == slot and len(self._saved[key][0]) > n_keep]:
+            del self._saved[key]
 
     def _state(self, slot):
         return list(self.slots[slot]), list(self._hashes[slot]), list(self._cells[slot])

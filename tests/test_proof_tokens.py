@@ -87,7 +87,7 @@ ONE_BY_ONE = make_limits(n_slots=1, n_ctx=59, n_ctx_sequence=60, n_batch=5)
 MEMORIES = {
     "recurrent": MemoryTraits(n_rollback=0, equal_lengths=True),
     "rollback": MemoryTraits(n_rollback=3, equal_lengths=True),
-    "step checkpoints": MemoryTraits(n_rollback=0, has_step_checkpoints=True, equal_lengths=True),
+    "step checkpoints": MemoryTraits(n_rollback=0, n_step_checkpoints=1, equal_lengths=True),
 }
 ROOMS = {"roomy": ROOMY, "cramped": CRAMPED, "one by one": ONE_BY_ONE}
 

@@ -30,6 +30,7 @@ from bench.fuzzing.tally import Tally
 from bench.replay import Rows
 from shared.cache_edits import SlotMemory
 from shared.errors import ProtocolError
+from shared.llama.memory_traits import PLAIN
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
@@ -77,6 +78,7 @@ class _Model(SlotMemory):
 
     def __init__(self, n_vocab: int, n_slots: int) -> None:
         self.n_vocab, self.n_batch = n_vocab, _N_BATCH
+        self.traits = PLAIN
         self._rows = Rows(n_vocab, seed=1)
         self._n_held = [0] * n_slots
 

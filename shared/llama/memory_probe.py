@@ -15,13 +15,13 @@ from shared.llama.native_parameters import context_parameters
 from shared.settings.model_options import MAX_SLOTS, ModelOptions
 
 _ROLLBACKS = (8, 6, 4, 3, 2, 1)
-"""How many states to keep per slot: the first whose memory is acceptable. Drafts are cut to this."""
+"""How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
 _CELLS_PADDING = 256
 """llama.cpp pads the number of cells to a multiple of this."""
 _MEMORY_SHARE = 0.25
-"""The most of the free memory that states for rollback may take."""
+"""The most of the free memory that states to return to may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +68,35 @@ def probe_memory(model: Any, options: ModelOptions) -> MemoryProbe:
         llama_cpp.llama_free(context)
 
 
-def choose_traits(probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int) -> MemoryTraits:
-    """How to use the memory of a model, with `free_bytes` of memory free."""
+def choose_traits(
+    probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int, n_step_checkpoints: int = 0
+) -> MemoryTraits:
+    """How to use the memory of a model, with `free_bytes` of memory free.
+
+    n_step_checkpoints: keep this many states of each slot, or fewer, rather than to roll back; 0: either.
+    """
     if not probe.is_recurrent:
         if probe.n_window == 0 or options.swa_full:
             return PLAIN
         return MemoryTraits(n_rollback=_WINDOW_ROLLBACK, checkpoint_bytes=probe.checkpoint_bytes)
-    n_rollback = _choose_rollback(probe.state_bytes * n_slots, free_bytes) if probe.can_roll_back else 0
+    n_fitting = _n_fitting(probe.state_bytes * n_slots, free_bytes)
+    n_rollback = 0
+    if probe.can_roll_back and not n_step_checkpoints:
+        n_rollback = next((n for n in _ROLLBACKS if n <= n_fitting), 0)
+    n_checkpoints = 0
+    if n_rollback == 0 and options.kv_unified:
+        n_checkpoints = min(n_step_checkpoints or 1, MAX_SLOTS // n_slots - 1, max(1, n_fitting))
     return MemoryTraits(
         n_rollback=n_rollback,
-        has_step_checkpoints=n_rollback == 0 and options.kv_unified and 2 * n_slots <= MAX_SLOTS,
+        n_step_checkpoints=n_checkpoints,
         equal_lengths=True,
         checkpoint_bytes=probe.checkpoint_bytes,
     )
+
+
+def _n_fitting(state_bytes: int, free_bytes: int) -> int:
+    """How many times `state_bytes`, the states of all slots, may be kept besides the current ones."""
+    return int(_MEMORY_SHARE * free_bytes) // max(1, state_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +138,6 @@ def memory_size(probe: MemoryProbe, traits: MemoryTraits, parameters: Any) -> Me
 
 def _padded(n_cells: int) -> int:
     return -(-n_cells // _CELLS_PADDING) * _CELLS_PADDING
-
-
-def _choose_rollback(state_bytes: int, free_bytes: int) -> int:
-    fitting = (n for n in _ROLLBACKS if n * state_bytes <= _MEMORY_SHARE * free_bytes)
-    return next(fitting, 0)
 
 
 def _decode_and_measure(context: Any) -> tuple[int, int]:

@@ -18,13 +18,13 @@ class MemoryTraits:
     """How a slot's memory can be cut back, and what it costs.
 
     n_rollback: how many tokens at the end of the last decode can be removed before the next decode, but never
-    all of them; None: any number of tokens at any time. has_step_checkpoints: `Model.save` keeps the state of
-    each slot once, at no cost. equal_lengths: spans of different lengths are decoded in several passes.
-    checkpoint_bytes: of what a checkpoint of one slot holds.
+    all of them; None: any number of tokens at any time. n_step_checkpoints: how many states of each slot
+    `Model.save` can keep, at no cost. equal_lengths: spans of different lengths are decoded in several
+    passes. checkpoint_bytes: of what a checkpoint of one slot holds.
     """
 
     n_rollback: int | None = None
-    has_step_checkpoints: bool = False
+    n_step_checkpoints: int = 0
     equal_lengths: bool = False
     checkpoint_bytes: int = 0
 
@@ -36,12 +36,12 @@ class MemoryTraits:
     @property
     def can_speculate(self) -> bool:
         """Whether rejected draft tokens can be taken back."""
-        return self.n_rollback != 0 or self.has_step_checkpoints
+        return self.n_rollback != 0 or self.n_step_checkpoints > 0
 
     @property
     def replays(self) -> bool:
         """Whether accepted tokens of a rejected draft must be decoded again."""
-        return self.n_rollback == 0 and self.has_step_checkpoints
+        return self.n_rollback == 0 and self.n_step_checkpoints > 0
 
 
 PLAIN = MemoryTraits()

@@ -35,10 +35,13 @@ from shared.settings.model_options import DEFAULT_CTX, UNQUANTIZED, ModelOptions
 class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
-    def __init__(self, path: Path, options: ModelOptions, n_slots: int | None = None) -> None:
+    def __init__(
+        self, path: Path, options: ModelOptions, n_slots: int | None = None, n_step_checkpoints: int = 0
+    ) -> None:
         """n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
 
-        Raises ModelLoadError.
+        n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what
+        suits a target, from which only the last draft is taken back. Raises ModelLoadError.
         """
         library.start()
         self.n_slots = options.parallel if n_slots is None else n_slots
@@ -47,7 +50,8 @@ class Model:
         n_ctx = choose_n_ctx(options, self.vocabulary.info.n_ctx_train)
         self.kv_unified = options.kv_unified
         probe = probe_memory(self._model, options)
-        self.traits = choose_traits(probe, options, self.n_slots, psutil.virtual_memory().available)
+        free_bytes = psutil.virtual_memory().available
+        self.traits = choose_traits(probe, options, self.n_slots, free_bytes, n_step_checkpoints)
         n_window = probe.n_window if self.traits.can_trim else 0
         is_guarded = n_window > 0 and options.kv_unified and self.n_slots > 1
         parameters = context_parameters(options, n_ctx, self.n_slots)
@@ -64,9 +68,8 @@ class Model:
             self.close()
             raise unusable(path, f"{self.vocabulary.info.architecture} models keep no KV cache")
         self._guard = WindowGuard(self._memory, self.n_slots, n_window) if is_guarded else None
-        self._saved = (
-            StepCheckpoints(self._memory, self.n_slots) if self.traits.has_step_checkpoints else None
-        )
+        n_each = self.traits.n_step_checkpoints
+        self._saved = StepCheckpoints(self._memory, self.n_slots, n_each) if n_each else None
         self._stored = StoredStates(self._context)
         self._untrimmed: dict[int, int] = {}  # slots that end with padding, and their length without
         self.n_vocab = self.vocabulary.n_tokens
@@ -176,17 +179,19 @@ class Model:
         """Tells another thread whether `decode` proceeds; to be kept as long as this object."""
         return StepProgress(self._context)
 
-    def save(self, slot: int) -> None:
-        """Remember the state of a slot; needs `traits.has_step_checkpoints`."""
+    def save(self, slot: int, number: int) -> None:
+        """Keep the state of a slot; 0 ≤ number < traits.n_step_checkpoints."""
         self._check(slot)
         assert self._saved
-        self._saved.save(slot)
+        assert 0 <= number < self.traits.n_step_checkpoints
+        self._saved.save(slot, number)
 
-    def restore(self, slot: int) -> None:
-        """Go back to the state that was saved."""
+    def restore(self, source: int, number: int, slot: int) -> None:
+        """Give `slot` a state that was kept of `source`."""
         self._check(slot)
+        self._check(source)
         assert self._saved
-        self._saved.restore(slot)
+        self._saved.restore(source, number, slot)
 
     def store(self, slot: int, key: int) -> None:
         """Write the state of a slot to host memory; raises DecodeFatalError."""

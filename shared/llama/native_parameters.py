@@ -71,8 +71,8 @@ def add_state_memory(parameters: Any, traits: MemoryTraits) -> None:
         # All drafts in one pass; llama.cpp aborts the process if it cannot hold 2 + n_rs_seq tokens.
         parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max * (traits.n_rollback + 1) + 1)
         parameters.n_batch = max(parameters.n_batch, parameters.n_ubatch)
-    if traits.has_step_checkpoints:
-        parameters.n_seq_max *= 2
+    if traits.n_step_checkpoints:
+        parameters.n_seq_max *= 1 + traits.n_step_checkpoints
         parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max)
         parameters.n_batch = max(parameters.n_batch, parameters.n_ubatch)
 

@@ -5,6 +5,7 @@ A model that equals the target drafts the target's own tokens: TEXT is what foll
 
 from back.drafter import Drafter
 from back.drafter_options import DrafterOptions
+from shared.llama.memory_traits import PLAIN
 from shared.protocol import Close, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, GREEDY, FakeTarget, plain_run, submit, toy_sampler
@@ -25,12 +26,15 @@ class DrafterHarness:
         n_ahead=4,
         n_batch=16,
         blur=0.0,
+        traits=PLAIN,
         target=FakeTarget,
         make_sampler=toy_sampler,
         **more,
     ):
         options = DrafterOptions(n_slots, n_window, n_ahead, **more)
-        self.model = target(options.n_model_slots, options.n_cells, n_batch, n_window=n_window, blur=blur)
+        self.model = target(
+            options.n_model_slots, options.n_cells, n_batch, n_window=n_window, blur=blur, traits=traits
+        )
         self.drafter = Drafter(self.model, options, make_sampler, END_TOKENS)
 
     def open(self, sequence="s", tokens=LONG, sampling=GREEDY):

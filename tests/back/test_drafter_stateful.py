@@ -7,6 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.sampling.parameters import SamplingParameters
 from tests.back.drafting import DrafterHarness
 from tests.fakes import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
@@ -29,6 +30,7 @@ def paths(draft):
 class DrafterMachine(RuleBasedStateMachine):
     """A lead that commits what it likes; the model checks its own books and the windows at each decode."""
 
+    traits = PLAIN
     rngs = st.integers(0, 1 << 20).map(random.Random)
 
     def __init__(self):
@@ -46,6 +48,7 @@ class DrafterMachine(RuleBasedStateMachine):
             n_branches=2,
             n_branch_tokens=3,
             blur=0.2,
+            traits=self.traits,
         )
 
     @rule(
@@ -140,7 +143,14 @@ class DrafterMachine(RuleBasedStateMachine):
             assert len(drafted) == MOST_AHEAD or drafted[-1] in END_TOKENS
 
 
+class RecurrentDrafterMachine(DrafterMachine):
+    """Beside a model that can only return to states that were kept."""
+
+    traits = MemoryTraits(n_rollback=0, n_step_checkpoints=MOST_AHEAD + 2, equal_lengths=True)
+
+
 TestDrafterMachine = DrafterMachine.TestCase
+TestRecurrentDrafterMachine = RecurrentDrafterMachine.TestCase
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -23,7 +23,7 @@ class DraftedSequences:
     def __init__(self, path, seed=1):
         self.rng = random.Random(seed)
         options = DrafterOptions(n_slots=2, n_window=400, n_ahead=8, n_branches=2)
-        self.model = load(path, options.n_model_slots, 3 * 512)
+        self.model = load(path, options.n_model_slots, 3 * 512, n_step_checkpoints=10)
         self.fresh = load(path, 1, 512)
         self.checked = CheckedModel(self.model, self.fresh, self.rng)
         self.drafter = Drafter(self.checked, options, greedy_sampler, frozenset())
@@ -74,18 +74,24 @@ class DraftedSequences:
         self.fresh.close()
 
 
-def load(path, n_slots, n_ctx):
+def load(path, n_slots, n_ctx, n_step_checkpoints=0):
     options = ModelOptions(
-        ctx_size=n_ctx, parallel=n_slots, batch_size=64, threads=1, cache_type_k="f32", cache_type_v="f32"
+        ctx_size=n_ctx,
+        parallel=n_slots,
+        batch_size=64,
+        threads=1,
+        cache_type_k="f32",
+        cache_type_v="f32",
+        swa_full=True,
     )
-    return Model(path, options)
+    return Model(path, options, n_slots, n_step_checkpoints)
 
 
 def greedy_sampler(parameters, history, _like=None):
     return Sampler(parameters, None, history)
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss"])
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss", "qwen35", "jamba", "mamba2", "lfm2"])
 def test_logits_of_a_drafter_equal_a_fresh_evaluation(tiny_model, architecture):
     sequences = DraftedSequences(tiny_model(architecture))
     comparison = sequences.run()

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from shared.cache_edits import Trim
+from shared.cache_edits import Restore, Trim
+from shared.llama.memory_traits import MemoryTraits
 from shared.slot_cache import SlotCache
 
 
@@ -102,6 +103,45 @@ def test_a_cache_that_shares_little_with_a_text_is_not_drawn_to_it():
 
 def test_an_empty_cache_is_not_drawn_to_a_text():
     assert SlotCache(0).reuse_score([1, 2]) == 0
+
+
+def test_a_recurrent_cache_goes_back_to_kept_states_only():
+    cache = SlotCache(0, MemoryTraits(n_rollback=0, n_step_checkpoints=2))
+    for token in (1, 2, 3, 4):
+        cache.add([token])
+        cache.save()
+    cache.keep(3)
+    assert (cache.tokens, cache.take_edits()) == ([1, 2, 3], [Restore(0, 0, 0)])
+    cache.keep(2)
+    assert (cache.tokens, cache.take_edits()) == ([], [Trim(0, 0)])
+
+
+def test_a_fork_needs_a_kept_state():
+    cache = SlotCache(0, MemoryTraits(n_rollback=0, n_step_checkpoints=2))
+    cache.add([1])
+    cache.save()
+    cache.add([2])
+    cache.add([3])
+    assert [n for n in range(5) if cache.can_fork(n)] == [1, 3]
+    assert [n for n in range(5) if cache_of(1, 2, 3).can_fork(n)] == [0, 1, 2, 3]
+
+
+def test_a_rollback_is_possible_once_within_the_last_decode():
+    cache = SlotCache(0, MemoryTraits(n_rollback=2))
+    cache.add([1, 2, 3, 4])
+    cache.keep(2)
+    assert (cache.tokens, cache.take_edits()) == ([1, 2], [Trim(0, 2)])
+    cache.keep(1)
+    assert cache.tokens == []
+
+
+def test_all_of_the_last_decode_cannot_be_rolled_back():
+    cache = SlotCache(0, MemoryTraits(n_rollback=2))
+    cache.add([1])
+    cache.take_edits()
+    cache.add([2])
+    cache.keep(1)
+    assert cache.tokens == []
 
 
 few_tokens = st.lists(st.integers(0, 2), max_size=6)

@@ -6,7 +6,7 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 from tests.fakes import make_limits
 
 ROLLBACK = MemoryTraits(n_rollback=3, equal_lengths=True)
-REPLAYING = MemoryTraits(n_rollback=0, has_step_checkpoints=True, equal_lengths=True)
+REPLAYING = MemoryTraits(n_rollback=0, n_step_checkpoints=1, equal_lengths=True)
 
 
 @pytest.mark.parametrize(

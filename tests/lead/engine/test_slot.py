@@ -20,7 +20,7 @@ def test_committed_tokens_that_are_not_cached_are_to_be_decoded():
     assert (slot.index, slot.n_to_decode) == (4, 3)
 
 
-REPLAYING = MemoryTraits(n_rollback=0, has_step_checkpoints=True)
+REPLAYING = MemoryTraits(n_rollback=0, n_step_checkpoints=1)
 
 
 def slot_of(n_cached, n_prompt, n_generated, traits=PLAIN, checkpoints=()):

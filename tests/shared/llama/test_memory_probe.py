@@ -23,7 +23,7 @@ def traits_of(path, **options):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "n_rollback", "has_step_checkpoints"),
+    ("architecture", "n_rollback", "n_step_checkpoints"),
     [
         ("llama", None, False),
         ("qwen35", 8, False),
@@ -32,9 +32,9 @@ def traits_of(path, **options):
         ("mamba2", 0, True),
     ],
 )
-def test_each_kind_of_memory_is_told_apart(tiny_model, architecture, n_rollback, has_step_checkpoints):
+def test_each_kind_of_memory_is_told_apart(tiny_model, architecture, n_rollback, n_step_checkpoints):
     traits = traits_of(tiny_model(architecture))
-    assert (traits.n_rollback, traits.has_step_checkpoints) == (n_rollback, has_step_checkpoints)
+    assert (traits.n_rollback, traits.n_step_checkpoints) == (n_rollback, n_step_checkpoints)
     assert traits.can_speculate
 
 
@@ -54,7 +54,7 @@ def test_checkpoints_need_one_pool(tiny_model):
 def test_rollback_takes_at_most_a_quarter_of_the_free_memory(free_bytes, n_rollback):
     traits = choose_traits(RECURRENT, OPTIONS, n_slots=2, free_bytes=free_bytes)
     assert traits.n_rollback == n_rollback
-    assert traits.has_step_checkpoints == (n_rollback == 0)
+    assert traits.n_step_checkpoints == (n_rollback == 0)
 
 
 def test_the_size_counts_cells_windows_and_states():
@@ -74,3 +74,12 @@ def test_with_all_tokens_a_window_is_as_large_as_the_rest():
     options = OPTIONS.model_copy(update={"swa_full": True})
     size = memory_size(probe, PLAIN, context_parameters(options, 1024, 2))
     assert (size.full_attention, size.windows, size.states) == (10_240, 3072, 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "n_slots", "free_bytes", "n"),
+    [(18, 4, 1 << 30, 18), (18, 16, 1 << 30, 15), (18, 4, 160_000, 10), (18, 4, 0, 1)],
+)
+def test_a_drafter_keeps_as_many_states_as_sequences_and_memory_allow(wanted, n_slots, free_bytes, n):
+    traits = choose_traits(RECURRENT, OPTIONS, n_slots, free_bytes, wanted)
+    assert (traits.n_rollback, traits.n_step_checkpoints) == (0, n)

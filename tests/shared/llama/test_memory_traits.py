@@ -10,7 +10,7 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
     [
         (PLAIN, True, True, False),
         (MemoryTraits(n_rollback=4), False, True, False),
-        (MemoryTraits(n_rollback=0, has_step_checkpoints=True), False, True, True),
+        (MemoryTraits(n_rollback=0, n_step_checkpoints=1), False, True, True),
         (MemoryTraits(n_rollback=0), False, False, False),
     ],
 )

@@ -24,28 +24,36 @@ def read(model, slot, start, tokens):
 
 def test_a_rejected_draft_leaves_no_trace(model):
     read(model, 0, 0, TEXT[:50])
-    model.save(0)
+    model.save(0, 0)
     expected = read(model, 0, 50, TEXT[50:55])
-    model.restore(0)
+    model.restore(0, 0, 0)
     read(model, 0, 50, OTHER[:3])
     read(model, 1, 0, OTHER)
-    model.restore(0)
+    model.restore(0, 0, 0)
     assert np.abs(read(model, 0, 50, TEXT[50:55]) - expected).max() < 1e-4
 
 
 def test_a_state_can_be_saved_again_further_on(model):
     read(model, 0, 0, TEXT[:20])
-    model.save(0)
+    model.save(0, 0)
     read(model, 0, 20, TEXT[20:50])
-    model.save(0)
+    model.save(0, 0)
     expected = read(model, 0, 50, TEXT[50:])
-    model.restore(0)
+    model.restore(0, 0, 0)
     assert np.abs(read(model, 0, 50, TEXT[50:]) - expected).max() < 1e-4
+
+
+def test_another_slot_goes_on_from_a_saved_state(model):
+    read(model, 0, 0, TEXT[:50])
+    model.save(0, 0)
+    expected = read(model, 0, 50, TEXT[50:])
+    model.restore(0, 0, 1)
+    assert np.abs(read(model, 1, 50, TEXT[50:]) - expected).max() < 1e-4
 
 
 def test_a_slot_that_was_emptied_has_no_saved_state(model):
     read(model, 0, 0, TEXT)
-    model.save(0)
+    model.save(0, 0)
     model.trim(0, 0)
-    with pytest.raises(AssertionError, match="not saved"):
-        model.restore(0)
+    with pytest.raises(AssertionError, match="no state"):
+        model.restore(0, 0, 0)

@@ -35,7 +35,7 @@ def seconds(*candidates, probability=0.5, n_prompt=0, slope=0.1, max_units=2):
     [
         ({}, LikeliestFirst),
         ({"traits": MemoryTraits(n_rollback=3, equal_lengths=True)}, EqualDepths),
-        ({"traits": MemoryTraits(n_rollback=0, has_step_checkpoints=True)}, Replaying),
+        ({"traits": MemoryTraits(n_rollback=0, n_step_checkpoints=1)}, Replaying),
     ],
 )
 def test_the_memory_decides_how_drafts_share_a_step(traits, batching):
