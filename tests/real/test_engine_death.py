@@ -74,7 +74,7 @@ def in_mid_answer(url: str, fields: dict[str, object], act: Callable[[], object]
 @FAULTS
 @BACKS
 def test_a_stream_goes_on_with_the_same_text(own_lead, fault, n_backs):
-    lead, url = own_lead("--engine-timeout", "1")
+    lead, url = own_lead("--engine-timeout", "5")
     expected = ask(url, temperature=0.8, max_tokens=200)
     with (
         backs_of(lead, url, n_backs),
