@@ -48,8 +48,8 @@ def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
     """
     if report.lead.speculates is False:
         yield problem(
-            "the lead's model is recurrent or hybrid: tokens cannot be removed from its state, so it is "
-            "served without speculation. Use another model"
+            "the lead's recurrent model is served without speculation, because its states are not kept: "
+            "start the lead without --no-kv-unified and with a smaller --parallel"
         )
         return
     planner = report.planner

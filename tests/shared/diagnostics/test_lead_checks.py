@@ -110,7 +110,7 @@ def test_a_connected_back_is_recognized_by_its_name(name):
 
 
 def test_a_model_that_cannot_speculate_is_the_only_finding():
-    only(check_lead(report(lead=LEAD | {"speculates": False})), Severity.PROBLEM, "recurrent or hybrid")
+    only(check_lead(report(lead=LEAD | {"speculates": False})), Severity.PROBLEM, "recurrent model")
 
 
 def test_an_engine_that_does_not_answer_is_a_hint():
