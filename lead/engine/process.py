@@ -76,8 +76,8 @@ class EngineProcess:
                     return  # it was killed in the middle of an event
                 self._watchdog.heard()
                 yield decode_event(line)
-        except ConnectionResetError:
-            pass  # what reading from a killed process raises
+        except OSError:
+            pass  # reading from a killed process raises what a write to it has met: reset, or a broken pipe
         finally:
             watching.cancel()
 

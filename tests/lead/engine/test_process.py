@@ -1,5 +1,6 @@
 """One engine process: `sh` scripts stand in for the engine."""
 
+import os
 import sys
 
 import pytest
@@ -24,6 +25,11 @@ def start(tmp_path, monkeypatch):
         return await EngineProcess.start([], most_silence)
 
     return start
+
+
+def wait_for_death(process):
+    """Without the event loop, which must not notice it yet."""
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
 
 async def test_events_end_with_the_process(start):
@@ -67,4 +73,14 @@ async def test_commands_to_a_process_that_was_killed_are_dropped(start):
     async for _ in process.events():
         pass
     process.send(Explain())
+    assert await process.reap() == "signal SIGKILL"
+
+
+@pytest.mark.both_loops
+async def test_events_end_when_a_command_finds_the_process_dead(start):
+    process = await start("read line <&$3; kill -9 $$")
+    process.send(Explain())
+    wait_for_death(process)
+    process.send(Explain())
+    assert [event async for event in process.events()] == []
     assert await process.reap() == "signal SIGKILL"
