@@ -20,6 +20,7 @@ PARTS = {
     "cache": "tokens/s with the KV cache, without reuse between requests, and without a cache",
     "caches": "whether logits are right after random traffic, by architecture",
     "faults": "whether answers are lost or changed while processes die and networks fail",
+    "known_text": "the target beside a drafter that errs at a given rate, against the bound by T(n)",
     "fuzz": "messages of every kind against the protocol code of lead and back",
     "flood": "tokens/s of the lead beside a back that floods it",
     "memory": "whether memory grows with the tokens that are served",

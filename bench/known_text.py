@@ -1,0 +1,228 @@
+"""`python -m bench known_text`: the engine beside a drafter that knows the text and errs at a given rate.
+
+The drafter costs nothing, so what is measured is the target alone: verifying, taking back what was rejected,
+and the choice of depths. The bound for such a drafter follows from T(n), the time of a step with n tokens: at
+depth d a step commits 1 + p + … + p^d tokens on average if each draft token is right with probability p.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench import table
+from bench.options import listed
+from lead.engine.commands import PolicyName, PostDraft, Submit
+from lead.engine.engine_limits import EngineLimits
+from lead.engine.events import Committed, Finished
+from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.replaying import batching_for
+from lead.engine.speculation.step_cost import StepCost
+from shared import cpus
+from shared.cache_edits import apply_edits
+from shared.llama.model import Model
+from shared.llama.span import Span
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
+from shared.settings.model_options import ModelOptions
+
+_SOURCE = "known"
+_N_AHEAD = 12
+_PROMPT = 32
+_WIDTHS = (*range(1, 11), 12, 14, 16)
+_PARAMETERS = SamplingParameters(temperature=0.0, seed=0)
+_COLUMNS = {
+    "rate": ("right", ".2f"),
+    "plain": ("plain, tokens/s", ".1f"),
+    "drafted": ("with drafts", ".1f"),
+    "speedup": ("speed-up", ".2f"),
+    "bound": ("bound by T(n)", ".2f"),
+    "share": ("of the bound", ".2f"),
+}
+
+
+class _Script(Sampler):
+    """Chooses predetermined tokens, whatever the logits are."""
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        super().__init__(_PARAMETERS, None, [])
+        self._tokens = tokens
+
+    def choose(self, logits: NDArray[np.float32], position: int) -> int:  # noqa: ARG002 - a script needs none
+        return self._tokens[position]
+
+    def accept(self, token: int) -> None:
+        """Nothing to remember."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How an answer went."""
+
+    n_tokens: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second, without the prompt."""
+        return self.n_tokens / self.seconds
+
+
+class KnownTexts:
+    """An engine without processes, whose sequences have predetermined texts."""
+
+    def __init__(self, model: Model, cost: StepCost, seed: int) -> None:
+        self._model = model
+        self._random = random.Random(seed)  # noqa: S311 - seeded on purpose
+        self._limits = EngineLimits(
+            n_slots=model.n_slots,
+            n_ctx=model.n_ctx,
+            n_ctx_sequence=min(model.n_ctx_slot, model.vocabulary.info.n_ctx_train),
+            n_batch=model.n_batch,
+            traits=model.traits,
+        )
+        self._speculation = SpeculationManager(
+            "off", 0, frozenset(), batching=batching_for(self._limits), cost=cost
+        )
+        self._speculation.connect([_SOURCE])
+        self._scheduler = Scheduler(self._limits, self._speculation, self._sampler, frozenset())
+        self._texts: dict[str, list[int]] = {}
+
+    def answer(self, policy: PolicyName, rate: float, n_tokens: int, n_sequences: int = 1) -> Answer:
+        """Generate `n_tokens` of each of `n_sequences`; each draft token is right with probability `rate`."""
+        self._speculation.set_policy(policy, 0)
+        ids = [f"{policy}-{len(self._texts)}-{i}" for i in range(n_sequences)]
+        for each in ids:
+            self._submit(each, n_tokens)
+        seconds, generated = 0.0, dict.fromkeys(ids, 0)
+        while not self._scheduler.idle:
+            for each in ids:
+                if policy != "off" and generated[each]:
+                    self._speculation.post_draft(self._draft(each, _PROMPT + generated[each], rate))
+            began = time.perf_counter()
+            committed = self._step(began)
+            if any(generated.values()):
+                seconds += time.perf_counter() - began
+            for event in committed:
+                generated[event.sequence] += len(event.tokens)
+        return Answer(n_sequences * (n_tokens - 1), seconds)
+
+    def _sampler(self, request: Submit) -> Sampler:
+        return _Script(self._texts[request.sequence])
+
+    def _submit(self, sequence: str, n_tokens: int) -> None:
+        text = self._random.choices(range(self._model.n_vocab), k=_PROMPT + n_tokens + 1)
+        self._texts[sequence] = text
+        request = Submit(sequence=sequence, tokens=text[:_PROMPT], sampling=_PARAMETERS, max_tokens=n_tokens)
+        self._scheduler.submit(request, time.perf_counter())
+
+    def _step(self, now: float) -> list[Committed]:
+        plan = self._scheduler.plan(now)
+        if plan is None or not plan.spans:
+            return []
+        apply_edits(plan.edits, self._model)
+        began = time.perf_counter()
+        logits = self._model.decode(plan.spans)
+        events = self._scheduler.commit(plan, logits, time.perf_counter(), time.perf_counter() - began)
+        assert not any(isinstance(event, Finished) and event.reason != "length" for event in events)
+        return [event for event in events if isinstance(event, Committed)]
+
+    def _draft(self, sequence: str, base: int, rate: float) -> PostDraft:
+        text = self._texts[sequence]
+        tokens = text[base : base + _N_AHEAD]
+        n_right = next((i for i in range(len(tokens)) if self._random.random() >= rate), len(tokens))
+        wrong = [(token + 1) % self._model.n_vocab for token in tokens[n_right:]]
+        return PostDraft(
+            sequence=sequence,
+            source=_SOURCE,
+            base=base,
+            tokens=tokens[:n_right] + wrong,
+            confidences=[max(rate, 0.01)] * len(tokens),
+            received_at=time.perf_counter(),
+        )
+
+
+def step_seconds(model: Model, repeats: int) -> dict[int, float]:
+    """T(n): the median time of a step with n tokens of one sequence, the widths in turns."""
+    seconds: dict[int, list[float]] = {width: [] for width in _WIDTHS}
+    for _ in range(repeats):
+        model.trim(0, 0)
+        model.decode([Span(0, 0, [1] * _PROMPT, 0)])
+        position = _PROMPT
+        for width in _WIDTHS:
+            began = time.perf_counter()
+            model.decode([Span(0, position, [1] * width, width)])
+            seconds[width].append(time.perf_counter() - began)
+            position += width
+    model.trim(0, 0)
+    return {width: median(times) for width, times in seconds.items()}
+
+
+def bound(rate: float, seconds: dict[int, float], most: int) -> float:
+    """The largest speed-up of a free drafter, at any depth up to `most`."""
+    expected, best = 1.0, 1.0
+    for depth in range(1, most + 1):
+        expected += rate**depth
+        if depth + 1 in seconds:
+            best = max(best, expected * seconds[1] / seconds[depth + 1])
+    return best
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print a table, then a line of JSON."""
+    options = _parse(arguments)
+    if options.cpus:
+        cpus.pin(cpus.parse_cpus(options.cpus))
+    model = Model(
+        options.model,
+        ModelOptions(threads=options.threads, ctx_size=2048, parallel=options.sequences, n_gpu_layers=0),
+    )
+    cost = StepCost()
+    seconds = step_seconds(model, options.repeats)
+    for width, each in seconds.items():
+        cost.learn(width, each)
+    texts = KnownTexts(model, cost, options.seed)
+    most = model.traits.n_rollback or _N_AHEAD
+    rows = [_row(texts, options, rate, bound(rate, seconds, min(most, _N_AHEAD))) for rate in options.rates]
+    ratios = {width: round(each / seconds[1], 2) for width, each in seconds.items()}
+    table.show(f"{options.model.name}: {model.traits}, T(n)/T(1) {ratios}", rows, _COLUMNS)
+    print(json.dumps({"part": "known_text", "model": options.model.name, "step": ratios, "rows": rows}))
+
+
+def _row(texts: KnownTexts, options: argparse.Namespace, rate: float, most: float) -> dict[str, Any]:
+    plain, drafted = [], []
+    texts.answer("adaptive", rate, options.tokens, options.sequences)  # what it has learned counts, as in use
+    for _ in range(options.repeats):
+        plain.append(texts.answer("off", rate, options.tokens, options.sequences).rate)
+        drafted.append(texts.answer("adaptive", rate, options.tokens, options.sequences).rate)
+    speedup = median(after / before for before, after in zip(plain, drafted, strict=True))
+    return {
+        "rate": rate,
+        "plain": median(plain),
+        "drafted": median(drafted),
+        "speedup": speedup,
+        "bound": most,
+        "share": speedup / most,
+    }
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench known_text", description=__doc__.split("\n")[0])
+    parser.add_argument("--model", type=Path, required=True, help="the target")
+    parser.add_argument("--rates", type=listed(float), default=[0.8, 0.0], help="of right draft tokens")
+    parser.add_argument("--sequences", type=int, default=1, help="answers at the same time")
+    parser.add_argument("--tokens", type=int, default=96, help="of each answer")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cpus", help="cores to run on")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args(arguments)
