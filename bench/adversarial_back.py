@@ -34,6 +34,7 @@ from shared.llama.span import Span
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Close, Draft, Extend, Hello, Open, Tune
+from shared.sampling.remote_grammar import GrammarServer, Patience
 from shared.settings.model_options import ModelOptions
 
 log = logging.getLogger("bench.adversarial_back")
@@ -171,12 +172,15 @@ def _give_up(error: Exception) -> None:
 
 def _drafter(model: Model, seconds: float) -> Drafter:
     vocabulary = model.vocabulary
+    patience = Patience()
+    grammars = GrammarServer(vocabulary.info.path, patience)
     options = DrafterOptions(model.n_slots, model.n_ctx // model.n_slots, _N_AHEAD)
     return Drafter(
         SlowModel(model, seconds, time.sleep),
         options,
-        functools.partial(drafting_sampler, vocabulary),
+        functools.partial(drafting_sampler, vocabulary, grammars),
         vocabulary.end_tokens,
+        patience,
     )
 
 

@@ -132,11 +132,14 @@ class Allowing:
     def __init__(self, tokens):
         self._tokens = tokens
 
-    def allows(self, token):
-        return token in self._tokens
+    def allows(self, tokens):
+        return [token in self._tokens for token in tokens]
 
     def allowed(self):
         return np.array(self._tokens, np.int32)
+
+    def rollback(self, n):
+        """It remembers nothing."""
 
     def copy(self):
         return self

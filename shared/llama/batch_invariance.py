@@ -42,7 +42,7 @@ def measure_batch_invariance(model: Model) -> BatchInvariance:
     model.trim(0, 0)
     several_agree = np.array_equal(rows[2], rows[5])
     exact = bool(several_agree and np.array_equal(rows[1], rows[2]))
-    cheap = seconds[2] <= _MAX_PADDING_COST * seconds[1] and not model.traits.replays
+    cheap = seconds[2] <= _MAX_PADDING_COST * seconds[1] and model.traits.can_trim
     pads = bool(not exact and several_agree and cheap)
     model.pads_single_tokens = pads
     return BatchInvariance(exact or pads, pads)

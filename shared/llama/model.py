@@ -196,7 +196,8 @@ class Model:
     def store(self, slot: int, key: int) -> None:
         """Write the state of a slot to host memory; raises DecodeFatalError."""
         self._check(slot)
-        assert slot not in self._untrimmed, f"slot {slot} ends with padding"
+        if (length := self._untrimmed.pop(slot, None)) is not None:
+            self._remove_end(slot, length)  # llama.cpp stores the state that was rolled back to
         self._stored.store(slot, key)
 
     def load(self, slot: int, key: int) -> None:

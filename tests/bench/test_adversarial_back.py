@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bench.adversarial_back import RandomDrafter, SlowModel, garbled
+from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, parse_back_message
 from shared.sampling.parameters import SamplingParameters
@@ -73,6 +74,7 @@ def test_a_lie_begins_with_the_truth():
 
 class Model:
     n_batch, n_vocab = 4, N_VOCAB
+    traits = PLAIN
 
     def decode(self, spans):
         return [np.zeros((span.n_logits, N_VOCAB), np.float32) for span in spans]

@@ -32,4 +32,4 @@ def test_a_short_run_reports_every_block(capsys):
     main(["--tokens", "48", "--every", "16", "--answer", "4", "--clients", "4", "--backs", "0"])
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [each["tokens"] for each in result["rows"]] == [16, 32, 48]
-    assert set(result["growth"]) == {"front", "engine"}
+    assert set(result["growth"]) == {"front", "engine", "tokenizer"}

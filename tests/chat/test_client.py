@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from chat.answer import Answer
-from chat.errors import IncompleteAnswerError, PendingAnswerError, RejectedError, UnreachableError
+from chat.errors import IncompleteAnswerError, NotReadyError, RejectedError, UnreachableError
 from tests.chat.fakes import (
     URL,
     FakeLead,
@@ -130,14 +130,14 @@ def test_a_refused_connection_is_explained():
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_is_read_from_a_server_that_is_not_ready(status):
-    with pytest.raises(PendingAnswerError, match="loading the model") as caught:
+    with pytest.raises(NotReadyError, match="loading the model") as caught:
         ask(FakeLead(refuses(status, "loading the model", {"Retry-After": "5"})))
     assert caught.value.retry_after == 5
 
 
 @pytest.mark.parametrize("value", ["", "nan", "inf", "-1", "Wed, 21 Oct 2015 07:28:00 GMT"])
 def test_an_invalid_retry_after_is_ignored(value):
-    with pytest.raises(PendingAnswerError) as caught:
+    with pytest.raises(NotReadyError) as caught:
         ask(FakeLead(refuses(503, "loading", {"Retry-After": value})))
     assert caught.value.retry_after is None
 

@@ -3,7 +3,7 @@
 import pytest
 
 from chat.answer import Answer
-from chat.errors import PendingAnswerError, RejectedError, UnreachableError
+from chat.errors import NotReadyError, RejectedError, UnreachableError
 from chat.streaming import AnswerStreamer
 
 
@@ -51,7 +51,7 @@ def stream(*errors, wait_until_reachable=False):
 
 
 def test_a_server_that_is_not_ready_is_asked_again_after_the_time_it_names():
-    screen, slept = stream(PendingAnswerError("Loading.", 5.0))
+    screen, slept = stream(NotReadyError("Loading.", 5.0))
     assert slept == [5.0]
     assert screen.notes == ["Loading; trying again in 5 s, Ctrl-C gives up."]
 
@@ -69,5 +69,5 @@ def test_a_rejected_request_is_not_repeated():
 
 
 def test_each_attempt_ends_its_answer_on_the_screen():
-    screen, _ = stream(PendingAnswerError("Loading."), PendingAnswerError("Loading."))
+    screen, _ = stream(NotReadyError("Loading."), NotReadyError("Loading."))
     assert screen.n_ended == 3
