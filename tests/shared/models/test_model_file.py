@@ -21,7 +21,8 @@ def test_a_checkpoint_is_converted_once(checkpoint):  # noqa: F811
     assert loadable(checkpoint) == path
 
 
-def test_the_progress_is_shown(checkpoint, capsys):  # noqa: F811
+def test_the_progress_is_shown(checkpoint, capsys, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("shared.models.progress_bar.APPEARS_AFTER_SECONDS", 0.0)  # a fast machine shows none
     loadable(checkpoint)
     assert "converting stories" in capsys.readouterr().err
 
