@@ -13,15 +13,15 @@ import threading
 from typing import NoReturn
 
 from back import discover
-from back.drafter import Drafter
-from back.drafter_options import DrafterOptions
-from back.drafting_sampler import drafting_sampler
 from back.link import Link
 from back.send_scheduler import SendScheduler
 from back.settings import BackSettings
 from back.worker import Worker
 from shared import cpus
 from shared.diagnostics.print_report import exit_with
+from shared.drafting.drafter import Drafter
+from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ConfigError
 from shared.llama.model import Model
 from shared.logs import configure_logging

@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from back.drafter import Drafter
 from back.send_scheduler import SendScheduler
+from shared.drafting.drafter import Drafter
 from shared.protocol import Close, Draft, Extend, Open, Tune
 
 WorkerMessage = Open | Extend | Close | Tune

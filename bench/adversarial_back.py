@@ -21,14 +21,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from back.drafter import Drafter, DraftModel
-from back.drafter_options import DrafterOptions
-from back.drafting_sampler import drafting_sampler
 from back.link import LeadListener, Link
 from back.send_scheduler import SendScheduler
 from back.worker import Worker
 from shared import cpus
 from shared.cache_edits import SlotMemory
+from shared.drafting.drafter import Drafter, DraftModel
+from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.drafting_sampler import drafting_sampler
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.logs import configure_logging

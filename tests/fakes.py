@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from back.drafter import Drafter
-from back.drafter_options import DrafterOptions
 from lead.engine.commands import Cancel, PostDraft, Submit
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
@@ -21,6 +19,8 @@ from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from lead.engine.speculation.replaying import batching_for
+from shared.drafting.drafter import Drafter
+from shared.drafting.drafter_options import DrafterOptions
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.memory_traits import PLAIN
 from shared.protocol import Close, Extend, Open

@@ -14,7 +14,7 @@ CORE = [
     "lead/engine/scheduler.py",
     "lead/engine/speculation/*.py",
     "lead/engine/drafters/*.py",
-    "back/drafter.py",
+    "shared/drafting/drafter.py",
     "shared/sampling/constrained.py",
     "shared/sampling/coupled_choice.py",
     "shared/sampling/sampler.py",

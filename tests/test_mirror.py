@@ -8,11 +8,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
-    "tests/back/test_drafter.py": (
-        "back/draft_path.py",
-        "back/sequence.py",
-    ),
-    "tests/back/test_side_branches.py": ("back/branches.py",),
     "tests/chat/test_client.py": (
         "chat/errors.py",
         "chat/wire.py",
@@ -87,6 +82,11 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/diagnostics/test_preflight.py": (
         "back/check.py",
         "lead/diagnostics/check.py",
+    ),
+    "tests/shared/drafting/test_drafter.py": (
+        "shared/drafting/draft_path.py",
+        "shared/drafting/sequence_state.py",
+        "shared/sampling/grammar_waits.py",
     ),
     "tests/shared/llama/test_model.py": (
         "shared/llama/batch.py",

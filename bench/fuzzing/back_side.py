@@ -19,9 +19,6 @@ from websockets.protocol import State
 
 from back import dial
 from back.dial import RefusedError
-from back.drafter import Drafter, DraftModel
-from back.drafter_options import DrafterOptions
-from back.drafting_sampler import drafting_sampler
 from back.link import Link
 from back.send_scheduler import SendScheduler
 from back.worker import Worker, WorkerMessage
@@ -29,6 +26,9 @@ from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
 from bench.replay import Rows
 from shared.cache_edits import SlotMemory
+from shared.drafting.drafter import Drafter, DraftModel
+from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ProtocolError
 from shared.llama.memory_traits import PLAIN
 from shared.llama.model import Model

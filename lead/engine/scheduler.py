@@ -8,7 +8,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from lead.engine.step_plan import PlanEntry, StepPlan
 from lead.engine.verify import VerifiedTokens, verify
 from shared.errors import PendingAnswerError, RequestError
 from shared.llama.span import Span, n_passes, padding
+from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")
@@ -50,18 +51,6 @@ _LEAST_GRAMMAR_SECONDS = 0.001
 """The least of that: a usual answer takes a tenth of it."""
 _ALONE_GRAMMAR_SECONDS = 0.005
 """Where nothing else runs: until commands are looked at again."""
-
-
-class WaitsForGrammars(Protocol):
-    """The seam to the processes that follow grammars (`shared.sampling.remote_grammar.Patience`)."""
-
-    def grant(self, seconds: float) -> None:
-        """All questions together may take so long from now on."""
-
-
-class _NoWait:
-    def grant(self, seconds: float) -> None:
-        pass
 
 
 class Scheduler:
@@ -86,7 +75,7 @@ class Scheduler:
         self._speculation = speculation
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._patience = patience or _NoWait()
+        self._patience = patience or NoWait()
         self._slots = SlotManager(
             limits.n_slots,
             limits.n_ctx,

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from back.send_scheduler import DraftUpdate, SendScheduler
+from back.send_scheduler import SendScheduler
+from shared.drafting.draft_update import DraftUpdate
 
 URGENT, SOON, QUIET = DraftUpdate("s", "immediate"), DraftUpdate("s", "soon"), DraftUpdate("s", "batched")
 

@@ -5,8 +5,9 @@ import queue
 
 import pytest
 
-from back.send_scheduler import DraftUpdate, SendScheduler
+from back.send_scheduler import SendScheduler
 from back.worker import Worker
+from shared.drafting.draft_update import DraftUpdate
 from shared.protocol import Close, Draft, Extend, Open
 from tests.fakes import GREEDY
 

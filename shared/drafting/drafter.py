@@ -17,26 +17,27 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from back import branches
-from back.branches import BranchCandidate
-from back.draft_path import DraftPath, DraftToken
-from back.drafter_options import DrafterOptions
-from back.send_scheduler import DraftUpdate, Urgency
-from back.sequence import SequenceState
-from back.slot_pool import SlotPool
 from shared.cache_edits import SlotMemory
+from shared.drafting import side_branches
+from shared.drafting.draft_path import DraftedToken, DraftPath
+from shared.drafting.draft_update import DraftUpdate, Urgency
+from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.sequence_state import SequenceState
+from shared.drafting.side_branches import BranchCandidate
+from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
+from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
 
-log = logging.getLogger("back")
+log = logging.getLogger("drafter")
 
 _MAX_COMMITTED = 1 << 24
-"""No lead has a longer context (--ctx-size); one that never stops would fill this back's memory."""
+"""No lead has a longer context (--ctx-size); one that never stops would fill this program's memory."""
 _GRAMMAR_SECONDS = 0.002
 """For answers about grammars in one step; longer ones are awaited while other paths go on."""
 
@@ -55,24 +56,12 @@ class DraftModel(SlotMemory, Protocol):
 
 
 class MakeSampler(Protocol):
-    """The seam to llama.cpp's filters and grammars (`back.drafting_sampler.drafting_sampler`)."""
+    """The seam to llama.cpp's filters and grammars (`shared.drafting.drafting_sampler.drafting_sampler`)."""
 
     def __call__(
         self, parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /
     ) -> Sampler:
         """A sampler for a sequence with the tokens `history`; `like`: that of one with a common prefix."""
-
-
-class WaitsForGrammars(Protocol):
-    """The seam to the processes that follow grammars (`shared.sampling.remote_grammar.Patience`)."""
-
-    def grant(self, seconds: float) -> None:
-        """All questions together may take so long from now on."""
-
-
-class _NoWait:
-    def grant(self, seconds: float) -> None:
-        pass
 
 
 class Drafter:
@@ -87,7 +76,7 @@ class Drafter:
         patience: WaitsForGrammars | None = None,
     ) -> None:
         self._model = model
-        self._patience = patience or _NoWait()
+        self._patience = patience or NoWait()
         self._own_options = self._options = options
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
@@ -245,7 +234,7 @@ class Drafter:
         if not self._may_branch(state):
             return []
         n = self._options.n_beside_main if beside_main else self._options.n_branches
-        chosen = branches.choose(state, self._options, self._end_tokens, n)
+        chosen = side_branches.choose(state, self._options, self._end_tokens, n)
         paths = [
             self._start_branch(state, each) if isinstance(each, BranchCandidate) else each for each in chosen
         ]
@@ -260,7 +249,7 @@ class Drafter:
             return None
         n_shared = candidate.start - state.window_start
         slot = self._slots.take_branch(state.main.cache, n_shared)
-        first = DraftToken(candidate.first.token, candidate.first.confidence)
+        first = DraftedToken(candidate.first.token, candidate.first.confidence)
         branch = DraftPath(slot, sampler, candidate.start, [first])
         state.branches.append(branch)
         return branch
@@ -346,7 +335,7 @@ class Drafter:
     def _can_extend_branches(self, state: SequenceState) -> bool:
         if not self._may_branch(state):
             return False
-        return bool(branches.choose(state, self._options, self._end_tokens, 1))
+        return bool(side_branches.choose(state, self._options, self._end_tokens, 1))
 
     def _may_branch(self, state: SequenceState) -> bool:
         return self._options.n_branches > 0 and not self._cache_is_full and state.can_branch

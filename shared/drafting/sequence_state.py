@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from back.draft_path import DraftPath
+from shared.drafting.draft_path import DraftPath
 from shared.protocol import MAX_DRAFT_TOKENS, Draft
 from shared.sampling.parameters import SamplingParameters
 from shared.slot_cache import SlotCache, common_prefix_length

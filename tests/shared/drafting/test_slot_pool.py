@@ -2,7 +2,7 @@
 
 import pytest
 
-from back.slot_pool import SlotPool
+from shared.drafting.slot_pool import SlotPool
 
 
 class Model:

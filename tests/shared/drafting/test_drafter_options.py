@@ -2,7 +2,7 @@
 
 import pytest
 
-from back.drafter_options import DrafterOptions
+from shared.drafting.drafter_options import DrafterOptions
 
 
 def shared(n_cells=4000, n_slots=4, n_train=2048, n_branches=3):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from back.drafting_sampler import drafting_sampler
+from shared.drafting.drafting_sampler import drafting_sampler
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
 from shared.sampling.parameters import SamplingParameters

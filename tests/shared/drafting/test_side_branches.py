@@ -10,8 +10,8 @@ import pytest
 from shared.errors import KvCacheFullError
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.sampling.parameters import SamplingParameters
-from tests.back.drafting import DrafterHarness
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, FakeTarget, extend_hash, toy_sampler
+from tests.shared.drafting.drafting import DrafterHarness
 
 WARM = SamplingParameters(seed=6, temperature=1, top_k=0, top_p=1, min_p=0, ignore_eos=True)
 PENALIZED = WARM.model_copy(update={"presence_penalty": 3.0})

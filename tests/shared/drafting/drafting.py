@@ -3,8 +3,8 @@
 A model that equals the target drafts the target's own tokens: TEXT is what follows LONG.
 """
 
-from back.drafter import Drafter
-from back.drafter_options import DrafterOptions
+from shared.drafting.drafter import Drafter
+from shared.drafting.drafter_options import DrafterOptions
 from shared.llama.memory_traits import PLAIN
 from shared.protocol import Close, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters

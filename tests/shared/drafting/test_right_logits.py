@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from back.drafter import Drafter
-from back.drafter_options import DrafterOptions
 from bench.checked_model import CheckedModel
+from shared.drafting.drafter import Drafter
+from shared.drafting.drafter_options import DrafterOptions
 from shared.llama.model import Model
 from shared.protocol import Close, Extend, Open
 from shared.sampling.parameters import SamplingParameters

@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.sampling.parameters import SamplingParameters
-from tests.back.drafting import DrafterHarness
 from tests.fakes import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
+from tests.shared.drafting.drafting import DrafterHarness
 
 MOST_AHEAD = 9
 

@@ -13,7 +13,7 @@ from shared.slot_cache import SlotCache
 
 
 @dataclass(frozen=True, slots=True)
-class DraftToken:
+class DraftedToken:
     """A draft token, the draft model's confidence in it, and the runners-up, likeliest first."""
 
     token: int
@@ -32,7 +32,7 @@ class DraftPath:
     cache: SlotCache
     sampler: Sampler
     start: int
-    drafted: list[DraftToken] = field(default_factory=list)
+    drafted: list[DraftedToken] = field(default_factory=list)
     unranked: NDArray[np.float32] | None = None
 
     @property
@@ -66,5 +66,5 @@ class DraftPath:
         """Add the first of `choices`; the others, in descending order, are its runners-up."""
         self.unranked = None
         first, *runners_up = choices
-        self.drafted.append(DraftToken(first.token, first.confidence, tuple(runners_up)))
+        self.drafted.append(DraftedToken(first.token, first.confidence, tuple(runners_up)))
         self.sampler.accept(first.token)

@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from back import drafter as drafter_module
+from shared.drafting import drafter as drafter_module
 from shared.errors import PendingAnswerError, RequestError
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
-from tests.back.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
 from tests.fakes import GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
+from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
 
 # Drafting
 
