@@ -9,7 +9,6 @@ but the first tokens. `slow` drafts honestly and sleeps before each step. All us
 
 import argparse
 import asyncio
-import contextlib
 import functools
 import logging
 import random
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from back.link import LeadListener, Link
 from back.send_scheduler import SendScheduler
 from back.worker import Worker
+from bench.until_signal import until_signal
 from shared import cpus
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter, DraftModel
@@ -157,11 +157,7 @@ async def _run(arguments: argparse.Namespace, model: Model) -> None:
 
         worker.start()
         listener = worker
-    following = asyncio.ensure_future(link.run(listener))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, following.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await following
+    await until_signal(link.run(listener))
 
 
 def _give_up(error: Exception) -> None:

@@ -13,13 +13,13 @@ import contextlib
 import json
 import logging
 import random
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from bench.until_signal import until_signal
 from shared import cpus
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
@@ -137,8 +137,7 @@ def main() -> None:
     configure_logging("info")
     if arguments.cpus:
         cpus.pin(cpus.parse_cpus(arguments.cpus))
-    with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(_run(arguments))
+    asyncio.run(until_signal(_run(arguments)))
 
 
 async def _run(arguments: argparse.Namespace) -> None:
@@ -153,13 +152,8 @@ async def _run(arguments: argparse.Namespace) -> None:
     rng = random.Random(arguments.seed)  # noqa: S311 - a seeded choice is wanted
     attack = Flood(arguments.kind, vocabulary.n_tokens, rng)
     url = f"ws{arguments.lead.removeprefix('http')}/v1/speculation"
-    flooding = asyncio.ensure_future(
-        flood(url, hello, attack, arguments.rate, stays=arguments.kind != "rejoin")
-    )
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, flooding.cancel)
     log.info("drafting for %s", arguments.lead)
-    await flooding
+    await flood(url, hello, attack, arguments.rate, stays=arguments.kind != "rejoin")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ import argparse
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from bench.until_signal import until_signal
 from shared import cpus
 from shared.logs import configure_logging
 
@@ -113,15 +113,7 @@ def main() -> None:
     if arguments.cpus:
         cpus.pin(cpus.parse_cpus(arguments.cpus))
     host, _, port = arguments.to.rpartition(":")
-    asyncio.run(_until_signal(serve(host, int(port), arguments.rtt_ms / 2000)))
-
-
-async def _until_signal(serving: Awaitable[None]) -> None:
-    task = asyncio.ensure_future(serving)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    asyncio.run(until_signal(serve(host, int(port), arguments.rtt_ms / 2000)))
 
 
 if __name__ == "__main__":
