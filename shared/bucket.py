@@ -19,6 +19,16 @@ class Bucket:
         self._left -= amount
         return True
 
+    def drain(self, now: float, amount: float) -> None:
+        """Count `amount` whether it is allowed or not, but never more than there is."""
+        self._fill(now)
+        self._left = max(0.0, self._left - amount)
+
+    def left(self, now: float) -> float:
+        """How much would be allowed at `now`."""
+        self._fill(now)
+        return self._left
+
     def wait(self, now: float) -> float:
         """Seconds from `now` until one more is allowed; 0 if it is already."""
         self._fill(now)

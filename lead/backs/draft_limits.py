@@ -17,6 +17,10 @@ STALE_PART = 4
 use, and each costs the front process as much as a good one."""
 _TOLERATED_SECONDS = 10.0
 """How much a back may send in a burst: its rate times this many seconds."""
+_SKIMMED_SECONDS = 0.5
+"""After a burst of as many stale drafts as are allowed in this time, only a sample of its drafts is read."""
+_SAMPLE = 8
+"""One of so many. Drafts may be lost, so a back whose drafts are of use again loses little."""
 
 
 class DraftLimits:
@@ -30,7 +34,10 @@ class DraftLimits:
         self._drafts = _Allowance(limits.max_drafts_per_second, 1, "drafts", now)
         self._bytes = _Allowance(limits.max_draft_bytes_per_second, MAX_BACK_MESSAGE_BYTES, "bytes", now)
         self._stale_rate = rate = limits.max_drafts_per_second / STALE_PART
-        self._stale = Bucket(rate, max(1.0, rate * _TOLERATED_SECONDS), now)
+        most = max(1.0, rate * _TOLERATED_SECONDS)
+        self._stale = Bucket(rate, most, now)
+        self._skims_below = most - max(1.0, rate * _SKIMMED_SECONDS)
+        self._n_skimmed = 0
         self._is_stale = False
 
     def admit(self, n_bytes: float, now: float) -> bool:
@@ -40,32 +47,40 @@ class DraftLimits:
                 f"more than {self._stale_rate:g} stale drafts per second: this back is too slow or too far "
                 f"away to be of use (1/{STALE_PART} of --max-drafts-per-second)"
             )
-        if self._drafts.allow(1, now) and self._bytes.allow(n_bytes, now):
-            return True
-        self._stats.n_drafts += 1
-        self._stats.n_excess_drafts += 1
-        return False
+        if not (self._drafts.allow(1, now) and self._bytes.allow(n_bytes, now)):
+            self._stats.n_drafts += 1
+            self._stats.n_excess_drafts += 1
+            return False
+        return self._stale.left(now) >= self._skims_below or self._is_sampled()
 
     def accept(self, draft: Draft, sequence: LiveSequence | None, *, is_open: bool, now: float) -> bool:
         """Whether to pass a draft on to the engine; raises ProtocolError to disconnect the back.
 
         `sequence` is the one that the draft names, if it is running; `is_open`: the back was told of it.
         """
-        self._stats.n_drafts += 1
+        n_skimmed, self._n_skimmed = self._n_skimmed, 0
+        self._stats.n_drafts += 1 + n_skimmed
         self._stats.n_draft_tokens += len(draft.tokens)
         if sequence is None or _is_too_old(draft, len(sequence.tokens)):
-            self.count_stale(1, now)
-        elif not is_open or not self._is_valid(draft, len(sequence.tokens)):
+            self.count_stale(1 + n_skimmed, now)  # most likely those are too
+            return False
+        self._stats.n_excess_drafts += n_skimmed
+        if not is_open or not self._is_valid(draft, len(sequence.tokens)):
             self._count_invalid()
-        else:
-            return True
-        return False
+            return False
+        return True
 
     def count_stale(self, n: int, now: float) -> None:
         """`n` drafts were stale."""
         self._stats.n_stale_drafts += n
         if not self._stale.take(now, n):
             self._is_stale = True
+
+    def _is_sampled(self) -> bool:
+        if self._n_skimmed < _SAMPLE - 1:
+            self._n_skimmed += 1
+            return False
+        return True
 
     def _is_valid(self, draft: Draft, n_committed: int) -> bool:
         return (

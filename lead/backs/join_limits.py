@@ -14,6 +14,9 @@ _JOINS_PER_SECOND = 1.0
 """On average; each costs the lead about as much as a hundred drafts."""
 _JOIN_BURST = 64
 """All backs of a site connect at once when its lead is started again."""
+_IMPATIENCE = 8
+"""For how many an attempt of a name that has to wait counts, so that its peer soon has to wait for each
+attempt, before it is asked for its name."""
 _MAX_RECORDS = 2048
 """Of peers and names; the one that was used least recently is forgotten."""
 
@@ -71,7 +74,11 @@ class JoinLimits:
 
     def admit_name(self, peer: str, name: str, now: float) -> None:
         """A peer that was admitted calls itself `name`; raises UnavailableError if that has to wait."""
-        self._find((peer, name), now).check(now)
+        try:
+            self._find((peer, name), now).check(now)
+        except UnavailableError:
+            self._find((peer,), now).joins.drain(now, _IMPATIENCE)
+            raise
 
     def punish(self, peer: str, name: str, now: float) -> float:
         """Refuse `name` of `peer`, disconnected for what it sent; returns for how many seconds."""

@@ -23,3 +23,9 @@ def test_it_says_how_long_to_wait_for_the_next():
     assert bucket.wait(0.0) == 0
     bucket.take(0.0)
     assert (bucket.wait(0.0), bucket.wait(0.25), bucket.wait(9.0)) == (0.5, 0.25, 0)
+
+
+def test_draining_counts_what_is_not_allowed_but_makes_no_debts():
+    bucket = Bucket(rate=1.0, burst=3.0, now=0.0)
+    bucket.drain(0.0, 10)
+    assert [bucket.left(0.0), bucket.left(2.0)] == [0, 2]

@@ -169,3 +169,30 @@ def test_a_few_stale_drafts_are_tolerated_for_ever():
     back = harness.join()
     send_for(harness, back, seconds=600, per_second=10)
     assert back.stats.n_stale_drafts == 6000
+
+
+def test_of_a_flood_of_stale_drafts_only_a_sample_is_read(harness):
+    harness.sequence(range(1000))
+    back = harness.join()
+    read = []
+    take_draft = harness.backs.take_draft
+    harness.backs.take_draft = lambda *arguments: (read.append(1), take_draft(*arguments))
+    send_for(harness, back, seconds=3, per_second=1600)
+    assert back.stats.n_stale_drafts == pytest.approx(4800, abs=8)
+    assert len(read) < 1300
+
+
+def test_the_sample_shows_when_drafts_are_of_use_again(harness):
+    sequence = harness.sequence(range(1000))
+    back = harness.join()
+    send_for(harness, back, seconds=2, per_second=1600)
+    fresh = Draft(sequence=sequence.id, base=1000, tokens=[8])
+    for _ in range(1600):
+        harness.now += 1 / 1600
+        send(harness, back, fresh)
+    assert len(harness.posted) == 200  # one of eight
+    harness.now += 4
+    harness.posted.clear()
+    for _ in range(10):
+        send(harness, back, fresh)
+    assert len(harness.posted) == 10

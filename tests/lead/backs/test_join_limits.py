@@ -49,6 +49,27 @@ def test_other_backs_of_the_same_peer_may_join(limits):
     limits.admit_name("peer", "honest", 0.0)
 
 
+def test_a_name_that_does_not_wait_makes_its_peer_wait(limits):
+    limits.punish("peer", "broken", 0.0)
+    for _ in range(8):
+        limits.admit("peer", 1.0)
+        with pytest.raises(UnavailableError, match="try again in 9 s"):
+            limits.admit_name("peer", "broken", 1.0)
+    with pytest.raises(UnavailableError, match="too many connections"):
+        limits.admit("peer", 1.0)
+
+
+def test_a_name_that_waits_leaves_room_for_the_others_of_its_peer(limits):
+    now = 0.0
+    for delay in (1, 2, 4, 8, 16, 30, 30, 30):  # between a back's attempts
+        limits.punish("peer", "broken", now)
+        now += delay
+        if delay < FIRST_LOCKOUT_SECONDS:
+            with pytest.raises(UnavailableError):
+                limits.admit_name("peer", "broken", now)
+    assert n_admitted(limits, "peer", 64, now) > 40
+
+
 def test_a_peer_that_changes_its_name_each_time_is_locked_out(limits):
     for number in range(9):
         limits.punish("peer", f"name-{number}", 0.0)
