@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -34,11 +34,15 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a campaign found. `n_left_running`: slots that are still busy although all clients are done."""
+    """What a campaign found. `n_left_running`: slots that are still busy although all clients are done.
+
+    `n_hostile_frames`: what hostile backs have sent, by attack.
+    """
 
     tally: Tally
     happened: Sequence[Happened]
     memory: Memory
+    n_hostile_frames: Mapping[str, int]
     seconds: float
     n_left_running: int
     lead_log: str
@@ -93,7 +97,9 @@ async def run(
     seconds = clock()
     n_left_running = await _settle(site)
     memory = Memory(start, site.memory())
-    return Result(tally, injector.happened, memory, seconds, n_left_running, site.lead.log)
+    return Result(
+        tally, injector.happened, memory, site.n_hostile_frames, seconds, n_left_running, site.lead.log
+    )
 
 
 @asynccontextmanager

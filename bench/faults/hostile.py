@@ -3,14 +3,21 @@
     python -m bench.faults.hostile --lead http://127.0.0.1:5555 --seed 1
 
 Each connection has one of the `ATTACKS`, until the lead closes it or its time is over; then comes the next.
+Most come from a new address and have a new name, so that the lead cannot lock them out; the others find out
+that it does.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
+import logging
 import random
-from collections.abc import Callable, Mapping
+import re
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -18,6 +25,7 @@ from websockets.exceptions import WebSocketException
 
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
+from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.protocol import (
     MAX_BACK_MESSAGE_BYTES,
@@ -33,10 +41,15 @@ from shared.protocol import (
     parse_lead_message,
 )
 
-_NAME = "hostile"
+_SAME_AGAIN = 0.2
+"""The share of connections that come from the address, and under the name, of the one before."""
 _SECONDS_PER_ATTACK = 1.0
 _FRAMES_PER_SECOND = 400.0
 """The lead's machine is also this one: enough to keep its front busy, too little to starve the others."""
+
+_SENT = re.compile(r"(\w+): (\d+) frames$", re.MULTILINE)
+
+log = logging.getLogger("bench.hostile")
 
 Frame = str | bytes
 Attack = Callable[["Attacker"], Frame]
@@ -132,6 +145,42 @@ def _garbage(attacker: Attacker) -> Frame:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """By what a lead without keys tells one back from another. `address` is local; None: any."""
+
+    name: str
+    address: str | None
+
+
+def identities(rng: random.Random, *, has_addresses: bool) -> Iterator[Identity]:
+    """One for each connection, without end."""
+    while True:
+        address = f"127.{rng.randint(1, 254)}.{rng.randint(0, 255)}.{rng.randint(1, 254)}"
+        identity = Identity(f"hostile-{rng.randrange(1 << 32)}", address if has_addresses else None)
+        yield identity
+        while rng.random() < _SAME_AGAIN:
+            yield identity
+
+
+def has_loopback_network() -> bool:
+    """Whether all addresses that begin with 127 are this machine's, as on Linux."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.1.2.3", 0))
+        except OSError:
+            return False
+        return True
+
+
+def n_frames_sent(log_text: str) -> Counter[str]:
+    """By attack, from the log of this program."""
+    sent: Counter[str] = Counter()
+    for name, n in _SENT.findall(log_text):
+        sent[name] += int(n)
+    return sent
+
+
 ATTACKS: Mapping[str, Attack] = {
     "random": _random,
     "stale": _stale,
@@ -143,21 +192,28 @@ ATTACKS: Mapping[str, Attack] = {
 
 
 async def _attack(url: str, vocabulary: VocabularyId, rng: random.Random) -> None:
-    while True:
+    for identity in identities(rng, has_addresses=has_loopback_network()):
+        source = (identity.address, 0) if identity.address else None
         attacker = Attacker(rng, vocabulary.n_tokens)
         with contextlib.suppress(OSError, WebSocketException, TimeoutError):
             async with (
-                connect(url, max_size=MAX_LEAD_MESSAGE_BYTES, proxy=None, close_timeout=1.0) as connection,
+                connect(
+                    url, max_size=MAX_LEAD_MESSAGE_BYTES, proxy=None, close_timeout=1.0, local_addr=source
+                ) as connection,
                 asyncio.timeout(_SECONDS_PER_ATTACK),
             ):
-                await _stay(connection, attacker, vocabulary)
+                await _stay(connection, attacker, vocabulary, identity.name)
         await asyncio.sleep(0.05)
 
 
-async def _stay(connection: ClientConnection, attacker: Attacker, vocabulary: VocabularyId) -> None:
-    hello = Hello(protocol=PROTOCOL_VERSION, name=_NAME, vocabulary=vocabulary, n_ctx=2048, n_sequences=64)
+async def _stay(
+    connection: ClientConnection, attacker: Attacker, vocabulary: VocabularyId, back_name: str
+) -> None:
+    hello = Hello(
+        protocol=PROTOCOL_VERSION, name=back_name, vocabulary=vocabulary, n_ctx=2048, n_sequences=64
+    )
     await connection.send(hello.model_dump_json())
-    name = attacker.rng.choice(list(ATTACKS))
+    name, n_sent = attacker.rng.choice(list(ATTACKS)), 0
 
     async def listen() -> None:
         async for frame in connection:
@@ -167,10 +223,12 @@ async def _stay(connection: ClientConnection, attacker: Attacker, vocabulary: Vo
     try:
         while not listening.done():
             await connection.send(attacker.attack(name))
+            n_sent += 1
             await asyncio.sleep(1 / _FRAMES_PER_SECOND)
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
+        log.info("%s: %d frames", name, n_sent)
 
 
 def main() -> None:
@@ -180,6 +238,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="for its vocabulary; without it the built-in draft model")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    configure_logging("info")
     vocabulary = Vocabulary.load(arguments.model or builtin_draft()).identify()
     url = f"ws{arguments.lead.removeprefix('http')}/v1/speculation"
     rng = random.Random(arguments.seed)  # noqa: S311 - a seeded choice is wanted

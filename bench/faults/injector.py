@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from bench.faults.hostile import n_frames_sent
 from bench.faults.link import Link
 from bench.faults.schedule import Fault
 from bench.faults.site import Site
@@ -202,6 +203,7 @@ async def _back_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
             yield
         finally:
             program.process.kill()
+            site.n_hostile_frames += n_frames_sent(program.log)
 
 
 def _link_worse(change: Callable[[Link, Fault], None]) -> Action:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
@@ -35,6 +36,8 @@ class Site:
         self._n_ready_engines = 0
         self.links: list[Link] = []
         self.backs: list[Program] = []
+        self.n_hostile_frames: Counter[str] = Counter()
+        """Sent by hostile backs, by attack."""
         self.restarting = [asyncio.Lock() for _ in range(n_backs)]
         """Held by whoever ends a back, until it has started the next one in its place."""
 

@@ -45,6 +45,7 @@ def show(runs: Mapping[str, Result]) -> None:
     last = list(runs.values())[-1]
     _show_counts("Requests by kind", last.tally.kinds)
     _show_counts("Faults", Counter(happened.fault.kind for happened in last.happened))
+    _show_counts("Frames of hostile backs", last.n_hostile_frames)
     _show_counts("Errors that clients saw", last.tally.errors)
     table.show("Memory, in MB", memory_rows(last.memory), _MEMORY)
 

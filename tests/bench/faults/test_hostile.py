@@ -1,8 +1,10 @@
+import ipaddress
+import itertools
 import random
 
 import pytest
 
-from bench.faults.hostile import ATTACKS, Attacker
+from bench.faults.hostile import ATTACKS, Attacker, identities, n_frames_sent
 from shared.errors import ProtocolError
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, Close, Draft, Extend, Open, parse_back_message
 from shared.sampling.parameters import SamplingParameters
@@ -60,3 +62,24 @@ def test_a_sequence_that_was_closed_is_not_named_again(attacker):
 def test_what_the_lead_says_wrong_is_ignored(attacker):
     attacker.take("nonsense")
     assert set(ATTACKS) == {"random", "stale", "duplicated", "oversized", "invalid", "garbage"}
+
+
+def test_most_connections_come_from_a_new_address_under_a_new_name():
+    used = list(itertools.islice(identities(random.Random(1), has_addresses=True), 200))
+    assert 140 < len({identity.name for identity in used}) < 190
+    assert 140 < len({identity.address for identity in used}) < 190
+    assert all(ipaddress.ip_address(identity.address).is_loopback for identity in used)
+
+
+def test_some_connections_come_from_the_address_of_the_one_before():
+    used = itertools.islice(identities(random.Random(1), has_addresses=True), 200)
+    assert sum(first == second for first, second in itertools.pairwise(used)) > 10
+
+
+def test_without_a_loopback_network_only_names_change():
+    assert next(identities(random.Random(1), has_addresses=False)).address is None
+
+
+def test_what_was_sent_is_read_from_its_log():
+    log_text = "12:00 bench.hostile INFO: stale: 12 frames\nelse\nstale: 3 frames\nrandom: 1 frames"
+    assert n_frames_sent(log_text) == {"stale": 15, "random": 1}

@@ -25,7 +25,7 @@ def result(text="Hi", n_left_running=0):
     tally = Tally({7: answer("Hi")})
     tally.add(Outcome(REQUEST, 3.0, 5.0, answer(text), errors=["503"]))
     memory = Memory({"front": 100_000_000}, {"front": 110_000_000, "engine": 50_000_000})
-    return Result(tally, HAPPENED, memory, 12.0, n_left_running, "")
+    return Result(tally, HAPPENED, memory, {"stale": 385}, 12.0, n_left_running, "")
 
 
 def test_everything_holds_only_if_nothing_failed_and_nothing_runs_on():
