@@ -21,6 +21,8 @@ _SKIMMED_SECONDS = 0.5
 """After a burst of as many stale drafts as are allowed in this time, only a sample of its drafts is read."""
 _SAMPLE = 8
 """One of so many. Drafts may be lost, so a back whose drafts are of use again loses little."""
+_PAUSE_SECONDS, _READING_SECONDS = 0.05, 0.005
+"""Between two reads of such a back: a wake-up for each message would cost more than the messages."""
 
 
 class DraftLimits:
@@ -38,6 +40,7 @@ class DraftLimits:
         self._stale = Bucket(rate, most, now)
         self._skims_below = most - max(1.0, rate * _SKIMMED_SECONDS)
         self._n_skimmed = 0
+        self._reads_again_at = now
         self._is_stale = False
 
     def admit(self, n_bytes: float, now: float) -> bool:
@@ -51,7 +54,14 @@ class DraftLimits:
             self._stats.n_drafts += 1
             self._stats.n_excess_drafts += 1
             return False
-        return self._stale.left(now) >= self._skims_below or self._is_sampled()
+        return not self._skims(now) or self._is_sampled()
+
+    def pause(self, now: float) -> float:
+        """For how many seconds not to read from the back, whose messages wait in the system meanwhile."""
+        if not self._skims(now) or now < self._reads_again_at + _READING_SECONDS:
+            return 0.0
+        self._reads_again_at = now + _PAUSE_SECONDS
+        return _PAUSE_SECONDS
 
     def accept(self, draft: Draft, sequence: LiveSequence | None, *, is_open: bool, now: float) -> bool:
         """Whether to pass a draft on to the engine; raises ProtocolError to disconnect the back.
@@ -75,6 +85,9 @@ class DraftLimits:
         self._stats.n_stale_drafts += n
         if not self._stale.take(now, n):
             self._is_stale = True
+
+    def _skims(self, now: float) -> bool:
+        return self._stale.left(now) < self._skims_below
 
     def _is_sampled(self) -> bool:
         if self._n_skimmed < _SAMPLE - 1:

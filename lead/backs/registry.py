@@ -192,6 +192,10 @@ class Backs:
         """Whether to read its next message, of `n_bytes`; raises ProtocolError after too many of them."""
         return back.draft_limits.admit(n_bytes, self._clock())
 
+    def pause(self, back: Back) -> float:
+        """For how many seconds not to read from `back`: so that a flood costs few wake-ups."""
+        return back.draft_limits.pause(self._clock())
+
     def take_draft(self, back: Back, draft: Draft) -> None:
         """Check a draft and pass it on; raises ProtocolError after too many invalid ones."""
         back.last_seen = now = self._clock()

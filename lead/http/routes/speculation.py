@@ -189,6 +189,8 @@ async def _send_updates(socket: WebSocket, back: Back, services: Services) -> No
 async def _receive_drafts(socket: WebSocket, back: Back, backs: Backs) -> None:
     while True:
         text = await _receive_text(socket)
+        if seconds := backs.pause(back):
+            await asyncio.sleep(seconds)
         if not backs.may_send(back, len(text)):
             continue  # not even parsed
         message = parse_back_message(text)

@@ -196,3 +196,16 @@ def test_the_sample_shows_when_drafts_are_of_use_again(harness):
     for _ in range(10):
         send(harness, back, fresh)
     assert len(harness.posted) == 10
+
+
+def test_a_flood_of_stale_drafts_is_read_at_intervals(harness):
+    harness.sequence(range(1000))
+    back = harness.join()
+    assert harness.backs.pause(back) == 0
+    send_for(harness, back, seconds=2, per_second=1600)
+    seconds = harness.backs.pause(back)
+    assert seconds > 0
+    harness.now += seconds
+    assert harness.backs.pause(back) == 0
+    harness.now += seconds
+    assert harness.backs.pause(back) == seconds
