@@ -1,7 +1,7 @@
 """`python -m bench flood`: tokens/s of the lead beside a back that floods it.
 
-A long text is continued again and again, with and without each flood, in turns. The lead has its cores and
-the flood has others.
+A long text is continued again and again, with and without each flood, in turns. Each flood has a name of its
+own, so that the lead does not refuse it from the start. The lead has its cores and the flood has others.
 """
 
 import argparse
@@ -117,7 +117,7 @@ def _measure(settings: argparse.Namespace, cores: Cores) -> list[FloodedAnswer]:
         ask(http, settings)  # reads the prompt, whose cache the others use
         for repeat in range(settings.repeats):
             for kind in kinds if repeat % 2 == 0 else reversed(kinds):
-                answers.append(_answer(kind, lead, http, settings, cores))
+                answers.append(_answer(kind, lead, http, settings, cores, name=f"flood-{repeat}"))
                 print(
                     f"repeat {repeat + 1} of {settings.repeats}: {answers[-1]}", file=sys.stderr, flush=True
                 )
@@ -125,22 +125,24 @@ def _measure(settings: argparse.Namespace, cores: Cores) -> list[FloodedAnswer]:
 
 
 def _answer(
-    kind: str, lead: Program, http: httpx.Client, settings: argparse.Namespace, cores: Cores
+    kind: str, lead: Program, http: httpx.Client, settings: argparse.Namespace, cores: Cores, *, name: str
 ) -> FloodedAnswer:
-    """One answer beside a flood of this kind, as `--kinds` names it."""
+    """One answer beside a flood of this kind, as `--kinds` names it, by a back of this name."""
+    url = str(http.base_url)
     with contextlib.ExitStack() as stack:
-        flood = (
-            stack.enter_context(_flood(kind, str(http.base_url), settings, cores)) if kind != _NONE else None
-        )
+        flood = stack.enter_context(_flood(kind, name, url, settings, cores)) if kind != _NONE else None
         before = cpu_seconds(lead)
         speed = ask(http, settings)
         cpu_ms = 1000 * (cpu_seconds(lead) - before) / settings.tokens
         return FloodedAnswer(kind, speed, cpu_ms, flood.log.count(CLOSED) if flood else 0)
 
 
-def _flood(kind: str, url: str, settings: argparse.Namespace, cores: Cores) -> Program:
-    arguments = ("--lead", url, "--kind", kind, "--rate", str(settings.rate), "--cpus", cores.back)
-    flood = Program("bench.flooding_back", *arguments)
+def _flood(kind: str, name: str, url: str, settings: argparse.Namespace, cores: Cores) -> Program:
+    flood = Program(
+        "bench.flooding_back",
+        *("--lead", url, "--kind", kind, "--name", name),
+        *("--rate", str(settings.rate), "--cpus", cores.back),
+    )
     flood.wait_for("drafting for ")
     return flood
 
