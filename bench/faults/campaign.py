@@ -1,10 +1,12 @@
 """Concurrent clients, and faults beside them."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import httpx
 
@@ -67,11 +69,13 @@ async def run(
     *,
     n_clients: int,
     schedule: Iterable[Fault] = (),
+    seconds: float = math.inf,
     tell: Tell = lambda _: None,
 ) -> Result:
     """Ask all requests with `n_clients` at a time while the faults of `schedule` happen.
 
-    Raises ConfigError if the lead itself ends, or does not serve again afterwards.
+    After `seconds` no more are begun. Raises ConfigError if the lead itself ends, or does not serve again
+    afterwards.
     """
     begun = time.monotonic()
 
@@ -89,16 +93,17 @@ async def run(
         async with _asking(site, clock) as asker, asyncio.TaskGroup() as group:
             following = group.create_task(injector.follow(schedule))
             watching = group.create_task(_watch(site, tally, len(requests), tell))
-            await _ask_all(asker, requests, n_clients, take)
+            in_time = takewhile(lambda _: clock() < seconds, requests)
+            await _ask_all(asker, in_time, n_clients, take)
             following.cancel()
             watching.cancel()
     except* ConfigError as errors:
         raise errors.exceptions[0] from None
-    seconds = clock()
+    n_seconds = clock()
     n_left_running = await _settle(site)
     memory = Memory(start, site.memory())
     return Result(
-        tally, injector.happened, memory, site.n_hostile_frames, seconds, n_left_running, site.lead.log
+        tally, injector.happened, memory, site.n_hostile_frames, n_seconds, n_left_running, site.lead.log
     )
 
 
@@ -111,7 +116,7 @@ async def _asking(site: Site, clock: Callable[[], float]) -> AsyncIterator[Asker
 
 
 async def _ask_all(
-    asker: Asker, requests: Sequence[MixedRequest], n_clients: int, take: Callable[[Outcome], None]
+    asker: Asker, requests: Iterable[MixedRequest], n_clients: int, take: Callable[[Outcome], None]
 ) -> None:
     waiting = iter(requests)
 

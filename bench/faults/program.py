@@ -7,6 +7,7 @@ happen. The exit status is 1 if an answer was changed, lost, or left without a t
 
 import argparse
 import asyncio
+import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -71,7 +72,13 @@ async def _ask(
 ) -> Result:
     _tell(f"asking {len(asked)} requests, {settings.clients} at a time")
     return await campaign.run(
-        site, asked, Tally(expected), n_clients=settings.clients, schedule=schedule, tell=_tell
+        site,
+        asked,
+        Tally(expected),
+        n_clients=settings.clients,
+        schedule=schedule,
+        seconds=settings.seconds,
+        tell=_tell,
     )
 
 
@@ -116,6 +123,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--faults", type=chosen_kinds, default=list(KINDS), metavar="KIND,…", help=", ".join(["all", *KINDS])
     )
     parser.add_argument("--pace", type=float, default=1.0, help="divides the pauses between faults")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="begin no more requests after this time"
+    )
     parser.add_argument("--backs", type=int, default=2, metavar="N")
     parser.add_argument("--clients", type=int, default=12, metavar="N", help="requests at a time")
     parser.add_argument("--weights", choices=("f32", "f16", "q8_0"), default="f32", help="of the target")
