@@ -16,9 +16,15 @@ def check(settings: BackSettings) -> PreflightReport:
         settings.read_key()
     except ConfigError as error:
         report.add_problem(str(error))
-    vocabulary = read_model(report, source)
-    if vocabulary:
-        check_memory(report, vocabulary.info, settings.model_options)
+    with read_model(report, source) as vocabulary:
+        if vocabulary:
+            check_memory(
+                report,
+                vocabulary.info,
+                settings.model_options,
+                settings.n_slots,
+                settings.n_step_checkpoints,
+            )
     check_cores(report, settings.cpus, lambda: settings.n_threads)
     report.add("lead", settings.lead)
     return report

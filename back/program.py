@@ -15,7 +15,7 @@ from typing import NoReturn
 from back import discover
 from back.link import Link
 from back.send_scheduler import SendScheduler
-from back.settings import BackSettings
+from back.settings import STATES_BESIDE_DRAFT, BackSettings
 from back.worker import Worker
 from shared import cpus
 from shared.diagnostics.print_report import exit_with
@@ -34,8 +34,6 @@ log = logging.getLogger("back")
 _FAILED = 3
 """Exit status if a restart may help, in contrast to 1 (wrong settings) and argparse's 2."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_STATES_BESIDE_DRAFT = 2
-"""A recurrent draft model keeps a state after each draft token, and those before the first ones."""
 _END_SECONDS = 3.0
 """Time limit for a clean exit: asyncio joins its threads, and one may be waiting for DNS."""
 _BATCHED_SECONDS, _SOON_SECONDS = 0.005, 0.001
@@ -86,8 +84,8 @@ def _exit_with_stdin() -> None:
 
 
 def _load(settings: BackSettings) -> Model:
-    path, n_checkpoints = settings.source.model or builtin_draft(), settings.n_ahead + _STATES_BESIDE_DRAFT
-    model = Model(path, settings.model_options, settings.n_slots, n_checkpoints)
+    path = settings.source.model or builtin_draft()
+    model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
     log.info("memory: %s", model.memory_size)
     if _n_ahead(settings, model) < 1:
         raise ConfigError(
@@ -101,7 +99,7 @@ def _n_ahead(settings: BackSettings, model: Model) -> int:
     """Each draft token of a recurrent model needs a kept state."""
     if model.traits.can_trim:
         return settings.n_ahead
-    return min(settings.n_ahead, model.traits.n_step_checkpoints - _STATES_BESIDE_DRAFT)
+    return min(settings.n_ahead, model.traits.n_step_checkpoints - STATES_BESIDE_DRAFT)
 
 
 async def _run(settings: BackSettings, model: Model) -> None:

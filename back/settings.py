@@ -30,6 +30,8 @@ from shared.tls import pinning, trusting
 
 DISCOVER_SECONDS = 10.0
 """How long `--discover` listens for announcements."""
+STATES_BESIDE_DRAFT = 2
+"""A recurrent draft model keeps a state after each draft token, and those before the first ones."""
 _HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -221,6 +223,11 @@ class BackSettings(FileSettings):
     def n_slots(self) -> int:
         """One for the main draft of each sequence, and one for each side branch."""
         return self.compute.parallel * (1 + self.n_branches_each)
+
+    @property
+    def n_step_checkpoints(self) -> int:
+        """States of each slot that a recurrent draft model keeps."""
+        return self.n_ahead + STATES_BESIDE_DRAFT
 
     @property
     def own_name(self) -> str:

@@ -1,8 +1,9 @@
 """`python -m bench known_text`: the engine beside a drafter that knows the text and errs at a given rate.
 
 The drafter costs nothing, so what is measured is the target alone: verifying, taking back what was rejected,
-and the choice of depths. The bound for such a drafter follows from T(n), the time of a step with n tokens: at
-depth d a step commits 1 + p + … + p^d tokens on average if each draft token is right with probability p.
+and the choice of depths. The bound for such a drafter follows from T(n), the time of a step with n tokens: a
+step at depth d commits one token more than are right of the first d. It is computed from the drafts that were
+made, so that luck does not count.
 """
 
 import argparse
@@ -12,15 +13,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from bench import table
 from bench.options import listed
-from lead.engine.commands import PolicyName, PostDraft, Submit
+from bench.scripted_sampler import GREEDY, ScriptedSampler
+from lead.engine.commands import PolicyName, PostDraft, RequestOptions, Submit
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished
 from lead.engine.scheduler import Scheduler
@@ -31,15 +30,14 @@ from shared import cpus
 from shared.cache_edits import apply_edits
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
 
 _SOURCE = "known"
 _N_AHEAD = 12
 _PROMPT = 32
-_WIDTHS = (*range(1, 11), 12, 14, 16)
-_PARAMETERS = SamplingParameters(temperature=0.0, seed=0)
+_WIDTHS = (*range(1, 11), 13)
+_CALIBRATIONS = 3
 _COLUMNS = {
     "rate": ("right", ".2f"),
     "plain": ("plain, tokens/s", ".1f"),
@@ -50,26 +48,14 @@ _COLUMNS = {
 }
 
 
-class _Script(Sampler):
-    """Chooses predetermined tokens, whatever the logits are."""
-
-    def __init__(self, tokens: Sequence[int]) -> None:
-        super().__init__(_PARAMETERS, None, [])
-        self._tokens = tokens
-
-    def choose(self, logits: NDArray[np.float32], position: int) -> int:  # noqa: ARG002 - a script needs none
-        return self._tokens[position]
-
-    def accept(self, token: int) -> None:
-        """Nothing to remember."""
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How an answer went."""
 
     n_tokens: int
     seconds: float
+    n_right: tuple[int, ...] = ()
+    """Of each draft, how many of its tokens were right before the first wrong one."""
 
     @property
     def rate(self) -> float:
@@ -104,25 +90,31 @@ class KnownTexts:
         for each in ids:
             self._submit(each, n_tokens)
         seconds, generated = 0.0, dict.fromkeys(ids, 0)
+        n_right: list[int] = []
         while not self._scheduler.idle:
-            for each in ids:
-                if policy != "off" and generated[each]:
-                    self._speculation.post_draft(self._draft(each, _PROMPT + generated[each], rate))
+            drafting = [each for each in ids if policy != "off" and 0 < generated[each] < n_tokens]
+            n_right += [self._post_draft(each, _PROMPT + generated[each], rate) for each in drafting]
             began = time.perf_counter()
             committed = self._step(began)
             if any(generated.values()):
                 seconds += time.perf_counter() - began
             for event in committed:
                 generated[event.sequence] += len(event.tokens)
-        return Answer(n_sequences * (n_tokens - 1), seconds)
+        return Answer(n_sequences * (n_tokens - 1), seconds, tuple(n_right))
 
     def _sampler(self, request: Submit) -> Sampler:
-        return _Script(self._texts[request.sequence])
+        return ScriptedSampler(self._texts[request.sequence])
 
     def _submit(self, sequence: str, n_tokens: int) -> None:
         text = self._random.choices(range(self._model.n_vocab), k=_PROMPT + n_tokens + 1)
         self._texts[sequence] = text
-        request = Submit(sequence=sequence, tokens=text[:_PROMPT], sampling=_PARAMETERS, max_tokens=n_tokens)
+        request = Submit(
+            sequence=sequence,
+            tokens=text[:_PROMPT],
+            sampling=GREEDY,
+            max_tokens=n_tokens,
+            options=RequestOptions(cache_prompt=False),  # `StepTimes` may have emptied the slot
+        )
         self._scheduler.submit(request, time.perf_counter())
 
     def _step(self, now: float) -> list[Committed]:
@@ -136,12 +128,12 @@ class KnownTexts:
         assert not any(isinstance(event, Finished) and event.reason != "length" for event in events)
         return [event for event in events if isinstance(event, Committed)]
 
-    def _draft(self, sequence: str, base: int, rate: float) -> PostDraft:
-        text = self._texts[sequence]
-        tokens = text[base : base + _N_AHEAD]
+    def _post_draft(self, sequence: str, base: int, rate: float) -> int:
+        """Returns how many of its tokens are right before the first wrong one."""
+        tokens = self._texts[sequence][base : base + _N_AHEAD]
         n_right = next((i for i in range(len(tokens)) if self._random.random() >= rate), len(tokens))
         wrong = [(token + 1) % self._model.n_vocab for token in tokens[n_right:]]
-        return PostDraft(
+        draft = PostDraft(
             sequence=sequence,
             source=_SOURCE,
             base=base,
@@ -149,30 +141,37 @@ class KnownTexts:
             confidences=[max(rate, 0.01)] * len(tokens),
             received_at=time.perf_counter(),
         )
+        self._speculation.post_draft(draft)
+        return n_right
 
 
-def step_seconds(model: Model, repeats: int) -> dict[int, float]:
-    """T(n): the median time of a step with n tokens of one sequence, the widths in turns."""
-    seconds: dict[int, list[float]] = {width: [] for width in _WIDTHS}
-    for _ in range(repeats):
+class StepTimes:
+    """T(n) of one sequence."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._samples: dict[int, list[float]] = {width: [] for width in _WIDTHS}
+
+    def measure(self) -> dict[int, float]:
+        """Time a step of each width once; the medians of all measurements."""
+        model, position = self._model, _PROMPT
         model.trim(0, 0)
         model.decode([Span(0, 0, [1] * _PROMPT, 0)])
-        position = _PROMPT
-        for width in _WIDTHS:
+        for width, seconds in self._samples.items():
             began = time.perf_counter()
             model.decode([Span(0, position, [1] * width, width)])
-            seconds[width].append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - began)
             position += width
-    model.trim(0, 0)
-    return {width: median(times) for width, times in seconds.items()}
+        model.trim(0, 0)
+        return {width: median(seconds) for width, seconds in self._samples.items()}
 
 
-def bound(rate: float, seconds: dict[int, float], most: int) -> float:
-    """The largest speed-up of a free drafter, at any depth up to `most`."""
-    expected, best = 1.0, 1.0
+def bound(n_right: Sequence[int], seconds: dict[int, float], most: int) -> float:
+    """The largest speed-up with these drafts, each verified to the same depth of up to `most`."""
+    best = 1.0
     for depth in range(1, most + 1):
-        expected += rate**depth
         if depth + 1 in seconds:
+            expected = 1 + fmean(min(n, depth) for n in n_right)
             best = max(best, expected * seconds[1] / seconds[depth + 1])
     return best
 
@@ -186,32 +185,38 @@ def main(arguments: Sequence[str]) -> None:
         options.model,
         ModelOptions(threads=options.threads, ctx_size=2048, parallel=options.sequences, n_gpu_layers=0),
     )
-    cost = StepCost()
-    seconds = step_seconds(model, options.repeats)
+    times, cost = StepTimes(model), StepCost()
+    for _ in range(_CALIBRATIONS):
+        seconds = times.measure()
     for width, each in seconds.items():
         cost.learn(width, each)
     texts = KnownTexts(model, cost, options.seed)
-    most = model.traits.n_rollback or _N_AHEAD
-    rows = [_row(texts, options, rate, bound(rate, seconds, min(most, _N_AHEAD))) for rate in options.rates]
+    rows = [_row(texts, times, options, rate, model.traits.n_rollback or _N_AHEAD) for rate in options.rates]
+    seconds = times.measure()
     ratios = {width: round(each / seconds[1], 2) for width, each in seconds.items()}
     table.show(f"{options.model.name}: {model.traits}, T(n)/T(1) {ratios}", rows, _COLUMNS)
     print(json.dumps({"part": "known_text", "model": options.model.name, "step": ratios, "rows": rows}))
 
 
-def _row(texts: KnownTexts, options: argparse.Namespace, rate: float, most: float) -> dict[str, Any]:
+def _row(
+    texts: KnownTexts, times: StepTimes, options: argparse.Namespace, rate: float, most: int
+) -> dict[str, Any]:
+    """Plain and drafted answers and steps of each width take turns."""
     plain, drafted = [], []
     texts.answer("adaptive", rate, options.tokens, options.sequences)  # what it has learned counts, as in use
     for _ in range(options.repeats):
         plain.append(texts.answer("off", rate, options.tokens, options.sequences).rate)
-        drafted.append(texts.answer("adaptive", rate, options.tokens, options.sequences).rate)
-    speedup = median(after / before for before, after in zip(plain, drafted, strict=True))
+        drafted.append(texts.answer("adaptive", rate, options.tokens, options.sequences))
+        seconds = times.measure()
+    speedup = median(after.rate / before for before, after in zip(plain, drafted, strict=True))
+    limit = bound([n for each in drafted for n in each.n_right], seconds, min(most, _N_AHEAD))
     return {
         "rate": rate,
         "plain": median(plain),
-        "drafted": median(drafted),
+        "drafted": median(each.rate for each in drafted),
         "speedup": speedup,
-        "bound": most,
-        "share": speedup / most,
+        "bound": limit,
+        "share": speedup / limit,
     }
 
 
@@ -220,8 +225,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--model", type=Path, required=True, help="the target")
     parser.add_argument("--rates", type=listed(float), default=[0.8, 0.0], help="of right draft tokens")
     parser.add_argument("--sequences", type=int, default=1, help="answers at the same time")
-    parser.add_argument("--tokens", type=int, default=96, help="of each answer")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=128, help="of each answer")
+    parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cpus", help="cores to run on")
     parser.add_argument("--seed", type=int, default=1)

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bench.checked_model import CheckedModel, Comparison
+from bench.scripted_sampler import GREEDY, ScriptedSampler
 from lead.engine.commands import PostDraft, RequestOptions, Submit
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, SequenceEvent
@@ -24,9 +22,8 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.engine.step_plan import StepPlan
 from shared.cache_edits import apply_edits
-from shared.errors import KvCacheFullError
+from shared.errors import KvCacheFullError, WindowLostError
 from shared.llama.model import Model
-from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import CacheType, ModelOptions
 
@@ -34,7 +31,6 @@ _SECONDS_PER_STEP = 0.01
 """What each step is said to take: the policy must not depend on the machine."""
 _DEPTH = 6
 _SOURCE = "half-right"
-_PARAMETERS = SamplingParameters(temperature=0.0, seed=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +54,6 @@ class Traffic:
     swa_full: bool = False
 
 
-class _Script(Sampler):
-    """Chooses predetermined tokens, whatever the logits are: so drafts can be half right."""
-
-    def __init__(self, tokens: Sequence[int]) -> None:
-        super().__init__(_PARAMETERS, None, [])
-        self._tokens = tokens
-
-    def choose(self, logits: NDArray[np.float32], position: int) -> int:  # noqa: ARG002 - a script needs none
-        return self._tokens[position]
-
-    def accept(self, token: int) -> None:
-        """Nothing to remember."""
-
-
 class TrafficRun:
     """One engine under random requests. Raises ModelLoadError."""
 
@@ -89,6 +71,7 @@ class TrafficRun:
         self._n_submitted = 0
         self._target = CheckedModel(self._model, self._fresh, self._random)
         self.n_full = 0  # steps that found no room in the cache
+        self.n_windows_lost = 0
 
     @property
     def n_cells(self) -> int:
@@ -144,7 +127,7 @@ class TrafficRun:
         return Scheduler(limits, self._speculation, self._sampler, frozenset())
 
     def _sampler(self, request: Submit) -> Sampler:
-        return _Script(self._scripts[request.sequence])
+        return ScriptedSampler(self._scripts[request.sequence])
 
     def _decode(self, plan: StepPlan) -> list[SequenceEvent]:
         try:
@@ -153,6 +136,10 @@ class TrafficRun:
         except KvCacheFullError:
             self.n_full += 1
             return self._scheduler.on_cache_full()
+        except WindowLostError as error:
+            self.n_windows_lost += len(error.slots)
+            self._scheduler.on_window_lost(error.slots)
+            return []
         return self._scheduler.commit(plan, rows, self._now, _SECONDS_PER_STEP)
 
     def _take(self, events: Sequence[SequenceEvent]) -> None:
@@ -177,7 +164,7 @@ class TrafficRun:
             Submit(
                 sequence=sequence,
                 tokens=prompt,
-                sampling=_PARAMETERS,
+                sampling=GREEDY,
                 max_tokens=None if endless else self._random.randint(1, 60),
                 options=RequestOptions(cache_prompt=self._random.random() > 0.05),  # noqa: PLR2004
             ),

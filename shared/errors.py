@@ -14,6 +14,7 @@
     ├── IntegrityError           records contradict each other: the engine has to be restarted
     └── DecodeError              llama_decode did not return 0
         ├── KvCacheFullError     1: no room in the KV cache, nothing was changed: retry with less
+        ├── WindowLostError      not called: slots must be emptied and read again; nothing was decoded
         ├── DecodeAbortedError   2: aborted, part of the batch is in the cache
         └── DecodeFatalError     < 0: the engine has to be restarted
 
@@ -80,6 +81,14 @@ class DecodeError(DuoError):
 
 class KvCacheFullError(DecodeError):
     """llama_decode returned 1: no KV slot for the batch; the memory is as it was before."""
+
+
+class WindowLostError(DecodeError):
+    """Slots whose sliding windows were overwritten: they have to be emptied; nothing was decoded."""
+
+    def __init__(self, slots: list[int]) -> None:
+        super().__init__(f"the sliding windows of slots {slots} were overwritten")
+        self.slots = slots
 
 
 class DecodeAbortedError(DecodeError):

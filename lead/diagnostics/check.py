@@ -11,22 +11,30 @@ from shared.diagnostics.preflight import (
     read_model,
 )
 from shared.errors import ConfigError
+from shared.llama.memory_plan import describe_checkpoints
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
+from shared.settings.model_options import ModelOptions
 
 
 def check(settings: LeadSettings) -> PreflightReport:
     """Loads vocabularies and opens the port for a moment; raises nothing."""
     report = PreflightReport()
-    vocabulary = read_model(report, settings.source)
-    if vocabulary:
-        check_memory(report, vocabulary.info, settings.model_options)
-    elif not report.problems:
+    with read_model(report, settings.source) as vocabulary:
+        if vocabulary:
+            _check_memory(report, vocabulary, settings.model_options)
+    if not vocabulary and not report.problems:
         _check_demo(report)
     check_cores(report, settings.cpus, lambda: settings.n_threads)
     _check_address(report, settings)
     _check_back(report, settings, vocabulary)
     return report
+
+
+def _check_memory(report: PreflightReport, vocabulary: Vocabulary, options: ModelOptions) -> None:
+    plan = check_memory(report, vocabulary.info, options)
+    if plan and (checkpoints := describe_checkpoints(plan.traits, options)):
+        report.add("checkpoints", checkpoints)
 
 
 def _check_demo(report: PreflightReport) -> None:
@@ -50,17 +58,24 @@ def _check_address(report: PreflightReport, settings: LeadSettings) -> None:
 
 
 def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:
+    if not settings.own_back.is_wanted:
+        _add_no_back(report)
+        return
     try:
-        found = locate(settings.own_back.source(settings.source)) if settings.own_back.is_wanted else None
+        with locate(settings.own_back.source(settings.source)) as found:
+            if found is None:
+                _add_no_back(report)
+                return
+            draft = found.vocabulary
     except ConfigError as error:
         report.add_problem(f"--back: {error}")
         return
-    if found is None:
-        report.add("backs", "none started by the lead; others may connect")
-        return
-    draft = found.vocabulary
     report.add("backs", f"{describe(draft.info)}, on {settings.own_back.back_cpus or 'any core'}")
     if vocabulary and draft.identify().fingerprint != vocabulary.identify().fingerprint:
         report.add_problem(
             "--back: the draft model has another vocabulary: use a smaller model of the same family"
         )
+
+
+def _add_no_back(report: PreflightReport) -> None:
+    report.add("backs", "none started by the lead; others may connect")

@@ -16,7 +16,7 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.step_plan import StepPlan
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
-from shared.errors import IntegrityError, KvCacheFullError
+from shared.errors import IntegrityError, KvCacheFullError, WindowLostError
 
 log = logging.getLogger("engine")
 
@@ -56,6 +56,7 @@ class Loop:
         self._wait = 0.0
         self._unchecked = False
         self._checked_at = -math.inf
+        self._n_windows_lost = 0
 
     def run(self) -> None:
         """Raises DecodeFatalError or IntegrityError: the process has to end, and is started again."""
@@ -89,6 +90,8 @@ class Loop:
         except KvCacheFullError as error:
             log.warning("%s: making room", error)
             self._send(self._scheduler.on_cache_full())
+        except WindowLostError as error:
+            self._read_again(error)
         else:
             self._send(self._scheduler.commit(plan, logits, now, now - began))
             self._send(self._speculation.pop_events())
@@ -100,6 +103,12 @@ class Loop:
     def _decode(self, plan: StepPlan) -> list[NDArray[np.float32]]:
         apply_edits(plan.edits, self._target)
         return self._target.decode(plan.spans)
+
+    def _read_again(self, error: WindowLostError) -> None:
+        self._n_windows_lost += len(error.slots)
+        level = logging.WARNING if self._n_windows_lost == len(error.slots) else logging.DEBUG
+        log.log(level, "%s: their texts are read again (lost so far: %d)", error, self._n_windows_lost)
+        self._scheduler.on_window_lost(error.slots)
 
     def _check_when_idle(self, now: float) -> float | None:
         """Check the records, or return the seconds until that is due; None: wait for commands only."""
@@ -128,6 +137,7 @@ class Loop:
             case SetPolicy():
                 self._speculation.set_policy(command.policy, command.depth)
             case Explain():
-                self._pipe.send(Explained(report=self._speculation.describe()))
+                report = self._speculation.describe() | {"n_windows_lost": self._n_windows_lost}
+                self._pipe.send(Explained(report=report))
             case _:
                 raise AssertionError(f"not a command for a running engine: {command}")

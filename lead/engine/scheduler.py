@@ -185,6 +185,10 @@ class Scheduler:
             return []
         return [self._finish(slot, "length") for slot in running]
 
+    def on_window_lost(self, slots: Sequence[int]) -> None:
+        """A plan was not decoded because `slots` no longer hold what they should: they are read again."""
+        self._slots.empty(slots)
+
     def describe(self) -> dict[str, Any]:
         """Its records, without any text: for the log of a failed check."""
         return {**self._slots.describe(), "speculation": self._speculation.describe_records()}

@@ -77,7 +77,10 @@ class SlotManager:
                 break
             self._waiting.remove(sequence)
             slot = _best_slot(idle, sequence)
+            n_common = max(self._useful(each, sequence) for each in self._slots)
             n_reused = self._reuse(slot, sequence)
+            if n_common - n_reused >= _MIN_TOKENS_SAVED:
+                self._add_checkpoint(sequence, n_common)
             slot.sequence = sequence
             started.append(self._started(sequence, n_reused, slot))
         return started
@@ -130,6 +133,11 @@ class SlotManager:
         sequence.drop_verification()
         self.release(slot)
         self._waiting.appendleft(sequence)
+
+    def empty(self, indices: Iterable[int]) -> None:
+        """Their sequences, if they have any, are decoded again from the beginning."""
+        for index in indices:
+            self._slots[index].cache.keep(0)
 
     def evict_idle(self) -> bool:
         """Empty the least recently used cache of an idle slot; False if all are empty."""
@@ -221,15 +229,21 @@ class SlotManager:
         Prompts are decoded one after the other anyway, so waiting costs no time.
         """
         decoding = [slot for slot in self._slots if slot.sequence and slot.n_to_decode > 1]
-        if not decoding or not self._may_share(sequence) or not self._traits.can_trim:
+        if not decoding or not self._may_share(sequence):
             return False
-        n_shared = {slot.index: slot.cache.shared_with(sequence.tokens) for slot in self._slots}
-        n_elsewhere = max((n_shared[slot.index] for slot in self._slots if slot not in decoding), default=0)
-        n_coming = max(
-            common_prefix_length(slot.sequence.tokens, sequence.tokens) for slot in decoding if slot.sequence
-        )
-        n_coming = min(n_coming, len(sequence.tokens) - 1)
-        return n_coming > max(n_shared.values()) and n_coming - n_elsewhere >= _MIN_TOKENS_SAVED
+        n_held = {slot.index: self._copyable(slot, sequence) for slot in self._slots}
+        n_elsewhere = max((n_held[slot.index] for slot in self._slots if slot not in decoding), default=0)
+        n_coming = max(self._copyable_later(slot, sequence) for slot in decoding)
+        return n_coming > max(n_held.values()) and n_coming - n_elsewhere >= _MIN_TOKENS_SAVED
+
+    def _copyable_later(self, source: Slot, sequence: EngineSequence) -> int:
+        """How much of it another slot can have for `sequence` once its prompt has been decoded."""
+        prompt = source.sequence
+        assert prompt
+        n = min(common_prefix_length(prompt.tokens, sequence.tokens), len(sequence.tokens) - 1)
+        if self._traits.can_trim:
+            return n
+        return max((at for at in prompt.checkpoints if len(source.cache) < at <= n), default=0)
 
     def _reuse(self, slot: Slot, sequence: EngineSequence) -> int:
         """Keep in `slot` the prefix that serves `sequence`, or copy a longer one; returns its length."""
@@ -257,6 +271,11 @@ class SlotManager:
         while len(cache.checkpoints) > self._n_checkpoints:
             lengths = sorted(cache.checkpoints)
             cache.drop(lengths[min(1, len(lengths) - 1)])
+
+    def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
+        """What two texts have in common, others may: instructions to agents, say."""
+        if self._n_checkpoints and _may_reuse(sequence):
+            sequence.checkpoints = tuple(sorted({*sequence.checkpoints, n_tokens}))
 
     def _may_share(self, sequence: EngineSequence) -> bool:
         return self._can_copy and _may_reuse(sequence)

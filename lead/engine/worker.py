@@ -18,12 +18,12 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from shared.errors import ModelLoadError
 from shared.llama.batch_invariance import BatchInvariance, measure_batch_invariance
+from shared.llama.memory_plan import describe_checkpoints, n_prompt_checkpoints
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.sampling.factory import make_sampler
 from shared.sampling.remote_grammar import GrammarServer, Patience
 from shared.sampling.sampler import Sampler
-from shared.settings.model_options import ModelOptions
 
 log = logging.getLogger("engine")
 
@@ -64,7 +64,7 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
         n_ctx_sequence=min(model.n_ctx_slot, vocabulary.info.n_ctx_train),
         n_batch=model.n_batch,
         traits=model.traits,
-        n_checkpoints=_n_checkpoints(model, load.options),
+        n_checkpoints=n_prompt_checkpoints(model.traits, load.options),
         n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
     )
 
@@ -83,6 +83,8 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     )
     scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens, patience)
     log.info("memory: %s", model.memory_size)
+    if checkpoints := describe_checkpoints(model.traits, load.options):
+        log.info("checkpoints: %s", checkpoints)
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
     pipe.send(
@@ -98,14 +100,6 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     if limits.traits.can_speculate and load.calibrate:
         calibrate(model, speculation.cost, interrupted=lambda: pipe.readable)
     Loop(model, scheduler, speculation, pipe).run()
-
-
-def _n_checkpoints(model: Model, options: ModelOptions) -> int:
-    """Of each slot."""
-    if model.traits.can_trim:
-        return 0
-    all_bytes = options.parallel * max(1, model.traits.checkpoint_bytes)
-    return min(options.ctx_checkpoints, (options.checkpoint_memory << 20) // all_bytes)
 
 
 def _invariance(model: Model, load: Load) -> BatchInvariance:

@@ -1,23 +1,22 @@
 """`--check`: what a program would run, and whether this machine can. Starts and downloads nothing."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import gguf
 import psutil
 
 from shared import cpus
 from shared.diagnostics.findings import count
-from shared.errors import ConfigError
+from shared.errors import ConfigError, ModelLoadError
 from shared.llama import library
-from shared.llama.model import choose_n_ctx
+from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.vocabulary import ModelInfo, Vocabulary
-from shared.models.convert import Conversion
 from shared.models.split import parts_of
-from shared.settings.model_options import CacheType, ComputeOptions, ModelOptions
+from shared.settings.model_options import ModelOptions
 from shared.settings.model_source import ModelSource
 from shared.terminal import one_line
 
@@ -50,18 +49,22 @@ class PreflightReport:
         return "\n".join([*lines, "", *result])
 
 
-def read_model(report: PreflightReport, source: ModelSource) -> Vocabulary | None:
-    """The vocabulary of a model, also from the hub's cache; None without a model, or with a problem added."""
-    try:
-        found = locate(source)
-    except ConfigError as error:
-        report.add_problem(str(error))
-        return None
-    if found is None:
-        return None
-    report.add("model", found.text)
-    report.add("", describe(found.vocabulary.info))
-    return found.vocabulary
+@contextmanager
+def read_model(report: PreflightReport, source: ModelSource) -> Iterator[Vocabulary | None]:
+    """The vocabulary of a model, also from the hub's cache; None without a model, or with a problem added.
+
+    Its file, `info.path`, exists until the end.
+    """
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(locate(source))
+        except ConfigError as error:
+            report.add_problem(str(error))
+            found = None
+        if found:
+            report.add("model", found.text)
+            report.add("", describe(found.vocabulary.info))
+        yield found.vocabulary if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +75,26 @@ class LocatedModel:
     vocabulary: Vocabulary
 
 
-def locate(source: ModelSource) -> LocatedModel | None:
-    """The vocabulary of a model, which is neither converted nor downloaded; raises ConfigError."""
+@contextmanager
+def locate(source: ModelSource) -> Iterator[LocatedModel | None]:
+    """The vocabulary of a model, which is neither converted nor downloaded; raises ConfigError.
+
+    The file of a model that is yet to be converted has zeros for weights, and is removed at the end.
+    """
     source = source.cached_only()
     if conversion := source.pending_conversion():
-        text = f"{conversion.path}, {conversion.kind}, converted to GGUF at the first start"
-        return LocatedModel(text, _preview(conversion))
-    path = source.located().model
-    if path is None:
-        return None
-    n_more = len(parts_of(path)) - 1
-    return LocatedModel(f"{path}{f' and {n_more} more' if n_more else ''}", Vocabulary.load(path))
-
-
-def _preview(conversion: Conversion) -> Vocabulary:
-    """The vocabulary that the converted model will have."""
-    with tempfile.TemporaryDirectory(prefix="llama-duo-") as folder:
-        path = Path(folder) / f"{conversion.name}.gguf"
-        conversion.file().write_outline(path)
-        return Vocabulary.load(path)
+        with tempfile.TemporaryDirectory(prefix="llama-duo-") as folder:
+            path = Path(folder) / f"{conversion.name}.gguf"
+            conversion.file().write_outline(path)
+            text = f"{conversion.path}, {conversion.kind}, converted to GGUF at the first start"
+            yield LocatedModel(text, Vocabulary.load(path))
+        return
+    model = source.located().model
+    if model is None:
+        yield None
+        return
+    n_more = len(parts_of(model)) - 1
+    yield LocatedModel(f"{model}{f' and {n_more} more' if n_more else ''}", Vocabulary.load(model))
 
 
 def describe(info: ModelInfo) -> str:
@@ -101,27 +105,40 @@ def describe(info: ModelInfo) -> str:
     return f"{info.name}, {n_params} parameters, {gigabytes(info.size)}, mostly {stored}"
 
 
-def check_memory(report: PreflightReport, info: ModelInfo, options: ModelOptions) -> None:
-    """Compare weights and KV cache with the free memory; only llama.cpp knows what fits on a GPU."""
-    n_ctx = choose_n_ctx(options, info.n_ctx_train)
-    n_cache = cache_bytes(info, n_ctx, options)
+def check_memory(
+    report: PreflightReport,
+    info: ModelInfo,
+    options: ModelOptions,
+    n_slots: int | None = None,
+    n_step_checkpoints: int = 0,
+) -> MemoryPlan | None:
+    """Compare what a model needs with the free memory; the arguments are those of `Model`.
+
+    Only llama.cpp knows what fits on a GPU. None if the model cannot be loaded, with a problem added.
+    """
+    try:
+        plan = plan_memory(info.path, options, n_slots, n_step_checkpoints)
+    except ModelLoadError as error:
+        report.add_problem(str(error))
+        return None
     types = f"{options.cache_type_k}/{options.cache_type_v}"
     report.add(
         "context",
-        f"{n_ctx} tokens for {options.parallel} slots, KV cache {types}: about {gigabytes(n_cache)}",
+        f"{plan.parameters.n_ctx} tokens for {options.parallel} slots, KV cache {types}: {plan.size}",
     )
     if options.n_gpu_layers != 0 and library.supports_gpu():
         layers = "all layers" if options.n_gpu_layers < 0 else f"{options.n_gpu_layers} layers"
         report.add("memory", f"{layers} in VRAM, which is not checked")
-        return
+        return plan
     n_free = psutil.virtual_memory().available
-    n_needed = info.size + n_cache
+    n_needed = info.size + plan.size.total
     report.add("memory", f"about {gigabytes(n_needed)} needed and {gigabytes(n_free)} free, on the CPU")
     if n_needed > n_free:
         report.add_problem(
             f"weights and KV cache need about {gigabytes(n_needed)} of memory, but only {gigabytes(n_free)} "
             "are free: use a smaller model or --ctx-size, or --cache-type-k q8_0"
         )
+    return plan
 
 
 def check_cores(report: PreflightReport, chosen: str | None, count_threads: Callable[[], int]) -> None:
@@ -143,19 +160,6 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
         )
 
 
-def cache_bytes(info: ModelInfo, n_ctx: int, options: ComputeOptions) -> int:
-    """The size of the KV cache; 0 if the file's metadata are not sufficient to compute it."""
-    n_keys, n_values = info.n_kv
-    per_token = n_keys * _number_bytes(options.cache_type_k) + n_values * _number_bytes(options.cache_type_v)
-    return int(n_ctx * per_token)
-
-
 def gigabytes(n_bytes: int) -> str:
     """Format a size, in GB or MB."""
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"  # noqa: PLR2004 - one GB
-
-
-def _number_bytes(cache_type: CacheType) -> float:
-    sizes: dict[Any, tuple[int, int]] = gguf.GGML_QUANT_SIZES
-    n_numbers, n_bytes = sizes[gguf.GGMLQuantizationType[cache_type.upper()]]
-    return n_bytes / n_numbers

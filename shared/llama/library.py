@@ -3,6 +3,8 @@
 import ctypes
 import functools
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import llama_cpp
 
@@ -10,10 +12,13 @@ log = logging.getLogger("llama")
 
 # ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation of the line before.
 _LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.DEBUG, 4: logging.ERROR}
+_captures: list[list[str]] = []
 
 
 def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
     message = text.decode("utf-8", "replace").rstrip()
+    for lines in _captures:
+        lines.append(message)
     if message and message != ".":
         log.log(_LEVELS.get(level, logging.DEBUG), "%s", message)
 
@@ -27,6 +32,17 @@ def start() -> None:
     """Initialise llama.cpp; further calls do nothing."""
     llama_cpp.llama_log_set(_callback, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
+
+
+@contextmanager
+def captured_log() -> Iterator[list[str]]:
+    """A list to which llama.cpp's messages are added: it says some things nowhere else."""
+    lines: list[str] = []
+    _captures.append(lines)
+    try:
+        yield lines
+    finally:
+        _captures.remove(lines)
 
 
 def supports_gpu() -> bool:

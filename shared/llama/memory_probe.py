@@ -1,27 +1,56 @@
-"""What the memory of a model can do, and how large it is: measured, because llama.cpp does not say.
+"""How large the memory of a model is, measured without its weights.
 
-An attention cache holds something of each token, a recurrent state is one sum of all. For some architectures
-llama.cpp keeps the states after the last tokens of a decode (`n_rs_seq` in llama.h); for all, a state can be
-kept in another sequence.
+llama.cpp can make a model and contexts with all their buffers but no memory behind them (`no_alloc` in
+llama.h), in a few milliseconds. How large the buffers are, it says in its log only.
 """
 
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
-from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.llama.native_parameters import context_parameters
+from shared.llama import library
+from shared.llama.native_parameters import context_parameters, model_parameters
+from shared.llama.vocabulary import load_native
 from shared.settings.model_options import MAX_SLOTS, ModelOptions
 
-_ROLLBACKS = (8, 6, 4, 3, 2, 1)
-"""How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
-_WINDOW_ROLLBACK = 64
-"""More than any draft: cells that the last decode moved out of the window are given away in the next one."""
-_CELLS_PADDING = 256
-"""llama.cpp pads the number of cells to a multiple of this."""
-_MEMORY_SHARE = 0.25
-"""The most of the free memory that states to return to may take."""
+_N_CELLS = 1 << 20
+"""Sizes are logged to 0.01 MiB: with so many cells that is a hundredth of a byte for each token."""
+_MIB = 1 << 20
+_CREATING = re.compile(r"creating +(.*) KV cache")
+_ATTENTION = re.compile(r"llama_kv_cache: size = +([\d.]+) MiB")
+_STATES = re.compile(r"llama_memory_recurrent: size = +([\d.]+) MiB \( *(\d+) cells.* (\d+) rs_seq\)")
+_COMPUTING = re.compile(r"compute buffer size = +([\d.]+) MiB")
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySize:
+    """What a context takes, in bytes. `n_states`: how many recurrent states there are."""
+
+    full_attention: int = 0
+    windows: int = 0
+    states: int = 0
+    n_states: int = 0
+    computing: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.full_attention + self.windows + self.states + self.computing
+
+    def __str__(self) -> str:
+        """For the log."""
+        parts = [f"{size_text(self.full_attention)} for keys and values"]
+        if self.windows:
+            parts.append(f"{size_text(self.windows)} for those of sliding windows")
+        if self.states:
+            each = size_text(self.states / self.n_states)
+            parts.append(f"{size_text(self.states)} for {self.n_states} recurrent states of {each}")
+        return ", ".join([*parts, f"{size_text(self.computing)} for intermediate results"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,107 +73,88 @@ class MemoryProbe:
         return self.state_bytes + self.n_window * self.window_token_bytes
 
 
-def probe_memory(model: Any, options: ModelOptions) -> MemoryProbe:
-    """Probe `model`, a llama_model pointer, by decoding two tokens in a small context."""
-    is_recurrent = bool(llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model))
-    n_window: int = llama_cpp.llama_model_n_swa(model)
-    parameters = context_parameters(options, n_ctx=32, n_slots=1)
-    parameters.n_batch = parameters.n_ubatch = 32
-    parameters.n_rs_seq = 1
-    context = llama_cpp.llama_init_from_model(model, parameters)
-    if not context:  # loading it in full will say why
-        return MemoryProbe(is_recurrent, False, n_window, 0, 0, 0)
-    try:
-        (all_1, part_1), (all_2, part_2) = _decode_and_measure(context), _decode_and_measure(context)
+class ModelOutline:
+    """A model without weights, whose contexts can be measured."""
+
+    def __init__(self, model: Any, options: ModelOptions) -> None:
+        """`model` is a llama_model pointer, loaded with `no_alloc`."""
+        self._model = model
+        self._options = options
+        self.n_ctx_train: int = llama_cpp.llama_model_n_ctx_train(model)
+
+    @classmethod
+    @contextmanager
+    def load(cls, path: Path, options: ModelOptions) -> Iterator["ModelOutline"]:
+        """Raises ModelLoadError."""
+        library.start()
+        parameters = model_parameters(options)
+        parameters.no_alloc = True
+        parameters.n_gpu_layers = 0  # the sizes are the same
+        parameters.load_mode = llama_cpp.llama_load_mode_from_str(b"none")
+        model = load_native(path, parameters)
+        try:
+            yield cls(model, options)
+        finally:
+            llama_cpp.llama_model_free(model)
+
+    def probe(self) -> MemoryProbe:
+        """Measure a context of very many tokens and sequences."""
+        model = self._model
+        parameters = context_parameters(self._options, _N_CELLS, MAX_SLOTS)
+        parameters.kv_unified = parameters.swa_full = True
+        parameters.n_batch = parameters.n_ubatch = MAX_SLOTS
+        parameters.n_rs_seq = 1
+        size, n_rollback = self._measure(parameters)
         return MemoryProbe(
-            is_recurrent,
-            llama_cpp.llama_n_rs_seq(context) > 0,
-            n_window,
-            full_token_bytes=(all_2 - part_2) - (all_1 - part_1),
-            window_token_bytes=part_2 - part_1,
-            state_bytes=part_1 - (part_2 - part_1) if is_recurrent else 0,
+            is_recurrent=bool(
+                llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model)
+            ),
+            can_roll_back=n_rollback > 0,
+            n_window=llama_cpp.llama_model_n_swa(model),
+            full_token_bytes=round(size.full_attention / _N_CELLS),
+            window_token_bytes=round(size.windows / _N_CELLS),
+            state_bytes=round(size.states / max(1, size.n_states)),
         )
-    finally:
+
+    def size(self, parameters: Any) -> MemorySize:
+        """Of a context with these llama_context_params."""
+        return self._measure(parameters)[0]
+
+    def _measure(self, parameters: Any) -> tuple[MemorySize, int]:
+        """The size of a context, and how many states of each sequence it keeps for rollback."""
+        with library.captured_log() as lines:
+            context = llama_cpp.llama_init_from_model(self._model, parameters)
+        if not context:  # loading it in full will say why
+            return MemorySize(), 0
+        n_rollback = llama_cpp.llama_n_rs_seq(context)
         llama_cpp.llama_free(context)
+        return _read_sizes(lines), n_rollback
 
 
-def choose_traits(
-    probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int, n_step_checkpoints: int = 0
-) -> MemoryTraits:
-    """How to use the memory of a model, with `free_bytes` of memory free.
-
-    n_step_checkpoints: keep this many states of each slot, or fewer, rather than to roll back; 0: either.
-    """
-    if not probe.is_recurrent:
-        if probe.n_window == 0 or options.swa_full:
-            return PLAIN
-        return MemoryTraits(n_rollback=_WINDOW_ROLLBACK, checkpoint_bytes=probe.checkpoint_bytes)
-    n_fitting = _n_fitting(probe.state_bytes * n_slots, free_bytes)
-    n_rollback = 0
-    if probe.can_roll_back and not n_step_checkpoints:
-        n_rollback = next((n for n in _ROLLBACKS if n <= n_fitting), 0)
-    n_checkpoints = 0
-    if n_rollback == 0 and options.kv_unified:
-        n_checkpoints = min(n_step_checkpoints or 1, MAX_SLOTS // n_slots - 1, max(1, n_fitting))
-    return MemoryTraits(
-        n_rollback=n_rollback,
-        n_step_checkpoints=n_checkpoints,
-        equal_lengths=True,
-        checkpoint_bytes=probe.checkpoint_bytes,
-    )
-
-
-def _n_fitting(state_bytes: int, free_bytes: int) -> int:
-    """How many times `state_bytes`, the states of all slots, may be kept besides the current ones."""
-    return int(_MEMORY_SHARE * free_bytes) // max(1, state_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySize:
-    """What a context takes, in bytes. `n_states`: how many recurrent states there are."""
-
-    full_attention: int
-    windows: int
-    states: int
-    n_states: int
-
-    def __str__(self) -> str:
-        """For the log."""
-        parts = [f"{self.full_attention / 1e6:.1f} MB for keys and values"]
-        if self.windows:
-            parts.append(f"{self.windows / 1e6:.1f} MB for those of sliding windows")
-        if self.states:
-            each = self.states / self.n_states / 1e6
-            parts.append(f"{self.states / 1e6:.1f} MB for {self.n_states} recurrent states of {each:.2f} MB")
-        return ", ".join(parts)
-
-
-def memory_size(probe: MemoryProbe, traits: MemoryTraits, parameters: Any) -> MemorySize:
-    """The size of the memory of a context with these llama_context_params."""
-    n_ctx, n_sequences = _padded(parameters.n_ctx), parameters.n_seq_max
-    n_windows = n_ctx
-    if not parameters.swa_full:  # llama-kv-cache-iswa.cpp
-        n_streams = 1 if parameters.kv_unified else n_sequences
-        n_each = probe.n_window * (n_sequences // n_streams) + parameters.n_ubatch
-        n_windows = n_streams * min(_padded(n_each), n_ctx // n_streams)
-    n_states = n_sequences * (1 + (traits.n_rollback or 0)) if probe.is_recurrent else 0
+def _read_sizes(lines: Iterable[str]) -> MemorySize:
+    is_window = False
+    full = windows = states = computing = 0.0
+    n_states = 0
+    for line in lines:
+        if match := _CREATING.search(line):
+            is_window = match[1] == "SWA"
+        elif match := _ATTENTION.search(line):
+            full += 0 if is_window else float(match[1])
+            windows += float(match[1]) if is_window else 0
+        elif match := _STATES.search(line):
+            states += float(match[1])
+            n_states = int(match[2]) * (1 + int(match[3]))
+        elif match := _COMPUTING.search(line):
+            computing += float(match[1])
     return MemorySize(
-        n_ctx * probe.full_token_bytes,
-        n_windows * probe.window_token_bytes,
-        n_states * probe.state_bytes,
-        n_states,
+        full_attention=round(full * _MIB),
+        windows=round(windows * _MIB),
+        states=round(states * _MIB),
+        n_states=n_states,
+        computing=round(computing * _MIB),
     )
 
 
-def _padded(n_cells: int) -> int:
-    return -(-n_cells // _CELLS_PADDING) * _CELLS_PADDING
-
-
-def _decode_and_measure(context: Any) -> tuple[int, int]:
-    """Decode a token; the bytes of the whole state of its sequence, and without full attention."""
-    token = (llama_cpp.llama_token * 1)(0)
-    llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(token, 1))
-    return (
-        llama_cpp.llama_state_seq_get_size_ext(context, 0, 0),
-        llama_cpp.llama_state_seq_get_size_ext(context, 0, llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY),
-    )
+def size_text(n_bytes: float) -> str:
+    """Three digits, in GB or MB."""
+    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.3g} MB"  # noqa: PLR2004 - one GB

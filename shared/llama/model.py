@@ -10,26 +10,21 @@ from pathlib import Path
 
 import llama_cpp
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
 from shared.llama.batch import Batch
-from shared.llama.memory_probe import choose_traits, memory_size, probe_memory
-from shared.llama.native_parameters import (
-    add_guard_sequences,
-    add_state_memory,
-    context_parameters,
-    model_parameters,
-)
+from shared.llama.memory_plan import plan_memory
+from shared.llama.native_parameters import model_parameters
 from shared.llama.span import Span, padding
 from shared.llama.step_checkpoints import StepCheckpoints
 from shared.llama.step_progress import StepProgress
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
+from shared.llama.window_check import WindowCheck
 from shared.llama.window_guard import WindowGuard
-from shared.settings.model_options import DEFAULT_CTX, UNQUANTIZED, ModelOptions
+from shared.settings.model_options import UNQUANTIZED, ModelOptions
 
 
 class Model:
@@ -45,21 +40,12 @@ class Model:
         """
         library.start()
         self.n_slots = options.parallel if n_slots is None else n_slots
+        plan = plan_memory(path, options, n_slots, n_step_checkpoints)
+        self.traits, self.memory_size = plan.traits, plan.size
+        self.kv_unified = options.kv_unified
         self._model = load_native(path, model_parameters(options))
         self.vocabulary = Vocabulary(self._model, path)
-        n_ctx = choose_n_ctx(options, self.vocabulary.info.n_ctx_train)
-        self.kv_unified = options.kv_unified
-        probe = probe_memory(self._model, options)
-        free_bytes = psutil.virtual_memory().available
-        self.traits = choose_traits(probe, options, self.n_slots, free_bytes, n_step_checkpoints)
-        n_window = probe.n_window if self.traits.can_trim else 0
-        is_guarded = n_window > 0 and options.kv_unified and self.n_slots > 1
-        parameters = context_parameters(options, n_ctx, self.n_slots)
-        if is_guarded:
-            add_guard_sequences(parameters, path)
-        add_state_memory(parameters, self.traits)
-        self.memory_size = memory_size(probe, self.traits, parameters)
-        self._context = llama_cpp.llama_init_from_model(self._model, parameters)
+        self._context = llama_cpp.llama_init_from_model(self._model, plan.parameters)
         if not self._context:
             llama_cpp.llama_model_free(self._model)
             raise ModelLoadError(_why_no_context(path, options))
@@ -67,7 +53,8 @@ class Model:
         if not self._memory:  # an embedding model, such as BERT
             self.close()
             raise unusable(path, f"{self.vocabulary.info.architecture} models keep no KV cache")
-        self._guard = WindowGuard(self._memory, self.n_slots, n_window) if is_guarded else None
+        self._guard = WindowGuard(self._memory, self.n_slots, plan.n_window) if plan.is_guarded else None
+        self._windows = WindowCheck(self._memory, plan.n_window) if plan.checks_windows else None
         n_each = self.traits.n_step_checkpoints
         self._saved = StepCheckpoints(self._memory, self.n_slots, n_each) if n_each else None
         self._stored = StoredStates(self._context)
@@ -87,8 +74,12 @@ class Model:
         """One forward pass over all `spans`, at most n_batch tokens in total.
 
         Returns the logits of each span, shape (n_logits, n_vocab), as views that the next call overwrites.
-        Raises KvCacheFullError (the cache is unchanged), DecodeAbortedError, DecodeFatalError.
+        Raises KvCacheFullError and WindowLostError (the cache is unchanged), DecodeAbortedError,
+        DecodeFatalError.
         """
+        self._cut_padding()
+        if self._windows:
+            self._windows.require(span.slot for span in spans)
         if self.pads_single_tokens and len(spans) == 1 and len(spans[0].tokens) == 1:
             return self._decode_padded(spans[0])
         if len(spans) == 1 or not self.pads_unequal_lengths:
@@ -103,10 +94,7 @@ class Model:
         return self.traits.n_rollback != 0 and (self.traits.equal_lengths or not self.kv_unified)
 
     def _decode(self, spans: Sequence[Span], n_padding: Sequence[int]) -> list[NDArray[np.float32]]:
-        # A recurrent state can be cut back only once: `trim` removes padding and a rejected draft together.
-        for slot, length in self._untrimmed.items():
-            self._remove_end(slot, length)
-        self._untrimmed = {}
+        self._cut_padding()
         n_tokens = self._batch.fill(spans, n_padding, self.n_vocab, self.n_slots)
         code = llama_cpp.llama_decode(self._context, self._batch.native)
         if code != 0:
@@ -121,6 +109,12 @@ class Model:
         if n_outputs == 0:
             return [np.empty((0, self.n_vocab), np.float32)] * len(spans)
         return self._rows(spans, n_outputs)
+
+    def _cut_padding(self) -> None:
+        # A recurrent state can be cut back only once: `trim` removes padding and a rejected draft together.
+        for slot, length in self._untrimmed.items():
+            self._remove_end(slot, length)
+        self._untrimmed = {}
 
     def _decode_padded(self, span: Span) -> list[NDArray[np.float32]]:
         """Decode a token twice, at two positions; the first one's logits cannot depend on the second."""
@@ -174,6 +168,8 @@ class Model:
         llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, n_keep)
         if self._guard:
             self._guard.grown(slot, n_keep)
+        if self._windows:
+            self._windows.cut(slot, n_keep)
 
     def watch_steps(self) -> StepProgress:
         """Tells another thread whether `decode` proceeds; to be kept as long as this object."""
@@ -205,6 +201,8 @@ class Model:
         self._check(slot)
         self._untrimmed.pop(slot, None)
         n_tokens = self._stored.load(slot, key)
+        if self._windows:
+            self._windows.cut(slot, n_tokens)
         if self._saved:
             self._saved.trimmed(slot, n_tokens)
 
@@ -227,6 +225,8 @@ class Model:
             raise DecodeFatalError(f"this model's memory cannot be cut back to {n_keep} tokens")
         if self._guard:
             self._guard.trimmed(slot, n_keep)
+        if self._windows:
+            self._windows.cut(slot, n_keep)
 
     def _rows(self, spans: Sequence[Span], n_outputs: int) -> list[NDArray[np.float32]]:
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in order of the batch
@@ -237,11 +237,6 @@ class Model:
             rows.append(table[row : row + span.n_logits])
             row += span.n_logits
         return rows
-
-
-def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
-    """Number of cells in the KV cache: `ctx_size`, or a default for 0."""
-    return options.ctx_size or min(n_ctx_train * options.parallel, DEFAULT_CTX)
 
 
 def _decode_error(code: int, n_tokens: int) -> Exception:

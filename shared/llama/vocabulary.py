@@ -7,9 +7,8 @@ import ctypes
 import functools
 import hashlib
 import logging
-import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -36,7 +35,6 @@ _NONE: "array[int]" = array("i")
 class ModelInfo:
     """The metadata of a GGUF file. `size` is in bytes, without metadata.
 
-    `n_kv` counts the numbers that one token has in the cache, as keys and as values, over all layers.
     `file_type` is llama.cpp's number for how most weights are stored.
     """
 
@@ -52,7 +50,6 @@ class ModelInfo:
     size: int
     chat_template: str | None
     tool_template: str | None = None
-    n_kv: tuple[int, int] = (0, 0)
     file_type: int | None = None
 
 
@@ -287,23 +284,8 @@ def _read_info(model: Any, vocab: Any, path: Path) -> ModelInfo:
         size=llama_cpp.llama_model_size(model),
         chat_template=_template(model, None),
         tool_template=_template(model, b"tool_use"),
-        n_kv=_count_kv(lambda key: _metadata(model, f"{architecture}.{key}")),
         file_type=int(file_type) if (file_type := _metadata(model, "general.file_type")) else None,
     )
-
-
-def _count_kv(read: Callable[[str], str | None]) -> tuple[int, int]:
-    """See `ModelInfo.n_kv`; (0, 0) if the file lacks them. Models with latent attention have less."""
-    n_layers, n_heads, n_embd = (
-        int(read(key) or 0) for key in ("block_count", "attention.head_count", "embedding_length")
-    )
-    if not n_heads:
-        return 0, 0
-    # one number, or one for each layer: "[8, 8, 2]"
-    groups = [int(number) for number in re.findall(r"\d+", read("attention.head_count_kv") or str(n_heads))]
-    n_heads_kv = sum(groups) if len(groups) > 1 else n_layers * sum(groups)
-    key, value = (int(read(f"attention.{each}_length") or n_embd // n_heads) for each in ("key", "value"))
-    return n_heads_kv * key, n_heads_kv * value
 
 
 def _template(model: Any, name: bytes | None) -> str | None:

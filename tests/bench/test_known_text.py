@@ -9,13 +9,13 @@ from bench.known_text import bound, main
 
 def test_the_bound_is_reached_at_the_best_depth():
     seconds = {1: 1.0, 2: 1.1, 3: 1.5, 4: 9.0}
-    assert bound(0.5, seconds, most=3) == pytest.approx(1.5 / 1.1)
-    assert bound(1.0, seconds, most=3) == pytest.approx(3 / 1.5)
-    assert bound(0.0, seconds, most=3) == 1.0
+    assert bound([0, 1, 0, 7], seconds, most=3) == pytest.approx(1.5 / 1.1)
+    assert bound([2, 5], seconds, most=3) == pytest.approx(3 / 1.5)
+    assert bound([0, 0], seconds, most=3) == 1.0
 
 
 def test_the_bound_keeps_to_the_depths_that_the_memory_allows():
-    assert bound(1.0, {1: 1.0, 2: 1.0, 3: 1.0}, most=1) == 2.0
+    assert bound([9], {1: 1.0, 2: 1.0, 3: 1.0}, most=1) == 2.0
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen35", "jamba"])

@@ -233,6 +233,66 @@ def test_when_the_prompt_is_given_up_the_next_one_is_read():
 # Room
 
 
+WINDOWS = MemoryTraits(n_rollback=3, checkpoint_bytes=1)
+INSTRUCTIONS = list(range(100, 140))
+
+
+class TestCheckpoints:
+    """Memory that cannot be trimmed, of which another slot gets what a checkpoint holds."""
+
+    @pytest.fixture
+    def room(self):
+        room = Room(n_slots=3, n_ctx=1000)
+        room.slots = SlotManager(3, 1000, WINDOWS, can_copy=True, n_checkpoints=4)
+        return room
+
+    def ask(self, room, name, question, checkpoints=()):
+        asked = sequence(name, [*INSTRUCTIONS, *question])
+        asked.checkpoints = checkpoints
+        room.slots.enqueue(asked)
+        return [(started.sequence, started.n_cached) for started in room.slots.admit(only_if_idle=False)]
+
+    def decode(self, room):
+        """Prompts are decoded up to their next checkpoint."""
+        room.slots.pop_edits()
+        for slot in room.slots.running():
+            if slot.n_to_decode:
+                room.slots.add_decoded(slot, slot.n_to_next_checkpoint, [])
+            if not slot.n_to_decode:
+                slot.sequence.tokens.append(7)
+
+    def test_agents_that_come_together_read_their_instructions_once(self, room):
+        assert self.ask(room, "a", [1, 2], checkpoints=(40,)) == [("a", 0)]
+        assert self.ask(room, "b", [3, 4], checkpoints=(40,)) == []
+        self.decode(room)
+        assert self.ask(room, "c", [5, 6]) == [("b", 40), ("c", 40)]
+
+    def test_nobody_waits_for_a_checkpoint_that_will_not_be_made(self, room):
+        self.ask(room, "a", [1, 2], checkpoints=(41,))
+        assert self.ask(room, "b", [3, 4]) == [("b", 0)]
+
+    def test_what_two_texts_had_in_common_the_third_does_not_read_again(self, room):
+        for name, question, n_cached in (("a", [1, 2], 0), ("b", [3, 4], 0), ("c", [5, 6], 40)):
+            assert self.ask(room, name, question) == [(name, n_cached)]
+            while any(slot.n_to_decode > 1 for slot in room.slots.running()):
+                self.decode(room)
+
+    def test_who_wants_no_cached_prompt_makes_no_checkpoint_for_others(self, room):
+        self.ask(room, "a", [1, 2])
+        self.decode(room)
+        alone = sequence("b", [*INSTRUCTIONS, 3], cache_prompt=False)
+        room.slots.enqueue(alone)
+        room.slots.admit(only_if_idle=False)
+        assert alone.checkpoints == ()
+
+    def test_a_lost_window_is_read_again_from_the_beginning(self, room):
+        self.ask(room, "a", [1, 2])
+        self.decode(room)
+        room.slots.empty([0])
+        assert room.slots.pop_edits() == [Trim(0, 0)]
+        assert room.slots.running()[0].n_to_decode == 43
+
+
 def test_the_oldest_sequence_is_in_front_whatever_its_slot():
     room = Room()
     room.enter("s")

@@ -1,16 +1,16 @@
-import logging
-import re
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from back.check import check as check_back
 from back.program import main as back
+from back.settings import BackSettings
 from lead.cli import main as lead
 from lead.diagnostics.check import check
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
-from shared.diagnostics.preflight import cache_bytes
+from shared.diagnostics.preflight import PreflightReport, check_memory
 from shared.errors import ConfigError
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
@@ -68,7 +68,7 @@ def test_keys_are_not_shown():
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["-c", "10000000"], "weights and KV cache need about 30"),
+        (["-c", "10000000"], "weights and KV cache need about 2"),
         (["-t", "5"], "5 threads on 4 cores slow each other down"),
         (["-t", "3", "--cpus", "0-1"], "3 threads on 2 cores slow each other down"),
         (["--cpus", "7"], "--cpus contains cores that this process may not use: [7]"),
@@ -104,22 +104,33 @@ def test_a_file_that_is_not_a_model_is_a_problem(tmp_path):
     assert "cannot be loaded: not a GGUF file" in found.problems[0]
 
 
-def test_the_size_of_the_kv_cache_is_right(caplog):
-    options = ModelOptions(
-        ctx_size=512, parallel=1, batch_size=32, threads=1, cache_type_k="q8_0", cache_type_v="f32"
-    )
-    with caplog.at_level(logging.DEBUG, "llama"):
-        model = Model(builtin_target(), options)
-    sizes = re.findall(r"llama_kv_cache: size =\s+([\d.]+) MiB", caplog.text)
-    expected = cache_bytes(model.vocabulary.info, 512, options) / (1 << 20)
+def test_the_parts_of_the_memory_are_stated_as_at_start_up(tiny_model):
+    path = tiny_model("qwen35")
+    options = ModelOptions(ctx_size=512, parallel=1, threads=1)
+    model = Model(path, options)
     model.close()
-    assert float(sizes[-1]) == pytest.approx(expected, abs=0.01)  # after that of the probe
+    found = PreflightReport()
+    check_memory(found, model.vocabulary.info, options)
+    assert f"512 tokens for 1 slots, KV cache f16/f16: {model.memory_size}" in str(found)
+    assert "9 recurrent states of 0.021 MB" in str(found)
+
+
+def test_checkpoints_of_prompts_are_stated(tiny_model):
+    path = tiny_model("gemma3")
+    text = str(check(LeadSettings.from_command_line(["-m", str(path), "--port", "0", "-t", "1"])))
+    assert "MB for those of sliding windows" in text
+    assert "up to 8 of each slot, 0.0164 MB each" in text
+
+
+def test_a_back_states_the_states_after_its_draft_tokens(tiny_model):
+    arguments = ["-m", str(tiny_model("jamba")), "-t", "1", "-np", "1", "--n-branches", "1", "--n-ahead", "3"]
+    text = str(check_back(BackSettings.from_command_line(arguments)))
+    assert f"{2 * (1 + 5)} recurrent states of 0.0358 MB" in text
 
 
 def test_a_model_file_names_its_quantization():
     info = Vocabulary.load(builtin_target()).info
     assert info.file_type == 7  # MOSTLY_Q8_0
-    assert all(n > 0 for n in info.n_kv)
 
 
 @pytest.mark.parametrize("program", [lead, back])

@@ -1,6 +1,7 @@
 import pytest
 
 from shared.llama.model import Model
+from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
@@ -25,3 +26,16 @@ def model(loaded):
         loaded.trim(slot, 0)
     loaded.pads_single_tokens = False
     return loaded
+
+
+@pytest.fixture
+def three_slots(request, tiny_model):
+    """Of a tiny model of the architecture `request.param`."""
+    model = Model(tiny_model(request.param), ModelOptions(threads=1, ctx_size=1024, parallel=3))
+    yield model
+    model.close()
+
+
+def read(model, slot, start, tokens):
+    """The logits after `tokens` at positions from `start`."""
+    return model.decode([Span(slot, start, tokens, 1)])[0][0].copy()

@@ -1,85 +1,63 @@
-"""What memories can do, and how large they are, against tiny models of each kind."""
+"""The sizes that are stated beforehand are those that llama.cpp allocates."""
 
 import pytest
 
-from bench.tiny_models import WINDOW
-from shared.llama.memory_probe import MemoryProbe, choose_traits, memory_size
-from shared.llama.memory_traits import PLAIN
+from bench.tiny_models import N_CTX, WINDOW
+from shared.errors import ModelLoadError
+from shared.llama import library
+from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, _read_sizes
 from shared.llama.model import Model
-from shared.llama.native_parameters import add_state_memory, context_parameters
 from shared.settings.model_options import ModelOptions
 
-OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2)
-RECURRENT = MemoryProbe(
-    True, can_roll_back=True, n_window=0, full_token_bytes=10, window_token_bytes=0, state_bytes=1000
-)
+OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2, batch_size=64, ubatch_size=64)
 
 
-def traits_of(path, **options):
-    model = Model(path, OPTIONS.model_copy(update=options))
-    traits = model.traits
-    model.close()
-    return traits
+def probe(path, options=OPTIONS):
+    with ModelOutline.load(path, options) as outline:
+        assert outline.n_ctx_train == N_CTX
+        return outline.probe()
 
 
 @pytest.mark.parametrize(
-    ("architecture", "n_rollback", "n_step_checkpoints"),
+    ("architecture", "expected"),
     [
-        ("llama", None, False),
-        ("qwen35", 8, False),
-        ("lfm2", 8, False),
-        ("jamba", 0, True),
-        ("mamba2", 0, True),
+        ("llama", MemoryProbe(False, False, 0, 4 * 256, 0, 0)),  # 4 layers, 64 keys and values in f16
+        ("gemma3", MemoryProbe(False, False, WINDOW, 2 * 256, 2 * 256, 0)),
+        ("qwen35", MemoryProbe(True, True, 0, 2 * 256, 0, 20_992)),
+        ("jamba", MemoryProbe(True, False, 0, 2 * 256, 0, 35_840)),
     ],
 )
-def test_each_kind_of_memory_is_told_apart(tiny_model, architecture, n_rollback, n_step_checkpoints):
-    traits = traits_of(tiny_model(architecture))
-    assert (traits.n_rollback, traits.n_step_checkpoints) == (n_rollback, n_step_checkpoints)
-    assert traits.can_speculate
+def test_each_kind_of_memory_is_measured(tiny_model, architecture, expected):
+    assert probe(tiny_model(architecture)) == expected
 
 
-def test_a_sliding_window_is_cut_back_within_the_last_decode(tiny_model):
-    assert traits_of(tiny_model("gemma3")).n_rollback > 32
+def test_a_checkpoint_holds_the_state_and_the_window():
+    sizes = MemoryProbe(True, True, 10, full_token_bytes=5, window_token_bytes=7, state_bytes=1000)
+    assert sizes.checkpoint_bytes == 1070
 
 
-def test_with_all_tokens_a_sliding_window_is_like_plain_attention(tiny_model):
-    assert traits_of(tiny_model("gemma3"), swa_full=True) == PLAIN
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "lfm2", "jamba", "mamba2", "gpt-oss"])
+def test_a_model_takes_what_was_stated_without_its_weights(tiny_model, architecture):
+    with library.captured_log() as lines:
+        model = Model(tiny_model(architecture), OPTIONS)
+    model.close()
+    real = max(i for i, line in enumerate(lines) if line.startswith("llama_context: n_ctx "))
+    assert _read_sizes(lines[real:]) == model.memory_size
 
 
-def test_checkpoints_need_one_pool(tiny_model):
-    assert not traits_of(tiny_model("jamba"), kv_unified=False).can_speculate
+def test_a_file_that_is_no_model_cannot_be_measured(tmp_path):
+    (tmp_path / "a.gguf").write_text("no model")
+    with (
+        pytest.raises(ModelLoadError, match="not a GGUF file"),
+        ModelOutline.load(tmp_path / "a.gguf", OPTIONS),
+    ):
+        pass
 
 
-@pytest.mark.parametrize(("free_bytes", "n_rollback"), [(64_000, 8), (63_999, 6), (8_000, 1), (7_999, 0)])
-def test_rollback_takes_at_most_a_quarter_of_the_free_memory(free_bytes, n_rollback):
-    traits = choose_traits(RECURRENT, OPTIONS, n_slots=2, free_bytes=free_bytes)
-    assert traits.n_rollback == n_rollback
-    assert traits.n_step_checkpoints == (n_rollback == 0)
-
-
-def test_the_size_counts_cells_windows_and_states():
-    probe = MemoryProbe(True, True, WINDOW, full_token_bytes=10, window_token_bytes=3, state_bytes=1000)
-    traits = choose_traits(probe, OPTIONS, n_slots=2, free_bytes=1 << 30)
-    parameters = context_parameters(OPTIONS, 1000, 2)
-    add_state_memory(parameters, traits)
-    size = memory_size(probe, traits, parameters)
-    n_window_cells = 768  # 2 windows and an ubatch of 512, padded
-    assert (size.full_attention, size.windows) == (1024 * 10, n_window_cells * 3)
-    assert (size.states, size.n_states) == (18_000, 18)
-    assert str(size).endswith("0.0 MB for 18 recurrent states of 0.00 MB")
-
-
-def test_with_all_tokens_a_window_is_as_large_as_the_rest():
-    probe = MemoryProbe(False, False, WINDOW, full_token_bytes=10, window_token_bytes=3, state_bytes=0)
-    options = OPTIONS.model_copy(update={"swa_full": True})
-    size = memory_size(probe, PLAIN, context_parameters(options, 1024, 2))
-    assert (size.full_attention, size.windows, size.states) == (10_240, 3072, 0)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "n_slots", "free_bytes", "n"),
-    [(18, 4, 1 << 30, 18), (18, 16, 1 << 30, 15), (18, 4, 160_000, 10), (18, 4, 0, 1)],
-)
-def test_a_drafter_keeps_as_many_states_as_sequences_and_memory_allow(wanted, n_slots, free_bytes, n):
-    traits = choose_traits(RECURRENT, OPTIONS, n_slots, free_bytes, wanted)
-    assert (traits.n_rollback, traits.n_step_checkpoints) == (0, n)
+def test_the_size_is_stated_part_by_part():
+    size = MemorySize(12_000_000, 3_000_000, 18_000_000, 9, 1_000_000)
+    assert size.total == 34_000_000
+    assert str(size) == (
+        "12 MB for keys and values, 3 MB for those of sliding windows, 18 MB for 9 recurrent states of "
+        "2 MB, 1 MB for intermediate results"
+    )

@@ -1,0 +1,116 @@
+"""How a model's memory is used: how many states to keep, which needs further sequences and larger batches."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.llama.native_parameters import add_guard_sequences, add_state_memory, context_parameters
+from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
+
+_ROLLBACKS = (8, 6, 4, 3, 2, 1)
+"""How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
+_WINDOW_ROLLBACK = 64
+"""More than any draft: cells that the last decode moved out of the window are given away in the next one."""
+_MEMORY_SHARE = 0.25
+"""The most of the free memory that states to return to may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What a model is loaded with.
+
+    parameters: llama_context_params. n_window: tokens that see each other in a sliding window; 0: there are
+    none. is_guarded: a `WindowGuard` keeps the cells that leave the window. checks_windows: a slot that was
+    cut back may have lost some of them (of recurrent models llama.cpp does not tell).
+    """
+
+    traits: MemoryTraits
+    parameters: Any
+    size: MemorySize
+    n_window: int
+    is_guarded: bool
+    checks_windows: bool
+
+
+def plan_memory(
+    path: Path, options: ModelOptions, n_slots: int | None = None, n_step_checkpoints: int = 0
+) -> MemoryPlan:
+    """For `Model(path, options, n_slots, n_step_checkpoints)`; raises ModelLoadError."""
+    n_slots = options.parallel if n_slots is None else n_slots
+    free_bytes = psutil.virtual_memory().available
+    with ModelOutline.load(path, options) as outline:
+        probe = outline.probe()
+        traits = choose_traits(probe, options, n_slots, free_bytes, n_step_checkpoints)
+        parameters = context_parameters(options, choose_n_ctx(options, outline.n_ctx_train), n_slots)
+        has_windows = probe.n_window > 0
+        is_guarded = has_windows and traits.can_trim and options.kv_unified and n_slots > 1
+        if is_guarded:
+            add_guard_sequences(parameters, path)
+        add_state_memory(parameters, traits)
+        return MemoryPlan(
+            traits,
+            parameters,
+            outline.size(parameters),
+            probe.n_window,
+            is_guarded=is_guarded,
+            checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
+        )
+
+
+def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
+    """Number of cells in the KV cache: `ctx_size`, or a default for 0."""
+    return options.ctx_size or min(n_ctx_train * options.parallel, DEFAULT_CTX)
+
+
+def choose_traits(
+    probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int, n_step_checkpoints: int = 0
+) -> MemoryTraits:
+    """How to use the memory of a model, with `free_bytes` of memory free.
+
+    n_step_checkpoints: keep this many states of each slot, or fewer, rather than to roll back; 0: either.
+    """
+    if not probe.is_recurrent:
+        if probe.n_window == 0 or options.swa_full:
+            return PLAIN
+        return MemoryTraits(n_rollback=_WINDOW_ROLLBACK, checkpoint_bytes=probe.checkpoint_bytes)
+    n_fitting = _n_fitting(probe.state_bytes * n_slots, free_bytes)
+    n_rollback = 0
+    if probe.can_roll_back and not n_step_checkpoints:
+        n_rollback = next((n for n in _ROLLBACKS if n <= n_fitting), 0)
+    n_checkpoints = 0
+    if n_rollback == 0 and options.kv_unified:
+        n_checkpoints = min(n_step_checkpoints or 1, MAX_SLOTS // n_slots - 1, max(1, n_fitting))
+    return MemoryTraits(
+        n_rollback=n_rollback,
+        n_step_checkpoints=n_checkpoints,
+        equal_lengths=True,
+        checkpoint_bytes=probe.checkpoint_bytes,
+    )
+
+
+def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
+    """How many states of each slot may be stored in host memory, to reuse prompts."""
+    if traits.can_trim:
+        return 0
+    all_bytes = options.parallel * max(1, traits.checkpoint_bytes)
+    return min(options.ctx_checkpoints, (options.checkpoint_memory << 20) // all_bytes)
+
+
+def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:
+    """For the log and `--check`; empty if the memory needs none."""
+    if traits.can_trim:
+        return ""
+    n, n_bytes = n_prompt_checkpoints(traits, options), traits.checkpoint_bytes
+    if n == 0:
+        return "none: requests cannot reuse earlier prompts (--ctx-checkpoints, --checkpoint-memory)"
+    at_most = size_text(n * n_bytes * options.parallel)
+    return f"up to {n} of each slot, {size_text(n_bytes)} each, {at_most} in all"
+
+
+def _n_fitting(state_bytes: int, free_bytes: int) -> int:
+    """How many times `state_bytes`, the states of all slots, may be kept besides the current ones."""
+    return int(_MEMORY_SHARE * free_bytes) // max(1, state_bytes)

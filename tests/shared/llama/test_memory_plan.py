@@ -1,0 +1,146 @@
+"""How memories are used, and what is stated about them, against tiny models of each kind."""
+
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
+from shared.llama.memory_plan import (
+    choose_traits,
+    describe_checkpoints,
+    n_prompt_checkpoints,
+    plan_memory,
+)
+from shared.llama.memory_probe import MemoryProbe
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.settings.model_options import ModelOptions
+
+OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2)
+RECURRENT = MemoryProbe(
+    True, can_roll_back=True, n_window=0, full_token_bytes=10, window_token_bytes=0, state_bytes=1000
+)
+
+
+def traits_of(path, **options):
+    return plan_memory(path, OPTIONS.model_copy(update=options)).traits
+
+
+@pytest.mark.parametrize(
+    ("architecture", "n_rollback", "n_step_checkpoints"),
+    [
+        ("llama", None, False),
+        ("qwen35", 8, False),
+        ("lfm2", 8, False),
+        ("jamba", 0, True),
+        ("mamba2", 0, True),
+    ],
+)
+def test_each_kind_of_memory_is_told_apart(tiny_model, architecture, n_rollback, n_step_checkpoints):
+    traits = traits_of(tiny_model(architecture))
+    assert (traits.n_rollback, traits.n_step_checkpoints) == (n_rollback, n_step_checkpoints)
+    assert traits.can_speculate
+
+
+def test_a_sliding_window_is_cut_back_within_the_last_decode(tiny_model):
+    assert traits_of(tiny_model("gemma3")).n_rollback > 32
+
+
+def test_with_all_tokens_a_sliding_window_is_like_plain_attention(tiny_model):
+    assert traits_of(tiny_model("gemma3"), swa_full=True) == PLAIN
+
+
+def test_checkpoints_need_one_pool(tiny_model):
+    assert not traits_of(tiny_model("jamba"), kv_unified=False).can_speculate
+
+
+@pytest.mark.parametrize(("free_bytes", "n_rollback"), [(64_000, 8), (63_999, 6), (8_000, 1), (7_999, 0)])
+def test_rollback_takes_at_most_a_quarter_of_the_free_memory(free_bytes, n_rollback):
+    traits = choose_traits(RECURRENT, OPTIONS, n_slots=2, free_bytes=free_bytes)
+    assert traits.n_rollback == n_rollback
+    assert traits.n_step_checkpoints == (n_rollback == 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "n_slots", "free_bytes", "n"),
+    [(18, 4, 1 << 30, 18), (18, 16, 1 << 30, 15), (18, 4, 160_000, 10), (18, 4, 0, 1)],
+)
+def test_a_drafter_keeps_as_many_states_as_sequences_and_memory_allow(wanted, n_slots, free_bytes, n):
+    traits = choose_traits(RECURRENT, OPTIONS, n_slots, free_bytes, wanted)
+    assert (traits.n_rollback, traits.n_step_checkpoints) == (0, n)
+
+
+def test_the_size_counts_the_states_to_roll_back_to(tiny_model, monkeypatch):
+    path = tiny_model("qwen35")
+    assert plan_memory(path, OPTIONS).size.n_states == 2 * 9
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=0))
+    assert plan_memory(path, OPTIONS).size.n_states == 2 * 2  # a checkpoint sequence each
+
+
+def test_the_context_is_that_of_training_for_each_slot_unless_it_is_chosen(tiny_model):
+    plan = plan_memory(tiny_model("llama"), OPTIONS.model_copy(update={"ctx_size": 0}))
+    assert plan.parameters.n_ctx == 2 * 512
+
+
+def test_guarded_windows_need_a_second_sequence_for_each_slot(tiny_model):
+    plan = plan_memory(tiny_model("gemma3"), OPTIONS.model_copy(update={"swa_full": True}))
+    assert (plan.is_guarded, plan.n_window, plan.parameters.n_seq_max) == (True, WINDOW, 4)
+    assert not plan_memory(tiny_model("gemma3"), OPTIONS).is_guarded
+
+
+GEMMA_TOKEN = 2 * 16 * 128 * 2  # bytes of keys and values in a layer: 16 heads of 128 in f16
+
+
+@pytest.fixture(scope="module")
+def gemma_27b(tmp_path_factory):
+    """Of 62 layers 52 have windows of 1,024 tokens. The cache does not depend on the width, which is less."""
+    settings = {
+        "attention.sliding_window": 1024,
+        "attention.sliding_window_pattern": 6,
+        "attention.head_count": 16,
+        "attention.head_count_kv": 16,
+        "attention.key_length": 128,
+        "attention.value_length": 128,
+        "rope.dimension_count": 128,
+    }
+    model = TinyModel("gemma3", width=32, n_layers=62, settings=settings)
+    return write_tiny_model(model, tmp_path_factory.mktemp("gemma") / "27b.gguf")
+
+
+def gemma_size(path, n_slots, **options):
+    return plan_memory(path, ModelOptions(threads=1, ctx_size=32_768, parallel=n_slots, **options)).size
+
+
+def test_all_tokens_of_its_windows_take_thirteen_gibibytes(gemma_27b):
+    size = gemma_size(gemma_27b, 1, swa_full=True)
+    assert size.full_attention == 10 * GEMMA_TOKEN * 32_768
+    assert size.windows == 52 * GEMMA_TOKEN * 32_768
+
+
+@pytest.mark.parametrize(("n_slots", "gigabytes"), [(1, 0.65), (2, 1.09), (4, 1.96)])
+def test_otherwise_they_take_a_window_for_each_slot_and_one_batch(gemma_27b, n_slots, gigabytes):
+    size = gemma_size(gemma_27b, n_slots)
+    assert size.full_attention == 10 * GEMMA_TOKEN * 32_768
+    assert size.windows == 52 * GEMMA_TOKEN * (n_slots * 1024 + 512)
+    assert round(size.windows / 1e9, 2) == gigabytes
+
+
+WINDOWS = MemoryTraits(n_rollback=64, checkpoint_bytes=1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("options", "n"),
+    [({}, 8), ({"ctx_checkpoints": 3}, 3), ({"checkpoint_memory": 10}, 5), ({"parallel": 64}, 8)],
+)
+def test_checkpoints_are_bounded_by_number_and_by_memory(options, n):
+    assert n_prompt_checkpoints(WINDOWS, OPTIONS.model_copy(update=options)) == n
+
+
+def test_no_checkpoints_are_needed_where_memory_can_be_trimmed():
+    assert n_prompt_checkpoints(PLAIN, OPTIONS) == 0
+    assert describe_checkpoints(PLAIN, OPTIONS) == ""
+
+
+def test_checkpoints_are_stated():
+    assert describe_checkpoints(WINDOWS, OPTIONS) == "up to 8 of each slot, 1.05 MB each, 16.8 MB in all"
+    assert describe_checkpoints(WINDOWS, OPTIONS.model_copy(update={"ctx_checkpoints": 0})).startswith("none")
