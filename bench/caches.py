@@ -16,26 +16,65 @@ from typing import Any, get_args
 from bench import table
 from bench.options import listed
 from bench.tiny_models import ArchitectureError, TinyModel, write_tiny_model
-from bench.traffic import Traffic, compare
-from shared.settings.model_options import CacheType
+from bench.traffic import Traffic, TrafficRun
+from shared.llama.memory_plan import plan_memory
+from shared.settings.model_options import CacheType, ModelOptions
 
-WITH_WINDOWS = (
-    *("gemma2", "gemma3", "cohere2", "olmo2", "plamo3", "gpt-oss", "smallthinker", "exaone-moe", "laguna"),
-    *("cohere2moe", "llama4"),
-)
 ARCHITECTURES = (
-    *("llama", "qwen2", "qwen2moe", "gemma", "starcoder2", "stablelm", "falcon", "bloom", "gptneox"),
-    *("exaone4", "deepseek2", *WITH_WINDOWS),
+    *(
+        "llama",
+        "deci",
+        "falcon",
+        "grok",
+        "gpt2",
+        "gptneox",
+        "mpt",
+        "baichuan",
+        "starcoder",
+        "refact",
+        "bloom",
+    ),
+    *(
+        "stablelm",
+        "qwen",
+        "qwen2",
+        "qwen2moe",
+        "qwen2vl",
+        "qwen3",
+        "qwen3moe",
+        "qwen3vl",
+        "qwen3vlmoe",
+        "phi2",
+    ),
+    *("phimoe", "plamo", "codeshell", "orion", "internlm2", "minicpm", "gemma", "starcoder2", "xverse"),
+    *("command-r", "dbrx", "olmo", "olmoe", "openelm", "deepseek", "deepseek2", "chatglm", "glm4", "glm4moe"),
+    *(
+        "jais",
+        "jais2",
+        "nemotron",
+        "exaone",
+        "granite",
+        "granitemoe",
+        "chameleon",
+        "bailingmoe",
+        "bailingmoe2",
+    ),
+    *("dots1", "arcee", "ernie4_5", "ernie4_5-moe", "hunyuan-dense", "hunyuan-moe", "smollm3", "seed_oss"),
+    *("minimax-m2", "pangu-embedded", "mistral3", "maincoder", "nanbeige"),
+    *("gemma2", "gemma3", "cohere2", "cohere2moe", "exaone4", "exaone-moe", "olmo2", "plamo3", "gpt-oss"),
+    *("smallthinker", "laguna", "llama4", "afmoe", "muse-glimmer"),
     *("qwen35", "qwen35moe", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe"),
-    *("qwen3next", "mamba", "mamba2", "granitehybrid", "falcon-h1", "jamba", "minimax-01"),
+    *("qwen3next", "mamba", "mamba2", "granitehybrid", "falcon-h1", "jamba", "minimax-01", "plamo2"),
 )
-"""All kinds of memory: plain attention, latent attention, sliding windows, recurrent states, and both."""
+"""All kinds of memory: attention over the whole text, sliding windows, recurrent states with and without
+rollback. Of others llama.cpp writes no file, or not from these metadata."""
 
 _COLUMNS = {
     "architecture": ("architecture", ""),
     "cells": ("cells", ""),
     "n_compared": ("rows compared", "d"),
     "n_wrong": ("wrong", "d"),
+    "n_lost": ("windows lost", "d"),
     "worst": ("largest difference", ".5f"),
     "spread": ("deviation of logits", ".2f"),
 }
@@ -62,7 +101,7 @@ def _rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 continue
             for kv_unified in (True, False):
                 yield _row(options, architecture, path, kv_unified=kv_unified)
-            if architecture in WITH_WINDOWS:
+            if plan_memory(path, ModelOptions()).n_window:
                 yield _row(options, architecture, path, kv_unified=True, swa_full=True)
             path.unlink()
 
@@ -79,12 +118,15 @@ def _row(
         cache_type=options.cache_type,
         swa_full=swa_full,
     )
-    comparison = compare(traffic, options.comparisons)
+    run = TrafficRun(traffic)
+    comparison = run.run(options.comparisons)
+    run.close()
     row = {
         "architecture": architecture,
         "cells": ("one pool" if kv_unified else "per slot") + (", --swa-full" if swa_full else ""),
         "n_compared": len(comparison.differences),
         "n_wrong": comparison.n_wrong(options.bound),
+        "n_lost": run.n_windows_lost,
         "worst": comparison.worst,
         "spread": comparison.spread,
     }

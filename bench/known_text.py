@@ -19,8 +19,8 @@ from typing import Any
 from bench import table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
+from bench.traffic import limits_of
 from lead.engine.commands import PolicyName, PostDraft, RequestOptions, Submit
-from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
@@ -69,18 +69,12 @@ class KnownTexts:
     def __init__(self, model: Model, cost: StepCost, seed: int) -> None:
         self._model = model
         self._random = random.Random(seed)  # noqa: S311 - seeded on purpose
-        self._limits = EngineLimits(
-            n_slots=model.n_slots,
-            n_ctx=model.n_ctx,
-            n_ctx_sequence=min(model.n_ctx_slot, model.vocabulary.info.n_ctx_train),
-            n_batch=model.n_batch,
-            traits=model.traits,
-        )
+        limits = limits_of(model)
         self._speculation = SpeculationManager(
-            "off", 0, frozenset(), batching=batching_for(self._limits), cost=cost
+            "off", 0, frozenset(), batching=batching_for(limits), cost=cost
         )
         self._speculation.connect([_SOURCE])
-        self._scheduler = Scheduler(self._limits, self._speculation, self._sampler, frozenset())
+        self._scheduler = Scheduler(limits, self._speculation, self._sampler, frozenset())
         self._texts: dict[str, list[int]] = {}
 
     def answer(self, policy: PolicyName, rate: float, n_tokens: int, n_sequences: int = 1) -> Answer:

@@ -61,7 +61,7 @@ class TrafficRun:
         self._random = random.Random(traffic.seed)  # noqa: S311 - seeded on purpose
         self._traffic = traffic
         self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, kv_unified=traffic.kv_unified)
-        self._n_most = min(self._model.n_ctx_slot, self._model.vocabulary.info.n_ctx_train)
+        self._n_most = limits_of(self._model).n_ctx_sequence
         self._fresh = _load(traffic, 1, self._n_most, kv_unified=True)
         self._scheduler = self._make_scheduler()
         self._scripts: dict[str, list[int]] = {}
@@ -112,16 +112,7 @@ class TrafficRun:
         self._fresh.close()
 
     def _make_scheduler(self) -> Scheduler:
-        model = self._model
-        limits = EngineLimits(
-            n_slots=model.n_slots,
-            n_ctx=model.n_ctx,
-            n_ctx_sequence=self._n_most,
-            n_batch=model.n_batch,
-            traits=model.traits,
-            n_checkpoints=3,
-            n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
-        )
+        limits = limits_of(self._model, n_checkpoints=3)
         self._speculation = SpeculationManager("fixed", _DEPTH, frozenset(), batching=batching_for(limits))
         self._speculation.connect([_SOURCE])
         return Scheduler(limits, self._speculation, self._sampler, frozenset())
@@ -208,6 +199,19 @@ def compare(traffic: Traffic, n_comparisons: int) -> Comparison:
         return run.run(n_comparisons)
     finally:
         run.close()
+
+
+def limits_of(model: Model, n_checkpoints: int = 0) -> EngineLimits:
+    """As in the engine's process."""
+    return EngineLimits(
+        n_slots=model.n_slots,
+        n_ctx=model.n_ctx,
+        n_ctx_sequence=min(model.n_ctx_slot, model.vocabulary.info.n_ctx_train),
+        n_batch=model.n_batch,
+        traits=model.traits,
+        n_checkpoints=n_checkpoints,
+        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
+    )
 
 
 def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, kv_unified: bool) -> Model:
