@@ -21,6 +21,7 @@ PARTS = {
     "caches": "whether logits are right after random traffic, by architecture",
     "same_text": "whether the text is the same beside right, half-right and wrong drafters, by architecture",
     "faults": "whether answers are lost or changed while processes die and networks fail",
+    "hybrid": "recurrent states or sliding windows against plain attention: second turn, drafts, memory",
     "known_text": "the target beside a drafter that errs at a given rate, against the bound by T(n)",
     "fuzz": "messages of every kind against the protocol code of lead and back",
     "flood": "tokens/s of the lead beside a back that floods it",
