@@ -55,6 +55,7 @@ class Cluster:
         cores: Cores,
         *,
         n_parallel: int = 1,
+        n_ctx_slot: int = 2048,
         with_ngram: bool = False,
         options: Sequence[str] = (),
     ) -> None:
@@ -63,12 +64,7 @@ class Cluster:
         arguments = [
             *("--model", str(target), "--cpus", cores.lead, "--threads", str(len(parse_cpus(cores.lead)))),
             *("--print", "none"),
-            *(
-                "--parallel",
-                str(n_parallel),
-                "--ctx-size",
-                str(2048 * n_parallel),
-            ),
+            *("--parallel", str(n_parallel), "--ctx-size", str(n_ctx_slot * n_parallel)),
         ]
         if "--no-ngram" in lead_help() and not with_ngram:
             arguments.append("--no-ngram")

@@ -25,6 +25,8 @@ class Stay:
     arrivals: list[float] = field(default_factory=list)
     """When each piece of text arrived."""
     n_tokens: int = 0
+    n_read: int = 0
+    """Tokens of the prompt that were not in the server's cache."""
 
     def take(self, event: dict[str, Any], now: float) -> None:
         """Record an event of the stream. Raises ConfigError if it reports an error."""
@@ -34,6 +36,8 @@ class Stay:
             self.arrivals.append(now)
         if usage := event.get("usage"):
             self.n_tokens = usage["completion_tokens"]
+            details = usage.get("prompt_tokens_details") or {}
+            self.n_read = usage.get("prompt_tokens", 0) - (details.get("cached_tokens") or 0)
 
     @property
     def to_first(self) -> float | None:
@@ -55,8 +59,11 @@ class Load:
     n_answers: int
     tokens_per_second: float
     """All clients together, from the first request to the end of the last answer."""
+    read_per_second: float
+    """Tokens of prompts, from the first request to the first text of the last answer that has any."""
     first_ms_p50: float
     first_ms_p95: float
+    first_ms_max: float
     between_ms_p50: float
     between_ms_p95: float
 
@@ -70,11 +77,19 @@ def digest(server: str, n_clients: int, stays: Sequence[Stay], seconds: float) -
         n_clients=n_clients,
         n_answers=len(stays),
         tokens_per_second=sum(stay.n_tokens for stay in stays) / seconds if seconds > 0 else 0.0,
+        read_per_second=_read_per_second(stays),
         first_ms_p50=percentile(firsts, 0.5),
         first_ms_p95=percentile(firsts, 0.95),
+        first_ms_max=max(firsts, default=0.0),
         between_ms_p50=percentile(gaps, 0.5),
         between_ms_p95=percentile(gaps, 0.95),
     )
+
+
+def _read_per_second(stays: Sequence[Stay]) -> float:
+    firsts = [stay.arrivals[0] for stay in stays if stay.arrivals]
+    seconds = max(firsts) - min(stay.asked_at for stay in stays) if firsts else 0.0
+    return sum(stay.n_read for stay in stays) / seconds if seconds > 0 else 0.0
 
 
 async def put_on(

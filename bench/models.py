@@ -55,6 +55,11 @@ def target(name: str) -> Path:
     return _grown(builtin_target(), TARGET_SHAPES[size], quantization)  # type: ignore[arg-type]
 
 
+def target_or_file(name: str) -> Path:
+    """The target called `size:quantization`, or the GGUF file of this path. Raises ConfigError."""
+    return path if (path := Path(name)).is_file() else target(name)
+
+
 def shipped_target(quantization: Quantization) -> Path:
     """The shipped target with its weights written in this type; q8_0 is what they are shipped in."""
     return _grown(builtin_target(), _SHIPPED_SHAPE, quantization)

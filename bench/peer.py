@@ -43,14 +43,21 @@ class Peer:
     """One running llama-server, pinned. A context manager."""
 
     def __init__(
-        self, binary: Path, target: Path, cores: str, *, n_slots: int = 1, extra: Sequence[str] = ()
+        self,
+        binary: Path,
+        target: Path,
+        cores: str,
+        *,
+        n_slots: int = 1,
+        n_ctx_slot: int = 2048,
+        extra: Sequence[str] = (),
     ) -> None:
         """Start it and wait until it is ready. Raises ConfigError."""
         port = _free_port()
         n_threads = str(len(cpus.parse_cpus(cores)))
         arguments = [
             *("-m", str(target), "--host", "127.0.0.1", "--port", str(port)),
-            *("-t", n_threads, "-tb", n_threads, "-np", str(n_slots), "-c", str(2048 * n_slots)),
+            *("-t", n_threads, "-tb", n_threads, "-np", str(n_slots), "-c", str(n_ctx_slot * n_slots)),
             *("--no-webui", "--cache-ram", "0", *extra),
         ]
         self._program = Program(NAME, *arguments, command=("taskset", "-c", cores, str(binary)))

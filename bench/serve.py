@@ -30,9 +30,12 @@ COLUMNS = {
     "server": ("server", ""),
     "n_clients": ("clients", "d"),
     "tokens_per_second": ("tokens/s", ".1f"),
-    "against_peer": ("against llama-server", ".2f"),
+    "against_peer": ("of llama-server's", ".3f"),
+    "read_per_second": ("read/s", ".0f"),
+    "read_against_peer": ("of llama-server's", ".3f"),
     "first_ms_p50": ("first token p50, ms", ".0f"),
     "first_ms_p95": ("p95", ".0f"),
+    "first_ms_max": ("worst", ".0f"),
     "between_ms_p50": ("between p50, ms", ".0f"),
     "between_ms_p95": ("p95", ".0f"),
 }
@@ -53,21 +56,22 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def compare(loads: Sequence[Load]) -> list[dict[str, Any]]:
-    """One record per server and number of clients: medians of the repeats, and the ratio to llama-server."""
+    """One record per server and number of clients: medians of the repeats, and ratios to llama-server."""
     cells = dict.fromkeys((load.server, load.n_clients) for load in loads)
     records = [
         _median([load for load in loads if (load.server, load.n_clients) == cell]) for cell in sorted(cells)
     ]
-    peers = {r["n_clients"]: r["tokens_per_second"] for r in records if r["server"] == peer.NAME}
+    peers = {r["n_clients"]: r for r in records if r["server"] == peer.NAME}
     for record in records:
-        other = peers.get(record["n_clients"]) if record["server"] != peer.NAME else None
-        record["against_peer"] = record["tokens_per_second"] / other if other else None
+        other = peers.get(record["n_clients"], {}) if record["server"] != peer.NAME else {}
+        for name, figure in (("against_peer", "tokens_per_second"), ("read_against_peer", "read_per_second")):
+            record[name] = record[figure] / other[figure] if other.get(figure) else None
     return records
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench serve", description=__doc__)
-    parser.add_argument("--target", default="0.4G:f16", help="size:type")
+    parser.add_argument("--target", default="0.4G:f16", help="size:type, or a GGUF file")
     parser.add_argument(
         "--clients", type=listed(int), default=[1, 2, 4, 8, 16], help="numbers of concurrent clients"
     )
@@ -93,9 +97,22 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="WORDS",
         help="length of a text with which all prompts begin",
     )
+    parser.add_argument(
+        "--own-words",
+        type=int,
+        default=0,
+        metavar="WORDS",
+        help="length of a text with which each prompt begins, another one for each",
+    )
+    parser.add_argument(
+        "--slot-ctx", type=int, default=2048, metavar="TOKENS", help="context for each client"
+    )
     parser.add_argument("--all-cores", action="store_true", help="let the servers use the back's cores, too")
     parser.add_argument(
         "--peer", type=peer.find, metavar="llama-server=PATH", help="also measure this server"
+    )
+    parser.add_argument(
+        "--peer-options", type=shlex.split, default=[], help="further options of llama-server"
     )
     options.add_workload_options(parser)
     report.add_options(parser)
@@ -108,12 +125,18 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:
     if settings.all_cores:
         cores = Cores(f"{cores.lead},{cores.back}", cores.back)
-    target, n_slots = models.target(settings.target), max(settings.clients)
+    target, n_slots = models.target_or_file(settings.target), max(settings.clients)
     sampling = Sampling(0.0, settings.tokens)
     loads: list[Load] = []
     with ExitStack() as stack:
         cluster = stack.enter_context(
-            Cluster(target, cores, n_parallel=n_slots, options=settings.lead_options)
+            Cluster(
+                target,
+                cores,
+                n_parallel=n_slots,
+                n_ctx_slot=settings.slot_ctx,
+                options=settings.lead_options,
+            )
         )
         choose(cluster.http, Policy(settings.policy or ("adaptive" if settings.back else "off")))
         urls = {_LEAD: cluster.url}
@@ -121,7 +144,16 @@ def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:
             plan = BackPlan.of_model(builtin_draft(), "back")
             stack.enter_context(cluster.connected([plan]))
         if settings.peer:
-            server = stack.enter_context(peer.Peer(settings.peer, target, cores.lead, n_slots=n_slots))
+            server = stack.enter_context(
+                peer.Peer(
+                    settings.peer,
+                    target,
+                    cores.lead,
+                    n_slots=n_slots,
+                    n_ctx_slot=settings.slot_ctx,
+                    extra=settings.peer_options,
+                )
+            )
             urls[peer.NAME] = server.url
         for name, url in urls.items():
             asyncio.run(put_on(url, name, _prompts(settings, 1, -1), Sampling(0.0, _WARM_UP_TOKENS)))
@@ -140,6 +172,11 @@ def _prompts(settings: argparse.Namespace, n_clients: int, repeat: int) -> list[
     n_each = -(-n_prompts // len(settings.kinds))
     seed = hash_seed(settings.seed, 100 * (repeat + 1) + n_clients)
     prompts = draw(settings.kinds, n_each, seed)
+    if settings.own_words:
+        prompts = [
+            replace(prompt, text=f"{preamble(settings.own_words, hash_seed(seed, i))}\n\n{prompt.text}")
+            for i, prompt in enumerate(prompts)
+        ]
     if settings.preamble:
         beginning = preamble(settings.preamble, seed)
         prompts = [replace(prompt, text=f"{beginning}\n\n{prompt.text}") for prompt in prompts]

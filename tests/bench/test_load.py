@@ -36,8 +36,20 @@ def test_the_digest_is_of_all_clients_together():
     stays = [Stay(0.0, [0.1, 0.2], 2), Stay(0.0, [0.3, 0.6, 0.7], 3)]
     got = digest("lead", 2, stays, 2.0)
     assert (got.tokens_per_second, got.n_answers) == (2.5, 2)
-    assert (got.first_ms_p50, got.first_ms_p95) == pytest.approx((100, 300))
+    assert (got.first_ms_p50, got.first_ms_p95, got.first_ms_max) == pytest.approx((100, 300, 300))
     assert (got.between_ms_p50, got.between_ms_p95) == pytest.approx((100, 300))
+
+
+def test_tokens_that_were_cached_are_not_read():
+    usage = {"completion_tokens": 1, "prompt_tokens": 50, "prompt_tokens_details": {"cached_tokens": 10}}
+    stay = Stay(0.0)
+    stay.take({"choices": [], "usage": usage}, 1.0)
+    assert stay.n_read == 40
+
+
+def test_prompts_are_read_until_the_first_text_of_the_last_answer():
+    stays = [Stay(1.0, [2.0, 9.0], 2, n_read=30), Stay(1.5, [5.0, 6.0], 2, n_read=50), Stay(2.0)]
+    assert digest("lead", 3, stays, 8.0).read_per_second == pytest.approx(80 / 4)
 
 
 class Server:
