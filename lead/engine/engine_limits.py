@@ -9,8 +9,8 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 class EngineLimits:
     """`n_ctx` counts all slots together, `n_ctx_sequence` one sequence.
 
-    While some sequence is generating, the prompts of others are processed in chunks of at most
-    `n_prompt_chunk` tokens a step, so that it does not stall.
+    While some sequence is generating, the prompts of others are processed in chunks of `n_prompt_chunk`
+    tokens a step, so that it does not stall; of more where that is quick (`prompt_chunk`).
     """
 
     n_slots: int

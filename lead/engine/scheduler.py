@@ -26,6 +26,7 @@ from lead.engine.events import (
     TokenProbabilities,
 )
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
+from lead.engine.prompt_chunk import PromptChunk
 from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.slot_manager import SlotManager
@@ -83,6 +84,7 @@ class Scheduler:
             can_copy=limits.n_ctx_slot is None,  # llama.cpp copies between pools only whole
             n_checkpoints=limits.n_checkpoints,
         )
+        self._prompt_chunk = PromptChunk(limits.n_prompt_chunk, limits.n_batch)
         self._minimal_step = False  # the cache was full: the next step takes as few tokens as it can
 
     @property
@@ -141,6 +143,7 @@ class Scheduler:
             edits,
             entries,
             spans,
+            n_prompt=sum(entry.n_fed for entry in entries[len(generating) :]),
             n_expected=None if prompts else drafts.n_expected,
             n_padding=sum(n_padding),
             n_passes=n_passes(spans, n_padding, equal_lengths=self._limits.traits.equal_lengths),
@@ -154,6 +157,7 @@ class Scheduler:
         Decoding took `seconds`.
         """
         self._minimal_step = False
+        self._prompt_chunk.learn(plan.n_prompt, seconds)
         self._patience.grant(0.0)
         events: list[SequenceEvent] = []
         for entry, rows in zip(plan.entries, logits, strict=True):
@@ -236,10 +240,13 @@ class Scheduler:
         return slots
 
     def _n_prompt(self, generating: list[Slot], prompts: list[Slot]) -> int:
-        """About how many tokens of prompts will be in the batch."""
-        limits = self._limits
-        max_tokens = min(limits.n_batch, limits.n_prompt_chunk) if generating else limits.n_batch
-        return min(sum(slot.n_to_decode for slot in prompts), len(prompts) + max_tokens)
+        """How many tokens of prompts are to be in the batch, at most."""
+        if not prompts:
+            return 0
+        max_tokens = self._prompt_chunk.n_tokens if generating else self._limits.n_batch
+        if self._minimal_step:
+            max_tokens = 1
+        return min(sum(slot.n_to_decode for slot in prompts), max_tokens)
 
     def _n_padding(self, spans: Sequence[Span]) -> list[int]:
         limits = self._limits
@@ -265,24 +272,28 @@ class Scheduler:
     def _entries(
         self, generating: list[Slot], chains: list[DraftChain], prompts: list[Slot]
     ) -> list[PlanEntry]:
-        # What running slots require has its place in the batch; the rest goes to drafts, then to prompts.
-        n_required = sum(slot.n_to_decode for slot in generating) + len(prompts)
-        n_wanted = n_required
+        # What generating slots require has its place in the batch; the rest goes to drafts, then to prompts.
+        n_required = sum(slot.n_to_decode for slot in generating)
+        n_wanted = n_required + self._n_prompt(generating, prompts)
         if not self._minimal_step:
             n_wanted += sum(len(chain.tokens) for chain in chains)
-            n_wanted += sum(slot.n_to_decode - 1 for slot in prompts)
         n_spare = min(self._limits.n_batch, self._slots.free_up_to(n_wanted), n_wanted) - n_required
+        n_kept = min(n_spare, 1) if prompts else 0
         entries = []
         for slot, chain in zip(generating, chains, strict=True):
-            draft = chain.cut(n_spare)
+            draft = chain.cut(n_spare - n_kept)
             n_spare -= len(draft.tokens)
             entries.append(PlanEntry(slot, slot.n_to_decode, draft))
-        if generating:
-            n_spare = min(n_spare, self._limits.n_prompt_chunk)
+        return entries + self._prompt_entries(prompts, min(n_spare, self._n_prompt(generating, prompts)))
+
+    def _prompt_entries(self, prompts: list[Slot], n_spare: int) -> list[PlanEntry]:
+        """One prompt after the other: a few tokens of another cost as much attention as a tile of 64."""
+        entries = []
         for slot in prompts:
-            n_more = min(slot.n_to_next_checkpoint - 1, n_spare)
-            n_spare -= n_more
-            entries.append(PlanEntry(slot, 1 + n_more))
+            n_fed = min(slot.n_to_next_checkpoint, n_spare)
+            if n_fed:
+                entries.append(PlanEntry(slot, n_fed))
+            n_spare -= n_fed
         return entries
 
     # Commit: what the logits mean

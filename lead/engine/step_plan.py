@@ -35,10 +35,10 @@ class PlanEntry:
 class StepPlan:
     """Apply `edits` to the cache, then decode `spans` (one per entry).
 
-    `events` are those of planning; there may be nothing else yet. `n_expected`: how many tokens it should
-    commit; None with prompts in the batch. With `wait` > 0 there is nothing to decode yet: plan again when a
-    command has arrived, or after `wait` seconds. `n_padding`: tokens that the model adds, `n_passes`: over
-    the weights (both: `shared.llama.span`).
+    `events` are those of planning; there may be nothing else yet. `n_prompt`: tokens of prompts among those.
+    `n_expected`: how many tokens it should commit; None with prompts in the batch. With `wait` > 0 there is
+    nothing to decode yet: plan again when a command has arrived, or after `wait` seconds. `n_padding`: tokens
+    that the model adds, `n_passes`: over the weights (both: `shared.llama.span`).
     """
 
     events: list[SequenceEvent]
@@ -46,6 +46,7 @@ class StepPlan:
     entries: list[PlanEntry] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     wait: float = 0.0
+    n_prompt: int = 0
     n_expected: float | None = None
     n_padding: int = 0
     n_passes: int = 1

@@ -447,7 +447,7 @@ def test_a_prompt_is_read_in_small_pieces_while_others_generate():
     harness.step()
     harness.submit("t", [4] * 9)
     harness.step()
-    assert [len(span.tokens) for span in harness.spans] == [1, 4]
+    assert [len(span.tokens) for span in harness.spans] == [1, 3]
 
 
 def test_two_prompts_share_a_batch():
@@ -456,6 +456,15 @@ def test_two_prompts_share_a_batch():
     harness.submit("t", [5] * 6)
     harness.step()
     assert [len(span.tokens) for span in harness.spans] == [6, 2]
+
+
+def test_a_prompt_is_not_begun_before_there_is_room_in_a_batch():
+    """One token of it beside another prompt would cost as much attention as 64 (a tile)."""
+    harness = SchedulerHarness(n_batch=4)
+    harness.submit("s", [4] * 6)
+    harness.submit("t", [5] * 6)
+    harness.step()
+    assert [(span.slot, len(span.tokens)) for span in harness.spans] == [(0, 4)]
 
 
 def test_a_prompt_that_does_not_fit_beside_the_others_waits():
