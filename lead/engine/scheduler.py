@@ -46,6 +46,8 @@ _N_ANSWER_HEADER = 8
 """Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
+_MIN_COPIED = 32
+"""Where slots have cells of their own, all of them are copied: as quick as reading a few tokens."""
 _GRAMMAR_SHARE = 0.25
 """How much longer a step may take because of grammars. Beyond that their sequences sit out the next steps."""
 _LEAST_GRAMMAR_SECONDS = 0.001
@@ -81,7 +83,9 @@ class Scheduler:
             limits.n_slots,
             limits.n_ctx,
             limits.traits,
-            can_copy=limits.n_ctx_slot is None,  # llama.cpp copies between pools only whole
+            # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
+            can_copy=limits.n_ctx_slot is None or limits.traits.can_trim,
+            min_copied=1 if limits.n_ctx_slot is None else _MIN_COPIED,
             n_checkpoints=limits.n_checkpoints,
         )
         self._prompt_chunk = PromptChunk(limits.n_prompt_chunk, limits.n_batch)

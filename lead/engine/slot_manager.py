@@ -19,18 +19,27 @@ class SlotManager:
     """All slots share one pool of `n_ctx` cells. Sequences wait in a queue until a slot is free.
 
     The only writer of slots, their caches and sequences. With `can_copy` a prefix in one slot serves others,
-    too. Its cells are then counted once for each: there is never less room than the count says.
+    too, if that saves `min_copied` tokens. Its cells are then counted once for each: there is never less room
+    than the count says.
 
     Where memory cannot be cut back to any length, a prefix serves others up to a checkpoint, of which each
     slot has at most `n_checkpoints`.
     """
 
     def __init__(
-        self, n_slots: int, n_ctx: int, traits: MemoryTraits, *, can_copy: bool, n_checkpoints: int = 0
+        self,
+        n_slots: int,
+        n_ctx: int,
+        traits: MemoryTraits,
+        *,
+        can_copy: bool,
+        min_copied: int = 1,
+        n_checkpoints: int = 0,
     ) -> None:
         self._n_ctx = n_ctx
         self._traits = traits
         self._can_copy = can_copy
+        self._min_copied = min_copied
         self._n_checkpoints = n_checkpoints
         self._n_stored = 0
         self._edits: list[CacheEdit] = []  # besides those that caches ask for
@@ -250,7 +259,7 @@ class SlotManager:
         n_own = self._reusable(slot, sequence)
         source = max(self._slots, key=lambda each: self._copyable(each, sequence))
         n_copied = self._copyable(source, sequence)
-        if n_copied <= n_own:
+        if n_copied < n_own + self._min_copied:
             slot.cache.keep(n_own)
             return n_own
         slot.cache.keep(0)

@@ -156,16 +156,23 @@ class Model:
             self._saved.trimmed(slot, n_keep)
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """Share the first `n_keep` tokens of a slot with `slot`, which must be empty.
+        """Give the first `n_keep` tokens of a slot to `slot`, which must be empty.
 
-        Needs `kv_unified`. No cells are used: both slots own the same ones, until both have given them up.
+        With `kv_unified` no cells are used: both slots own the same ones, until both have given them up.
+        Otherwise all cells of the slot are copied, before the next decode; the memory must be one that can be
+        trimmed.
         """
         self._check(source_slot)
         self._check(slot)
         if source_slot == slot:
             raise ValueError(f"no copy from slot {slot} to itself")
         assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
-        llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, n_keep)
+        if self.kv_unified:
+            llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, n_keep)
+        else:  # llama.cpp copies between slots with cells of their own only whole
+            assert self.traits.can_trim, "such a copy cannot be cut back"
+            llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, -1, -1)
+            self._remove_end(slot, n_keep)
         if self._guard:
             self._guard.grown(slot, n_keep)
         if self._windows:

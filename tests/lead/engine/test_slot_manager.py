@@ -21,8 +21,8 @@ def sequence(name="s", tokens=(1, 2, 3), **options):
 class Room:
     """Slots whose sequences are decoded by hand."""
 
-    def __init__(self, n_slots=2, n_ctx=20, *, traits=PLAIN, can_copy=True):
-        self.slots = SlotManager(n_slots, n_ctx, traits, can_copy=can_copy)
+    def __init__(self, n_slots=2, n_ctx=20, *, traits=PLAIN, can_copy=True, min_copied=1):
+        self.slots = SlotManager(n_slots, n_ctx, traits, can_copy=can_copy, min_copied=min_copied)
 
     def enter(self, name="s", tokens=(1, 2, 3), *, only_if_idle=False, **options):
         """What is said about those that start now."""
@@ -177,11 +177,19 @@ def test_who_wants_no_cached_prompt_gets_none_of_another_slot():
     assert room.enter("t", cache_prompt=False)[0].n_cached == 0
 
 
-def test_slots_with_cells_of_their_own_share_nothing():
+def test_where_cells_cannot_be_copied_nothing_is_shared():
     room = Room(can_copy=False)
     room.enter("s")
     room.decode()
     assert room.enter("t")[0].n_cached == 0
+
+
+@pytest.mark.parametrize(("min_copied", "n_cached"), [(3, 3), (4, 0)])
+def test_a_copy_has_to_save_enough(min_copied, n_cached):
+    room = Room(min_copied=min_copied)
+    room.enter("s", [5, 6, 7, 8])
+    room.decode()
+    assert room.enter("t", [5, 6, 7, 9])[0].n_cached == n_cached
 
 
 PROMPT = [5] * 40

@@ -57,6 +57,20 @@ def test_a_copied_beginning_gives_the_bits_of_the_original(model):
     assert np.array_equal(first, second)
 
 
+def test_a_slot_with_cells_of_its_own_gets_a_copy_of_a_beginning():
+    options = ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1, kv_unified=False)
+    own_cells = Model(builtin_target(), options)
+    own_cells.decode([Span(0, 0, TEXT, 0)])
+    own_cells.copy(0, 1, 4)
+    own_cells.trim(0, 0)
+    own_cells.decode([Span(0, 0, TEXT[::-1], 0)])
+    after_copy = own_cells.decode([Span(1, 4, [TEXT[4]], 1)])[0].copy()
+    own_cells.trim(0, 0)
+    own_cells.decode([Span(0, 0, TEXT[:4], 0)])
+    assert np.array_equal(after_copy, own_cells.decode([Span(0, 4, [TEXT[4]], 1)])[0])
+    own_cells.close()
+
+
 def test_a_copy_lives_on_without_the_original(model):
     model.decode([Span(0, 0, TEXT[:5], 0)])
     model.copy(0, 1, 4)
