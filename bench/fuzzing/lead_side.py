@@ -16,6 +16,7 @@ import httpx
 from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
 from bench.replay import ReplayTarget, Rows, Shares
+from lead.backs import draft_limits, join_limits
 from lead.backs.registry import Backs
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
@@ -260,6 +261,7 @@ class LeadFuzzer:
 
     async def run(self, n: int) -> None:
         """Send `n` messages."""
+        draft_limits.PAUSE_SECONDS = join_limits.REFUSAL_SECONDS = 0.0  # its clock does not wait
         transport = httpx.ASGITransport(self._app, client=("10.0.0.2", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://lead") as http:
             n_sent = n_bursts = 0

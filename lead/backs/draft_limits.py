@@ -21,7 +21,7 @@ _SKIMMED_SECONDS = 0.5
 """After a burst of as many stale drafts as are allowed in this time, only a sample of its drafts is read."""
 _SAMPLE = 8
 """One of so many. Drafts may be lost, so a back whose drafts are of use again loses little."""
-_PAUSE_SECONDS, _READING_SECONDS = 0.05, 0.005
+PAUSE_SECONDS, _READING_SECONDS = 0.05, 0.005
 """Between two reads of such a back: a wake-up for each message would cost more than the messages."""
 
 
@@ -60,8 +60,8 @@ class DraftLimits:
         """For how many seconds not to read from the back, whose messages wait in the system meanwhile."""
         if not self._skims(now) or now < self._reads_again_at + _READING_SECONDS:
             return 0.0
-        self._reads_again_at = now + _PAUSE_SECONDS
-        return _PAUSE_SECONDS
+        self._reads_again_at = now + PAUSE_SECONDS
+        return PAUSE_SECONDS
 
     def accept(self, draft: Draft, sequence: LiveSequence | None, *, is_open: bool, now: float) -> bool:
         """Whether to pass a draft on to the engine; raises ProtocolError to disconnect the back.

@@ -1,6 +1,8 @@
 """How often a peer may join as a back, and how long one that was disconnected for what it sent may not."""
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from shared.bucket import Bucket
@@ -17,6 +19,9 @@ _JOIN_BURST = 64
 _IMPATIENCE = 8
 """For how many an attempt of a name that has to wait counts, so that its peer soon has to wait for each
 attempt, before it is asked for its name."""
+REFUSAL_SECONDS, MOST_HELD_REFUSALS = 1.0, 64
+"""A refusal is held back for so long: a peer that tries again at once does so once a second. Each that waits
+takes a descriptor, so only so many do."""
 _MAX_RECORDS = 2048
 """Of peers and names; the one that was used least recently is forgotten."""
 
@@ -60,6 +65,7 @@ class JoinLimits:
     """
 
     _records: OrderedDict[tuple[str, ...], _JoinRecord] = field(default_factory=OrderedDict)
+    _n_held: int = 0
 
     def __len__(self) -> int:
         """How many peers and names are remembered."""
@@ -84,6 +90,16 @@ class JoinLimits:
         """Refuse `name` of `peer`, disconnected for what it sent; returns for how many seconds."""
         self._find((peer,), now).punish(now)
         return self._find((peer, name), now).punish(now)
+
+    @contextmanager
+    def held_refusal(self) -> Iterator[float]:
+        """For how many seconds to hold a refusal back, within this context."""
+        seconds = REFUSAL_SECONDS if self._n_held < MOST_HELD_REFUSALS else 0.0
+        self._n_held += 1
+        try:
+            yield seconds
+        finally:
+            self._n_held -= 1
 
     def _find(self, key: tuple[str, ...], now: float) -> _JoinRecord:
         if key not in self._records:

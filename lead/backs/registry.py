@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -91,6 +92,10 @@ class Backs:
     def admit(self, peer: str) -> None:
         """Count an attempt of `peer` to join; raises UnavailableError if it has to wait."""
         self._join_limits.admit(peer, self._clock())
+
+    def held_refusal(self) -> AbstractContextManager[float]:
+        """For how many seconds to hold a refusal back, within this context."""
+        return self._join_limits.held_refusal()
 
     def join(self, hello: Hello, transport: Transport, peer: str = "") -> tuple[Back, Welcome]:
         """Register a back of a peer that was admitted.

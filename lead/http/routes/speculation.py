@@ -114,7 +114,7 @@ async def follow(socket: WebSocket) -> None:
         services.backs.admit(peer)
     except UnavailableError as error:
         log.debug("%s may not join: %s", peer, error)  # it may try as often as it likes
-        await _close(socket, _CLOSE_TRY_AGAIN, str(error))
+        await _refuse(socket, services.backs, str(error))
         return
     try:
         back = await _welcome(socket, services.backs, peer)
@@ -127,7 +127,7 @@ async def follow(socket: WebSocket) -> None:
     except (UnavailableError, TimeoutError) as error:
         reason = str(error) or "no hello arrived"
         log.warning("a back may try again later: %s", reason)
-        await _close(socket, _CLOSE_TRY_AGAIN, reason)
+        await _refuse(socket, services.backs, reason)
         return
     except WebSocketDisconnect:
         return
@@ -197,6 +197,13 @@ async def _receive_drafts(socket: WebSocket, back: Back, backs: Backs) -> None:
         if isinstance(message, Hello):
             raise ProtocolError("hello may be sent only once")
         backs.take_draft(back, message)
+
+
+async def _refuse(socket: WebSocket, backs: Backs, reason: str) -> None:
+    """Close late, which costs a peer that tries again at once more than the lead."""
+    with backs.held_refusal() as seconds:
+        await asyncio.sleep(seconds)
+    await _close(socket, _CLOSE_TRY_AGAIN, reason)
 
 
 async def _close(socket: WebSocket, code: int, reason: str = "") -> None:

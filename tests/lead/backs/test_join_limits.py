@@ -1,8 +1,16 @@
 """How often a peer may join, and when it may join again."""
 
+from contextlib import ExitStack
+
 import pytest
 
-from lead.backs.join_limits import FIRST_LOCKOUT_SECONDS, MAX_LOCKOUT_SECONDS, JoinLimits
+from lead.backs.join_limits import (
+    FIRST_LOCKOUT_SECONDS,
+    MAX_LOCKOUT_SECONDS,
+    MOST_HELD_REFUSALS,
+    REFUSAL_SECONDS,
+    JoinLimits,
+)
 from shared.errors import UnavailableError
 
 
@@ -102,3 +110,11 @@ def test_only_so_many_are_remembered(limits):
         limits.admit(f"peer {number}", 0.0)
         limits.punish("peer", str(number), 0.0)
     assert len(limits) <= 2048
+
+
+def test_refusals_are_held_back_but_only_so_many_at_once(limits):
+    with ExitStack() as stack:
+        held = [stack.enter_context(limits.held_refusal()) for _ in range(MOST_HELD_REFUSALS + 5)]
+    assert held == [REFUSAL_SECONDS] * MOST_HELD_REFUSALS + [0.0] * 5
+    with limits.held_refusal() as seconds:
+        assert seconds == REFUSAL_SECONDS

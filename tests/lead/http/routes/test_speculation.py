@@ -11,6 +11,7 @@ from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from lead.backs import join_limits
 from lead.backs.draft_limits import MAX_INVALID_DRAFTS
 from lead.engine.client import EngineState
 from lead.engine.events import Committed, Started
@@ -37,6 +38,11 @@ from shared.sampling.parameters import SamplingParameters
 
 URL = "/v1/speculation"
 SAMPLING = SamplingParameters(seed=3)
+
+
+@pytest.fixture(autouse=True)
+def _prompt_refusals(monkeypatch):
+    monkeypatch.setattr(join_limits, "REFUSAL_SECONDS", 0.0)
 
 
 def hello(lead, **changes):
@@ -286,6 +292,17 @@ async def test_one_back_too_many_may_try_again(lead, monkeypatch):
         with pytest.raises(ConnectionClosed) as ended:
             await heard(back)
     assert (ended.value.rcvd.code, ended.value.rcvd.reason) == (1013, "the lead already has 32 backs")
+
+
+async def test_a_refusal_is_held_back(lead, monkeypatch):
+    monkeypatch.setattr(join_limits, "REFUSAL_SECONDS", 3600.0)
+    for _ in range(100):
+        with contextlib.suppress(UnavailableError):
+            lead.backs.admit("anyone at 127.0.0.1")
+    async with served(lead.app) as url, connect(url) as back:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(heard(back), 0.05)
+        await back.close()
 
 
 async def test_a_lead_that_is_loading_says_try_again(lead):
