@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from lead.engine.commands import Cancel, PostDraft, Submit
+from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.engine_limits import EngineLimits
@@ -609,13 +610,29 @@ def local_drafters(request: Submit):
     }
 
 
+def inline_drafter(n_slots: int, blur: float, n_most=6, n_window=100) -> ModelDrafter:
+    """The engine's own drafter, with a model that is `blur` away from the target."""
+    options = DrafterOptions(n_slots, n_window, n_most, n_chunk=4)
+    model = FakeTarget(options.n_model_slots, options.n_cells, 16, n_window=n_window, blur=blur)
+    return ModelDrafter("draft_model", Drafter(model, options, toy_sampler, END_TOKENS), n_most)
+
+
 def make_engine(
-    limits: EngineLimits, depth=4, policy="fixed", make_drafters: MakeLocalDrafters = no_drafters
+    limits: EngineLimits,
+    depth=4,
+    policy="fixed",
+    make_drafters: MakeLocalDrafters = no_drafters,
+    inline: ModelDrafter | None = None,
 ) -> tuple[Scheduler, SpeculationManager]:
     def sampler_for(request: Submit) -> Sampler:
         return toy_sampler(request.sampling, request.tokens)
 
-    speculation = SpeculationManager(policy, depth, END_TOKENS, make_drafters, batching=batching_for(limits))
+    speculation = SpeculationManager(
+        policy, depth, END_TOKENS, make_drafters, batching=batching_for(limits), inline=inline
+    )
+    if speculation.inline:
+        for n_tokens in range(1, 9):
+            speculation.inline.cost.learn(n_tokens, 0.0001)
     return Scheduler(limits, speculation, sampler_for, END_TOKENS), speculation
 
 
@@ -630,9 +647,10 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
     make_target: Callable[..., FakeTarget] = FakeTarget,
     policy="fixed",
     make_drafters: MakeLocalDrafters = no_drafters,
+    inline: ModelDrafter | None = None,
 ) -> FakeTarget:
     """The real loop and scheduler between a fake model and a fake front, to the script's end."""
-    scheduler, speculation = make_engine(limits, depth, policy, make_drafters)
+    scheduler, speculation = make_engine(limits, depth, policy, make_drafters, inline)
     target = make_target(
         limits.n_slots, limits.n_ctx, limits.n_batch, n_window=limits.n_ctx_sequence, traits=limits.traits
     )

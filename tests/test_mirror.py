@@ -31,6 +31,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/chat/message.py",
         "shared/llama/builtin_templates.py",
     ),
+    "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/inline_drafter.py",),
     "tests/lead/engine/speculation/test_board.py": ("lead/engine/speculation/merge.py",),
     "tests/lead/engine/speculation/test_manager.py": ("lead/engine/drafters/local_drafter.py",),
     "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),

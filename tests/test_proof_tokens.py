@@ -29,6 +29,7 @@ from tests.fakes import (
     Several,
     Silent,
     Thicket,
+    inline_drafter,
     local_drafters,
     make_limits,
     no_drafters,
@@ -217,6 +218,22 @@ def test_with_sources_in_the_lead_the_tokens_are_the_plain_ones(sampling, policy
     assert front.reasons == reasons_of(truth)
 
 
+@pytest.mark.parametrize(
+    ("sampling", "policy"), [*product(SAMPLINGS, ["fixed", "adaptive"]), ("sampled", "sync")]
+)
+def test_with_a_draft_model_in_the_engine_the_tokens_are_the_plain_ones(sampling, policy):
+    rng = random.Random(f"{sampling} {policy}")
+    limits = rng.choice([ROOMY, CRAMPED, STREAMS])
+    drafter = rng.choice(["silent", "branching", "several"])
+    requests = requests_for(SAMPLINGS[sampling], rng, n=12)
+    truth = truth_of(requests, limits)
+    inline = inline_drafter(limits.n_slots, rng.choice([0.0, 0.3, 5.0]), n_window=rng.choice([7, 40, 100]))
+    front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
+    run_engine(front, limits, policy=policy, inline=inline)
+    assert front.texts == texts_of(truth)
+    assert front.reasons == reasons_of(truth)
+
+
 def test_sources_and_policies_may_come_and_go_at_any_step():
     rng = random.Random(11)
     requests = requests_for(SAMPLINGS["sampled with penalties"], rng, n=12)
@@ -242,16 +259,18 @@ def test_sources_and_policies_may_come_and_go_at_any_step():
     n_prompt_chunk=st.integers(1, 20),
     depth=st.integers(0, 9),
     policy=st.sampled_from([*POLICIES, "fixed"]),
+    has_draft_model=st.booleans(),
 )
 def test_in_any_room_the_tokens_are_the_plain_ones(  # noqa: PLR0917 - what hypothesis draws
-    seed, drafter, sampling, n_slots, n_ctx, n_batch, n_prompt_chunk, depth, policy
+    seed, drafter, sampling, n_slots, n_ctx, n_batch, n_prompt_chunk, depth, policy, has_draft_model
 ):
     rng = random.Random(seed)
     limits = make_limits(n_slots, n_ctx, 60, n_batch, n_prompt_chunk=n_prompt_chunk)
     requests = requests_for(SAMPLINGS[sampling], rng)
     truth = truth_of(requests, limits)
     front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
-    run_engine(front, limits, depth, policy=policy)
+    inline = inline_drafter(n_slots, 0.3, n_window=30) if has_draft_model else None
+    run_engine(front, limits, depth, policy=policy, inline=inline)
     assert front.texts == texts_of(truth)
     assert front.reasons == reasons_of(truth)
 
@@ -266,7 +285,7 @@ def test_cancelled_sequences_leave_the_others_tokens_as_they_are(drafter):
     for sequence in sorted(cancelled):
         script.setdefault(rng.randint(3, 40), []).append(Cancel(sequence=sequence))
     front = FakeFront(script, DRAFTERS[drafter](requests, truth, rng))
-    run_engine(front, CRAMPED)
+    run_engine(front, CRAMPED, inline=inline_drafter(CRAMPED.n_slots, 0.3))
     assert {sequence: text for sequence, text in front.texts.items() if sequence not in cancelled} == {
         sequence: text for sequence, text in truth.items() if sequence not in cancelled
     }

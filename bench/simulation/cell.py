@@ -25,7 +25,8 @@ class Cell:
     """`n_clients` ask for texts of `n_text` tokens, one after the other, until each has `n_tokens`.
 
     `instant`: a free drafter inside the lead that is always done, the bound of what drafting can give.
-    `seed` is of the texts, `jitter_seed` of the times of steps. `load`: what else the lead's machine does.
+    `inline`: a draft model in the lead's engine. `seed` is of the texts, `jitter_seed` of the times of steps.
+    `load`: what else the lead's machine does.
     """
 
     steps: StepTable
@@ -34,6 +35,7 @@ class Cell:
     n_tokens: int = 1024
     n_text: int = 256
     instant: DraftSkill | None = None
+    inline: BackSpec | None = None
     seed: int = 0
     jitter_seed: int = 0
     load: MachineLoad = IDLE
@@ -134,6 +136,7 @@ class _Simulation:
             n_slots=self.cell.n_clients,
             seed=self.cell.seed + self.cell.jitter_seed,
             load=self.cell.load,
+            inline=self.cell.inline,
         )
         self._updates: list[Link[Update]] = [
             self._connect(f"back-{i}", spec) for i, spec in enumerate(self.cell.backs)

@@ -13,11 +13,15 @@ DEPTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 
 
 class Way(NamedTuple):
-    """A policy and its depth; `instant` is the bound: the first back's draft model, free and always done."""
+    """A policy and its depth; `instant` is the bound: the first back's draft model, free and always done.
+
+    inline: that model runs inside the lead's engine instead.
+    """
 
     policy: PolicyName
     depth: int = 0
     instant: bool = False
+    inline: bool = False
 
     def __str__(self) -> str:
         return f"{self.policy} {self.depth}" if self.depth else self.policy
@@ -48,6 +52,10 @@ class Result:
         return self.best(ways)[1] / self.outcomes[OFF].tokens_per_second
 
 
+INLINE = Way("adaptive", inline=True)
+INLINE_SYNC = tuple(Way("sync", depth, inline=True) for depth in DEPTHS)
+
+
 def contest(cells: Sequence[Cell], ways: Sequence[Way], n_jobs: int = 0) -> list[Result]:
     """Every cell in every way; in `n_jobs` processes (0: one per core)."""
     races = [(_of(cell, way), way) for cell in cells for way in ways]
@@ -63,6 +71,8 @@ def contest(cells: Sequence[Cell], ways: Sequence[Way], n_jobs: int = 0) -> list
 def _of(cell: Cell, way: Way) -> Cell:
     if way.instant:
         return replace(cell, backs=(), instant=cell.backs[0].skill)
+    if way.inline:
+        return replace(cell, backs=(), inline=cell.backs[0])
     return replace(cell, backs=()) if way == OFF else cell
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.simulation.back import BackSpec
 from bench.simulation.clock import Clock
+from bench.simulation.inline import SimulatedInlineDrafter
 from bench.simulation.machine_load import IDLE, MachineLoad
 from bench.simulation.step_table import StepTable
 from bench.simulation.text import Text
@@ -16,6 +18,7 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
@@ -79,7 +82,9 @@ class Lead:
         seed: int = 0,
         load: MachineLoad = IDLE,
         constants: SpeculationConstants = DEFAULTS,
+        inline: BackSpec | None = None,
     ) -> None:
+        """inline: a draft model in the engine, whose round trip counts for nothing."""
         self._clock = clock
         self._steps = steps
         self._load = load
@@ -90,9 +95,13 @@ class Lead:
         self._busy = False
         self._waiting_since: float | None = None
         self._n_waits = 0
+        self._drafter = SimulatedInlineDrafter(inline, self._texts) if inline else None
         self._speculation = SpeculationManager(
-            policy, depth, _NO_TOKEN_ENDS, make_drafters, constants=constants
+            policy, depth, _NO_TOKEN_ENDS, make_drafters, constants=constants, inline=self._drafter
         )
+        if self._drafter and self._speculation.inline:
+            for n in range(1, 9):
+                self._speculation.inline.cost.learn(n, self._drafter.seconds(n))
         stopwatch = _Stopwatch(steps)
         calibrate(stopwatch, self._speculation.cost, lambda: False, lambda: stopwatch.now)
         limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
@@ -144,9 +153,24 @@ class Lead:
             self._wait(plan.wait)
             return
         self._busy = True
+        if plan.order:
+            self._draft(plan.order)
+            return
         seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
         seconds *= self._load.slowdown(self._clock.now, self._rng)
         self._clock.after(seconds, lambda: self._commit(plan, seconds))
+
+    def _draft(self, order: DraftOrder) -> None:
+        assert self._drafter
+        done = self._speculation.draft(order)
+        seconds = self._drafter.seconds(done.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+
+        def end() -> None:
+            self._speculation.on_drafted(done, seconds)
+            self._busy = False
+            self._turn()
+
+        self._clock.after(seconds, end)
 
     def _wait(self, seconds: float) -> None:
         self._waiting_since = self._clock.now

@@ -16,7 +16,7 @@ from lead.backs.back_stats import BackStats
 from lead.backs.draft_limits import DraftLimits
 from lead.backs.join_limits import JoinLimits
 from lead.backs.updates import Updates
-from lead.engine.commands import NGRAM, PREDICTION, PostDraft
+from lead.engine.commands import OWN_SOURCES, PostDraft
 from lead.engine.events import Committed
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.settings.limits import RequestLimits
@@ -254,7 +254,7 @@ class Backs:
         return next((back for back in self._backs.values() if back.name == name), None)
 
     def _unique_name(self, wanted: str) -> str:
-        taken = {NGRAM, PREDICTION, *(back.name for back in self._backs.values())}
+        taken = {*OWN_SOURCES, *(back.name for back in self._backs.values())}
         names = (wanted if i == 1 else f"{wanted}-{i}" for i in itertools.count(1))
         return next(name for name in names if name not in taken)
 

@@ -1,7 +1,9 @@
 """`lead --check`: what the lead would serve, and what would prevent that."""
 
 from lead.server.server import listen
+from lead.settings.draft_model import DraftModelOptions
 from lead.settings.lead_settings import LeadSettings
+from lead.settings.own_back import OwnBackOptions
 from shared.diagnostics.preflight import (
     PreflightReport,
     check_cores,
@@ -27,6 +29,7 @@ def check(settings: LeadSettings) -> PreflightReport:
         _check_demo(report)
     check_cores(report, settings.cpus, lambda: settings.n_threads)
     _check_address(report, settings)
+    _check_draft_model(report, settings, vocabulary)
     _check_back(report, settings, vocabulary)
     return report
 
@@ -57,25 +60,41 @@ def _check_address(report: PreflightReport, settings: LeadSettings) -> None:
     report.add("address", f"{settings.host} port {settings.port}, {keys}")
 
 
-def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:
-    if not settings.own_back.is_wanted:
-        _add_no_back(report)
-        return
+def _check_draft_model(
+    report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None
+) -> None:
+    drafting = settings.drafting
+    if drafting.is_wanted and (draft := _draft(report, "--draft-model", drafting, settings, vocabulary)):
+        report.add("draft model", f"{describe(draft.info)}, in the engine")
+
+
+def _draft(
+    report: PreflightReport,
+    option: str,
+    source: DraftModelOptions | OwnBackOptions,
+    settings: LeadSettings,
+    vocabulary: Vocabulary | None,
+) -> Vocabulary | None:
+    """The vocabulary of a draft model; None if it cannot be loaded. Adds problems."""
     try:
-        with locate(settings.own_back.source(settings.source)) as found:
+        with locate(source.source(settings.source)) as found:
             if found is None:
-                _add_no_back(report)
-                return
+                return None
             draft = found.vocabulary
     except ConfigError as error:
-        report.add_problem(f"--back: {error}")
-        return
-    report.add("backs", f"{describe(draft.info)}, on {settings.own_back.back_cpus or 'any core'}")
+        report.add_problem(f"{option}: {error}")
+        return None
     if vocabulary and draft.identify().fingerprint != vocabulary.identify().fingerprint:
         report.add_problem(
-            "--back: the draft model has another vocabulary: use a smaller model of the same family"
+            f"{option}: the draft model has another vocabulary: use a smaller model of the same family"
         )
+    return draft
 
 
-def _add_no_back(report: PreflightReport) -> None:
-    report.add("backs", "none started by the lead; others may connect")
+def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:
+    own_back = settings.own_back
+    if not own_back.is_wanted:
+        report.add("backs", "none started by the lead; others may connect")
+        return
+    if draft := _draft(report, "--back", own_back, settings, vocabulary):
+        report.add("backs", f"{describe(draft.info)}, on {own_back.back_cpus or 'any core'}")

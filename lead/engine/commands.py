@@ -12,8 +12,21 @@ from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
 PolicyName = Literal["adaptive", "fixed", "sync", "off"]
-NGRAM, PREDICTION = "ngram", "prediction"
+NGRAM, PREDICTION, DRAFT_MODEL = "ngram", "prediction", "draft_model"
+OWN_SOURCES = frozenset({NGRAM, PREDICTION, DRAFT_MODEL})
 """The draft sources in the lead itself; a back may not have such a name."""
+
+
+class LoadDraft(BaseModel, frozen=True):
+    """A draft model to load beside the target; it drafts at most `n_most` tokens for a step.
+
+    Without `fixed_threads`, what is faster of one thread and those of `options`.
+    """
+
+    model: Path
+    options: ModelOptions
+    n_most: int
+    fixed_threads: bool = False
 
 
 class Load(BaseModel, frozen=True):
@@ -29,6 +42,7 @@ class Load(BaseModel, frozen=True):
     depth: int
     policy: PolicyName = "adaptive"
     ngram: bool = True
+    draft: LoadDraft | None = None
     calibrate: bool = True
     heartbeat_seconds: float = 0.0  # between signs of life; 0: none
     exact: bool | None = None

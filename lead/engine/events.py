@@ -14,7 +14,7 @@ class Ready(BaseModel, frozen=True):
     """The model is loaded. `n_ctx_sequence` is the most tokens one sequence can have.
 
     `exact`: the logits of a token do not depend on how many others are in its batch; `pads`: because single
-    tokens are padded.
+    tokens are padded. `draft_model`: the name of that in the engine.
     """
 
     type: Literal["ready"] = "ready"
@@ -24,6 +24,7 @@ class Ready(BaseModel, frozen=True):
     speculates: bool
     exact: bool
     pads: bool = False
+    draft_model: str | None = None
 
 
 class Alive(BaseModel, frozen=True):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Event, Explained
 from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.step_plan import StepPlan
 from lead.engine.target import Target
@@ -20,6 +21,8 @@ from shared.errors import IntegrityError, KvCacheFullError, WindowLostError
 
 log = logging.getLogger("engine")
 
+_DRAFT_SECONDS = 0.001
+"""Drafting goes on for so long before commands, among them drafts of backs, are looked at."""
 _CHECK_EVERY_S = 1.0
 """The records are checked when the engine becomes idle, but not more often than this."""
 
@@ -81,6 +84,9 @@ class Loop:
         if plan.wait > 0:
             self._wait = plan.wait
             return
+        if plan.order:
+            self._draft(plan.order)
+            return
         if not plan.spans:
             return
         try:
@@ -95,6 +101,17 @@ class Loop:
         else:
             self._send(self._scheduler.commit(plan, logits, now, now - began))
             self._send(self._speculation.pop_events())
+
+    def _draft(self, order: DraftOrder) -> None:
+        """At least one round; more as long as commands need not be looked at."""
+        rest: DraftOrder | None = order
+        began = self._clock()
+        end = began + _DRAFT_SECONDS
+        while rest and began < end:
+            done = self._speculation.draft(rest)
+            now = self._clock()
+            self._speculation.on_drafted(done, now - began)
+            began, rest = now, done.rest
 
     def _send(self, events: Sequence[Event]) -> None:
         for event in events:

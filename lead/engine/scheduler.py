@@ -135,8 +135,8 @@ class Scheduler:
         generating = self._generating_slots(running)
         prompts = [slot for slot in running if slot not in generating]
         drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
-        if drafts.wait > 0:
-            return StepPlan(events, wait=drafts.wait)
+        if drafts.wait > 0 or drafts.order:
+            return StepPlan(events, wait=drafts.wait, order=drafts.order)
         entries = self._entries(generating, drafts.chains, prompts)
         edits = self._slots.pop_edits()
         edits += self._slots.save_before_drafts(entry.slot for entry in entries if entry.draft.tokens)
@@ -271,7 +271,8 @@ class Scheduler:
             n_useful = 0
         elif n_rollback:
             n_useful = min(n_useful, n_rollback)
-        return GeneratingSequence(sequence.id, n_useful, slot.n_to_decode)
+        n_left = sequence.n_left(self._limits.n_ctx_sequence)
+        return GeneratingSequence(sequence.id, n_useful, slot.n_to_decode, n_left)
 
     def _entries(
         self, generating: list[Slot], chains: list[DraftChain], prompts: list[Slot]

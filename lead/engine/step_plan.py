@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from lead.engine.events import SequenceEvent
 from lead.engine.slot import Slot
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.inline_drafting import DraftOrder
 from shared.cache_edits import CacheEdit
 from shared.llama.span import Span
 
@@ -37,8 +38,9 @@ class StepPlan:
 
     `events` are those of planning; there may be nothing else yet. `n_prompt`: tokens of prompts among those.
     `n_expected`: how many tokens it should commit; None with prompts in the batch. With `wait` > 0 there is
-    nothing to decode yet: plan again when a command has arrived, or after `wait` seconds. `n_padding`: tokens
-    that the model adds, `n_passes`: over the weights (both: `shared.llama.span`).
+    nothing to decode yet: plan again when a command has arrived, or after `wait` seconds; with an `order`,
+    when that has been drafted. `n_padding`: tokens that the model adds, `n_passes`: over the weights (both:
+    `shared.llama.span`).
     """
 
     events: list[SequenceEvent]
@@ -46,6 +48,7 @@ class StepPlan:
     entries: list[PlanEntry] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     wait: float = 0.0
+    order: DraftOrder | None = None
     n_prompt: int = 0
     n_expected: float | None = None
     n_padding: int = 0

@@ -4,7 +4,8 @@ import logging
 import sys
 
 from lead.engine.calibration import calibrate
-from lead.engine.commands import NGRAM, PREDICTION, Load, Submit
+from lead.engine.commands import NGRAM, PREDICTION, Load, LoadDraft, Submit
+from lead.engine.draft_loading import calibrate_drafting, choose_threads, load_draft_model, make_drafter
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
@@ -16,6 +17,7 @@ from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
+from lead.engine.speculation.step_cost import StepCost
 from shared.errors import ModelLoadError
 from shared.llama.batch_invariance import BatchInvariance, measure_batch_invariance
 from shared.llama.memory_plan import describe_checkpoints, n_prompt_checkpoints
@@ -46,16 +48,17 @@ def main() -> None:
         heartbeat.start()
     try:
         model = Model(load.model, load.options)
+        draft_model = load_draft_model(load.draft, model) if load.draft else None
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)
     if heartbeat:
         progress = model.watch_steps()
         heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
-    _serve(model, load, pipe)
+    _serve(model, draft_model, load, pipe)
 
 
-def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
+def _serve(model: Model, draft_model: Model | None, load: Load, pipe: EnginePipe) -> None:
     vocabulary = model.vocabulary
     invariance = _invariance(model, load)
     limits = EngineLimits(
@@ -74,13 +77,19 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
 
+    drafter = None
+    if load.draft and draft_model:
+        drafter = make_drafter(load.draft, draft_model, grammars, patience)
     speculation = SpeculationManager(
         load.policy,
         load.depth,
         vocabulary.end_tokens,
         lambda request: _local_drafters(request, load),
         batching=batching_for(limits),
+        inline=drafter,
     )
+    if load.draft and draft_model and speculation.inline:
+        _prepare_drafting(load.draft, draft_model, speculation.inline.cost)
     scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens, patience)
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
@@ -95,11 +104,25 @@ def _serve(model: Model, load: Load, pipe: EnginePipe) -> None:
             speculates=limits.traits.can_speculate,
             exact=invariance.exact,
             pads=invariance.pads,
+            draft_model=draft_model.vocabulary.info.name if draft_model else None,
         )
     )
     if limits.traits.can_speculate and load.calibrate:
         calibrate(model, speculation.cost, interrupted=lambda: pipe.readable)
     Loop(model, scheduler, speculation, pipe).run()
+
+
+def _prepare_drafting(load: LoadDraft, model: Model, cost: StepCost) -> None:
+    n_threads = choose_threads(load, model)
+    calibrate_drafting(model, cost)
+    log.info(
+        "draft model: %s, %d thread%s, %.2f ms for a token; memory: %s",
+        model.vocabulary.info.name,
+        n_threads,
+        "" if n_threads == 1 else "s",
+        1000 * cost.seconds(1),
+        model.memory_size,
+    )
 
 
 def _invariance(model: Model, load: Load) -> BatchInvariance:

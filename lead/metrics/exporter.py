@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lead.backs.registry import Backs
-from lead.engine.commands import NGRAM, PREDICTION
+from lead.engine.commands import OWN_SOURCES
 from lead.generation.sequences import Sequences, Status
 from lead.generation.submissions import Submissions
 from lead.metrics.back_metrics import BackMetrics
@@ -99,5 +99,5 @@ class MetricsExporter(Collector):
         self._of_backs.answer_seconds = {
             name: source["first_draft_ms"] / 1000
             for name, source in sources.items()
-            if name not in {NGRAM, PREDICTION} and source.get("first_draft_ms") is not None
+            if name not in OWN_SOURCES and source.get("first_draft_ms") is not None
         }

@@ -257,6 +257,7 @@ class Lead:
             depth=settings.depth,
             policy=settings.policy,
             ngram=settings.ngram,
+            draft=settings.load_draft(),
             calibrate=settings.calibrate,
         )
 

@@ -5,10 +5,11 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lead.engine.commands import PolicyName
+from lead.engine.commands import LoadDraft, PolicyName
 from lead.http.middleware.hosts import is_loopback
 from lead.http.middleware.keys import HOW_TO_MAKE_ONE
 from lead.settings.conversation import ConversationOptions
+from lead.settings.draft_model import DraftModelOptions
 from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
 from lead.settings.own_back import OwnBackOptions
@@ -31,6 +32,7 @@ class LeadSettings(FileSettings):
 
         lead                                           the built-in demo model
         lead --model 70B.gguf --n-gpu-layers 99        your own model
+        lead --model 70B.gguf --draft-model 1B.gguf    with a draft model on the same cores or devices
         lead --model 70B.gguf --back 1B.gguf           with a back on this machine
         lead --model 70B.gguf --host 0.0.0.0 --keys-file keys
                                                        for backs and clients on other machines
@@ -51,7 +53,7 @@ class LeadSettings(FileSettings):
         "host": "network",
         "api_key": "keys, host names and HTTPS",
         "cpus": "computing",
-        "back": "speculation",
+        "draft_model": "speculation",
         "chat_template": "conversations",
         "print": "running",
         "n_predict": "sampling defaults, for requests that do not set them",
@@ -82,6 +84,7 @@ class LeadSettings(FileSettings):
         None, description="CPU cores to run on, as in 0-7,16; backs on this machine should use other cores"
     )
     compute: ModelOptions = ModelOptions()
+    drafting: DraftModelOptions = DraftModelOptions()
     own_back: OwnBackOptions = OwnBackOptions()
     policy: PolicyName = Field(
         "adaptive",
@@ -163,7 +166,11 @@ class LeadSettings(FileSettings):
     def located(self) -> Self:
         """With models that exist: files are checked, those of the hub downloaded. Raises ConfigError."""
         return self.model_copy(
-            update={"source": self.source.located(), "own_back": self.own_back.located(self.source)}
+            update={
+                "source": self.source.located(),
+                "drafting": self.drafting.located(self.source),
+                "own_back": self.own_back.located(self.source),
+            }
         )
 
     @property
@@ -175,6 +182,19 @@ class LeadSettings(FileSettings):
     def model_options(self) -> ModelOptions:
         """How to load the model, with the number of threads that was chosen."""
         return self.compute.model_copy(update={"threads": self.n_threads})
+
+    def load_draft(self) -> LoadDraft | None:
+        """The draft model in the engine, once it is `located`."""
+        drafting = self.drafting
+        if drafting.draft_model is None:
+            return None
+        options = drafting.model_options(self.model_options)
+        return LoadDraft(
+            model=drafting.draft_model,
+            options=options,
+            n_most=drafting.draft_max,
+            fixed_threads=drafting.threads_draft > 0,
+        )
 
     @property
     def printing(self) -> Print:

@@ -9,7 +9,7 @@ paths are complete, only branches.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -120,16 +120,44 @@ class Drafter:
         state = self._sequences.get(sequence)
         return state.draft() if state else None
 
-    def step(self) -> list[DraftUpdate]:
-        """One decode; the drafts that have grown."""
+    def follows(self, sequence: str) -> bool:
+        """Whether `sequence` is being drafted for: it was opened, and nothing has gone wrong since."""
+        return sequence in self._sequences
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no slot for another sequence."""
+        return not self._slots
+
+    def n_pending(self, sequence: str) -> int:
+        """The number of tokens to decode before the next draft token of a sequence can be chosen."""
+        state = self._sequences[sequence]
+        return state.n_pending_after_move(self._options.n_window)
+
+    def can_extend(self, sequence: str) -> bool:
+        """Whether the draft of a sequence may get another token."""
+        state = self._sequences.get(sequence)
+        return state is not None and self._can_extend_main(state)
+
+    def drafted(self, sequence: str) -> Sequence[DraftedToken]:
+        """The current draft of a sequence, without side branches; empty if the sequence has ended."""
+        state = self._sequences.get(sequence)
+        return state.main.drafted if state else ()
+
+    def step(self, only: Collection[str] | None = None, n_most: int | None = None) -> list[DraftUpdate]:
+        """One decode; the drafts that have grown.
+
+        only: of these sequences; None: of all. n_most: tokens in the batch, at least one for each of them;
+        None: as many as it holds.
+        """
         self._patience.grant(0.0)
         updates = self._rank_again()
-        work = self._choose_work()
+        work = self._choose_work(only)
         self._patience.grant(_GRAMMAR_SECONDS)
-        return updates + (self._decode(work) if work else self._rank_again())
+        return updates + (self._decode(work, n_most) if work else self._rank_again())
 
-    def _decode(self, work: Work) -> list[DraftUpdate]:
-        spans = self._spans(work)
+    def _decode(self, work: Work, n_most: int | None) -> list[DraftUpdate]:
+        spans = self._spans(work, self._model.n_batch if n_most is None else n_most)
         try:
             logits = self._model.decode(spans)
         except KvCacheFullError:
@@ -216,9 +244,13 @@ class Drafter:
 
     # A step
 
-    def _choose_work(self) -> Work:
+    def _choose_work(self, only: Collection[str] | None) -> Work:
         """The paths to decode, main paths first."""
-        drafting = [state for state in self._sequences.values() if self._can_extend_main(state)]
+        drafting = [
+            state
+            for state in self._sequences.values()
+            if (only is None or state.id in only) and self._can_extend_main(state)
+        ]
         for state in drafting:
             self._slots.give_back_branches(state.move_window(self._options.n_window))
         for state in self._sequences.values():
@@ -262,10 +294,10 @@ class Drafter:
         history = [*state.committed, *main.tokens[: candidate.start - main.start], candidate.first.token]
         return self._make_sampler(state.sampling, history, main.sampler)
 
-    def _spans(self, work: Work) -> list[Span]:
-        """One token for each path that is drafting; prompts share the rest of the batch."""
+    def _spans(self, work: Work, n_most: int) -> list[Span]:
+        """One token for each path that is drafting; prompts share the rest of `n_most` tokens."""
         drafting = any(state.n_pending(path) == 1 for state, path in work)
-        n_spare = self._model.n_batch - len(work)
+        n_spare = max(0, min(n_most, self._model.n_batch) - len(work))
         if drafting:
             n_spare = min(n_spare, self._options.n_chunk)
         spans = []

@@ -36,6 +36,12 @@ class SequenceState:
         """The number of tokens to decode before the path's next token can be sampled."""
         return path.end - self.window_start - len(path.cache)
 
+    def n_pending_after_move(self, n_window: int) -> int:
+        """As `n_pending` of the main path, after `move_window`."""
+        if 0 < self.main.end - self.window_start < n_window:
+            return self.n_pending(self.main)
+        return min(self.main.end, max(1, n_window // 2))
+
     def pending(self, path: DraftPath, n: int) -> list[int]:
         """The next `n` tokens to decode. The cache of a branch holds everything before the branch."""
         start = self.window_start + len(path.cache)

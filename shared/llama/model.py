@@ -178,6 +178,10 @@ class Model:
         if self._windows:
             self._windows.cut(slot, n_keep)
 
+    def use_threads(self, n_threads: int) -> None:
+        """Compute with so many threads from now on."""
+        llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
+
     def watch_steps(self) -> StepProgress:
         """Tells another thread whether `decode` proceeds; to be kept as long as this object."""
         return StepProgress(self._context)

@@ -25,30 +25,27 @@ _SPELLINGS: Final = {
     "tags": Spelling((), ("LLAMA_ARG_TAGS",)),
     "api_key": Spelling(variables=("LLAMA_API_KEY",)),
     "api_key_file": Spelling(variables=("LLAMA_ARG_API_KEY_FILE",)),
-    "back": Spelling(("-md", "--model-draft", "--spec-draft-model"), ("LLAMA_ARG_SPEC_DRAFT_MODEL",)),
-    "back_gpu_layers": Spelling(
-        ("-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft", "--spec-draft-ngl"),
-        ("LLAMA_ARG_N_GPU_LAYERS_DRAFT",),
-    ),
-    "back_hf_repo": Spelling(
-        ("-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"), ("LLAMA_ARG_SPEC_DRAFT_HF_REPO",)
-    ),
-    "back_threads": Spelling(("-td", "--threads-draft", "--spec-draft-threads")),
     "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",), default=2048),
     "cache_prompt": Spelling(variables=("LLAMA_ARG_CACHE_PROMPT",)),
     "cache_type_k": Spelling(("-ctk",), ("LLAMA_ARG_CACHE_TYPE_K",)),
+    "cache_type_k_draft": Spelling(("-ctkd", "--spec-draft-type-k")),
     "cache_type_v": Spelling(("-ctv",), ("LLAMA_ARG_CACHE_TYPE_V",)),
+    "cache_type_v_draft": Spelling(("-ctvd", "--spec-draft-type-v")),
     "chat_template": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE",)),
     "chat_template_file": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_FILE",)),
     "chat_template_kwargs": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_KWARGS",)),
     "cors_origins": Spelling(variables=("LLAMA_ARG_CORS_ORIGINS",)),
     "ctx_size": Spelling(("-c",), ("LLAMA_ARG_CTX_SIZE",)),
+    "ctx_size_draft": Spelling(("-cd",)),
+    "draft_max": Spelling(("--draft", "--draft-n", "--spec-draft-n-max")),
+    "draft_model": Spelling(("-md", "--model-draft", "--spec-draft-model"), ("LLAMA_ARG_SPEC_DRAFT_MODEL",)),
     "dry_sequence_breakers": Spelling(("--dry-sequence-breaker",)),
     "dynatemp_exponent": Spelling(("--dynatemp-exp",)),
     "flash_attn": Spelling(("-fa",), ("LLAMA_ARG_FLASH_ATTN",)),
     "frequency_penalty": Spelling(variables=("LLAMA_ARG_FREQUENCY_PENALTY",)),
     "hf_file": Spelling(("-hff",), ("LLAMA_ARG_HF_FILE",)),
     "hf_repo": Spelling(("-hf", "-hfr"), ("LLAMA_ARG_HF_REPO",)),
+    "hf_repo_draft": Spelling(("-hfd", "-hfrd", "--spec-draft-hf"), ("LLAMA_ARG_SPEC_DRAFT_HF_REPO",)),
     "hf_token": Spelling(("-hft",), ("HF_TOKEN",)),
     "host": Spelling(variables=("LLAMA_ARG_HOST",)),
     "key": Spelling(("--api-key",)),
@@ -68,6 +65,9 @@ _SPELLINGS: Final = {
     "min_p": Spelling(variables=("LLAMA_ARG_MIN_P",)),
     "model": Spelling(("-m",), ("LLAMA_ARG_MODEL",)),
     "n_gpu_layers": Spelling(("-ngl", "--gpu-layers"), ("LLAMA_ARG_N_GPU_LAYERS",)),
+    "n_gpu_layers_draft": Spelling(
+        ("-ngld", "--gpu-layers-draft", "--spec-draft-ngl"), ("LLAMA_ARG_N_GPU_LAYERS_DRAFT",)
+    ),
     "n_predict": Spelling(("-n", "--predict"), ("LLAMA_ARG_N_PREDICT",)),
     "offline": Spelling(variables=("LLAMA_ARG_OFFLINE",)),
     "parallel": Spelling(("-np",), ("LLAMA_ARG_N_PARALLEL",)),
@@ -90,6 +90,7 @@ _SPELLINGS: Final = {
     "tensor_split": Spelling(("-ts",), ("LLAMA_ARG_TENSOR_SPLIT",)),
     "threads": Spelling(("-t",), ("LLAMA_ARG_THREADS",)),
     "threads_batch": Spelling(("-tb",)),
+    "threads_draft": Spelling(("-td", "--spec-draft-threads")),
     "top_k": Spelling(variables=("LLAMA_ARG_TOP_K",)),
     "top_n_sigma": Spelling(("--top-nsigma",)),
     "top_p": Spelling(variables=("LLAMA_ARG_TOP_P",)),
@@ -124,10 +125,10 @@ _REFUSED: Final = {
         "--mtmd-batch-max-tokens --video-fps --video-timestamp-interval --video-ffmpeg-dir"
     ),
     "the lead chooses the number of draft tokens itself; --policy fixed with --depth N sets it": (
-        "--draft --draft-n --draft-max --draft-min --draft-n-min --spec-draft-n-max --spec-draft-n-min "
+        "--draft-min --draft-n-min --spec-draft-n-min "
         "--draft-p-min --draft-p-split --spec-draft-p-min --spec-draft-p-split"
     ),
-    "use --back for a draft model, and --ngram or --no-ngram for drafts from the text itself": (
+    "use --draft-model for a draft model, and --ngram or --no-ngram for drafts from the text itself": (
         "--spec-type --spec-default -lcs --lookup-cache-static -lcd --lookup-cache-dynamic "
         "--spec-ngram-mod-n-min --spec-ngram-mod-n-max --spec-ngram-mod-n-match --spec-ngram-simple-size-n "
         "--spec-ngram-simple-size-m --spec-ngram-simple-min-hits --spec-ngram-map-k-size-n "
@@ -135,12 +136,8 @@ _REFUSED: Final = {
         "--spec-ngram-map-k4v-size-m --spec-ngram-map-k4v-min-hits --spec-ngram-size-n --spec-ngram-size-m "
         "--spec-ngram-min-hits"
     ),
-    "use the variable BACK_CTX_SIZE": "-cd --ctx-size-draft",
-    "use the back's variables: BACK_CACHE_TYPE_K, BACK_THREADS_BATCH, …": (
-        "--spec-draft-type-k -ctkd --cache-type-k-draft --spec-draft-type-v -ctvd --cache-type-v-draft "
-        "--spec-draft-threads-batch -tbd --threads-batch-draft"
-    ),
-    "use --back-cpus for the back's cores, as in --back-cpus 6-7": (
+    "use --threads-draft": "--spec-draft-threads-batch -tbd --threads-batch-draft",
+    "the draft model computes on the lead's cores; a back has its own: --back FILE --back-cpus 6-7": (
         "--spec-draft-cpu-mask -Cd --cpu-mask-draft --spec-draft-cpu-range -Crd --cpu-range-draft "
         "--spec-draft-cpu-strict --cpu-strict-draft --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft "
         "--spec-draft-cpu-strict-batch --cpu-strict-batch-draft"

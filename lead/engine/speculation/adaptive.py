@@ -7,6 +7,7 @@ from operator import mul
 from lead.engine.speculation.batching import Batching, LikeliestFirst, Survivals
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.draft_chain import MAX_DEPTH
+from lead.engine.speculation.inline_value import InlineValue
 from lead.engine.speculation.policy import Candidate, DepthChoice, ExpectedDraft, expected_tokens
 from lead.engine.speculation.speedup import SpeedupEstimate
 from lead.engine.speculation.step_cost import StepCost
@@ -23,6 +24,7 @@ class Adaptive:
     Expected tokens are the number of sequences + Σ survival of the draft tokens taken; a token's survival is
     the product of the probabilities up to it. `rate` is what a second is worth: see `_rate`. Waiting is for
     draft tokens that are on their way; while prompts are being processed there is something better to do.
+    Drafting in the engine is like waiting, but it is known how long it takes.
     """
 
     def __init__(self, batching: Batching | None = None, constants: SpeculationConstants = DEFAULTS) -> None:
@@ -36,7 +38,13 @@ class Adaptive:
         n_plain_steps = max(1.0, seconds / cost.seconds(n_sequences))
         self._speedup.learn(n_committed, n_sequences * n_plain_steps)
 
-    def choose(self, candidates: Sequence[Candidate], n_prompt: int, cost: StepCost) -> DepthChoice:
+    def choose(
+        self,
+        candidates: Sequence[Candidate],
+        n_prompt: int,
+        cost: StepCost,
+        draft_cost: StepCost | None = None,
+    ) -> DepthChoice:
         if not candidates:
             return DepthChoice(())
         drafts = [tuple(accumulate(each.chain.probabilities[: each.n_useful], mul)) for each in candidates]
@@ -47,7 +55,14 @@ class Adaptive:
         expected = batching.expected(drafts, max_units)
         rate = self._rate(expected, seconds, len(candidates) / cost.seconds(len(candidates) + n_prompt))
         worth, n_units = _best_batch(expected, seconds, rate)
-        if n_prompt == 0 and (wait := self._worthwhile_wait(candidates, drafts, seconds, rate, worth)):
+        wait, best = 0.0, worth
+        if n_prompt == 0:
+            best, wait = self._worthwhile_wait(candidates, drafts, seconds, rate, worth)
+        if draft_cost and (offers := {i: each.inline for i, each in enumerate(candidates) if each.inline}):
+            value, drafting = InlineValue(batching, seconds, rate, draft_cost).best(offers, drafts)
+            if value > best + _EPSILON:
+                return DepthChoice((0,) * len(candidates), drafting=drafting)
+        if wait:
             return DepthChoice((0,) * len(candidates), wait)
         self._n_choices += 1
         if self._n_choices % self._constants.explore_every == 0:
@@ -82,14 +97,16 @@ class Adaptive:
         seconds: Sequence[float],
         rate: float,
         worth_now: float,
-    ) -> float:
-        """Seconds to wait for tokens on their way, 0 if decoding now is as good."""
+    ) -> tuple[float, float]:
+        """(worth, seconds) of the best wait for tokens on their way; 0 seconds if decoding now is as good."""
         if len(candidates) == 1:
             moments = self._moments_of_one(candidates[0], seconds, rate)
         else:
             moments = self._moments_of_all(candidates, drafts, seconds, rate)
         worth, moment = max(moments, default=(worth_now, 0.0))
-        return max(moment, _MIN_WAIT_S) if worth > worth_now + _EPSILON else 0.0
+        if worth <= worth_now + _EPSILON:
+            return worth_now, 0.0
+        return worth, max(moment, _MIN_WAIT_S)
 
     def _moments_of_one(
         self, candidate: Candidate, seconds: Sequence[float], rate: float
@@ -146,7 +163,11 @@ class Adaptive:
     def _lengths(self, candidates: Sequence[Candidate], drafts: Sequence[Survivals]) -> list[int]:
         """How many draft tokens there can be for each, those on their way included."""
         return [
-            max([len(draft), *(self._length(candidate, each) for each in candidate.expected)])
+            max(
+                len(draft),
+                candidate.inline.n_most if candidate.inline else 0,
+                *(self._length(candidate, each) for each in candidate.expected),
+            )
             for candidate, draft in zip(candidates, drafts, strict=True)
         ]
 

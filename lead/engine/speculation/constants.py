@@ -91,6 +91,14 @@ class SpeculationConstants:
     """Tokens that a source in the engine is asked for: long copies against time in each step."""
     enough_local_tokens: int = 8
     """With this many left it is not asked again."""
+    usual_answer: float = 128.0
+    """Tokens of an answer, before any has ended: what it may take to read a prompt with a draft model."""
+    answer_decay: float = 0.9
+    """Per answer, of their mean length."""
+    inline_exploration: float = 0.005
+    """Share of the engine's time in which it drafts although that does not seem to pay."""
+    max_exploration: float = 16.0
+    """Steps that one such attempt may take: what a sequence's draft needs before it can begin."""
     min_survival: float = 0.01
     """Drafts are cut where they are less likely than this to be right: computing time against rare gains."""
 

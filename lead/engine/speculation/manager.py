@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lead.engine.commands import PolicyName, PostDraft, Submit
+from lead.engine.drafters.inline_drafter import InlineDrafter
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.events import BackEvent, Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
@@ -21,7 +22,17 @@ from lead.engine.speculation.board import Board
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, MAX_DEPTH, DraftChain
 from lead.engine.speculation.draft_tree import DraftToken, DraftTree
-from lead.engine.speculation.policy import SYNC_PATIENCE_S, Candidate, ExpectedDraft, Fixed, Off, Policy, Sync
+from lead.engine.speculation.inline_drafting import DraftOrder, InlineDrafting, InlineOffer
+from lead.engine.speculation.policy import (
+    SYNC_PATIENCE_S,
+    Candidate,
+    DepthChoice,
+    ExpectedDraft,
+    Fixed,
+    Off,
+    Policy,
+    Sync,
+)
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.speculation.tuning import BackTuning
@@ -33,20 +44,33 @@ MakeLocalDrafters = Callable[[Submit], Mapping[str, LocalDrafter]]
 class GeneratingSequence(NamedTuple):
     """A sequence whose next token is due: at most `n_useful` draft tokens can be committed.
 
-    `n_fed` committed tokens are decoded before the draft.
+    `n_fed` committed tokens are decoded before the draft. It may get `n_left` more tokens.
     """
 
     id: str
     n_useful: int
     n_fed: int = 1
+    n_left: int = 1 << 30
 
 
 class SpeculationPlan(NamedTuple):
-    """What each generating sequence verifies; or, if `wait` > 0, nothing yet (see `policy.DepthChoice`)."""
+    """What each generating sequence verifies; or, if `wait` > 0, nothing yet (see `policy.DepthChoice`).
+
+    `order`: nothing before that is drafted in the engine.
+    """
 
     chains: list[DraftChain]
     wait: float
     n_expected: float
+    order: DraftOrder | None = None
+
+
+class DraftRound(NamedTuple):
+    """A decode of `n_tokens` tokens added `n_drafted` tokens to drafts. `rest`: what is still ordered."""
+
+    n_tokens: int
+    n_drafted: int
+    rest: DraftOrder | None
 
 
 @dataclass(slots=True)
@@ -70,7 +94,9 @@ class SpeculationManager:
         batching: Batching | None = None,
         cost: StepCost | None = None,
         constants: SpeculationConstants = DEFAULTS,
+        inline: InlineDrafter | None = None,
     ) -> None:
+        """`inline` drafts for all sequences, when a plan orders it."""
         self.cost = cost or StepCost(constants)
         self.acceptance = Acceptance(constants)
         self.stats = SpeculationStats()
@@ -81,7 +107,8 @@ class SpeculationManager:
         self._end_tokens = end_tokens
         self._make_drafters = make_drafters
         self._sequences: dict[str, _OpenSequence] = {}
-        self._local_names: set[str] = set()
+        self.inline = InlineDrafting(inline, constants) if inline else None
+        self._local_names: set[str] = {inline.source} if inline else set()
         self._adaptive = Adaptive(batching, constants)  # what it has learned outlives another policy
         self._waited = 0.0
         self.set_policy(policy, depth)
@@ -122,6 +149,7 @@ class SpeculationManager:
             "min_confidence": round(self.tuning.min_confidence, 3),
             "step_ms": {str(n): round(1000 * seconds, 3) for n, seconds in self.cost.table().items()},
             **self.stats.describe(),
+            **({self.inline.drafter.source: self.inline.describe()} if self.inline else {}),
             "sources": {
                 source: {**self.acceptance.describe(source), **self._arrivals.describe(source)}
                 for source in sorted({*self.acceptance.sources, *self._arrivals.known})
@@ -137,10 +165,14 @@ class SpeculationManager:
         self._local_names.update(drafters)
         self._board.open(sequence.id)
         self._arrivals.on_open(sequence.id, len(sequence.tokens), now)
+        if self.inline:
+            self.inline.open(sequence.id, request.sampling, sequence.tokens)
 
     def close(self, sequence: str) -> None:
         """A sequence has ended; one that is unknown has ended before."""
-        self._sequences.pop(sequence, None)
+        known = self._sequences.pop(sequence, None)
+        if known and self.inline:
+            self.inline.close(sequence, len(known.tokens))
         self._board.close(sequence)
         self._arrivals.on_close(sequence)
 
@@ -148,12 +180,12 @@ class SpeculationManager:
         """What to verify; the batch has `n_prompt` tokens of prompts as well."""
         if self._policy_name == "off":
             return SpeculationPlan([EMPTY_CHAIN] * len(generating), 0.0, len(generating))
-        candidates = [
-            self._candidate(each.id, each.n_useful, now)._replace(n_fed=each.n_fed) for each in generating
-        ]
-        choice = self._policy.choose(candidates, n_prompt, self.cost)
+        candidates = [self._candidate(each, now) for each in generating]
+        draft_cost = self.inline.cost if self.inline else self.cost
+        choice = self._policy.choose(candidates, n_prompt, self.cost, draft_cost)
+        order = self._order(choice, generating, is_alone=n_prompt == 0 and len(generating) == 1)
         chains = [candidate.chain.cut(n) for candidate, n in zip(candidates, choice.depths, strict=True)]
-        return SpeculationPlan(chains, choice.wait, choice.n_expected)
+        return SpeculationPlan(chains, choice.wait, choice.n_expected, order)
 
     def on_commit(self, committed: Committed, now: float) -> None:
         """One sequence's part of a step; the backs receive it at this moment."""
@@ -176,6 +208,8 @@ class SpeculationManager:
             self.cost.learn(step.n_tokens, step.seconds)
         if step.n_expected is not None:
             self._policy.learn(n_sequences, step.n_committed, step.seconds + waited, self.cost)
+        if self.inline:
+            self.inline.on_step(step.seconds + waited)
         self._waited = 0.0
         self.tuning.note_depths(step.depths)
         if self._policy_name == "adaptive" and self.stats.n_steps % self._constants.tune_every == 0:
@@ -187,6 +221,31 @@ class SpeculationManager:
     def on_wait(self, seconds: float) -> None:
         """The engine waited for drafts, because a plan asked for it."""
         self.stats.add_wait(seconds)
+        self._waited += seconds
+
+    def draft(self, order: DraftOrder) -> DraftRound:
+        """One round of drafting in the engine; `on_drafted` has to follow."""
+        assert self.inline
+        source, done = self.inline.drafter.source, self.inline.draft(order)
+        left = []
+        n_drafted = 0
+        for sequence, (tokens, confidences) in done.drafts.items():
+            n_drafted += 1
+            committed = self._sequences[sequence].tokens
+            self._board.post(
+                sequence, source, DraftTree(len(committed), tokens, None, confidences), committed
+            )
+            survival = math.prod(self._probabilities(sequence, source))
+            if survival >= order.min_survival and self.inline.drafter.n_pending(sequence):
+                left.append(sequence)
+        rest = order._replace(sequences=tuple(left), n_rounds=order.n_rounds - 1)
+        return DraftRound(done.n_tokens, n_drafted, rest if left and rest.n_rounds > 0 else None)
+
+    def on_drafted(self, done: DraftRound, seconds: float) -> None:
+        """That round took `seconds`."""
+        assert self.inline
+        self.inline.on_round(done.n_tokens, done.n_drafted, seconds)
+        self.stats.add_drafting(seconds)
         self._waited += seconds
 
     def pop_events(self) -> list[BackEvent]:
@@ -216,9 +275,44 @@ class SpeculationManager:
             case "off":
                 return Off()
 
-    def _candidate(self, sequence: str, n_useful: int, now: float) -> Candidate:
-        if n_useful <= 0:
-            return Candidate(EMPTY_CHAIN, 0)
+    def _order(
+        self, choice: DepthChoice, generating: Sequence[GeneratingSequence], *, is_alone: bool
+    ) -> DraftOrder | None:
+        if self.inline is None or choice.wait > 0:
+            return None
+        if drafting := choice.drafting:
+            sequences = [generating[i].id for i in drafting.candidates]
+            return self.inline.order(sequences, drafting.n_rounds, drafting.min_survival, alone=is_alone)
+        if self._policy_name != "adaptive":
+            return None
+        idle = (each.id for each in generating if each.n_useful > 0 and not self._has_own(each.id))
+        explored = self.inline.exploration(idle, self.cost.seconds(len(generating)))
+        return self.inline.order([explored], 1, 0.0, alone=True) if explored else None
+
+    def _has_own(self, sequence: str) -> bool:
+        """Whether there are tokens of the inline drafter, which will be scored."""
+        return self.inline is not None and bool(self._board.main_branch(sequence, self.inline.drafter.source))
+
+    def _candidate(self, generating: GeneratingSequence, now: float) -> Candidate:
+        if generating.n_useful <= 0:
+            return Candidate(EMPTY_CHAIN, 0, n_fed=generating.n_fed)
+        candidate = self._candidate_without_inline(generating.id, generating.n_useful, now)
+        return candidate._replace(n_fed=generating.n_fed, inline=self._inline_offer(generating))
+
+    def _inline_offer(self, generating: GeneratingSequence) -> InlineOffer | None:
+        if self.inline is None:
+            return None
+        source = self.inline.drafter.source
+        probabilities = self._probabilities(generating.id, source)
+        mean = self.acceptance.mean(source)
+        return self.inline.offer(generating.id, probabilities, mean, generating.n_useful, generating.n_left)
+
+    def _probabilities(self, sequence: str, source: str) -> tuple[float, ...]:
+        """Of a source's main branch: that each token is accepted if those before it are."""
+        branch = self._board.main_branch(sequence, source)
+        return tuple(self.acceptance.probability(source, each.confidence, "single") for each in branch)
+
+    def _candidate_without_inline(self, sequence: str, n_useful: int, now: float) -> Candidate:
         policy = self._policy_name
         if policy != "sync":  # which represents engines without local drafters
             self._ask_local_drafters(sequence)
@@ -247,17 +341,14 @@ class SpeculationManager:
 
     def _expected_drafts(self, sequence: str, now: float) -> tuple[ExpectedDraft, ...]:
         """What backs are about to add."""
-        acceptance = self.acceptance
         drafts = []
         for source in self._arrivals.sources(sequence):
             arrival = self._arrivals.expected(sequence, source, now)
             branch = self._board.main_branch(sequence, source) if arrival else []
             if arrival is None or self._is_complete(branch):
                 continue
-            probabilities = tuple(
-                acceptance.probability(source, draft.confidence, "single") for draft in branch
-            )
-            drafts.append(ExpectedDraft(probabilities, acceptance.mean(source), arrival))
+            probabilities = self._probabilities(sequence, source)
+            drafts.append(ExpectedDraft(probabilities, self.acceptance.mean(source), arrival))
         return tuple(drafts)
 
     def _is_complete(self, branch: Sequence[DraftToken]) -> bool:

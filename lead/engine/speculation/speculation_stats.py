@@ -33,6 +33,7 @@ class SpeculationStats:
     n_steps: int = 0
     step_seconds: float = 0.0
     wait_seconds: float = 0.0
+    draft_seconds: float = 0.0
     n_committed: int = 0
     n_draft_tokens: int = 0
     n_accepted_tokens: int = 0
@@ -47,12 +48,16 @@ class SpeculationStats:
     @property
     def tokens_per_second(self) -> float:
         """Of all sequences together, since the engine was started."""
-        seconds = self.step_seconds + self.wait_seconds
+        seconds = self.step_seconds + self.wait_seconds + self.draft_seconds
         return self.n_committed / seconds if seconds > 0 else 0.0
 
     def add_wait(self, seconds: float) -> None:
         """The engine waited for drafts."""
         self.wait_seconds += seconds
+
+    def add_drafting(self, seconds: float) -> None:
+        """The engine drafted."""
+        self.draft_seconds += seconds
 
     def add_committed(self, committed: Committed, *, covered: bool) -> None:
         """One sequence's part of a step. `covered`: after a rejection a draft of some back was left."""
@@ -80,6 +85,7 @@ class SpeculationStats:
             "n_steps": self.n_steps,
             "step_seconds": round(self.step_seconds, 6),
             "wait_seconds": round(self.wait_seconds, 6),
+            "draft_seconds": round(self.draft_seconds, 6),
             "n_committed": self.n_committed,
             "n_draft_tokens": self.n_draft_tokens,
             "n_accepted_tokens": self.n_accepted_tokens,

@@ -85,6 +85,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "build_info": library.version(),
         "speculates": ready.speculates,
         "exact": ready.exact,
+        "draft_model": ready.draft_model,
     }
 
 

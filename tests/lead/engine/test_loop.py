@@ -10,7 +10,16 @@ from lead.engine.loop import Loop
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
 from shared.settings.model_options import ModelOptions
-from tests.fakes import FakeFront, FakeTarget, make_engine, make_limits, plain_run, run_engine, submit
+from tests.fakes import (
+    FakeFront,
+    FakeTarget,
+    inline_drafter,
+    make_engine,
+    make_limits,
+    plain_run,
+    run_engine,
+    submit,
+)
 
 LIMITS = make_limits()
 
@@ -143,6 +152,39 @@ def test_after_a_wait_the_next_step_is_not_held_up():
     draft = PostDraft(sequence="s", source="a", base=3, tokens=[9] * 4)
     pipe, _ = syncing([], [draft], [SetPolicy(policy="off", depth=0)], [])
     assert pipe.waits == [None, 0.0, SYNC_PATIENCE_S, 0.0, 0.0]
+
+
+# Drafting in the engine
+
+
+class DraftingPipe(ScriptedPipe):
+    """Time passes with every look at it."""
+
+    def clock(self):
+        self.now += self.tick
+        return self.now
+
+
+def drafting(*batches, tick):
+    """With a draft model that equals the target."""
+    pipe, target = DraftingPipe(*batches), FakeTarget(LIMITS.n_slots)
+    pipe.tick = tick
+    inline = inline_drafter(2, 0.0)
+    Loop(target, *make_engine(LIMITS, depth=3, inline=inline), pipe, clock=pipe.clock).run()
+    return pipe, target
+
+
+def test_before_each_step_it_drafts_what_was_ordered():
+    pipe, target = drafting([submit(max_tokens=9)], *[[]] * 4, tick=0.0001)
+    assert target.steps[:2] == [[2], [4]]
+    assert pipe.sent[-1].n_accepted == 3
+    assert set(pipe.sent[-1].sources) == {"draft_model"}
+
+
+def test_commands_are_looked_at_while_it_drafts():
+    pipe, target = drafting([submit(max_tokens=9)], [], [Cancel(sequence="s")], [], tick=0.002)
+    assert target.steps == [[2]]
+    assert pipe.waits[1:3] == [0.0, 0.0]
 
 
 # The check of the records

@@ -155,9 +155,19 @@ def test_nothing_is_downloaded(tmp_path, monkeypatch):
 def test_the_model_of_the_leads_own_back_is_not_downloaded(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     found = check(
-        LeadSettings.from_command_line(["-m", TARGET, "-hfd", "a/b-GGUF", "--port", "0", "-t", "1"])
+        LeadSettings.from_command_line(["-m", TARGET, "--back-hf-repo", "a/b-GGUF", "--port", "0", "-t", "1"])
     )
     assert "--back: a/b-GGUF is not in the hub's cache" in found.problems[0]
+
+
+def test_the_draft_model_is_reported():
+    lines = dict(report("--draft-model", "builtin").lines)
+    assert "0.8M parameters" in lines["draft model"]
+
+
+def test_a_missing_draft_model_is_a_problem():
+    (problem,) = report("--draft-model", "no.gguf").problems
+    assert problem.startswith("--draft-model: ")
 
 
 def test_a_missing_model_of_the_back_is_reported_as_the_backs():

@@ -48,11 +48,18 @@ def test_the_token_is_not_shown():
     assert "hf_hidden" not in repr(settings("-hf", "a/b", "-hft", "hf_hidden"))
 
 
-@pytest.mark.parametrize("option", ["--back-hf-repo", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"])
-def test_the_draft_model_can_come_from_the_hub(fetched, option):
-    given = settings(option, "a/b:Q8_0", "--back-threads", "2")
+def test_the_model_of_the_back_can_come_from_the_hub(fetched):
+    given = settings("--back-hf-repo", "a/b:Q8_0", "--back-threads", "2")
     assert given.own_back.is_wanted
     assert str(given.located().own_back.back) == "cache/toy.gguf"
+    assert fetched == [(Hub(None), HubModel("a/b", "Q8_0"))]
+
+
+@pytest.mark.parametrize("option", ["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"])
+def test_the_draft_model_can_come_from_the_hub(fetched, option):
+    given = settings(option, "a/b:Q8_0")
+    assert given.drafting.is_wanted
+    assert str(given.located().drafting.draft_model) == "cache/toy.gguf"
     assert fetched == [(Hub(None), HubModel("a/b", "Q8_0"))]
 
 
@@ -84,7 +91,7 @@ def test_a_missing_file_is_an_error(tmp_path):
         (["-hf", "nonsense"], "-hf: write it as in"),
         (["-hf", "a/b", "-m", "a.gguf"], "-hf: cannot be combined with --model"),
         (["-hfd", "nonsense"], "-hfd: write it as in"),
-        (["-hfd", "a/b", "--back", "b.gguf"], "-hfd: cannot be combined with --back"),
+        (["--back-hf-repo", "a/b", "--back", "b.gguf"], "--back-hf-repo: cannot be combined with --back"),
         (["--back-threads", "2"], "--back-threads: needs a draft model: --back FILE"),
         (["-hff", "c.gguf"], "-hff: needs the repository: -hf USER/REPO"),
     ],

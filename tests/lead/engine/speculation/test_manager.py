@@ -5,6 +5,7 @@ import json
 import pytest
 
 from lead.engine.commands import PostDraft
+from lead.engine.drafters.inline_drafter import InlineRound
 from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.draft_chain import MAX_DEPTH
@@ -31,8 +32,10 @@ class Scripted:
 class Table:
     """One sequence, what is said about it, and a table of T(n)."""
 
-    def __init__(self, policy="adaptive", depth=4, local=None, table=None):
-        self.speculation = SpeculationManager(policy, depth, frozenset({END}), lambda _: local or {})
+    def __init__(self, policy="adaptive", depth=4, local=None, table=None, inline=None):
+        self.speculation = SpeculationManager(
+            policy, depth, frozenset({END}), lambda _: local or {}, inline=inline
+        )
         for n in range(1, 12):
             self.speculation.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
         self.tokens = list(PROMPT)
@@ -107,7 +110,7 @@ def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
     table = Table("off", local={"ngram": own})
     table.post([1, 2])
-    assert table.decide() == ([((), (), ())], 0.0, 1)
+    assert table.decide() == ([((), (), ())], 0.0, 1, None)
     assert own.asked == []
 
 
@@ -519,3 +522,138 @@ def test_steps_that_took_no_time_are_counted():
     for _ in range(64):
         report = step(table, n_tokens=1, seconds=0.0, depth=0, n_committed=1, n_expected=1.0)
     assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+# Drafting in the engine
+
+
+class ScriptedInline:
+    """Drafts the tokens that a test says, one in each round."""
+
+    source, n_most = "draft_model", 8
+
+    def __init__(self, *tokens, confidence=0.9):
+        self.tokens, self.confidence = tokens, confidence
+        self.texts = {}
+        self.drafted = {}
+
+    def open(self, sequence, _sampling, tokens):
+        self.texts[sequence] = tokens
+
+    def close(self, sequence):
+        del self.texts[sequence]
+
+    def n_pending(self, sequence):
+        self._sync(sequence)
+        return 1 if len(self.drafted[sequence][1]) < len(self.tokens) else None
+
+    def draft(self, sequences, _n_most):
+        drafts = {}
+        for sequence in sequences:
+            draft = self._sync(sequence)
+            if len(draft) < len(self.tokens):
+                draft.append(self.tokens[len(draft)])
+                drafts[sequence] = list(draft), [self.confidence] * len(draft)
+        return InlineRound(len(sequences), drafts)
+
+    def _sync(self, sequence):
+        n = len(self.texts[sequence])
+        if self.drafted.get(sequence, (0,))[0] != n:
+            self.drafted[sequence] = n, []
+        return self.drafted[sequence][1]
+
+
+def with_draft_model(*tokens, price=0.0005, policy="adaptive", **more):
+    table = Table(policy, inline=ScriptedInline(*tokens, **more))
+    for n in range(1, 9):
+        table.speculation.inline.cost.learn(n, price)
+    return table
+
+
+def drafted(table, seconds=0.0005):
+    """What is verified when everything that was ordered has been drafted."""
+    while order := (plan := table.decide()).order:
+        while order:
+            done = table.speculation.draft(order)
+            table.speculation.on_drafted(done, seconds)
+            order = done.rest
+    return plan.chains[0]
+
+
+def test_what_was_drafted_in_the_engine_is_verified():
+    chain = drafted(with_draft_model(1, 2, 3))
+    assert chain.tokens == (1, 2, 3)
+    assert set(chain.sources) == {"draft_model"}
+
+
+def test_an_order_may_be_done_in_several_rounds():
+    table = with_draft_model(1, 2, 3)
+    order = table.decide().order
+    assert order.n_rounds > 1
+    done = table.speculation.draft(order)
+    assert (done.n_tokens, done.n_drafted) == (1, 1)
+    assert done.rest.n_rounds == order.n_rounds - 1
+
+
+def test_a_draft_that_becomes_doubtful_ends_the_order():
+    table = with_draft_model(1, 2, 3, confidence=0.001)
+    done = table.speculation.draft(table.decide().order)
+    assert done.rest is None
+
+
+def test_drafting_counts_as_time_of_the_step():
+    table = with_draft_model(1, 2, price=0.004)
+    drafted(table, seconds=0.004)
+    table.commit(1, 2, 3, n_accepted=2)
+    table.speculation.on_step(StepReport(3, 0.05, [2], 3, 3.0))
+    report = table.speculation.describe()
+    assert report["draft_seconds"] == pytest.approx(0.008)
+    assert report["actual_tokens_per_second"] == pytest.approx(3 / 0.058, rel=0.01)
+    assert report["draft_model"]["n_tokens"] == 2
+
+
+def test_a_draft_model_that_is_always_wrong_is_soon_not_asked_any_more():
+    table = with_draft_model(7, 7, 7, price=0.005)
+    n_drafted = []
+    for _ in range(60):
+        n_drafted.append(len(drafted(table, 0.005).tokens))
+        table.commit(8)
+        table.speculation.on_step(StepReport(1, 0.05, [0], 1, 1.0))
+    assert n_drafted[0] > 0
+    assert sum(n_drafted[20:]) <= 2
+
+
+def test_it_is_tried_again_from_time_to_time():
+    table = with_draft_model(7, 7, 7, price=0.005)
+    for _ in range(1000):
+        drafted(table, 0.005)
+        table.commit(8)
+        table.speculation.on_step(StepReport(1, 0.05, [0], 1, 1.0))
+    n_scored = table.scored("draft_model")[1]
+    drafted_seconds = table.speculation.describe()["draft_seconds"]
+    assert n_scored > 5
+    assert drafted_seconds < 0.01 * 1000 * 0.05
+
+
+def test_when_backs_come_and_go_what_is_known_of_the_draft_model_stays():
+    table = with_draft_model(1, 2)
+    drafted(table)
+    table.commit(1, 2, 3, n_accepted=2)
+    table.speculation.connect([])
+    assert table.scored("draft_model") == (2, 2)
+
+
+def test_off_orders_nothing():
+    assert with_draft_model(1, 2, policy="off").decide().order is None
+
+
+def test_what_a_back_has_pushed_is_not_drafted_again():
+    table = with_draft_model(1, 2, 3, price=0.02)
+    table.post([1, 2, 3, 4, 5, 6], confidences=[0.95] * 6)
+    assert table.decide().order is None
+
+
+def test_an_ended_sequence_is_closed_for_the_draft_model():
+    table = with_draft_model(1)
+    table.speculation.close("s")
+    assert table.speculation.inline.drafter.texts == {}

@@ -37,7 +37,7 @@ def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9):
 
 def test_off_takes_nothing():
     choice = Off().choose([candidate(0.9), candidate(0.9)], 0, cost_of(FLAT))
-    assert choice == ((0, 0), 0.0, 2)
+    assert choice == ((0, 0), 0.0, 2, None)
 
 
 def test_fixed_takes_what_is_there_up_to_its_depth_and_never_waits():

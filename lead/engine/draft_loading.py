@@ -1,0 +1,109 @@
+"""Loading the draft model of the engine, beside the target."""
+
+import functools
+import logging
+import time
+from collections.abc import Callable
+from statistics import median
+
+from lead.engine.commands import DRAFT_MODEL, LoadDraft
+from lead.engine.drafters.model_drafter import ModelDrafter
+from lead.engine.speculation.step_cost import StepCost
+from shared.drafting.drafter import Drafter
+from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.drafting_sampler import drafting_sampler
+from shared.errors import ModelLoadError
+from shared.llama.model import Model
+from shared.llama.span import Span
+from shared.llama.vocabulary import Vocabulary
+from shared.sampling.grammar_waits import WaitsForGrammars
+from shared.sampling.remote_grammar import GrammarServer
+
+log = logging.getLogger("engine")
+
+_STATES_BESIDE_DRAFT = 2
+"""A recurrent draft model keeps a state after each draft token, and those before the first ones."""
+_REPEATS = 5
+_WIDTHS = (1, 2, 4, 8, 32, 128)
+"""Of the steps that are timed: drafting, and reading what it has not seen yet."""
+_MAX_SECONDS = 3.0
+
+
+def load_draft_model(load: LoadDraft, target: Model) -> Model:
+    """Raises ModelLoadError, also for a model with another vocabulary than the target's."""
+    options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
+    model = Model(load.model, options, n_step_checkpoints=load.n_most + _STATES_BESIDE_DRAFT)
+    _check_vocabulary(model.vocabulary, target.vocabulary)
+    if _n_most(load, model) < 1:
+        raise ModelLoadError(
+            f"{load.model} cannot draft: its recurrent states do not fit into memory often enough to take "
+            "tokens back; try a smaller --parallel"
+        )
+    return model
+
+
+def make_drafter(
+    load: LoadDraft, model: Model, grammars: GrammarServer, patience: WaitsForGrammars
+) -> ModelDrafter:
+    """The inline drafter with this model, for as many sequences as there are slots."""
+    vocabulary, n_most = model.vocabulary, _n_most(load, model)
+    options = DrafterOptions.for_cache(
+        model.n_ctx,
+        n_slots=load.options.parallel,
+        n_train=vocabulary.info.n_ctx_train,
+        n_ahead=n_most,
+        n_branches=0,
+    )
+    make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
+    drafter = Drafter(model, options, make_sampler, vocabulary.end_tokens, patience)
+    return ModelDrafter(DRAFT_MODEL, drafter, n_most)
+
+
+def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = time.monotonic) -> int:
+    """Have the model, whose slot 0 is empty, use the number of threads with the shortest step.
+
+    A small model's step is over before several threads have met at its barriers.
+    """
+    n_most = load.options.threads
+    if load.fixed_threads or n_most == 1:
+        return n_most
+    seconds: dict[int, list[float]] = {1: [], n_most: []}
+    for n_threads in [1, n_most] * _REPEATS:
+        model.use_threads(n_threads)
+        seconds[n_threads].append(_step_seconds(model, 1, clock))
+    best = min(seconds, key=lambda n_threads: median(seconds[n_threads]))
+    model.use_threads(best)
+    return best
+
+
+def calibrate_drafting(model: Model, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
+    """A first T(n) of the draft model, whose slot 0 is empty: it has to be known before it is used."""
+    began = clock()
+    for width in [1] * _REPEATS + list(_WIDTHS):
+        if width > 1 and (width > model.n_batch or clock() - began > _MAX_SECONDS):
+            return
+        cost.learn(width, _step_seconds(model, width, clock))
+
+
+def _step_seconds(model: Model, width: int, clock: Callable[[], float]) -> float:
+    began = clock()
+    model.decode([Span(0, 0, [1] * width, 1)])
+    seconds = clock() - began
+    model.trim(0, 0)
+    return seconds
+
+
+def _n_most(load: LoadDraft, model: Model) -> int:
+    if model.traits.can_trim:
+        return load.n_most
+    return min(load.n_most, model.traits.n_step_checkpoints - _STATES_BESIDE_DRAFT)
+
+
+def _check_vocabulary(ours: Vocabulary, target: Vocabulary) -> None:
+    draft, lead = ours.identify(), target.identify()
+    if draft.fingerprint != lead.fingerprint:
+        raise ModelLoadError(
+            f"the vocabularies differ: the target is {lead.model!r} with {lead.n_tokens} tokens, the draft "
+            f"model {draft.model!r} with {draft.n_tokens}. Use a smaller model of the same family as "
+            f"{lead.model!r}: both must have the same tokenizer"
+        )

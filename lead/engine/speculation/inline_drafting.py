@@ -1,0 +1,157 @@
+"""What drafting inside the engine costs, which sequences may be drafted for, and when to look again.
+
+An inline drafter takes the engine's own time: every draft token delays the step. Whether it is worth that is
+for the policy to say; here is what it needs to know.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from lead.engine.drafters.inline_drafter import InlineDrafter, InlineRound
+from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.engine.speculation.step_cost import StepCost
+from shared.sampling.parameters import SamplingParameters
+
+_USUAL_PENDING = 4
+"""After a step the drafter has one or two tokens to decode before it can go on, with several sources a few
+more. Beyond this, it has been left behind (or the prompt is new), and has to catch up."""
+_CATCH_UP_CHUNK = 128
+"""Tokens of one sequence that are caught up with before each step while others are generating."""
+
+
+class InlineOffer(NamedTuple):
+    """What the inline drafter may add to the draft of a sequence.
+
+    `probabilities` are those of its current tokens, `mean` that of each further one, up to `n_most` in all.
+    `n_pending` tokens are decoded with the first of them. `catch_up`: the share of this step, in seconds, in
+    what it takes to catch up with the sequence first.
+    """
+
+    probabilities: tuple[float, ...]
+    mean: float
+    n_most: int
+    n_pending: int = 1
+    catch_up: float = 0.0
+
+
+class DraftOrder(NamedTuple):
+    """Draft for `sequences` before the next step: `n_rounds` more tokens of each, in a batch of `n_tokens`.
+
+    A sequence drops out when the probability that all of its draft is accepted falls below `min_survival`.
+    """
+
+    sequences: tuple[str, ...]
+    n_rounds: int
+    n_tokens: int
+    min_survival: float = 0.0
+
+
+class InlineDrafting:
+    """Written by the manager. `cost` is T(n) of the drafter: of a round with n tokens in its batch."""
+
+    def __init__(self, drafter: InlineDrafter, constants: SpeculationConstants = DEFAULTS) -> None:
+        self.drafter = drafter
+        self.cost = StepCost(constants)
+        self._constants = constants
+        self._answer_length = constants.usual_answer
+        self._idle_until_step: set[str] = set()  # sequences that get no more before the next step
+        self._open_since: dict[str, int] = {}
+        self._engine_seconds = 0.0
+        self._explore_at: float | None = None  # in seconds of the engine's work; None: not yet of interest
+        self._n_tokens = 0
+        self._seconds = 0.0
+
+    # The life of a sequence
+
+    def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> None:
+        """See `InlineDrafter.open`."""
+        self._open_since[sequence] = len(tokens)
+        self.drafter.open(sequence, sampling, tokens)
+
+    def close(self, sequence: str, n_committed: int) -> None:
+        """It has ended, with so many tokens."""
+        if n_generated := n_committed - self._open_since.pop(sequence):
+            decay = self._constants.answer_decay
+            self._answer_length = decay * self._answer_length + (1 - decay) * n_generated
+        self._idle_until_step.discard(sequence)
+        self.drafter.close(sequence)
+
+    def on_step(self, seconds: float) -> None:
+        """The engine has decoded a step; with waits and drafting it took `seconds`."""
+        self._idle_until_step.clear()
+        self._engine_seconds += seconds
+
+    # What may be drafted
+
+    def offer(
+        self, sequence: str, probabilities: tuple[float, ...], mean: float, n_useful: int, n_left: int
+    ) -> InlineOffer | None:
+        """For a sequence whose draft of this source has tokens of these probabilities; None: it cannot grow.
+
+        At most `n_useful` draft tokens can be committed in a step, `n_left` in all.
+        """
+        n_most = min(n_useful, self.drafter.n_most)
+        if sequence in self._idle_until_step or len(probabilities) >= n_most:
+            return None
+        n_pending = self.drafter.n_pending(sequence)
+        if n_pending is None:
+            return None
+        if n_pending <= _USUAL_PENDING:
+            return InlineOffer(probabilities, mean, n_most, n_pending)
+        n_steps = max(1.0, min(n_left, self._answer_length) / 2)
+        return InlineOffer(probabilities, mean, n_most, 1, self._catch_up_seconds(n_pending) / n_steps)
+
+    def exploration(self, sequences: Iterable[str], step_seconds: float) -> str | None:
+        """A sequence to draft for although it seems not to pay, to see whether that has changed; or None.
+
+        So much time goes into that that it is a small share of all. A step takes `step_seconds`.
+        """
+        if self._explore_at is not None and self._engine_seconds < self._explore_at:
+            return None
+        for sequence in sequences:
+            n_pending = self.drafter.n_pending(sequence)
+            if n_pending is None or sequence in self._idle_until_step:
+                continue
+            seconds = self.cost.seconds(1) + self._catch_up_seconds(n_pending)
+            if seconds <= self._constants.max_exploration * step_seconds:
+                is_first = self._explore_at is None
+                self._explore_at = self._engine_seconds + seconds / self._constants.inline_exploration
+                return None if is_first else sequence
+        return None
+
+    # Drafting
+
+    def order(
+        self, sequences: Sequence[str], n_rounds: int, min_survival: float, *, alone: bool
+    ) -> DraftOrder:
+        """`alone`: no other sequence is waiting for a step."""
+        n_tokens = 1 << 30 if alone else len(sequences) + _CATCH_UP_CHUNK
+        return DraftOrder(tuple(sequences), n_rounds, n_tokens, min_survival)
+
+    def draft(self, order: DraftOrder) -> InlineRound:
+        """One round. A sequence that has not grown is left alone until the next step, if others wait."""
+        done = self.drafter.draft(order.sequences, order.n_tokens)
+        stuck = set(order.sequences) - done.drafts.keys()
+        for sequence in stuck:
+            n_pending = self.drafter.n_pending(sequence)
+            if n_pending is None or n_pending <= 1 or order.n_tokens < 1 << 30:
+                self._idle_until_step.add(sequence)
+        return done
+
+    def on_round(self, n_tokens: int, n_drafted: int, seconds: float) -> None:
+        """A round of `n_tokens` took `seconds`, and drafts grew by `n_drafted` tokens."""
+        self._n_tokens += n_drafted
+        self._seconds += seconds
+        if n_tokens:
+            self.cost.learn(n_tokens, seconds)
+
+    def describe(self) -> dict[str, Any]:
+        """For `GET /v1/speculation`."""
+        return {
+            "token_ms": round(1000 * self.cost.seconds(1), 3),
+            "n_tokens": self._n_tokens,
+            "seconds": round(self._seconds, 6),
+        }
+
+    def _catch_up_seconds(self, n_pending: int) -> float:
+        return max(0.0, self.cost.seconds(n_pending) - self.cost.seconds(1))

@@ -1,0 +1,101 @@
+"""The draft model inside the engine: options named as in llama-server."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+
+from shared.models.builtin import builtin_draft
+from shared.settings.base import OptionError, OptionGroup
+from shared.settings.llama_server_options import GpuLayers, ThreadCount
+from shared.settings.model_options import MAX_CTX, MAX_THREADS, CacheType, ModelOptions
+from shared.settings.model_source import ModelSource, check_repository
+
+_BUILTIN = Path("builtin")
+_MOST_DRAFTED = 32
+
+
+class DraftModelOptions(OptionGroup):
+    """Which draft model, and how it computes; everything else is as for the target."""
+
+    draft_model: Path | None = Field(
+        None,
+        description="path of a draft model (as with --model) that drafts inside the engine, on its cores and "
+        "devices, between two steps; builtin: the demo's draft model. Backs can draft as well",
+    )
+    hf_repo_draft: str | None = Field(
+        None,
+        description="Hugging Face repository of the draft model, USER/REPO[:QUANT], instead of --draft-model",
+    )
+    n_gpu_layers_draft: GpuLayers = Field(
+        -1, ge=-1, description="number of layers of the draft model to store in VRAM; -1: all"
+    )
+    threads_draft: ThreadCount = Field(
+        0,
+        ge=0,
+        le=MAX_THREADS,
+        description="number of CPU threads of the draft model; 0: one or as many as --threads, whichever is "
+        "faster when it is measured after loading",
+    )
+    ctx_size_draft: int = Field(
+        0,
+        ge=0,
+        le=MAX_CTX,
+        description="size of the draft model's context in tokens, for all slots together; 0: that of the "
+        "target. Where a text is longer, drafts are made from its end",
+    )
+    cache_type_k_draft: CacheType = Field("f16", description="KV cache data type for K of the draft model")
+    cache_type_v_draft: CacheType = Field("f16", description="KV cache data type for V of the draft model")
+    draft_max: int = Field(
+        16, ge=1, le=_MOST_DRAFTED, description="the most tokens to draft inside the engine for one step"
+    )
+
+    @field_validator("hf_repo_draft")
+    @classmethod
+    def _check_repository(cls, value: str | None) -> str | None:
+        return check_repository(value)
+
+    @model_validator(mode="after")
+    def _check_one_source(self) -> Self:
+        if self.draft_model is not None and self.hf_repo_draft is not None:
+            raise OptionError("hf_repo_draft", "cannot be combined with --draft-model")
+        return self
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is a draft model in the engine."""
+        return self.draft_model is not None or self.hf_repo_draft is not None
+
+    def located(self, hub: ModelSource) -> Self:
+        """A copy with a file that llama.cpp can load, as `ModelSource.located`. Raises ConfigError."""
+        if not self.is_wanted:
+            return self
+        return self.model_copy(
+            update={"draft_model": self.source(hub).located().model, "hf_repo_draft": None}
+        )
+
+    def source(self, hub: ModelSource) -> ModelSource:
+        """The draft model, with the tokenizer, token and offline mode of `hub`.
+
+        Raises ConfigError in an installation without the demo's.
+        """
+        given = self.draft_model
+        path = builtin_draft() if given == _BUILTIN else given and given.absolute()
+        return hub.model_copy(update={"model": path, "hf_repo": self.hf_repo_draft, "hf_file": None})
+
+    def model_options(self, target: ModelOptions) -> ModelOptions:
+        """How to load it beside a target that is loaded with `target`."""
+        return target.model_copy(
+            update={
+                "n_gpu_layers": self.n_gpu_layers_draft,
+                "threads": self.threads_draft or target.threads,
+                "threads_batch": self.threads_draft or target.threads_batch,
+                "ctx_size": self.ctx_size_draft,
+                "cache_type_k": self.cache_type_k_draft,
+                "cache_type_v": self.cache_type_v_draft,
+                "kv_unified": True,
+                "swa_full": True,  # each draft token is a decode of its own, and several are taken back
+                "tensor_split": (),
+                "ctx_checkpoints": 0,
+            }
+        )

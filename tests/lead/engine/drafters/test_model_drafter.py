@@ -1,0 +1,115 @@
+"""The drafter of backs, in the engine: it follows committed tokens, and drafts when it is asked."""
+
+import pytest
+
+from tests.fakes import GREEDY, inline_drafter, plain_run, submit
+
+PROMPT = [0, 2]
+TEXT, _ = plain_run(submit(tokens=PROMPT), 100)
+
+
+def opened(tokens=None, *, n_slots=2, sequence="s", **more):
+    """A drafter whose model equals the target, and the committed tokens that it reads."""
+    drafter, committed = inline_drafter(n_slots, 0.0, **more), list(PROMPT if tokens is None else tokens)
+    drafter.open(sequence, GREEDY, committed)
+    return drafter, committed
+
+
+def drafted(drafter, n_rounds, sequence="s"):
+    """The draft after so many rounds."""
+    for _ in range(n_rounds):
+        tokens, _ = drafter.draft([sequence], 1000).drafts[sequence]
+    return tokens
+
+
+def test_each_round_adds_a_token():
+    drafter, _ = opened()
+    assert drafted(drafter, 1) == TEXT[2:3]
+    assert drafted(drafter, 3) == TEXT[2:6]
+
+
+def test_before_the_first_round_the_whole_prompt_is_pending():
+    drafter, _ = opened(TEXT[:9])
+    assert drafter.n_pending("s") == 9
+
+
+def test_a_round_says_how_many_tokens_were_decoded():
+    drafter, _ = opened(TEXT[:9])
+    assert drafter.draft(["s"], 1000).n_tokens == 9
+    assert drafter.draft(["s"], 1000).n_tokens == 1
+
+
+def test_a_long_prompt_takes_several_rounds_without_a_draft():
+    drafter, _ = opened(TEXT[:9])
+    rounds = [drafter.draft(["s"], 4) for _ in range(3)]
+    assert [(each.n_tokens, bool(each.drafts)) for each in rounds] == [(4, False), (4, False), (1, True)]
+
+
+def test_what_was_committed_and_agrees_is_not_decoded_again():
+    drafter, committed = opened()
+    drafted(drafter, 3)
+    committed += TEXT[2:5]
+    assert drafter.n_pending("s") == 1
+    assert drafted(drafter, 1) == TEXT[5:6]
+
+
+def test_after_a_rejection_the_draft_begins_again():
+    drafter, committed = opened()
+    drafted(drafter, 3)
+    committed.append((TEXT[2] + 1) % 20)
+    assert drafter.n_pending("s") == 1
+    assert len(drafted(drafter, 1)) == 1
+
+
+def test_a_full_draft_cannot_grow():
+    drafter, _ = opened(n_most=2)
+    drafted(drafter, 2)
+    assert drafter.n_pending("s") is None
+
+
+def test_one_decode_drafts_for_several_sequences():
+    drafter, _ = opened()
+    drafter.open("t", GREEDY, [5, 1])
+    done = drafter.draft(["s", "t"], 1000)
+    assert done.drafts.keys() == {"s", "t"}
+    assert done.n_tokens == 4
+
+
+def test_a_sequence_that_is_not_asked_for_does_not_grow():
+    drafter, _ = opened()
+    drafter.open("t", GREEDY, [5, 1])
+    drafter.draft(["s", "t"], 1000)
+    assert drafter.draft(["t"], 1000).drafts.keys() == {"t"}
+    assert drafted(drafter, 1) == TEXT[2:4]
+
+
+def test_the_cache_of_an_ended_sequence_serves_the_next_one():
+    drafter, committed = opened(TEXT[:9])
+    drafted(drafter, 1)
+    drafter.close("s")
+    drafter.open("t", GREEDY, committed)
+    assert drafter.draft(["t"], 1000).n_tokens == 1
+
+
+def test_for_a_sequence_too_many_the_one_that_waits_longest_is_begun_anew():
+    drafter, _ = opened(n_slots=1)
+    drafted(drafter, 1)
+    drafter.open("t", GREEDY, [5, 1, 4])
+    assert drafter.draft(["t"], 1000).drafts.keys() == {"t"}
+    assert drafter.n_pending("s") == 2
+    assert drafted(drafter, 1) == TEXT[2:3]
+
+
+def test_a_sequence_that_the_drafter_gives_up_is_not_asked_for_again(monkeypatch):
+    drafter, committed = opened()
+    drafted(drafter, 1)
+    monkeypatch.setattr("shared.drafting.sequence_state.SequenceState.commit", lambda *_: 1 / 0)
+    committed.append(7)
+    assert drafter.n_pending("s") is None
+
+
+@pytest.mark.parametrize("sequence", ["s", "unknown"])
+def test_a_sequence_may_end_before_it_was_drafted_for(sequence):
+    drafter, _ = opened()
+    drafter.close(sequence)
+    assert drafter.n_pending("unknown") is None

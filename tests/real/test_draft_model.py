@@ -1,0 +1,78 @@
+"""A draft model in the engine: the text is that of the target alone, whatever is asked for."""
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from bench.processes import start_lead
+from shared.models.builtin import builtin_draft
+from tests.real.client import ENDLESS, ask, stream
+from tests.real.processes import LEAD, engine_of
+from tests.real.test_engine_death import SCHEMA
+
+pytestmark = pytest.mark.real
+
+SAMPLINGS = {
+    "greedy": {"temperature": 0},
+    "sampled with penalties": {
+        "temperature": 0.8,
+        "seed": 7,
+        "repeat_penalty": 1.3,
+        "logit_bias": {"300": 2},
+    },
+    "in a schema": SCHEMA,
+}
+
+
+@pytest.fixture(scope="module")
+def drafting(target):
+    """A lead with the shipped draft model in its engine."""
+    lead, url = start_lead("--model", str(target), *LEAD, "--draft-model", str(builtin_draft()))
+    with lead:
+        yield lead, url
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_it_is_accepted_and_changes_nothing(served, drafting, sampling):
+    with stream(drafting[1], **SAMPLINGS[sampling]) as answer:
+        reply = answer.rest()
+    assert reply.text == ask(served[1], **SAMPLINGS[sampling]).text
+    assert reply.sources == {"draft_model"}
+    assert reply.n_accepted > 10
+
+
+def test_several_answers_at_once_stay_as_they_are(served, drafting):
+    requests = [{"temperature": 0.7, "seed": seed} for seed in range(6)]
+    plain = [ask(served[1], **request).text for request in requests]
+    with ThreadPoolExecutor(len(requests)) as pool:
+        replies = list(pool.map(lambda request: ask(drafting[1], **request), requests))
+    assert [reply.text for reply in replies] == plain
+    assert all(reply.n_accepted for reply in replies)
+
+
+def test_a_cancelled_answer_leaves_the_next_one_as_it_is(served, drafting):
+    with stream(drafting[1], max_tokens=ENDLESS) as answer:
+        answer.until(lambda reply: "draft_model" in reply.sources)
+    assert ask(drafting[1]).text == ask(served[1]).text
+
+
+def test_after_the_engines_death_drafting_goes_on(served, drafting):
+    lead, url = drafting
+    with stream(url, temperature=0.8) as answer:
+        answer.until(lambda reply: "draft_model" in reply.sources)
+        since = lead.n_lines()
+        os.kill(engine_of(lead), signal.SIGKILL)
+        reply = answer.rest()
+    lead.wait_for("draft model: .* memory: ", since=since)
+    assert reply.text == ask(served[1], temperature=0.8).text
+
+
+def test_the_lead_says_what_drafts(drafting):
+    _, url = drafting
+    assert httpx.get(f"{url}/props", trust_env=False).json()["draft_model"]
+    planner = httpx.get(f"{url}/v1/speculation", trust_env=False).json()["planner"]
+    assert planner["draft_model"]["n_tokens"] > 0
+    assert planner["sources"]["draft_model"]["n_right"] > 0
