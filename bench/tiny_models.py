@@ -46,6 +46,8 @@ _LAYERWISE = (
 _LATENT = ("deepseek2", "deepseek32", "glm-dsa", "kimi-linear", "mistral4")
 """Multi-head latent attention."""
 
+_FULL_ATTENTION_INTERVAL = 2
+
 _DELTA_NETS = ("qwen35", "qwen35moe", "qwen3next")
 
 
@@ -64,6 +66,11 @@ class TinyModel:
     sd: float = 0.3
     settings: Mapping[str, Value] | None = None
 
+    @property
+    def has_heads(self) -> bool:
+        """Whether its last layers predict further tokens (MTP)."""
+        return bool(self.settings and self.settings.get("nextn_predict_layers"))
+
 
 def write_tiny_model(model: TinyModel, path: Path, vocabulary: Path | None = None) -> Path:
     """Write `model` with the vocabulary of another GGUF (default: the shipped pair's) to `path`, in f32.
@@ -74,6 +81,7 @@ def write_tiny_model(model: TinyModel, path: Path, vocabulary: Path | None = Non
     metadata = _build(functions, model, vocabulary)
     parameters = llama_cpp.llama_model_default_params()
     parameters.n_gpu_layers = 0
+    parameters.load_mtp = model.has_heads
     fill = _filler(functions, model)
     with _quiet():
         native = functions.llama_model_init_from_user(
@@ -84,7 +92,36 @@ def write_tiny_model(model: TinyModel, path: Path, vocabulary: Path | None = Non
         functions.llama_model_save_to_file(native, os.fsencode(path))
     llama_cpp.llama_model_free(native)
     functions.gguf_free(metadata)
+    if model.has_heads:
+        _mend_heads(path, model.architecture)
     return path
+
+
+def _mend_heads(path: Path, architecture: str) -> None:
+    """llama.cpp does not load its own file if it is to leave out the heads.
+
+    It does not count the scales of their tensors, and has saved which of the other layers are recurrent.
+    """
+    reader = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(path.with_suffix(".mended"), architecture)
+    wrong = f"{architecture}.attention.recurrent_layers"
+    for field in reader.fields.values():
+        if field.name.startswith(("GGUF.", "general.architecture", wrong)):
+            continue
+        kind, *items = field.types
+        if (value := field.contents()) != []:  # which the library does not write
+            writer.add_key_value(field.name, value, kind, items[-1] if items else None)
+    if wrong in reader.fields:
+        writer.add_uint32(f"{architecture}.full_attention_interval", _FULL_ATTENTION_INTERVAL)
+    for tensor in reader.tensors:
+        if tensor.name.endswith("scale"):
+            continue
+        writer.add_tensor(tensor.name, tensor.data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    path.with_suffix(".mended").replace(path)
 
 
 def write_metadata(model: TinyModel, path: Path, vocabulary: Path | None = None) -> Path:
@@ -130,7 +167,7 @@ def _metadata(model: TinyModel, n_vocab: int) -> dict[str, Value]:
         "attention.clamp_kqv": 1.0,
         "attention.max_alibi_bias": 8.0,
         "attention.relative_buckets_count": 8,
-        "full_attention_interval": 2,
+        "full_attention_interval": _FULL_ATTENTION_INTERVAL,
         "rope.dimension_count": width // n_heads,
         "rope.dimension_sections": [width // n_heads // 4] * 4,
         "logit_scale": 1.0,

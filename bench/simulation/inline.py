@@ -60,6 +60,9 @@ class SimulatedInlineDrafter:
     def close(self, sequence: str) -> None:
         self._followed.pop(sequence, None)
 
+    def place(self, sequence: str, slot: int) -> None:
+        """It needs no slots."""
+
     def n_pending(self, sequence: str) -> int | None:
         followed = self._followed[sequence]
         followed.sync()

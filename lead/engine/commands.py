@@ -11,9 +11,10 @@ from pydantic import BaseModel, Field, TypeAdapter
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
+MtpMode = Literal["auto", "on", "off"]
 PolicyName = Literal["adaptive", "fixed", "sync", "off"]
-NGRAM, PREDICTION, DRAFT_MODEL = "ngram", "prediction", "draft_model"
-OWN_SOURCES = frozenset({NGRAM, PREDICTION, DRAFT_MODEL})
+NGRAM, PREDICTION, DRAFT_MODEL, MTP = "ngram", "prediction", "draft_model", "mtp"
+OWN_SOURCES = frozenset({NGRAM, PREDICTION, DRAFT_MODEL, MTP})
 """The draft sources in the lead itself; a back may not have such a name."""
 
 
@@ -33,7 +34,8 @@ class Load(BaseModel, frozen=True):
     """The first command: what to run.
 
     `exact` and `pads` are as an earlier process said in `Ready`, so that this one computes the same bits;
-    None: it measures them.
+    None: it measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
+    not beside a draft model.
     """
 
     type: Literal["load"] = "load"
@@ -43,6 +45,8 @@ class Load(BaseModel, frozen=True):
     policy: PolicyName = "adaptive"
     ngram: bool = True
     draft: LoadDraft | None = None
+    mtp: MtpMode = "off"
+    n_most_mtp: int = 16
     calibrate: bool = True
     heartbeat_seconds: float = 0.0  # between signs of life; 0: none
     exact: bool | None = None

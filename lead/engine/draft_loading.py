@@ -1,4 +1,4 @@
-"""Loading the draft model of the engine, beside the target."""
+"""Loading what drafts inside the engine: a draft model beside the target, or heads of the target."""
 
 import functools
 import logging
@@ -6,14 +6,19 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from lead.engine.commands import DRAFT_MODEL, LoadDraft
+import numpy as np
+
+from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
 from lead.engine.drafters.model_drafter import ModelDrafter
+from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.speculation.step_cost import StepCost
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
+from shared.llama.mtp_heads import MtpHeads, has_heads
+from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.grammar_waits import WaitsForGrammars
@@ -57,6 +62,41 @@ def make_drafter(
     make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
     drafter = Drafter(model, options, make_sampler, vocabulary.end_tokens, patience)
     return ModelDrafter(DRAFT_MODEL, drafter, n_most)
+
+
+def wants_heads(load: Load) -> bool:
+    """Whether the model's heads are to draft; raises ModelLoadError if they should, and it has none."""
+    if load.mtp == "off" or load.draft is not None or load.policy == "off":
+        return False
+    if has_heads(load.model):
+        return True
+    if load.mtp == "on":
+        raise ModelLoadError(f"{load.model} has no heads for further tokens that can be used: --mtp off")
+    return False
+
+
+def make_mtp_drafter(
+    model: Model, heads: MtpHeads, n_most: int, grammars: GrammarServer, patience: WaitsForGrammars
+) -> MtpDrafter:
+    """The inline drafter with the heads of the target, which was loaded with them."""
+    assert model.hidden
+    vocabulary = model.vocabulary
+    make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
+    return MtpDrafter(
+        heads, model.hidden, make_sampler, vocabulary.end_tokens, n_most=n_most, patience=patience
+    )
+
+
+def calibrate_heads(heads: MtpHeads, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
+    """A first T(n) of the heads, whose slot 0 is empty and is left empty."""
+    row = np.zeros(heads.n_embd, np.float32)
+    for width in [1] * _REPEATS + list(_WIDTHS):
+        if width > heads.n_batch:
+            return
+        began = clock()
+        heads.decode([HeadSpan(0, 0, [1] * width, [row] * width)])
+        cost.learn(width, clock() - began)
+        heads.trim(0, 0)
 
 
 def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = time.monotonic) -> int:

@@ -14,7 +14,8 @@ class Ready(BaseModel, frozen=True):
     """The model is loaded. `n_ctx_sequence` is the most tokens one sequence can have.
 
     `exact`: the logits of a token do not depend on how many others are in its batch; `pads`: because single
-    tokens are padded. `draft_model`: the name of that in the engine.
+    tokens are padded. `draft_model`: the name of that in the engine. `mtp`: the model's own heads
+    draft.
     """
 
     type: Literal["ready"] = "ready"
@@ -25,6 +26,7 @@ class Ready(BaseModel, frozen=True):
     exact: bool
     pads: bool = False
     draft_model: str | None = None
+    mtp: bool = False
 
 
 class Alive(BaseModel, frozen=True):

@@ -272,7 +272,7 @@ class Scheduler:
         elif n_rollback:
             n_useful = min(n_useful, n_rollback)
         n_left = sequence.n_left(self._limits.n_ctx_sequence)
-        return GeneratingSequence(sequence.id, n_useful, slot.n_to_decode, n_left)
+        return GeneratingSequence(sequence.id, n_useful, slot.n_to_decode, n_left, slot.index)
 
     def _entries(
         self, generating: list[Slot], chains: list[DraftChain], prompts: list[Slot]

@@ -1,11 +1,22 @@
 """The engine process; `lead.engine.__main__` is its entry point."""
 
+import functools
 import logging
 import sys
+from collections.abc import Callable
 
 from lead.engine.calibration import calibrate
 from lead.engine.commands import NGRAM, PREDICTION, Load, LoadDraft, Submit
-from lead.engine.draft_loading import calibrate_drafting, choose_threads, load_draft_model, make_drafter
+from lead.engine.draft_loading import (
+    calibrate_drafting,
+    calibrate_heads,
+    choose_threads,
+    load_draft_model,
+    make_drafter,
+    make_mtp_drafter,
+    wants_heads,
+)
+from lead.engine.drafters.inline_drafter import InlineDrafter
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
@@ -21,7 +32,9 @@ from lead.engine.speculation.step_cost import StepCost
 from shared.errors import ModelLoadError
 from shared.llama.batch_invariance import BatchInvariance, measure_batch_invariance
 from shared.llama.memory_plan import describe_checkpoints, n_prompt_checkpoints
+from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
+from shared.llama.mtp_heads import MtpHeads
 from shared.logs import configure_logging
 from shared.sampling.factory import make_sampler
 from shared.sampling.remote_grammar import GrammarServer, Patience
@@ -47,7 +60,7 @@ def main() -> None:
     if heartbeat:
         heartbeat.start()
     try:
-        model = Model(load.model, load.options)
+        model = Model(load.model, load.options, with_heads=wants_heads(load))
         draft_model = load_draft_model(load.draft, model) if load.draft else None
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
@@ -77,9 +90,7 @@ def _serve(model: Model, draft_model: Model | None, load: Load, pipe: EnginePipe
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
 
-    drafter = None
-    if load.draft and draft_model:
-        drafter = make_drafter(load.draft, draft_model, grammars, patience)
+    drafter, prepare = _inline_drafter(load, model, draft_model, grammars, patience)
     speculation = SpeculationManager(
         load.policy,
         load.depth,
@@ -88,8 +99,8 @@ def _serve(model: Model, draft_model: Model | None, load: Load, pipe: EnginePipe
         batching=batching_for(limits),
         inline=drafter,
     )
-    if load.draft and draft_model and speculation.inline:
-        _prepare_drafting(load.draft, draft_model, speculation.inline.cost)
+    if speculation.inline:
+        prepare(speculation.inline.cost)
     scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens, patience)
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
@@ -105,6 +116,7 @@ def _serve(model: Model, draft_model: Model | None, load: Load, pipe: EnginePipe
             exact=invariance.exact,
             pads=invariance.pads,
             draft_model=draft_model.vocabulary.info.name if draft_model else None,
+            mtp=drafter is not None and draft_model is None,
         )
     )
     if limits.traits.can_speculate and load.calibrate:
@@ -112,16 +124,47 @@ def _serve(model: Model, draft_model: Model | None, load: Load, pipe: EnginePipe
     Loop(model, scheduler, speculation, pipe).run()
 
 
-def _prepare_drafting(load: LoadDraft, model: Model, cost: StepCost) -> None:
+def _inline_drafter(
+    load: Load,
+    model: Model,
+    draft_model: Model | None,
+    grammars: GrammarServer,
+    patience: Patience,
+) -> tuple[InlineDrafter | None, Callable[[StepCost], None]]:
+    """(what drafts inside the engine, how to measure T(n) of it)."""
+    if load.draft and draft_model:
+        drafter = make_drafter(load.draft, draft_model, grammars, patience)
+        return drafter, functools.partial(_measure_draft_model, load.draft, draft_model)
+    if model.hidden and model.traits.can_speculate:
+        heads = model.open_heads()
+        drafting = make_mtp_drafter(model, heads, load.n_most_mtp, grammars, patience)
+        return drafting, functools.partial(_measure_heads, heads, model, load.options.parallel)
+    return None, lambda _: None
+
+
+def _measure_draft_model(load: LoadDraft, model: Model, cost: StepCost) -> None:
     n_threads = choose_threads(load, model)
     calibrate_drafting(model, cost)
     log.info(
-        "draft model: %s, %d thread%s, %.2f ms for a token; memory: %s",
+        "draft model: %s, %d thread%s, %.2f ms for a token; memory: %s for weights, %s",
         model.vocabulary.info.name,
         n_threads,
         "" if n_threads == 1 else "s",
         1000 * cost.seconds(1),
+        size_text(model.vocabulary.info.size),
         model.memory_size,
+    )
+
+
+def _measure_heads(heads: MtpHeads, model: Model, n_slots: int, cost: StepCost) -> None:
+    assert model.hidden
+    calibrate_heads(heads, cost)
+    log.info(
+        "drafting with the model's own heads (MTP), %.2f ms for a token; memory: %s for keys and values, at "
+        "most %s for hidden states",
+        1000 * cost.seconds(1),
+        size_text(heads.measure_memory(model.n_ctx)),
+        size_text(n_slots * model.hidden.n_bytes),
     )
 
 

@@ -258,6 +258,8 @@ class Lead:
             policy=settings.policy,
             ngram=settings.ngram,
             draft=settings.load_draft(),
+            mtp=settings.drafting.mtp,
+            n_most_mtp=settings.drafting.draft_max,
             calibrate=settings.calibrate,
         )
 

@@ -1,10 +1,11 @@
-"""The draft model inside the engine: options named as in llama-server."""
+"""Drafting inside the engine, with a draft model or the target's heads: options named as in llama-server."""
 
 from pathlib import Path
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
+from lead.engine.commands import MtpMode
 from shared.models.builtin import builtin_draft
 from shared.settings.base import OptionError, OptionGroup
 from shared.settings.llama_server_options import GpuLayers, ThreadCount
@@ -46,6 +47,11 @@ class DraftModelOptions(OptionGroup):
     )
     cache_type_k_draft: CacheType = Field("f16", description="KV cache data type for K of the draft model")
     cache_type_v_draft: CacheType = Field("f16", description="KV cache data type for V of the draft model")
+    mtp: MtpMode = Field(
+        "auto",
+        description="draft with the heads of the model (multi-token prediction): on, off or "
+        "auto (if the file has them, and there is no --draft-model)",
+    )
     draft_max: int = Field(
         16, ge=1, le=_MOST_DRAFTED, description="the most tokens to draft inside the engine for one step"
     )
@@ -59,6 +65,8 @@ class DraftModelOptions(OptionGroup):
     def _check_one_source(self) -> Self:
         if self.draft_model is not None and self.hf_repo_draft is not None:
             raise OptionError("hf_repo_draft", "cannot be combined with --draft-model")
+        if self.mtp == "on" and self.is_wanted:
+            raise OptionError("mtp", "cannot be combined with --draft-model: one of them drafts")
         return self
 
     @property

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import llama_cpp
 import numpy as np
+from llama_cpp import llama_cpp_ext
 from numpy.typing import NDArray
 
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
 from shared.llama.batch import Batch
+from shared.llama.hidden_rows import HiddenRows
 from shared.llama.memory_plan import plan_memory
-from shared.llama.native_parameters import model_parameters
+from shared.llama.mtp_heads import MtpHeads
+from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.span import Span, padding
 from shared.llama.step_checkpoints import StepCheckpoints
 from shared.llama.step_progress import StepProgress
@@ -31,19 +34,29 @@ class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
     def __init__(
-        self, path: Path, options: ModelOptions, n_slots: int | None = None, n_step_checkpoints: int = 0
+        self,
+        path: Path,
+        options: ModelOptions,
+        n_slots: int | None = None,
+        n_step_checkpoints: int = 0,
+        *,
+        with_heads: bool = False,
     ) -> None:
         """n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
 
         n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what
-        suits a target, from which only the last draft is taken back. Raises ModelLoadError.
+        suits a target, from which only the last draft is taken back. with_heads: load the heads for further
+        tokens (MTP), too, and keep what they read: `hidden`. Raises ModelLoadError.
         """
         library.start()
         self.n_slots = options.parallel if n_slots is None else n_slots
         plan = plan_memory(path, options, n_slots, n_step_checkpoints)
         self.traits, self.memory_size = plan.traits, plan.size
         self.kv_unified = options.kv_unified
-        self._model = load_native(path, model_parameters(options))
+        self._options = options
+        native_options = model_parameters(options)
+        native_options.load_mtp = with_heads
+        self._model = load_native(path, native_options)
         self.vocabulary = Vocabulary(self._model, path)
         self._context = llama_cpp.llama_init_from_model(self._model, plan.parameters)
         if not self._context:
@@ -53,6 +66,7 @@ class Model:
         if not self._memory:  # an embedding model, such as BERT
             self.close()
             raise unusable(path, f"{self.vocabulary.info.architecture} models keep no KV cache")
+        self.hidden = self._keep_hidden() if with_heads else None
         self._guard = WindowGuard(self._memory, self.n_slots, plan.n_window) if plan.is_guarded else None
         self._windows = WindowCheck(self._memory, plan.n_window) if plan.checks_windows else None
         n_each = self.traits.n_step_checkpoints
@@ -69,6 +83,27 @@ class Model:
         self.pads_single_tokens = False
         """Decode single tokens together with a discarded second one (see `shared.llama.batch_invariance`)."""
         self._batch = Batch(self.n_batch)
+
+    def open_heads(self) -> MtpHeads:
+        """The model's heads, with a cache for as many slots and tokens; raises ModelLoadError."""
+        parameters = context_parameters(self._options, self.n_ctx, self.n_slots)
+        return MtpHeads(self._model, self._context, parameters)
+
+    def _keep_hidden(self) -> HiddenRows:
+        llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, False)
+        return HiddenRows(self.n_slots, llama_cpp.llama_model_n_embd_out(self._model))
+
+    def _record_hidden(self, kept: HiddenRows, spans: Sequence[Span], n_padding: Sequence[int]) -> None:
+        n_tokens = sum(len(span.tokens) for span in spans) + sum(n_padding)
+        pointer = ctypes.cast(
+            llama_cpp_ext.llama_get_embeddings_nextn(self._context), ctypes.POINTER(ctypes.c_float)
+        )
+        table = np.ctypeslib.as_array(pointer, shape=(n_tokens, len(kept.nothing)))
+        at = 0
+        for span, n_pad in zip(spans, n_padding, strict=True):
+            end = at + len(span.tokens)
+            kept.record(span.slot, span.start, span.tokens, table[at:end])
+            at = end + n_pad
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """One forward pass over all `spans`, at most n_batch tokens in total.
@@ -99,6 +134,8 @@ class Model:
         code = llama_cpp.llama_decode(self._context, self._batch.native)
         if code != 0:
             raise _decode_error(code, n_tokens)
+        if self.hidden:
+            self._record_hidden(self.hidden, spans, n_padding)
         for span, n_pad in zip(spans, n_padding, strict=True):
             if n_pad:
                 self._untrimmed[span.slot] = span.start + len(span.tokens)
@@ -177,6 +214,8 @@ class Model:
             self._guard.grown(slot, n_keep)
         if self._windows:
             self._windows.cut(slot, n_keep)
+        if self.hidden:
+            self.hidden.copy(source_slot, slot, n_keep)
 
     def use_threads(self, n_threads: int) -> None:
         """Compute with so many threads from now on."""

@@ -28,6 +28,9 @@ class InlineDrafter(Protocol):
     def close(self, sequence: str) -> None:
         """A sequence has ended; one that is unknown has ended before."""
 
+    def place(self, sequence: str, slot: int) -> None:
+        """The target has `sequence` in this slot."""
+
     def n_pending(self, sequence: str) -> int | None:
         """Tokens to decode before the next token of its draft can be chosen; None: its draft cannot grow."""
 

@@ -40,6 +40,9 @@ class ModelDrafter:
         if followed and followed.n_told:
             self._drafter.handle(Close(sequence=sequence, reason="ended"))
 
+    def place(self, sequence: str, slot: int) -> None:
+        """It has slots of its own."""
+
     def n_pending(self, sequence: str) -> int | None:
         followed = self._followed.get(sequence)
         if followed is None:

@@ -44,13 +44,14 @@ MakeLocalDrafters = Callable[[Submit], Mapping[str, LocalDrafter]]
 class GeneratingSequence(NamedTuple):
     """A sequence whose next token is due: at most `n_useful` draft tokens can be committed.
 
-    `n_fed` committed tokens are decoded before the draft. It may get `n_left` more tokens.
+    `n_fed` committed tokens are decoded before the draft. It may get `n_left` more tokens. It is in `slot`.
     """
 
     id: str
     n_useful: int
     n_fed: int = 1
     n_left: int = 1 << 30
+    slot: int = 0
 
 
 class SpeculationPlan(NamedTuple):
@@ -302,6 +303,7 @@ class SpeculationManager:
     def _inline_offer(self, generating: GeneratingSequence) -> InlineOffer | None:
         if self.inline is None:
             return None
+        self.inline.drafter.place(generating.id, generating.slot)
         source = self.inline.drafter.source
         probabilities = self._probabilities(generating.id, source)
         mean = self.acceptance.mean(source)

@@ -86,6 +86,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "speculates": ready.speculates,
         "exact": ready.exact,
         "draft_model": ready.draft_model,
+        "mtp": ready.mtp,
     }
 
 

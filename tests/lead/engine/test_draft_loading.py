@@ -4,11 +4,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from lead.engine.commands import LoadDraft
-from lead.engine.draft_loading import calibrate_drafting, choose_threads, load_draft_model, make_drafter
+from bench.tiny_models import TinyModel, write_tiny_model
+from lead.engine.commands import Load, LoadDraft
+from lead.engine.draft_loading import (
+    calibrate_drafting,
+    calibrate_heads,
+    choose_threads,
+    load_draft_model,
+    make_drafter,
+    make_mtp_drafter,
+    wants_heads,
+)
+from lead.engine.engine_limits import EngineLimits
+from lead.engine.loop import Loop
+from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
+from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.protocol import VocabularyId
@@ -16,6 +31,7 @@ from shared.sampling.factory import make_sampler
 from shared.sampling.grammar_waits import NoWait
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
+from tests.fakes import FakeFront, submit
 
 OPTIONS = ModelOptions(ctx_size=512, parallel=2, batch_size=64, ubatch_size=64, threads=1, swa_full=True)
 GREEDY = SamplingParameters(seed=0, temperature=0, ignore_eos=True)
@@ -147,3 +163,121 @@ def test_for_a_slow_model_it_is_measured_with_few_tokens():
     model = Timed(_1=1.0)
     calibrate_drafting(model, StepCost(), model.clock)
     assert max(model.widths) == 1
+
+
+# The heads of the target (MTP)
+
+
+HEADS = {"nextn_predict_layers": 1, "rope.dimension_sections": [0, 0, 0, 0]}
+
+
+@pytest.fixture(scope="module", params=["qwen35", "qwen3next", "glm4moe"])
+def with_heads(request, tmp_path_factory):
+    """A tiny random model that has a head."""
+    path = tmp_path_factory.mktemp("heads") / f"{request.param}.gguf"
+    settings = HEADS if request.param == "glm4moe" else {"nextn_predict_layers": 1}
+    return write_tiny_model(TinyModel(request.param, n_layers=5, settings=settings), path)
+
+
+def served(path, policy, *, with_heads, n_texts=3):
+    """(texts, engine): what an engine writes for some prompts, at the same time."""
+    model = Model(path, OPTIONS.model_copy(update={"parallel": 2}), with_heads=with_heads)
+    limits = EngineLimits(
+        n_slots=2, n_ctx=model.n_ctx, n_ctx_sequence=200, n_batch=model.n_batch, traits=model.traits
+    )
+    heads = model.open_heads() if with_heads else None
+    drafter = make_mtp_drafter(model, heads, 4, NoGrammars(), NoWait()) if heads else None
+    speculation = SpeculationManager(policy, 3, frozenset(), batching=batching_for(limits), inline=drafter)
+    scheduler = Scheduler(
+        limits,
+        speculation,
+        lambda request: make_sampler(request.sampling, model.vocabulary, request.tokens),
+        frozenset(),
+    )
+    requests = [
+        submit(f"s{i}", [*PROMPT, 40 + i], GREEDY if i % 2 else SAMPLED, max_tokens=24)
+        for i in range(n_texts)
+    ]
+    front = FakeFront({0: requests[:2], 9: requests[2:]}, n_most_steps=9000)
+    loop = Loop(model, scheduler, speculation, front, clock=front.clock)
+    if speculation.inline:
+        calibrate_heads(heads, speculation.inline.cost, front.clock)
+    while front.open:
+        loop.step()
+        scheduler.check_integrity()
+    if heads:
+        heads.close()
+    model.close()
+    return front.texts, speculation
+
+
+@pytest.mark.parametrize("policy", ["fixed", "sync"])
+def test_with_heads_the_texts_are_those_of_the_target_alone(with_heads, policy):
+    plain, _ = served(with_heads, "off", with_heads=False)
+    texts, speculation = served(with_heads, policy, with_heads=True)
+    assert texts == plain
+    assert speculation.stats.draft_seconds > 0
+    assert "mtp" in speculation.acceptance.sources
+
+
+def test_the_drafts_of_heads_are_those_of_a_plain_loop(with_heads):
+    model = Model(with_heads, OPTIONS, with_heads=True)
+    heads = model.open_heads()
+    drafter = make_mtp_drafter(model, heads, 8, NoGrammars(), NoWait())
+    (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
+    tokens = list(PROMPT)
+    drafter.open("s", GREEDY, tokens)
+    drafter.place("s", 1)
+    tokens.append(int(rows[0].argmax()))
+    for _ in range(4):
+        done = drafter.draft(["s"], 64)
+    expected = plain_loop(model, tokens, 4)
+    assert done.drafts["s"][0] == expected
+    accept_one(model, [tokens[-1], *expected])
+    tokens += [expected[0], 77]
+    for _ in range(3):
+        done = drafter.draft(["s"], 64)
+    assert done.drafts["s"][0] == plain_loop(model, tokens, 3)
+    heads.close()
+    model.close()
+
+
+def accept_one(model, tokens):
+    """The target takes the first draft token (the draft is `tokens[1:]`) and rejects the rest."""
+    n = len(PROMPT)
+    if model.traits.replays:
+        model.save(1, 0)
+    model.decode([Span(1, n, tokens, len(tokens))])
+    if model.traits.replays:
+        model.restore(1, 0, 1)
+        model.decode([Span(1, n, tokens[:2], 1)])
+    else:
+        model.trim(1, n + 2)
+
+
+def plain_loop(model, tokens, n):
+    """A new head reads the whole text with the target's states, then its own draft."""
+    heads = model.open_heads()
+    vocabulary, drafted = model.vocabulary, []
+    sampler = make_sampler(GREEDY, vocabulary, tokens)
+    rows = [model.hidden.nothing, *(model.hidden.row(1, i) for i in range(len(tokens) - 1))]
+    (output,) = heads.decode([HeadSpan(0, 0, tokens, rows)])
+    for i in range(n):
+        drafted.append(sampler.choose(output.logits, len(tokens) + i))
+        (output,) = heads.decode([HeadSpan(0, len(tokens) + i, drafted[-1:], [output.row.copy()])])
+    heads.close()
+    return drafted
+
+
+def test_heads_are_used_where_a_file_has_them(with_heads):
+    plain = Load(model=builtin_target(), options=OPTIONS, depth=4)
+    assert wants_heads(plain.model_copy(update={"model": with_heads, "mtp": "auto"}))
+    assert not wants_heads(plain.model_copy(update={"model": with_heads, "mtp": "off"}))
+    assert not wants_heads(plain.model_copy(update={"mtp": "auto"}))
+    with pytest.raises(ModelLoadError, match="has no heads"):
+        wants_heads(plain.model_copy(update={"mtp": "on"}))
+
+
+def test_beside_a_draft_model_heads_stay_idle(with_heads):
+    given = Load(model=with_heads, options=OPTIONS, depth=4, mtp="auto", draft=load(builtin_draft()))
+    assert not wants_heads(given)

@@ -36,7 +36,9 @@ OPTIONS = [
     ("-mg 1", "main_gpu", 1),
     ("-ts 3,1", "tensor_split", (3.0, 1.0)),
     ("--mlock", "load_mode", "mmap+mlock"),
-    ("-md b.gguf", "back", "b.gguf"),
+    ("-md b.gguf", "draft_model", "b.gguf"),
+    ("-ctkd q8_0", "cache_type_k_draft", "q8_0"),
+    ("--draft 5", "draft_max", 5),
 ]
 VARIABLES = [
     ("LLAMA_ARG_MODEL", "a.gguf", "model", "a.gguf"),
@@ -89,7 +91,7 @@ def test_options_without_effect_are_ignored(option):
         ("--mmproj", "only text"),
         ("--rpc", "start a back"),
         ("-nocb", "always continuous"),
-        ("-ctkd", "BACK_CACHE_TYPE_K"),
+        ("-tbd", "--threads-draft"),
     ],
 )
 def test_unsupported_options_are_refused_with_the_reason(option, reason, capsys):

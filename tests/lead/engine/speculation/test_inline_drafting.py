@@ -26,6 +26,9 @@ class Scripted:
     def close(self, sequence):
         self.pending.pop(sequence)
 
+    def place(self, *_):
+        pass
+
     def n_pending(self, sequence):
         return self.pending.get(sequence)
 

@@ -543,6 +543,9 @@ class ScriptedInline:
     def close(self, sequence):
         del self.texts[sequence]
 
+    def place(self, *_):
+        pass
+
     def n_pending(self, sequence):
         self._sync(sequence)
         return 1 if len(self.drafted[sequence][1]) < len(self.tokens) else None

@@ -1,0 +1,85 @@
+"""The hidden states of a target's last tokens, which its heads for further tokens (MTP) read.
+
+Imports no native library: the model records what it decodes.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST_BYTES = 64 << 20
+"""Of one slot: an 8k prompt of a model with 5,120 dimensions would take 160 MB."""
+_MOST_ROWS = 2048
+
+
+class _SlotRows:
+    """Of positions first, first + 1, …"""
+
+    __slots__ = ("first", "rows", "tokens")
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+        self.tokens: list[int] = []
+        self.rows: list[NDArray[np.float32]] = []
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.tokens)
+
+    def cut(self, end: int) -> None:
+        del self.tokens[max(0, end - self.first) :]
+        del self.rows[max(0, end - self.first) :]
+        self.first = min(self.first, end) if not self.tokens else self.first
+
+    def forget(self, n: int) -> None:
+        del self.tokens[:n]
+        del self.rows[:n]
+        self.first += n
+
+
+class HiddenRows:
+    """For each slot, of its last tokens; rejected draft tokens are overwritten by what follows them."""
+
+    def __init__(self, n_slots: int, n_embd: int) -> None:
+        """`n_embd` numbers are in a row."""
+        self.n_most = max(1, min(_MOST_ROWS, _MOST_BYTES // (4 * n_embd)))
+        self.nothing = np.zeros(n_embd, np.float32)
+        """What stands before the first token of a text."""
+        self._slots = [_SlotRows() for _ in range(n_slots)]
+
+    @property
+    def n_bytes(self) -> int:
+        """The most that one slot takes."""
+        return self.n_most * self.nothing.nbytes
+
+    def record(self, slot: int, start: int, tokens: Sequence[int], rows: NDArray[np.float32]) -> None:
+        """`tokens` were decoded from position `start` on; rows: shape (len(tokens), n_embd), copied."""
+        kept = self._slots[slot]
+        if start > kept.end or start < kept.first:
+            kept = self._slots[slot] = _SlotRows(start)
+        kept.cut(start)
+        kept.tokens += tokens
+        kept.rows += list(rows.copy())
+        kept.forget(max(0, len(kept.tokens) - self.n_most))
+
+    def copy(self, source: int, slot: int, n_keep: int) -> None:
+        """`slot` has the first `n_keep` tokens of `source` now."""
+        kept, other = self._slots[source], _SlotRows(self._slots[source].first)
+        other.tokens, other.rows = list(kept.tokens), list(kept.rows)
+        other.cut(n_keep)
+        self._slots[slot] = other
+
+    def first(self, slot: int, tokens: Sequence[int]) -> int:
+        """From which position on the rows before the last of `tokens` are those of this text."""
+        kept, end = self._slots[slot], len(tokens) - 1
+        if kept.end < end or kept.first >= end:
+            return end
+        if kept.tokens[: end - kept.first] == list(tokens[kept.first : end]):
+            return kept.first
+        return end
+
+    def row(self, slot: int, position: int) -> NDArray[np.float32]:
+        """The state behind the token at `position`, which `first` has found."""
+        kept = self._slots[slot]
+        return kept.rows[position - kept.first]

@@ -1,0 +1,180 @@
+"""The heads of a model that predict further tokens (multi-token prediction, "nextn" in llama.cpp).
+
+A head is one more layer. For the token at position p it reads the hidden state behind the token at p - 1,
+predicts the token at p + 1, and gives a hidden state of its own with which it can go on. It has a KV cache,
+in slots as the target's.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from llama_cpp import llama_cpp_ext
+from numpy.typing import NDArray
+
+from shared.errors import DecodeFatalError, KvCacheFullError, ModelLoadError
+from shared.llama.mtp_span import HeadOutput, HeadSpan
+from shared.llama.tensor_names import tensor_names
+from shared.models.file_kind import read_beginning
+from shared.models.split import parts_of
+
+_HEAD_TENSOR = ".nextn.eh_proj.weight"
+_ARCHITECTURES = frozenset(
+    {
+        *("bailingmoe3", "cohere2moe", "deepseek2", "deepseek32", "glm-dsa", "glm4moe", "hy_v3", "mimo2"),
+        *("nemotron_h_moe", "qwen35", "qwen35moe", "qwen3next"),
+    }
+)
+"""With a single head that keeps a cache of its own. Of step35 and others with several, each head has to read
+the draft again; that of gemma4 is a file of its own which reads the target's cache."""
+
+
+_FEW_TOKENS = 16
+"""Up to so many are decoded with outputs of all: cheaper than two passes."""
+
+
+def has_heads(path: Path) -> bool:
+    """Whether a model file has a head that can be used. Looks at the tensors: some files only name heads."""
+    if read_beginning(path).get("general.architecture") not in _ARCHITECTURES:
+        return False
+    names = {name for part in parts_of(path) for name in tensor_names(part)}
+    return sum(name.endswith(_HEAD_TENSOR) for name in names) == 1
+
+
+class MtpHeads:
+    """A context of the target's weights that runs its head."""
+
+    def __init__(self, model: Any, target: Any, parameters: Any) -> None:
+        """model: a llama_model with its heads; target: its llama_context, which outputs hidden states.
+
+        parameters: those of the target's context. Raises ModelLoadError.
+        """
+        parameters.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
+        parameters.ctx_other = target
+        parameters.n_rs_seq = 0
+        parameters.kv_unified = True
+        parameters.swa_full = True
+        self._context = llama_cpp.llama_init_from_model(model, parameters)
+        if not self._context:
+            raise ModelLoadError("no memory for the heads of the model (MTP): use --mtp off")
+        llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, True)
+        self._memory = llama_cpp.llama_get_memory(self._context)
+        self.n_batch: int = llama_cpp.llama_n_batch(self._context)
+        self.n_embd: int = llama_cpp.llama_model_n_embd_out(model)
+        self.n_vocab: int = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+        self._batch = _HeadBatch(self.n_batch, self.n_embd)
+
+    def decode(self, spans: Sequence[HeadSpan]) -> list[HeadOutput]:
+        """One pass over all spans; arrays are views that the next call overwrites.
+
+        Raises KvCacheFullError, DecodeFatalError.
+        """
+        if sum(len(span.tokens) for span in spans) > _FEW_TOKENS:
+            spans = self._decode_all_but_last(spans)
+        last = self._decode(spans, with_outputs=True)
+        return [
+            HeadOutput(
+                _view(llama_cpp.llama_get_logits_ith(self._context, i), self.n_vocab),
+                _view(llama_cpp_ext.llama_get_embeddings_nextn_ith(self._context, i), self.n_embd),
+            )
+            for i in last
+        ]
+
+    def _decode_all_but_last(self, spans: Sequence[HeadSpan]) -> list[HeadSpan]:
+        """What is left to decode: the last token of each span."""
+        beginnings = [
+            HeadSpan(span.slot, span.start, span.tokens[:-1], span.rows[:-1])
+            for span in spans
+            if len(span.tokens) > 1
+        ]
+        self._decode(beginnings, with_outputs=False)
+        return [
+            HeadSpan(span.slot, span.start + len(span.tokens) - 1, span.tokens[-1:], span.rows[-1:])
+            for span in spans
+        ]
+
+    def _decode(self, spans: Sequence[HeadSpan], *, with_outputs: bool) -> list[int]:
+        """Returns the index of the last token of each span.
+
+        Either all tokens have outputs or none: llama.cpp reads back the first n_outputs hidden states, which
+        are those of the outputs in some of its graphs, and in others those of the first tokens.
+        """
+        last = self._batch.fill(spans, with_outputs=with_outputs)
+        code = llama_cpp.llama_decode(self._context, self._batch.native)
+        if code == 1:
+            raise KvCacheFullError("no room in the KV cache of the model's heads")
+        if code != 0:
+            raise DecodeFatalError(f"llama_decode of the model's heads failed with {code}")
+        return last
+
+    def measure_memory(self, n_ctx: int) -> int:
+        """Bytes of the cache for `n_ctx` tokens. Slot 0 must be empty, and is left so."""
+        row = np.zeros(self.n_embd, np.float32)
+        sizes = []
+        for position in range(2):
+            self.decode([HeadSpan(0, position, [0], [row])])
+            sizes.append(llama_cpp.llama_state_seq_get_size(self._context, 0))
+        self.trim(0, 0)
+        return int(n_ctx * (sizes[1] - sizes[0]))
+
+    def trim(self, slot: int, first: int) -> None:
+        """Remove the tokens from position `first` on."""
+        if not llama_cpp.llama_memory_seq_rm(self._memory, slot, first, -1):
+            raise DecodeFatalError("the cache of the model's heads cannot be cut back")
+
+    def use_threads(self, n_threads: int) -> None:
+        """Compute with so many threads from now on."""
+        llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
+
+    def close(self) -> None:
+        """Free the context; this object must not be used afterwards."""
+        llama_cpp.llama_free(self._context)
+
+
+class _HeadBatch:
+    """A llama_batch with both tokens and hidden states."""
+
+    def __init__(self, n_batch: int, n_embd: int) -> None:
+        self._token = np.zeros(n_batch, np.int32)
+        self._rows = np.zeros((n_batch, n_embd), np.float32)
+        self._position = np.zeros(n_batch, np.int32)
+        self._n_slots = np.ones(n_batch, np.int32)
+        self._slot = np.zeros(n_batch, np.int32)
+        addresses = self._slot.ctypes.data + self._slot.itemsize * np.arange(n_batch, dtype=np.uintp)
+        self._slot_pointers = addresses.astype(np.uintp)
+        self._wanted = np.zeros(n_batch, np.int8)
+        self.native = llama_cpp.llama_batch(
+            n_tokens=0,
+            token=_pointer(self._token, ctypes.c_int32),
+            embd=_pointer(self._rows, ctypes.c_float),
+            pos=_pointer(self._position, ctypes.c_int32),
+            n_seq_id=_pointer(self._n_slots, ctypes.c_int32),
+            seq_id=_pointer(self._slot_pointers, ctypes.POINTER(ctypes.c_int32)),
+            logits=_pointer(self._wanted, ctypes.c_int8),
+        )
+
+    def fill(self, spans: Sequence[HeadSpan], *, with_outputs: bool) -> list[int]:
+        """Returns the index of the last token of each span."""
+        at, last = 0, []
+        for span in spans:
+            end = at + len(span.tokens)
+            self._token[at:end] = span.tokens
+            self._rows[at:end] = span.rows
+            self._position[at:end] = np.arange(span.start, span.start + end - at)
+            self._slot[at:end] = span.slot
+            self._wanted[at:end] = with_outputs
+            last.append(end - 1)
+            at = end
+        self.native.n_tokens = at
+        return last
+
+
+def _pointer(array: NDArray[Any], kind: Any) -> Any:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+
+def _view(pointer: Any, n: int) -> NDArray[np.float32]:
+    return np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float)), shape=(n,))

@@ -1,0 +1,119 @@
+"""Heads of real (tiny, random) models: what they read, and what they draft."""
+
+import numpy as np
+import pytest
+
+from bench.tiny_models import TinyModel, write_tiny_model
+from shared.llama.model import Model
+from shared.llama.mtp_heads import has_heads
+from shared.llama.mtp_span import HeadSpan
+from shared.llama.span import Span
+from shared.settings.model_options import ModelOptions
+
+ARCHITECTURES = ["qwen35", "qwen3next", "glm4moe"]
+OPTIONS = ModelOptions(ctx_size=512, parallel=3, batch_size=64, ubatch_size=64, threads=1)
+TEXT = [300, 12, 77, 1000, 5, 9, 300, 301, 302, 12, 13]
+HEADS = {"nextn_predict_layers": 1, "rope.dimension_sections": [0, 0, 0, 0]}
+
+
+@pytest.fixture(scope="module")
+def model_with_heads(tmp_path_factory):
+    """Opens a tiny model with a head, which is closed in the end."""
+    models = []
+
+    def open_model(architecture, **more):
+        path = tmp_path_factory.mktemp("heads") / f"{architecture}.gguf"
+        settings = HEADS if architecture == "glm4moe" else {"nextn_predict_layers": 1}
+        write_tiny_model(TinyModel(architecture, n_layers=5, settings=settings), path)
+        models.append(Model(path, OPTIONS.model_copy(update=more), with_heads=True))
+        return models[-1], path
+
+    yield open_model
+    for model in models:
+        model.close()
+
+
+def rows(model, slot, n):
+    return np.array([model.hidden.row(slot, position) for position in range(n)])
+
+
+def draft(model, heads, slot, tokens, n):
+    """A plain loop: the whole text with the target's states, then one token after the other."""
+    read = [model.hidden.nothing, *(model.hidden.row(slot, i) for i in range(len(tokens) - 1))]
+    (output,) = heads.decode([HeadSpan(slot, 0, tokens, read)])
+    drafted = []
+    for i in range(n):
+        drafted.append(int(output.logits.argmax()))
+        span = HeadSpan(slot, len(tokens) + i, drafted[-1:], [output.row.copy()])
+        (output,) = heads.decode([span])
+    heads.trim(slot, 0)
+    return drafted
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_states_of_all_tokens_are_kept_in_whatever_company_they_are_decoded(
+    model_with_heads, architecture
+):
+    model, _ = model_with_heads(architecture)
+    model.decode([Span(0, 0, TEXT, 1)])
+    alone = rows(model, 0, len(TEXT))
+    model.trim(0, 0)
+    model.decode([Span(1, 0, TEXT[:4], 0), Span(0, 0, TEXT[:7], 1), Span(2, 0, TEXT[:2], 1)])
+    model.decode([Span(0, 7, TEXT[7:], 1), Span(2, 2, TEXT[2:3], 1)])
+    assert rows(model, 0, len(TEXT)) == pytest.approx(alone, abs=1e-3)
+    assert rows(model, 1, 4) == pytest.approx(alone[:4], abs=1e-3)
+    assert rows(model, 2, 3) == pytest.approx(alone[:3], abs=1e-3)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_head_reads_in_parts_what_it_reads_at_once(model_with_heads, architecture):
+    model, _ = model_with_heads(architecture)
+    model.decode([Span(1, 0, TEXT, 1)])
+    heads = model.open_heads()
+    read = [model.hidden.nothing, *rows(model, 1, len(TEXT) - 1)]
+    (whole,) = heads.decode([HeadSpan(1, 0, TEXT, read)])
+    logits = whole.logits.copy()
+    heads.decode([HeadSpan(0, 0, TEXT[:5], read[:5])])
+    part, _ = heads.decode([HeadSpan(0, 5, TEXT[5:], read[5:]), HeadSpan(2, 0, TEXT[:1], read[:1])])
+    assert part.logits == pytest.approx(logits, abs=1e-3)
+    heads.close()
+
+
+def test_what_was_cut_off_is_forgotten(model_with_heads):
+    model, _ = model_with_heads("glm4moe")
+    model.decode([Span(0, 0, TEXT, 1)])
+    heads = model.open_heads()
+    first = draft(model, heads, 0, TEXT, 4)
+    assert draft(model, heads, 0, TEXT, 4) == first
+    heads.close()
+
+
+def test_a_copy_has_the_states_of_its_source(model_with_heads):
+    model, _ = model_with_heads("glm4moe")
+    model.decode([Span(0, 0, TEXT, 1)])
+    model.copy(0, 1, 6)
+    assert (rows(model, 1, 6) == rows(model, 0, 6)).all()
+
+
+def test_a_padded_token_has_its_own_state(model_with_heads):
+    model, _ = model_with_heads("glm4moe")
+    model.pads_single_tokens = True
+    model.decode([Span(0, 0, TEXT[:1], 1)])
+    model.trim(0, 1)
+    model.decode([Span(0, 1, TEXT[1:2], 1)])
+    assert model.hidden.first(0, TEXT[:3]) == 0
+
+
+def test_the_memory_of_the_heads_is_that_of_one_layer(model_with_heads):
+    model, _ = model_with_heads("glm4moe")
+    heads = model.open_heads()
+    assert heads.measure_memory(512) == pytest.approx(512 * 2 * 64 * 2, rel=0.1)
+    heads.close()
+
+
+def test_a_file_with_a_head_is_recognized(model_with_heads, tiny_model):
+    _, path = model_with_heads("glm4moe")
+    assert has_heads(path)
+    assert not has_heads(tiny_model("glm4moe"))
+    assert not has_heads(tiny_model("llama"))
+    assert not has_heads(path.with_name("missing.gguf"))
