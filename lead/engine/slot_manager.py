@@ -82,6 +82,7 @@ class SlotManager:
         """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
         started = []
         while (idle := self._idle()) and (sequence := self._next(idle)):
+            self._keep_for(sequence)
             if not self._fits(sequence, only_if_idle) or self._is_prefix_being_decoded(sequence):
                 break
             self._waiting.remove(sequence)
@@ -232,6 +233,19 @@ class SlotManager:
             return True
         return not only_if_idle and sum(held) + len(sequence.tokens) + 1 <= self._n_ctx
 
+    def _keep_for(self, sequence: EngineSequence) -> None:
+        """Where prompts that are being decoded depart from `sequence`, which waits, they get checkpoints."""
+        if self._traits.can_trim or not self._may_share(sequence):
+            return
+        for slot in self._slots:
+            if slot.sequence and slot.n_to_decode > 1:
+                n = self._common(slot.sequence, sequence)
+                if (
+                    n - max(self._copyable(slot, sequence), self._copyable_later(slot, sequence))
+                    >= _MIN_TOKENS_SAVED
+                ):
+                    self._add_checkpoint(slot.sequence, n)
+
     def _is_prefix_being_decoded(self, sequence: EngineSequence) -> bool:
         """Whether a prompt with the same prefix is being decoded: then its cache is worth waiting for.
 
@@ -249,7 +263,7 @@ class SlotManager:
         """How much of it another slot can have for `sequence` once its prompt has been decoded."""
         prompt = source.sequence
         assert prompt
-        n = min(common_prefix_length(prompt.tokens, sequence.tokens), len(sequence.tokens) - 1)
+        n = self._common(prompt, sequence)
         if self._traits.can_trim:
             return n
         return max((at for at in prompt.checkpoints if len(source.cache) < at <= n), default=0)
@@ -281,9 +295,13 @@ class SlotManager:
             lengths = sorted(cache.checkpoints)
             cache.drop(lengths[min(1, len(lengths) - 1)])
 
+    def _common(self, decoding: EngineSequence, waiting: EngineSequence) -> int:
+        """Length of the common prefix, without the last token of `waiting`: see `_useful`."""
+        return min(common_prefix_length(decoding.tokens, waiting.tokens), len(waiting.tokens) - 1)
+
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
         """What two texts have in common, others may: instructions to agents, say."""
-        if self._n_checkpoints and _may_reuse(sequence):
+        if len(sequence.checkpoints) < self._n_checkpoints and _may_reuse(sequence):
             sequence.checkpoints = tuple(sorted({*sequence.checkpoints, n_tokens}))
 
     def _may_share(self, sequence: EngineSequence) -> bool:

@@ -275,13 +275,26 @@ class TestCheckpoints:
         self.decode(room)
         assert self.ask(room, "c", [5, 6]) == [("b", 40), ("c", 40)]
 
-    def test_nobody_waits_for_a_checkpoint_that_will_not_be_made(self, room):
-        self.ask(room, "a", [1, 2], checkpoints=(41,))
+    def test_one_that_comes_while_the_beginning_is_being_read_makes_it_a_checkpoint(self, room):
+        self.ask(room, "a", [1, 2])
+        assert self.ask(room, "b", [3, 4]) == []
+        self.decode(room)
+        assert self.ask(room, "c", [5, 6]) == [("b", 40), ("c", 40)]
+
+    def test_nobody_waits_where_no_checkpoints_are_kept(self, room):
+        room.slots = SlotManager(3, 1000, WINDOWS, can_copy=True, n_checkpoints=0)
+        self.ask(room, "a", [1, 2])
+        assert self.ask(room, "b", [3, 4]) == [("b", 0)]
+
+    def test_nobody_waits_for_a_beginning_that_was_read_without_a_checkpoint(self, room):
+        self.ask(room, "a", [1, 2] * 20)
+        room.slots.pop_edits()
+        room.slots.add_decoded(room.slots.running()[0], 50, [])
         assert self.ask(room, "b", [3, 4]) == [("b", 0)]
 
     def test_what_two_texts_had_in_common_the_third_does_not_read_again(self, room):
         for name, question, n_cached in (("a", [1, 2], 0), ("b", [3, 4], 0), ("c", [5, 6], 40)):
-            assert self.ask(room, name, question) == [(name, n_cached)]
+            assert self.ask(room, name, question) == [(name, n_cached)], "they come one after the other"
             while any(slot.n_to_decode > 1 for slot in room.slots.running()):
                 self.decode(room)
 
