@@ -62,12 +62,25 @@ ARCHITECTURES = (
     *("dots1", "arcee", "ernie4_5", "ernie4_5-moe", "hunyuan-dense", "hunyuan-moe", "smollm3", "seed_oss"),
     *("minimax-m2", "pangu-embedded", "mistral3", "maincoder", "nanbeige"),
     *("gemma2", "gemma3", "cohere2", "cohere2moe", "exaone4", "exaone-moe", "olmo2", "plamo3", "gpt-oss"),
-    *("smallthinker", "laguna", "llama4", "afmoe", "muse-glimmer"),
+    *(
+        "smallthinker",
+        "laguna",
+        "llama4",
+        "afmoe",
+        "muse-glimmer",
+        "granite_swa",
+        "mimo2",
+        "spark2_5",
+        "mellum",
+    ),
     *("qwen35", "qwen35moe", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe"),
     *("qwen3next", "mamba", "mamba2", "granitehybrid", "falcon-h1", "jamba", "minimax-01", "plamo2"),
+    "rwkv6",
 )
-"""All kinds of memory: attention over the whole text, sliding windows, recurrent states with and without
-rollback. Of others llama.cpp writes no file, or not from these metadata."""
+"""All kinds of memory: attention over the whole text, sliding windows, recurrent states with rollback and
+without. Of others llama.cpp writes no file, or not from these metadata, or aborts when it decodes. RWKV 7 is
+left out because with random weights it amplifies the last bits.
+"""
 
 _COLUMNS = {
     "architecture": ("architecture", ""),

@@ -24,8 +24,8 @@ class Comparison:
         return max(self.differences, default=0.0)
 
     def n_wrong(self, bound: float) -> int:
-        """How many rows differ by more than `bound`."""
-        return sum(difference > bound for difference in self.differences)
+        """How many rows differ by more than `bound`, or are no numbers."""
+        return sum(not difference <= bound for difference in self.differences)
 
 
 class CheckedModel:

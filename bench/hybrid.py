@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from back.settings import STATES_BESIDE_DRAFT
 from bench import table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
@@ -42,7 +43,6 @@ from shared.settings.model_options import ModelOptions
 _N_HEADER = 4
 """Tokens at the end of a prompt with which the template begins an answer."""
 _N_AHEAD = 8
-_STATES_BESIDE_DRAFT = 2
 _COLUMNS = {
     "model": ("model", ""),
     "memory": ("can be cut back by", ""),
@@ -201,7 +201,7 @@ def _row(options: argparse.Namespace, path: Path) -> dict[str, Any]:
     taken, step = own_bytes() - before, step_seconds(model, options.steps)
     traits, stated = model.traits, model.memory_size.total
     model.close()
-    draft_model = _load(options, path, n_step_checkpoints=_N_AHEAD + _STATES_BESIDE_DRAFT)
+    draft_model = _load(options, path, n_step_checkpoints=_N_AHEAD + STATES_BESIDE_DRAFT)
     drafts = drafted_per_second(draft_model, options.rounds, options.seed)
     draft_model.close()
     return {

@@ -135,6 +135,8 @@ class Target:
         for at in range(0, len(text), self._model.n_batch):
             (rows,) = self._model.decode([Span(0, at, text[at : at + self._model.n_batch], 1)])
         logits: NDArray[np.float32] = rows[0]
+        if not np.isfinite(logits).all():
+            raise ArchitectureError("these random weights overflow: the logits are no numbers")
         return logits
 
     def _tokens(self, most: int) -> tuple[int, ...]:
@@ -254,10 +256,10 @@ def _rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             model = TinyModel(architecture, options.seed, sd=options.sd)
             try:
                 path = write_tiny_model(model, Path(folder) / f"{architecture}.gguf")
+                row = _row(options, architecture, path)
             except ArchitectureError as error:
-                print(error, file=sys.stderr)
+                print(f"{architecture}: {error}", file=sys.stderr)
                 continue
-            row = _row(options, architecture, path)
             print(row, file=sys.stderr)
             yield row
             path.unlink()

@@ -34,7 +34,7 @@ Value = bool | int | float | str | list[int]
 
 _MIXTURES = (
     *("moe", "gpt-oss", "next", "deepseek", "jamba", "mixtral", "llama4", "smallthinker", "mimo2"),
-    *("laguna", "grok", "dbrx", "minimax", "glm-dsa", "dots1"),
+    *("laguna", "grok", "dbrx", "minimax", "glm-dsa", "dots1", "kimi", "mellum"),
 )
 """Parts of the names of architectures that have experts."""
 
@@ -47,6 +47,9 @@ _LATENT = ("deepseek2", "deepseek32", "glm-dsa", "kimi-linear", "mistral4")
 """Multi-head latent attention."""
 
 _FULL_ATTENTION_INTERVAL = 2
+
+_WINDOW_LISTS = ("granite_swa", "mimo2", "spark2_5")
+"""Architectures that list the layers with sliding windows one by one."""
 
 _DELTA_NETS = ("qwen35", "qwen35moe", "qwen3next")
 
@@ -185,6 +188,8 @@ def _metadata(model: TinyModel, n_vocab: int) -> dict[str, Value]:
         values["feed_forward_length"] = [0] * (n_layers - 1) + [width * 3 // 2]
     if name in _LATENT:
         values |= _latent_attention()
+    if name in _WINDOW_LISTS:
+        values["attention.sliding_window_pattern"] = [1 - layer % 2 for layer in range(n_layers)]
     return values
 
 
@@ -197,6 +202,13 @@ def _recurrent_state(name: str, width: int) -> dict[str, Value]:
         "ssm.time_step_rank": 2 * width // 32,
         "ssm.group_count": 2,
         "shortconv.l_cache": 3,
+        "wkv.head_size": 32,
+        "time_mix_extra_dim": 32,
+        "time_decay_extra_dim": 32,
+        "rescale_every_n_layers": 0,
+        "token_shift_count": 1 if name == "arwkv7" else 2,
+        **{f"attention.{rank}_lora_rank": 32 for rank in ("decay", "iclr", "value_residual_mix", "gate")},
+        "kda.head_dim": 32,
     }
     if name in _DELTA_NETS:
         n_heads = width // size

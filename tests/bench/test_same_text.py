@@ -49,3 +49,10 @@ def test_an_unknown_architecture_is_left_out(capsys):
     captured = capsys.readouterr()
     assert "does not make a nothing" in captured.err
     assert json.loads(captured.out.splitlines()[-1])["rows"] == []
+
+
+def test_weights_that_overflow_show_nothing(capsys):
+    run("--architectures", "rwkv7", "--sd", "1")
+    captured = capsys.readouterr()
+    assert "no numbers" in captured.err
+    assert json.loads(captured.out.splitlines()[-1])["rows"] == []
