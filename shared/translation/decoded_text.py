@@ -1,0 +1,108 @@
+"""The draft tokens in a slot of the draft model's memory, their text, and what may follow the last ones."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.slot_cache import SlotCache
+from shared.translation.byte_vocabulary import ByteVocabulary
+from shared.translation.lattice import Node
+from shared.translation.next_tokens import NextTokens
+
+_N_NODES = 6
+"""Distributions are kept after so many of the last draft tokens."""
+
+
+class DecodedText:
+    """Offsets are in bytes from the beginning of the text; `base` is that of what was decoded first."""
+
+    def __init__(self, cache: SlotCache, vocabulary: ByteVocabulary, prefix: Sequence[int]) -> None:
+        """prefix: draft tokens before every text (BOS)."""
+        self.cache = cache
+        self.prefix = list(prefix)
+        self.base = 0
+        self.data = bytearray()
+        self._vocabulary = vocabulary
+        self._ends: list[int] = []
+        self._following: dict[int, NextTokens] = {}  # number of tokens -> what follows them
+
+    def __len__(self) -> int:
+        """The number of draft tokens."""
+        return len(self._ends)
+
+    def end_of(self, n_tokens: int) -> int:
+        """The offset after the first `n_tokens`."""
+        return self._ends[n_tokens - 1] if n_tokens else self.base
+
+    def n_until(self, offset: int) -> int:
+        """How many draft tokens end at `offset` or before."""
+        return bisect_right(self._ends, offset)
+
+    def following(self, n_tokens: int) -> NextTokens | None:
+        """What follows the first `n_tokens`, if that is still known."""
+        return self._following.get(n_tokens)
+
+    def path(self, n_first: int, n_last: int) -> list[Node]:
+        """The nodes after `n_first` tokens and after each further one, up to `n_last`, as far as known."""
+        path = []
+        for n in range(n_first, n_last + 1):
+            if n not in self._following:
+                break
+            known = n < n_last and n + 1 in self._following
+            path.append(Node(self.end_of(n), self._following[n], self.cache.tokens[n] if known else None))
+        return path
+
+    def add(self, tokens: Sequence[int], rows: NDArray[np.float32]) -> None:
+        """Draft tokens were decoded; rows: logits after the last ones, shape (n_logits, n_draft_vocab)."""
+        self.cache.add(tokens)
+        for token in tokens:
+            if len(self) >= len(self.prefix):
+                self.data += self._vocabulary.pieces[token]
+            self._ends.append(self.base + len(self.data))
+        for n_back, row in enumerate(rows[::-1]):
+            self._following[len(self) - n_back] = NextTokens.of(row)
+        for n_tokens in sorted(self._following)[:-_N_NODES]:
+            del self._following[n_tokens]
+
+    def cut(self, n_keep: int) -> list[int]:
+        """Keep the first `n_keep` tokens; returns those of them that must be decoded again.
+
+        There are some if the memory can only go back further.
+        """
+        wanted = self.cache.tokens[:n_keep]
+        self.cache.keep(n_keep)
+        self._shorten()
+        return wanted[len(self) :]
+
+    def restart(self, base: int) -> None:
+        """Drop everything; the next token to be decoded is the one at offset `base`."""
+        self.cache.keep(0)
+        self.base = base
+        self._shorten()
+
+    def become(self, source: "DecodedText", n_tokens: int) -> None:
+        """The memory of this slot, which was empty, has the first tokens of that of `source` now."""
+        if n_tokens:
+            self.cache.share(source.cache, n_tokens)
+        self.base = source.base
+        self.data = source.data[: source.end_of(n_tokens) - self.base]
+        self._ends = source._ends[:n_tokens]  # noqa: SLF001 - of the same class
+        self._following = {
+            n: each
+            for n, each in source._following.items()  # noqa: SLF001 - of the same class
+            if n <= n_tokens
+        }
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless the parts fit together."""
+        assert len(self.cache) == len(self)
+        assert len(self.data) == self.end_of(len(self)) - self.base
+        assert all(n <= len(self) for n in self._following)
+
+    def _shorten(self) -> None:
+        n_tokens = len(self.cache)
+        del self._ends[n_tokens:]
+        del self.data[self.end_of(n_tokens) - self.base :]
+        self._following = {n: each for n, each in self._following.items() if n <= n_tokens}

@@ -1,0 +1,166 @@
+"""The distribution of the next target token, from what the draft model says along one path of draft tokens.
+
+The path begins before the position in question and may go on behind it:
+
+    text, position at |      … the | ater
+    path of draft tokens     … [ the][at]       weights: 1 after " the", P(at) after "at"
+    what may follow                  ↳ er, e, …  [at] → er, …
+
+At each node of the path, the draft tokens that leave it stand for the first target token of the bytes that
+they add behind the position. A draft token longer than the target's is split without another pass; a target
+token longer than the draft model's gets its probability from nodes behind the position (look-ahead).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.translation.next_tokens import NextTokens
+from shared.translation.projection import NONE, Projection
+
+_N_SPLIT = 192
+"""So many continuations inside a target token are looked at; the others count as the likeliest one."""
+
+_HARDLY, _SMALLEST = -40.0, 1e-16
+"""The logit where there is no probability: filters compute with finite numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The draft model after some draft tokens.
+
+    end: the offset in the text, in bytes, of what follows. following: the next draft token of the path.
+    """
+
+    end: int
+    next_tokens: NextTokens
+    following: int | None
+
+
+class Reading(NamedTuple):
+    """What makes a target token likely: the draft token `token` after the path's node `node`.
+
+    data: the text behind the position if that draft token follows.
+    """
+
+    node: int
+    token: int
+    data: bytes
+
+
+class Lattice:
+    """The projection of one path at one position."""
+
+    def __init__(self, projection: Projection, text: bytes, position: int, path: Sequence[Node]) -> None:
+        """text: from offset 0, with the path's text behind the position. path: nodes in order, at least one.
+
+        position: an offset in bytes; the first node is at or before it.
+        """
+        self._projection = projection
+        self._path = path
+        weight = 1.0
+        self._parts: list[_Part] = []
+        for index, node in enumerate(path):
+            place = _Place(index, text[position : node.end], text[node.end : position], weight)
+            self._parts.append(_leaving(projection, node, place))
+            if node.following is not None:
+                weight *= node.next_tokens.of_token(node.following)
+
+    @property
+    def n_nodes(self) -> int:
+        """The length of the path."""
+        return len(self._path)
+
+    @property
+    def total(self) -> float:
+        """The probability that the text is as it is between the first node and the position."""
+        return sum(float(part.weights.sum()) for part in self._parts)
+
+    def logits(self) -> NDArray[np.float32]:
+        """Of all target tokens, shape (n_target_vocab,); finite also where the draft model expects none."""
+        logits = np.full(len(self._projection.target), _HARDLY, np.float32)
+        if self._parts:
+            targets = np.concatenate([part.targets for part in self._parts])
+            weights = np.concatenate([part.weights for part in self._parts])
+            found, places = np.unique(targets, return_inverse=True)
+            logits[found] = np.log(np.maximum(np.bincount(places, weights), _SMALLEST))
+        return logits
+
+    def best_reading(self, token: int) -> Reading | None:
+        """The likeliest way to the target token `token`; None if there is none."""
+        best = max(
+            (found for part in self._parts if (found := part.best(token))), default=None, key=lambda it: it[0]
+        )
+        if best is None:
+            return None
+        _, part, draft = best
+        place, piece = part.place, self._projection.draft.pieces[draft]
+        return Reading(place.node, draft, place.lead + piece[len(place.rest) :])
+
+
+class _Place(NamedTuple):
+    """Where a node lies: `lead` is its path's text behind the position, `rest` what the path lacks up to it.
+
+    weight: the probability of the path to the node.
+    """
+
+    node: int
+    lead: bytes
+    rest: bytes
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The draft tokens that leave the path at one node, their target tokens and probabilities."""
+
+    place: _Place
+    drafts: NDArray[np.int32]
+    targets: NDArray[np.int32]
+    weights: NDArray[np.float64]
+
+    def best(self, token: int) -> "tuple[float, _Part, int] | None":
+        places = np.flatnonzero((self.targets == token) & (self.drafts != NONE))
+        if not len(places):
+            return None
+        place = places[self.weights[places].argmax()]
+        return float(self.weights[place]), self, int(self.drafts[place])
+
+
+def _leaving(projection: Projection, node: Node, place: _Place) -> _Part:
+    draft = projection.draft
+    leaving = node.next_tokens
+    if node.following is not None:
+        leaving = leaving.without(node.following)
+    if place.rest:
+        leaving = leaving.in_range(draft.ranks, *draft.continuing(place.rest))
+    if place.lead or place.rest:
+        leaving, targets = _first_tokens(projection, leaving, place)
+    else:
+        targets = projection.whole[leaving.ids]
+    weights = leaving.probabilities.astype(np.float64) * place.weight
+    known = targets != NONE
+    return _Part(place, leaving.ids[known], targets[known], weights[known])
+
+
+def _first_tokens(
+    projection: Projection, leaving: NextTokens, place: _Place
+) -> tuple[NextTokens, NDArray[np.int32]]:
+    """The likeliest draft tokens and their target tokens; all others count as one, NONE, after `lead`."""
+    likeliest = leaving.likeliest(_N_SPLIT)
+    pieces, n_known = projection.draft.pieces, len(place.rest)
+    targets = [
+        projection.first(place.lead + pieces[token][n_known:]) if pieces[token] else NONE
+        for token in likeliest.ids.tolist()
+    ]
+    remaining = leaving.total - likeliest.total
+    if place.lead and remaining > 0:
+        likeliest = NextTokens(
+            np.append(likeliest.ids, np.int32(NONE)),
+            np.append(likeliest.probabilities, np.float32(remaining)),
+        )
+        targets.append(projection.first(place.lead))
+    return likeliest, np.array(targets, np.int32)

@@ -1,0 +1,267 @@
+"""A text of the lead, and how the draft model reads it: what to decode so that the text is covered."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.llama.memory_traits import MemoryTraits
+from shared.slot_cache import SlotCache
+from shared.translation.decoded_text import DecodedText
+from shared.translation.lattice import Lattice
+from shared.translation.projection import Projection
+
+_N_AHEAD = 4
+"""The longest look-ahead, in draft tokens."""
+_N_LAST = 4
+"""So many draft tokens at the end of a prompt may turn out otherwise when the text goes on."""
+_PLAUSIBLE = 0.02
+"""The draft model goes on inside a word if it expected that beginning with at least this probability."""
+_LONGEST_WORD = 64
+_SPACES = (b" ", b"\n", b"\t", b"\r")
+
+
+class Feed(NamedTuple):
+    """Draft tokens to decode after the first `n_keep`, with logits for the last `n_logits`."""
+
+    n_keep: int
+    tokens: list[int]
+    n_logits: int
+
+
+NOTHING = Feed(0, [], 0)
+"""A look-ahead would not help."""
+
+
+class TranslatedSlot:
+    """Offsets are in bytes, from the beginning of the text.
+
+    text, in target tokens       [0 ...................... position)
+    decoded, in draft tokens        [base ...... end)      or beyond the position: a look-ahead
+    """
+
+    def __init__(
+        self, index: int, traits: MemoryTraits, projection: Projection, prefix: Sequence[int]
+    ) -> None:
+        """prefix: draft tokens before every text (BOS)."""
+        self.decoded = DecodedText(SlotCache(index, traits), projection.draft, prefix)
+        self._projection = projection
+        self._text = bytearray()
+        self._ends: list[int] = []  # of each target token
+        self._n_agreed = 0  # so many bytes that were decoded are known to equal the text
+        self._may_turn = True  # whether a look-ahead at this position may still leave the decoded path
+        self._lattice: Lattice | None = None  # while nothing changes
+
+    def __len__(self) -> int:
+        """The number of target tokens."""
+        return len(self._ends)
+
+    @property
+    def position(self) -> int:
+        """The end of the text."""
+        return len(self._text)
+
+    def keep(self, n_tokens: int) -> None:
+        """Keep the first `n_tokens` target tokens."""
+        if n_tokens < len(self):
+            del self._ends[n_tokens:]
+            del self._text[self._ends[-1] if n_tokens else 0 :]
+            self._n_agreed = min(self._n_agreed, max(0, self.position - self.decoded.base))
+            self._changed()
+
+    def append(self, tokens: Sequence[int]) -> None:
+        """Target tokens follow."""
+        for token in tokens:
+            self._text += self._projection.target.pieces[token]
+            self._ends.append(self.position)
+        self._changed()
+
+    def fork(self, source: "TranslatedSlot", n_tokens: int) -> int:
+        """Take over the first target tokens of another; returns how many draft tokens lie within them.
+
+        `decoded` is to be filled next (`DecodedText.become`).
+        """
+        self._ends = source._ends[:n_tokens]  # noqa: SLF001 - of the same class
+        self._text = source._text[: self._ends[-1]]  # noqa: SLF001 - of the same class
+        self._n_agreed = 0
+        self._changed()
+        return source.decoded.n_until(self.position)
+
+    def plan(self, *, unfinished: bool, n_room: int) -> Feed:
+        """What to decode so that the text is covered.
+
+        unfinished: more of the prompt follows, and no distribution is asked for. n_room: how many draft
+        tokens the slot can hold; if there are more, the draft model sees only the end of the text.
+        """
+        feed = self._feed(unfinished=unfinished)
+        for base in self._later_bases(n_room):
+            if feed.n_keep + len(feed.tokens) <= n_room:
+                break
+            self._restart(base)
+            feed = self._feed(unfinished=unfinished)
+        return feed
+
+    def cut(self, feed: Feed) -> list[int]:
+        """Remove what `feed` does not keep; returns the tokens to decode."""
+        removed = self.decoded.cut(feed.n_keep)
+        self._n_agreed = min(self._n_agreed, len(self.decoded.data))
+        self._lattice = None
+        return removed + feed.tokens
+
+    def add(self, tokens: Sequence[int], rows: NDArray[np.float32]) -> None:
+        """Draft tokens were decoded; see `DecodedText.add`."""
+        self.decoded.add(tokens, rows)
+        self._lattice = None
+
+    def lattice(self) -> Lattice:
+        """What follows the text, which must be covered."""
+        if self._lattice is None:
+            n_last = len(self.decoded) if self._is_covered else self._n_before
+            text = bytes(self._text)
+            if self._is_covered:
+                text += self.decoded.data[self.position - self.decoded.base :]
+            path = self.decoded.path(self._n_first, n_last)
+            self._lattice = Lattice(self._projection, text, self.position, path)
+        return self._lattice
+
+    def look_ahead(self, token: int, n_room: int) -> Feed:
+        """What to decode to see whether the target token `token` is only the beginning of a longer one.
+
+        NOTHING if that is settled, or if it does not fit into `n_room` draft tokens.
+        """
+        lattice = self.lattice()
+        reading = lattice.best_reading(token)
+        if reading is None or not self._projection.target.has_longer(reading.data):
+            return NOTHING
+        n_keep = self._n_first + reading.node
+        turns = reading.node < lattice.n_nodes - 1
+        is_too_long = n_keep - self._n_before >= _N_AHEAD or n_keep >= n_room
+        if is_too_long or (turns and not self._may_turn):
+            return NOTHING
+        self._may_turn = self._may_turn and not turns
+        return Feed(n_keep, [reading.token], 1)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless the parts fit together."""
+        assert not self._ends or self._ends[-1] == self.position
+        self.decoded.check_integrity()
+
+    def _changed(self) -> None:
+        self._may_turn = True
+        self._lattice = None
+
+    @property
+    def _n_before(self) -> int:
+        """How many of the decoded tokens end at the position or before."""
+        return self.decoded.n_until(self.position)
+
+    @property
+    def _n_first(self) -> int:
+        """After how many decoded tokens the lattice begins.
+
+        Tokens before the position count as long as another token could take their place and go on.
+        """
+        n = self._n_before
+        draft = self._projection.draft
+        while n and self.decoded.following(n - 1):
+            first, last = draft.continuing(bytes(self._text[self.decoded.end_of(n - 1) : self.position]))
+            if first == last:
+                break
+            n -= 1
+        return n
+
+    @property
+    def _is_covered(self) -> bool:
+        """Whether everything up to the position was decoded."""
+        return self._compare() == self.position - self.decoded.base
+
+    def _compare(self) -> int:
+        """The length of the common prefix of what was decoded and of the text after `base`."""
+        base, data = self.decoded.base, self.decoded.data
+        n, end = self._n_agreed, min(len(data), self.position - base)
+        one, other = data[n:end], self._text[base + n : base + end]
+        if one == other:
+            self._n_agreed = max(n, end)
+        else:
+            self._n_agreed += next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+        return self._n_agreed
+
+    def _feed(self, *, unfinished: bool) -> Feed:
+        decoded = self.decoded
+        if self.position < decoded.base:
+            self._restart(0)
+        n_before = min(self._n_before, decoded.n_until(decoded.base + self._compare()))
+        rest = bytes(self._text[decoded.end_of(n_before) : self.position])
+        if unfinished:
+            return self._spell(n_before, unfinished=True)
+        if not rest and n_before <= len(decoded.prefix):
+            return Feed(0, decoded.prefix, min(len(decoded.prefix), 1))
+        if decoded.following(n_before) is None:
+            return self._spell(n_before, unfinished=False) if rest else self._repeat(n_before)
+        if self._is_covered:
+            return Feed(len(decoded), [], 0)
+        return self._go_on(n_before, rest) or self._spell(n_before, unfinished=False)
+
+    def _repeat(self, n_tokens: int) -> Feed:
+        """Decode the last of the first `n_tokens` again, for what follows it."""
+        return Feed(n_tokens - 1, [self.decoded.cache.tokens[n_tokens - 1]], 1)
+
+    def _go_on(self, n_tokens: int, rest: bytes) -> Feed | None:
+        """Read `rest` as the beginning of the token after the first `n_tokens`, or as that token.
+
+        None if the draft model expected neither.
+        """
+        draft = self._projection.draft
+        following = self.decoded.following(n_tokens)
+        assert following
+        token = draft.token_of(rest)
+        exact = 0.0 if token is None else following.of_token(token)
+        longer = following.in_range(draft.ranks, *draft.continuing(rest)).total
+        if longer >= max(exact, _PLAUSIBLE):
+            return Feed(n_tokens, [], 0)
+        if token is not None and exact >= _PLAUSIBLE:
+            return Feed(n_tokens, [token], 1)
+        return None
+
+    def _spell(self, n_valid: int, *, unfinished: bool) -> Feed:
+        """The text as the draft model's tokenizer cuts it, from the last word that was decoded whole."""
+        decoded = self.decoded
+        n_keep = min(n_valid, decoded.n_until(self._word_start(decoded.end_of(n_valid))))
+        tokens = self._projection.draft.encode(bytes(self._text[decoded.end_of(n_keep) : self.position]))
+        if n_keep == 0:
+            tokens = decoded.prefix + tokens
+        if unfinished:
+            tokens = tokens[:-_N_LAST]
+        known = decoded.cache.tokens[n_keep:n_valid]
+        n_equal = sum(1 for _ in _equal(known, tokens))
+        if n_equal == len(tokens) and not unfinished:
+            return self._repeat(n_keep + n_equal)
+        n_logits = 0 if unfinished else min(len(tokens) - n_equal, _N_LAST)
+        return Feed(n_keep + n_equal, tokens[n_equal:], n_logits)
+
+    def _word_start(self, offset: int) -> int:
+        """The beginning of the word that `offset` lies in; white space begins a word."""
+        if bytes(self._text[offset : offset + 1]) in _SPACES:
+            return offset
+        start = max(self.decoded.base, offset - _LONGEST_WORD)
+        found = max(self._text.rfind(space, start, offset) for space in _SPACES)
+        return found if found >= 0 else offset
+
+    def _later_bases(self, n_room: int) -> Iterator[int]:
+        """Where the text may begin for the draft model when its context is full."""
+        yield self.decoded.end_of(len(self.decoded) // 2)
+        yield max(0, self.position - n_room // 2)  # no token is shorter than a byte
+
+    def _restart(self, base: int) -> None:
+        self.decoded.restart(base)
+        self._n_agreed = 0
+        self._lattice = None
+
+
+def _equal(one: Sequence[int], other: Sequence[int]) -> Iterator[int]:
+    """The common prefix."""
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            return
+        yield a

@@ -1,0 +1,146 @@
+"""A draft model that speaks another vocabulary, as a model over the lead's tokens.
+
+Positions, trims and copies count target tokens. Its memory can be cut back to any length: where the draft
+model's own cannot, the rest is decoded again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.cache_edits import SlotMemory, apply_edits
+from shared.errors import KvCacheFullError
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.llama.span import Span
+from shared.translation.projection import Projection
+from shared.translation.translated_slot import Feed, TranslatedSlot
+
+
+class ForeignModel(SlotMemory, Protocol):
+    """The seam to the model (`shared.llama.model.Model`), in its own tokens."""
+
+    n_batch: int
+    n_ctx_slot: int
+    n_slots: int
+    traits: MemoryTraits
+
+    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        """One forward pass; logits for each span, shape (n_logits, n_vocab). Raises KvCacheFullError."""
+
+
+class TranslatingModel:
+    """Decodes target tokens with a draft model of another vocabulary."""
+
+    traits = PLAIN
+
+    def __init__(self, model: ForeignModel, projection: Projection, prefix: Sequence[int] = ()) -> None:
+        """prefix: the draft model's tokens before every text (BOS)."""
+        self._model = model
+        self.n_batch = model.n_batch
+        self.n_vocab = len(projection.target)
+        self.pieces = projection.target.pieces
+        """The bytes of each target token."""
+        self._slots = [
+            TranslatedSlot(index, model.traits, projection, prefix) for index in range(model.n_slots)
+        ]
+
+    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        """Logits over target tokens after each span, shape (n_logits, n_vocab) with n_logits at most 1.
+
+        Needs no pass where the draft model's last tokens said more than was used of them. Raises
+        KvCacheFullError; the slots are as before then.
+        """
+        for span in spans:
+            slot = self._slots[span.slot]
+            assert len(slot) == span.start, f"slot {span.slot} holds {len(slot)} tokens, not {span.start}"
+            slot.append(span.tokens)
+        n_room = self._model.n_ctx_slot
+        try:
+            self._feed(
+                {
+                    span.slot: self._slots[span.slot].plan(unfinished=not span.n_logits, n_room=n_room)
+                    for span in spans
+                }
+            )
+        except KvCacheFullError:
+            for span in spans:
+                self._slots[span.slot].keep(span.start)
+            raise
+        empty = np.empty((0, self.n_vocab), np.float32)
+        return [
+            self._slots[span.slot].lattice().logits()[np.newaxis] if span.n_logits else empty
+            for span in spans
+        ]
+
+    def look_ahead(self, choices: Mapping[int, int]) -> dict[int, NDArray[np.float32]]:
+        """Better logits after the last token of some slots, now that a token would be chosen there.
+
+        choices: slot → token. A token that may be the beginning of a longer one of the lead's gives way to
+        that one if the draft model, asked further, goes on so. Slots whose logits stay are left out.
+        """
+        n_room = self._model.n_ctx_slot
+        feeds = {index: self._slots[index].look_ahead(token, n_room) for index, token in choices.items()}
+        feeds = {index: feed for index, feed in feeds.items() if feed.tokens}
+        try:
+            self._feed(feeds)
+        except KvCacheFullError:
+            return {}
+        return {index: self._slots[index].lattice().logits() for index in feeds}
+
+    def trim(self, slot: int, n_keep: int) -> None:
+        """Keep the first `n_keep` target tokens. What was decoded is removed when other tokens follow."""
+        self._slots[slot].keep(n_keep)
+
+    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
+        """Give an empty slot the first `n_keep` target tokens of another."""
+        source, target = self._slots[source_slot], self._slots[slot]
+        assert not len(target), f"slot {slot} is not empty"
+        target.decoded.restart(0)
+        self._apply(target)
+        n_decoded = target.fork(source, n_keep)
+        saved = source.decoded.cache.saved
+        if self._model.traits.can_trim:
+            if n_decoded:
+                self._model.copy(source_slot, slot, n_decoded)
+        else:
+            n_decoded = max((n for n in saved if n <= n_decoded), default=0)
+            if n_decoded:
+                self._model.restore(source_slot, saved[n_decoded], slot)
+        target.decoded.become(source.decoded, n_decoded)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless every slot is consistent."""
+        for slot in self._slots:
+            slot.check_integrity()
+
+    def _feed(self, feeds: Mapping[int, Feed]) -> None:
+        """Decode for each slot what its feed says, in batches."""
+        waiting = {index: (self._slots[index].cut(feed), feed.n_logits) for index, feed in feeds.items()}
+        while waiting := {index: each for index, each in waiting.items() if each[0]}:
+            for slot in self._slots:
+                self._apply(slot)
+            spans = self._batch(waiting)
+            for span, rows in zip(spans, self._model.decode(spans), strict=True):
+                slot = self._slots[span.slot]
+                slot.add(span.tokens, rows)
+                tokens, n_logits = waiting[span.slot]
+                waiting[span.slot] = tokens[len(span.tokens) :], n_logits
+                if self._model.traits.n_step_checkpoints:
+                    apply_edits(slot.decoded.cache.save(), self._model)
+
+    def _batch(self, waiting: Mapping[int, tuple[list[int], int]]) -> list[Span]:
+        """The next tokens of as many slots as a batch holds; those with the fewest come first."""
+        spans = []
+        n_room = self.n_batch
+        for index, (tokens, n_logits) in sorted(waiting.items(), key=lambda each: len(each[1][0])):
+            part = tokens[:n_room]
+            n_later = len(tokens) - len(part)
+            if part:
+                spans.append(Span(index, len(self._slots[index].decoded), part, max(0, n_logits - n_later)))
+            n_room -= len(part)
+        return spans
+
+    def _apply(self, slot: TranslatedSlot) -> None:
+        apply_edits(slot.decoded.cache.take_edits(), self._model)

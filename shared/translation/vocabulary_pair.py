@@ -1,0 +1,112 @@
+"""Two vocabularies of llama.cpp as byte strings, with control tokens matched by their role."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import llama_cpp
+
+from shared.errors import TranslationError
+from shared.llama.vocabulary import Vocabulary
+from shared.translation.byte_vocabulary import ByteVocabulary
+from shared.translation.projection import Projection
+
+_PROBES = ("The cat, 12 naïve", "\n\tcafés:", " 世界", "😀", "  {x}\r\n", "A")
+_SENTINEL = "\x02"
+"""SentencePiece joins it with nothing, and puts its leading blank before it."""
+_TEXT_BYTES = b"\t\n\r" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0xC0)) + bytes(range(0xC2, 0xF5))
+"""All bytes of printable UTF-8."""
+
+Marks = dict[int, bytes]
+"""Control tokens and the bytes that stand for them in texts; both vocabularies use the same."""
+
+
+def vocabulary_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
+    """The projection of a draft model's vocabulary onto the target's; takes about a second.
+
+    Raises TranslationError if one of them does not keep every byte of a text.
+    """
+    draft_marks, target_marks = match_control_tokens(draft, target)
+    literal = {token: text.encode() for text, token in target.special_tokens.items()}
+    return Projection(
+        _byte_vocabulary(draft, draft_marks, {}), _byte_vocabulary(target, target_marks, literal)
+    )
+
+
+def prefix_of(draft: Vocabulary, target: Vocabulary) -> list[int]:
+    """The draft model's tokens before every text: its BOS, unless the target's texts begin with one."""
+    return [draft.bos] if draft.adds_bos and draft.bos is not None and target.bos is None else []
+
+
+def match_control_tokens(draft: Vocabulary, target: Vocabulary) -> tuple[Marks, Marks]:
+    """Marks for control tokens of the same text, and for BOS; the ends of a turn all stand for one another.
+
+    Of tokens with the same mark, that comes first which represents them. Tokens without a counterpart have
+    no mark.
+    """
+    common = sorted(draft.special_tokens.keys() & target.special_tokens.keys())
+    of_draft = {draft.special_tokens[text]: _mark(number) for number, text in enumerate(common)}
+    of_target = {target.special_tokens[text]: _mark(number) for number, text in enumerate(common)}
+    ends = _turn_end(draft), _turn_end(target)
+    if ends[0] is not None and ends[1] is not None:
+        mark = of_target.get(ends[1]) or of_draft.get(ends[0]) or _mark(len(common))
+        of_target = {ends[1]: mark} | of_target
+        of_draft = of_draft if mark in of_draft.values() else {ends[0]: mark} | of_draft
+        for marks, vocabulary in ((of_draft, draft), (of_target, target)):
+            for token in sorted(vocabulary.end_tokens):
+                marks.setdefault(token, mark)
+    if draft.bos is not None and target.bos is not None and not {draft.bos} & of_draft.keys():
+        of_draft[draft.bos] = of_target.setdefault(target.bos, _mark(len(common) + 1))
+    return of_draft, of_target
+
+
+def _mark(number: int) -> bytes:
+    """Bytes that are no UTF-8 at any place: 0xff, and the number in five continuation bytes."""
+    return b"\xff" + bytes(0x80 | number >> 6 * place & 0x3F for place in range(5))
+
+
+def _turn_end(vocabulary: Vocabulary) -> int | None:
+    end = llama_cpp.llama_vocab_eot(vocabulary.native)
+    return vocabulary.eos if end < 0 else end
+
+
+def _byte_vocabulary(vocabulary: Vocabulary, marks: Marks, literal: dict[int, bytes]) -> ByteVocabulary:
+    pieces = [
+        marks.get(token) or literal.get(token) or _piece(vocabulary, token)
+        for token in range(vocabulary.n_tokens)
+    ]
+    found = ByteVocabulary(pieces, _tokenizer(vocabulary), preferred=_representatives(marks))
+    _check(vocabulary, found)
+    return found
+
+
+def _representatives(marks: Marks) -> list[int]:
+    first: dict[bytes, int] = {}
+    for token, mark in marks.items():
+        first.setdefault(mark, token)
+    return list(first.values())
+
+
+def _piece(vocabulary: Vocabulary, token: int) -> bytes:
+    if llama_cpp.llama_vocab_get_attr(vocabulary.native, token) & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED:
+        return b""
+    return vocabulary.piece(token)
+
+
+def _tokenizer(vocabulary: Vocabulary) -> Callable[[str], Sequence[int]]:
+    """Tokenizes text from the middle of a text: SentencePiece puts a blank before every text."""
+    encode = partial(vocabulary.encode, add_special=False, parse_special=False)
+    if b"".join(map(vocabulary.piece, encode("a"))) == b"a":
+        return encode
+    n_before = len(encode(_SENTINEL))
+    return lambda text: encode(_SENTINEL + text)[n_before:]
+
+
+def _check(vocabulary: Vocabulary, tokens: ByteVocabulary) -> None:
+    """Raise TranslationError unless texts keep all their bytes (some tokenizers normalize them)."""
+    tokenize = _tokenizer(vocabulary)
+    for probe in _PROBES:
+        if b"".join(tokens.pieces[token] for token in tokenize(probe)) != probe.encode():
+            raise TranslationError(f"the tokenizer of {vocabulary.info.name} changes texts such as {probe!r}")
+    missing = [byte for byte in _TEXT_BYTES if tokens.token_of(bytes([byte])) is None]
+    if missing:
+        raise TranslationError(f"{vocabulary.info.name} has no token for the byte 0x{missing[0]:02x}")

@@ -1,0 +1,70 @@
+"""Draft tokens in memory with their text."""
+
+import numpy as np
+
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.slot_cache import SlotCache
+from shared.translation.decoded_text import DecodedText
+from tests.shared.translation.toys import longest_first
+
+VOCABULARY = longest_first([b"", b"a", b"bc"])
+BOS = 0
+
+
+def decoded(*tokens, n_logits=1, traits=PLAIN):
+    text = DecodedText(SlotCache(0, traits), VOCABULARY, [BOS])
+    text.add(tokens, np.zeros((n_logits, 3), np.float32))
+    return text
+
+
+def test_the_prefix_has_no_text():
+    assert [decoded(BOS, 2, 1).end_of(n) for n in range(4)] == [0, 0, 2, 3]
+
+
+def test_tokens_until_an_offset():
+    text = decoded(BOS, 2, 1)
+    assert [text.n_until(offset) for offset in range(4)] == [1, 1, 2, 3]
+
+
+def test_only_the_last_distributions_are_kept():
+    text = decoded(BOS, *[1] * 9, n_logits=10)
+    assert [n for n in range(11) if text.following(n)] == [5, 6, 7, 8, 9, 10]
+
+
+def test_a_path_ends_where_no_distribution_is_known():
+    text = decoded(BOS, 1, n_logits=1)
+    text.add([1, 1], np.zeros((1, 3), np.float32))
+    assert [node.end for node in text.path(2, 4)] == [1]
+
+
+def test_a_path_names_the_tokens_that_it_follows():
+    assert [node.following for node in decoded(BOS, 2, 1, n_logits=3).path(1, 3)] == [2, 1, None]
+
+
+def test_a_cut_removes_text_and_distributions():
+    text = decoded(BOS, 2, 1, n_logits=2)
+    assert text.cut(2) == []
+    assert (text.data, text.following(3)) == (b"bc", None)
+    text.check_integrity()
+
+
+def test_what_the_memory_loses_beyond_a_cut_must_be_decoded_again():
+    text = decoded(BOS, 2, 1, traits=MemoryTraits(n_rollback=0, n_step_checkpoints=2))
+    assert text.cut(2) == [BOS, 2]
+    assert len(text) == 0
+    text.check_integrity()
+
+
+def test_a_new_beginning_has_another_base():
+    text = decoded(BOS, 2, 1)
+    text.restart(5)
+    text.cache.take_edits()
+    text.add([BOS, 1], np.zeros((0, 3), np.float32))
+    assert text.end_of(2) == 6
+
+
+def test_another_slot_can_go_on_from_the_first_tokens():
+    source, text = decoded(BOS, 2, 1, n_logits=3), DecodedText(SlotCache(1), VOCABULARY, [BOS])
+    text.become(source, 2)
+    text.check_integrity()
+    assert (text.data, text.cache.tokens, text.following(2) is None) == (b"bc", [BOS, 2], False)

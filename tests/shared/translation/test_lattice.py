@@ -1,0 +1,96 @@
+"""Distributions over target tokens along a path of draft tokens."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.translation.lattice import Lattice, Node
+from shared.translation.next_tokens import NextTokens
+from shared.translation.projection import Projection
+from tests.shared.translation.toys import generator, longest_first, random_vocabulary
+
+THE, THEATER, ATER, A = 0, 1, 2, 3
+DRAFT = longest_first([b"the", b"theater", b"ater", b"a"])
+TARGET = longest_first([b"the", b"ater", b"a", b"theater", b"t", b"h", b"e", b"r"])
+SPLITTING = longest_first([b"the", b"ater", b"a"])
+
+
+def expecting(**probabilities):
+    """What follows, by names of draft tokens."""
+    ids = {"the": THE, "theater": THEATER, "ater": ATER, "a": A}
+    chosen = sorted((ids[name], probability) for name, probability in probabilities.items())
+    return NextTokens(
+        np.array([token for token, _ in chosen], np.int32),
+        np.array([probability for _, probability in chosen], np.float32),
+    )
+
+
+def probabilities(lattice, vocabulary):
+    found = np.exp(lattice.logits().astype(np.float64))
+    return {vocabulary.pieces[i].decode(): round(float(p), 4) for i, p in enumerate(found) if p > 1e-6}
+
+
+def lattice(target, text, position, *path):
+    return Lattice(Projection(DRAFT, target), text, position, path)
+
+
+def test_equal_tokens_keep_their_probability():
+    found = lattice(TARGET, b"", 0, Node(0, expecting(the=0.7, a=0.3), None))
+    assert probabilities(found, TARGET) == {"the": 0.7, "a": 0.3}
+
+
+def test_a_longer_draft_token_counts_for_the_first_token_of_its_bytes():
+    found = lattice(SPLITTING, b"", 0, Node(0, expecting(the=0.5, theater=0.3, a=0.2), None))
+    assert probabilities(found, SPLITTING) == {"the": 0.8, "a": 0.2}
+
+
+def test_inside_a_draft_token_only_those_count_that_begin_like_the_text():
+    found = lattice(SPLITTING, b"the", 3, Node(0, expecting(theater=0.3, a=0.7), None))
+    assert probabilities(found, SPLITTING) == {"ater": 0.3}
+
+
+def test_both_ways_to_read_the_text_are_added():
+    path = [Node(0, expecting(the=0.5, theater=0.3, a=0.2), THE), Node(3, expecting(ater=0.5, a=0.5), None)]
+    found = lattice(SPLITTING, b"the", 3, *path)
+    assert probabilities(found, SPLITTING) == {"ater": 0.3 + 0.25, "a": 0.25}
+
+
+def test_a_look_ahead_finds_a_token_longer_than_the_draft_model_s():
+    path = [Node(0, expecting(the=0.8, a=0.2), THE), Node(3, expecting(ater=0.75, a=0.25), None)]
+    found = lattice(TARGET, b"the", 0, *path)
+    assert probabilities(found, TARGET) == {"theater": 0.6, "the": 0.2, "a": 0.2}
+
+
+def test_the_total_is_the_probability_of_the_text_since_the_first_node():
+    path = [Node(0, expecting(the=0.5, theater=0.3, a=0.2), THE), Node(3, expecting(ater=0.5, a=0.5), None)]
+    assert lattice(SPLITTING, b"the", 3, *path).total == pytest.approx(0.8)
+
+
+def test_the_likeliest_reading_of_a_token():
+    path = [Node(0, expecting(the=0.5, theater=0.3, a=0.2), THE), Node(3, expecting(ater=0.5, a=0.5), None)]
+    assert lattice(SPLITTING, b"the", 3, *path).best_reading(1) == (0, THEATER, b"ater")
+
+
+def test_a_token_that_the_draft_model_does_not_expect_has_no_reading():
+    found = lattice(TARGET, b"", 0, Node(0, expecting(the=1.0), None))
+    assert found.best_reading(1) is None
+    assert np.isfinite(found.logits()).all()
+
+
+def test_without_a_path_all_tokens_are_equal():
+    assert len(set(lattice(TARGET, b"", 0).logits().tolist())) == 1
+
+
+@given(st.integers(0, 200))
+def test_no_probability_is_lost(seed):
+    rng = generator(seed)
+    draft, target = random_vocabulary(rng, 40), random_vocabulary(rng, 40)
+    weights = np.array([rng.random() ** 4 for _ in range(len(draft))], np.float32)
+    whole = NextTokens.of(np.log(weights))
+    following = rng.randrange(len(draft))
+    node = Node(0, whole, following)
+    text = draft.pieces[following]
+    found = Lattice(Projection(draft, target), text, 0, [node, Node(len(text), whole, None)])
+    assert found.total == pytest.approx(1.0, abs=1e-4)
+    assert np.exp(found.logits().astype(np.float64)).sum() == pytest.approx(1.0, abs=1e-4)

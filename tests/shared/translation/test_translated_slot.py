@@ -1,0 +1,188 @@
+"""What is decoded of a text, and when."""
+
+import numpy as np
+import pytest
+
+from shared.llama.memory_traits import PLAIN
+from shared.translation.projection import Projection
+from shared.translation.translated_slot import NOTHING, TranslatedSlot
+from tests.shared.translation.toys import longest_first
+
+DRAFT = longest_first([bytes([byte]) for byte in range(256)] + [b" the", b" theater", b"ater", b" of"])
+TARGET = longest_first([bytes([byte]) for byte in range(256)] + [b" the", b" theater", b" o", b"at"])
+ROOM = 1000
+
+
+def slot(prefix=()):
+    return TranslatedSlot(0, PLAIN, Projection(DRAFT, TARGET), prefix)
+
+
+def token(vocabulary, piece):
+    return vocabulary.token_of(piece)
+
+
+def logits(**expected):
+    row = np.full(len(DRAFT), -30.0, np.float32)
+    for piece, probability in expected.items():
+        row[token(DRAFT, piece.replace("_", " ").encode())] = np.log(probability)
+    return row
+
+
+def append(text, *pieces):
+    text.append([token(TARGET, piece) for piece in pieces])
+
+
+def decode(text, *rows, unfinished=False):
+    """Carry out the plan; `rows` are the logits of the last tokens."""
+    feed = text.plan(unfinished=unfinished, n_room=ROOM)
+    tokens = text.cut(feed)
+    text.decoded.cache.take_edits()
+    if tokens:
+        text.add(tokens, np.array(rows or [logits(_of=1.0)] * feed.n_logits)[-max(1, feed.n_logits) :])
+    text.check_integrity()
+    return [DRAFT.pieces[each] for each in tokens]
+
+
+def test_a_text_is_decoded_in_the_draft_model_s_tokens():
+    text = slot()
+    append(text, b"a", b" theater", b" o", b"f")
+    assert decode(text) == [b"a", b" theater", b" of"]
+
+
+def test_the_prefix_comes_first():
+    text = slot(prefix=[token(DRAFT, b"x")])
+    append(text, b"a")
+    assert decode(text) == [b"x", b"a"]
+
+
+def test_a_text_without_bytes_is_only_the_prefix():
+    text = slot(prefix=[token(DRAFT, b"x")])
+    assert decode(text) == [b"x"]
+
+
+def test_without_anything_to_decode_nothing_is_decoded():
+    text = slot()
+    assert decode(text) == []
+    assert np.isfinite(text.lattice().logits()).all()
+
+
+def test_the_end_of_an_unfinished_prompt_waits():
+    text = slot()
+    append(text, *[b" the"] * 9)
+    assert decode(text, unfinished=True) == [b" the"] * 5
+
+
+def test_the_beginning_of_an_expected_token_needs_no_pass():
+    text = slot()
+    append(text, b"a")
+    decode(text, logits(_of=0.9, _the=0.1))
+    append(text, b" o")
+    assert decode(text) == []
+    assert text.lattice().logits().argmax() == token(TARGET, b"f")
+
+
+def test_an_expected_token_is_decoded_as_it_is():
+    text = slot()
+    append(text, b"a")
+    decode(text, logits(_the=0.9, _of=0.1))
+    append(text, b" the")
+    assert decode(text) == [b" the"]
+
+
+def test_an_unexpected_text_is_cut_anew_from_the_last_word():
+    text = slot()
+    append(text, b"a", b" the")
+    decode(text, logits(_the=1.0), logits(_of=1.0))
+    append(text, b"at", b"e", b"r")
+    assert decode(text) == [b" theater"]
+    assert text.decoded.data == b"a theater"
+
+
+def test_a_look_ahead_goes_on_where_a_longer_token_begins_so():
+    text = slot()
+    append(text, b"a")
+    decode(text, logits(_the=0.9, _of=0.1))
+    assert text.look_ahead(token(TARGET, b" the"), ROOM).tokens == [token(DRAFT, b" the")]
+
+
+def test_a_look_ahead_ends_where_no_longer_token_begins_so():
+    text = slot()
+    append(text, b"a")
+    decode(text, logits(_of=1.0))
+    assert text.look_ahead(token(TARGET, b" o"), ROOM) == NOTHING
+
+
+def test_a_look_ahead_ends_with_the_context():
+    text = slot()
+    append(text, b"a")
+    decode(text, logits(_the=0.9, _of=0.1))
+    assert text.look_ahead(token(TARGET, b" the"), 1) == NOTHING
+
+
+def test_an_accepted_look_ahead_is_not_decoded_again():
+    text = slot()
+    append(text, b"a")
+    decode(text, logits(_the=0.9, _of=0.1))
+    text.add(text.cut(text.look_ahead(token(TARGET, b" the"), ROOM)), np.array([logits(ater=1.0)]))
+    assert text.lattice().logits().argmax() == token(TARGET, b" theater")
+    append(text, b" the")
+    assert decode(text) == []
+
+
+def test_a_rejected_look_ahead_is_removed():
+    text = slot()
+    append(text, b"a")
+    decode(text, logits(_the=0.9, _of=0.1))
+    text.add(text.cut(text.look_ahead(token(TARGET, b" the"), ROOM)), np.array([logits(ater=1.0)]))
+    append(text, b" o")
+    assert decode(text) == []
+    append(text, b"f")
+    assert decode(text) == [b" of"]
+    assert text.decoded.data == b"a of"
+
+
+def test_a_text_that_was_cut_back_is_decoded_where_it_differs():
+    text = slot()
+    append(text, b" the", b" theater", b"a")
+    decode(text)
+    text.keep(1)
+    append(text, b" o", b"f")
+    assert decode(text) == [b" of"]
+
+
+def test_a_text_cut_back_to_what_was_decoded_repeats_the_last_token():
+    text = slot()
+    append(text, b" the", *[b" theater"] * 8)
+    decode(text)
+    text.keep(1)
+    assert decode(text) == [b" the"]
+
+
+@pytest.mark.parametrize("n_room", [12, 8])
+def test_a_text_longer_than_the_context_goes_on_with_its_end(n_room):
+    text = slot()
+    for _ in range(5):
+        append(text, *[b" the"] * 4)
+        feed = text.plan(unfinished=False, n_room=n_room)
+        assert feed.n_keep + len(feed.tokens) <= n_room
+        tokens = text.cut(feed)
+        text.decoded.cache.take_edits()
+        text.add(tokens, np.zeros((feed.n_logits, len(DRAFT)), np.float32))
+        text.check_integrity()
+    assert (b" the" * 20).endswith(bytes(text.decoded.data))
+
+
+def test_a_prompt_longer_than_the_context_is_decoded_from_its_end():
+    text = slot()
+    append(text, *[b" theater"] * 50)
+    feed = text.plan(unfinished=False, n_room=20)
+    assert len(feed.tokens) <= 20
+
+
+def test_a_text_that_ends_before_the_base_begins_anew():
+    text = slot()
+    append(text, *[b" theater"] * 50)
+    feed = text.plan(unfinished=False, n_room=20)
+    text.add(text.cut(feed), np.zeros((feed.n_logits, len(DRAFT)), np.float32))
+    text.keep(1)
+    assert decode(text) == [b" theater"]

@@ -1,0 +1,167 @@
+"""A model of another vocabulary in place of one with the lead's tokens."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.errors import KvCacheFullError
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.llama.span import Span
+from shared.translation.projection import Projection
+from shared.translation.translating_model import TranslatingModel
+from tests.shared.translation.toys import (
+    KnowingModel,
+    choose,
+    follow,
+    generator,
+    random_text,
+    random_vocabulary,
+)
+
+RECURRENT = MemoryTraits(n_rollback=0, n_step_checkpoints=6)
+ROLLBACK = MemoryTraits(n_rollback=3, n_step_checkpoints=6)
+WINDOW = MemoryTraits(n_rollback=8)
+
+
+def translating(rng, text, n_target=60, n_draft=60, **options):
+    draft, target = random_vocabulary(rng, n_draft), random_vocabulary(rng, n_target)
+    own = KnowingModel(draft, text, **options)
+    return TranslatingModel(own, Projection(draft, target)), own, target.encode(text)
+
+
+@pytest.mark.parametrize("n_draft", [0, 10, 60, 400])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_model_that_knows_the_text_drafts_nearly_all_of_it(seed, n_draft):
+    rng = generator(seed)
+    text = random_text(rng, 300)
+    model, _, tokens = translating(rng, text, n_draft=n_draft)
+    n = len(tokens) - 15  # what follows the end is not known
+    assert follow(model, tokens, 5, n) >= 0.99 * n
+
+
+def test_a_draft_token_is_decoded_once():
+    rng = generator(1)
+    text = random_text(rng, 300)
+    model, own, tokens = translating(rng, text, n_draft=60)
+    n = len(tokens) - 15
+    follow(model, tokens, 5, n)
+    assert own.n_decodes <= 1.05 * len(own.vocabulary.encode(text))
+
+
+def test_tokens_inside_a_draft_token_need_no_pass():
+    rng = generator(1)
+    text = random_text(rng, 300)
+    model, own, tokens = translating(rng, text, n_target=0, n_draft=400)
+    n = len(tokens) - 15
+    follow(model, tokens, 5, n)
+    assert own.n_decodes <= 0.6 * n
+
+
+@pytest.mark.parametrize("traits", [RECURRENT, ROLLBACK, WINDOW], ids=["recurrent", "rollback", "window"])
+def test_models_that_cannot_be_cut_back_draft_the_same(traits):
+    rng = generator(3)
+    text = random_text(rng, 200)
+    model, own, tokens = translating(rng, text, traits=traits)
+    n = len(tokens) - 15
+    assert follow(model, tokens, 5, n) >= 0.99 * n
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), traits=st.sampled_from([PLAIN, RECURRENT, ROLLBACK, WINDOW]))
+def test_whatever_is_cut_back_and_copied_the_memory_holds_the_beginning_of_the_text(seed, traits):
+    rng = generator(seed)
+    text = random_text(rng, 80)
+    model, own, _ = translating(rng, text, traits=traits, n_batch=16, n_ctx=48)
+    tokens = [[] for _ in range(own.n_slots)]
+    for _ in range(30):
+        slot = rng.randrange(own.n_slots)
+        n_keep = rng.choice([len(tokens[slot]), rng.randint(0, len(tokens[slot]))])
+        model.trim(slot, n_keep)
+        del tokens[slot][n_keep:]
+        other = rng.randrange(own.n_slots)
+        if not tokens[slot] and tokens[other]:
+            n_shared = rng.randint(1, len(tokens[other]))
+            model.copy(other, slot, n_shared)
+            tokens[slot] = tokens[other][:n_shared]
+        new = [rng.randrange(model.n_vocab) for _ in range(rng.randint(1, 6))]
+        (rows,) = model.decode([Span(slot, len(tokens[slot]), new, 1)])
+        tokens[slot] += new
+        choose(model, rows[0], slot)
+        model.check_integrity()
+        data = b"".join(model.pieces[token] for token in tokens[slot])
+        held = own.data(slot)
+        assert np.isfinite(rows).all()
+        assert data.find(held[: len(data)]) >= 0 or any(data.endswith(held[:n]) for n in range(1, len(held)))
+
+
+def test_several_slots_share_a_pass():
+    rng = generator(5)
+    text = random_text(rng, 100)
+    model, own, tokens = translating(rng, text)
+    model.decode([Span(0, 0, tokens[:4], 1), Span(1, 0, tokens[:6], 1)])
+    assert own.n_decodes == 1
+
+
+def test_a_long_prompt_is_decoded_in_several_batches():
+    rng = generator(5)
+    text = random_text(rng, 300)
+    model, own, tokens = translating(rng, text, n_batch=16)
+    (rows,) = model.decode([Span(0, 0, tokens[:60], 1)])
+    assert own.n_decodes > 1
+    assert choose(model, rows[0]) == tokens[60]
+
+
+def test_an_unfinished_prompt_has_no_logits():
+    rng = generator(5)
+    model, _, tokens = translating(rng, random_text(rng, 100))
+    (rows,) = model.decode([Span(0, 0, tokens[:20], 0)])
+    assert rows.shape == (0, model.n_vocab)
+
+
+def test_a_prompt_in_parts_is_as_good_as_whole():
+    rng = generator(6)
+    text = random_text(rng, 200)
+    model, _, tokens = translating(rng, text)
+    for start in range(0, 40, 8):
+        model.decode([Span(0, start, tokens[start : start + 8], 0)])
+    (rows,) = model.decode([Span(0, 40, tokens[40:41], 1)])
+    assert choose(model, rows[0]) == tokens[41]
+
+
+def test_a_side_branch_goes_on_from_the_shared_beginning():
+    rng = generator(7)
+    text = random_text(rng, 200)
+    model, own, tokens = translating(rng, text)
+    model.decode([Span(0, 0, tokens[:30], 1)])
+    model.copy(0, 1, 25)
+    n_before = own.n_decodes
+    (rows,) = model.decode([Span(1, 25, tokens[25:28], 1)])
+    assert choose(model, rows[0], slot=1) == tokens[28]
+    assert own.n_decodes <= n_before + 4
+
+
+def test_a_full_cache_leaves_the_slots_as_they_were():
+    rng = generator(8)
+    text = random_text(rng, 100)
+    model, own, tokens = translating(rng, text)
+    model.decode([Span(0, 0, tokens[:10], 1)])
+    decode, own.decode = own.decode, _full
+    with pytest.raises(KvCacheFullError):
+        model.decode([Span(0, 10, tokens[10:20], 1)])
+    own.decode = decode
+    (rows,) = model.decode([Span(0, 10, tokens[10:20], 1)])
+    assert choose(model, rows[0]) == tokens[20]
+
+
+def test_a_full_cache_ends_a_look_ahead():
+    rng = generator(8)
+    model, own, tokens = translating(rng, random_text(rng, 100), n_draft=0)
+    (rows,) = model.decode([Span(0, 0, tokens[:10], 1)])
+    own.decode = _full
+    assert model.look_ahead({0: int(rows[0].argmax())}) == {}
+    model.check_integrity()
+
+
+def _full(_spans):
+    raise KvCacheFullError("no room")
