@@ -70,6 +70,9 @@ class Vocabulary:
         self.end_tokens = frozenset(
             token for token in range(self.n_tokens) if llama_cpp.llama_vocab_is_eog(self._vocab, token)
         )
+        turn_end = _token_or_none(llama_cpp.llama_vocab_eot(self._vocab))
+        self.turn_end = self.eos if turn_end is None else turn_end
+        """What a chat template puts behind every message, where the model has such a token."""
         self._pieces: dict[tuple[int, bool], bytes] = {}
 
     @property
@@ -173,6 +176,11 @@ class Vocabulary:
             found = self._pieces[token, special] = self._read_piece(self.check(token), special=special)
         return found
 
+    def is_unused(self, token: int) -> bool:
+        """Whether a token only fills up the vocabulary to a round size."""
+        attributes = llama_cpp.llama_vocab_get_attr(self._vocab, self.check(token))
+        return bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED)
+
     def detokenize(self, tokens: Sequence[int]) -> str:
         """The text of `tokens`, control tokens included."""
         return b"".join(self.piece(token, special=True) for token in tokens).decode("utf-8", "replace")
@@ -204,7 +212,7 @@ class Vocabulary:
         Models of one family pad the same vocabulary to different sizes (Qwen 2.5 72B and 0.5B, say).
         """
         n = self.n_tokens
-        while n and llama_cpp.llama_vocab_get_attr(self._vocab, n - 1) & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED:
+        while n and self.is_unused(n - 1):
             n -= 1
         digest = hashlib.sha256(f"{self.info.vocab_type}:{n}".encode())
         for token in range(n):

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import llama_cpp
-
 from shared.errors import TranslationError
 from shared.llama.vocabulary import Vocabulary
 from shared.translation.byte_vocabulary import ByteVocabulary
@@ -46,7 +44,7 @@ def match_control_tokens(draft: Vocabulary, target: Vocabulary) -> tuple[Marks, 
     common = sorted(draft.special_tokens.keys() & target.special_tokens.keys())
     of_draft = {draft.special_tokens[text]: _mark(number) for number, text in enumerate(common)}
     of_target = {target.special_tokens[text]: _mark(number) for number, text in enumerate(common)}
-    ends = _turn_end(draft), _turn_end(target)
+    ends = draft.turn_end, target.turn_end
     if ends[0] is not None and ends[1] is not None:
         mark = of_target.get(ends[1]) or of_draft.get(ends[0]) or _mark(len(common))
         of_target = {ends[1]: mark} | of_target
@@ -64,14 +62,11 @@ def _mark(number: int) -> bytes:
     return b"\xff" + bytes(0x80 | number >> 6 * place & 0x3F for place in range(5))
 
 
-def _turn_end(vocabulary: Vocabulary) -> int | None:
-    end = llama_cpp.llama_vocab_eot(vocabulary.native)
-    return vocabulary.eos if end < 0 else end
-
-
 def _byte_vocabulary(vocabulary: Vocabulary, marks: Marks, literal: dict[int, bytes]) -> ByteVocabulary:
     pieces = [
-        marks.get(token) or literal.get(token) or _piece(vocabulary, token)
+        marks.get(token)
+        or literal.get(token)
+        or (b"" if vocabulary.is_unused(token) else vocabulary.piece(token))
         for token in range(vocabulary.n_tokens)
     ]
     found = ByteVocabulary(pieces, _tokenizer(vocabulary), preferred=_representatives(marks))
@@ -84,12 +79,6 @@ def _representatives(marks: Marks) -> list[int]:
     for token, mark in marks.items():
         first.setdefault(mark, token)
     return list(first.values())
-
-
-def _piece(vocabulary: Vocabulary, token: int) -> bytes:
-    if llama_cpp.llama_vocab_get_attr(vocabulary.native, token) & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED:
-        return b""
-    return vocabulary.piece(token)
 
 
 def _tokenizer(vocabulary: Vocabulary) -> Callable[[str], Sequence[int]]:

@@ -62,7 +62,7 @@ def test_tokens_inside_a_draft_token_need_no_pass():
 def test_models_that_cannot_be_cut_back_draft_the_same(traits):
     rng = generator(3)
     text = random_text(rng, 200)
-    model, own, tokens = translating(rng, text, traits=traits)
+    model, _, tokens = translating(rng, text, traits=traits)
     n = len(tokens) - 15
     assert follow(model, tokens, 5, n) >= 0.99 * n
 

@@ -14,8 +14,7 @@ ALPHABET = " abcde"
 
 def longest_first(pieces):
     """A vocabulary whose tokenizer takes the longest token that fits, from left to right."""
-    vocabulary = ByteVocabulary(pieces, lambda _text: [])  # what it says is refused: the fallback is taken
-    return vocabulary
+    return ByteVocabulary(pieces, lambda _text: [])  # what it says is refused: the fallback is taken
 
 
 def random_vocabulary(rng, n_words, alphabet=ALPHABET, longest=4):

@@ -1,0 +1,117 @@
+"""Real vocabularies: byte-level BPE of two sizes and SentencePiece."""
+
+from functools import cache
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.errors import TranslationError
+from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_target
+from shared.models.convert import read_conversion
+from shared.translation import vocabulary_pair as module
+from shared.translation.vocabulary_pair import match_control_tokens, prefix_of, vocabulary_pair
+from tests.shared.models.convert import gpt2_reference, llama2c_reference
+from tests.shared.models.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
+
+PAIRS = list(permutations(("shipped", "gpt2", "llama2c"), 2))
+TEXT = "Once upon a time, the hen\n\n\tand the wolf: 12 + 345. Hé! 世界 😀 it's  x{}\r\n"
+
+
+@pytest.fixture(scope="module")
+def vocabularies(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vocabularies")
+    (folder / "tokenizer.bin").write_bytes(llama2c_reference.tokenizer_bin(PIECES, SCORES))
+    (folder / "llama.bin").write_bytes(llama2c_reference.version_1(small_llama()))
+    gpt2_reference.write_folder(folder / "gpt2", *small_gpt2())
+    found = {"shipped": Vocabulary.load(builtin_target())}
+    for name, source in (("gpt2", folder / "gpt2"), ("llama2c", folder / "llama.bin")):
+        read_conversion(source, None).file().write_outline(folder / f"{name}.gguf")
+        found[name] = Vocabulary.load(folder / f"{name}.gguf")
+    return found
+
+
+@pytest.fixture(scope="module")
+def pair(vocabularies):
+    return cache(lambda draft, target: vocabulary_pair(vocabularies[draft], vocabularies[target]))
+
+
+@pytest.mark.parametrize(("draft", "target"), PAIRS)
+def test_a_text_keeps_its_bytes_from_one_vocabulary_to_the_other(pair, draft, target):
+    projection = pair(draft, target)
+    data = TEXT.encode()
+    for _ in range(2):
+        data = b"".join(projection.target.pieces[token] for token in projection.target.encode(data))
+        data = b"".join(projection.draft.pieces[token] for token in projection.draft.encode(data))
+    assert data == TEXT.encode()
+
+
+@settings(max_examples=50, deadline=None)
+@given(text=st.text(max_size=30))
+def test_any_text_keeps_its_bytes(pair, text):
+    for vocabulary in (pair("llama2c", "shipped").draft, pair("llama2c", "shipped").target):
+        assert (
+            b"".join(vocabulary.pieces[token] for token in vocabulary.encode(text.encode())) == text.encode()
+        )
+
+
+def test_a_leading_blank_of_sentencepiece_is_not_part_of_a_text(pair):
+    draft = pair("llama2c", "shipped").draft
+    assert [draft.pieces[token] for token in draft.encode(b"Once upon")] == [b"Once", b" upon"]
+
+
+@pytest.mark.parametrize(("draft", "target"), PAIRS)
+def test_nearly_every_draft_token_has_a_projection(pair, draft, target):
+    projection = pair(draft, target)
+    without = [
+        piece
+        for piece, token in zip(projection.draft.pieces, projection.whole.tolist(), strict=True)
+        if token < 0
+    ]
+    assert len(set(without)) <= 0.01 * len(projection.draft)
+
+
+@pytest.mark.parametrize(("draft", "target"), PAIRS)
+def test_the_end_of_a_turn_is_one_of_the_other_model(vocabularies, pair, draft, target):
+    projection = pair(draft, target)
+    ours, theirs = vocabularies[draft], vocabularies[target]
+    assert projection.whole[ours.turn_end] == theirs.turn_end
+    (end,) = projection.draft.encode(projection.target.pieces[theirs.turn_end])
+    assert end in ours.end_tokens
+
+
+def test_a_control_token_without_counterpart_is_read_as_text(vocabularies, pair):
+    start = vocabularies["shipped"].special_tokens["<|im_start|>"]
+    assert pair("gpt2", "shipped").target.pieces[start] == b"<|im_start|>"
+
+
+def test_a_control_token_of_the_same_text_is_that_token(vocabularies):
+    shipped = vocabularies["shipped"]
+    of_draft, of_target = match_control_tokens(shipped, shipped)
+    assert {token: of_draft[token] for token in shipped.special_tokens.values()} == of_target
+
+
+def test_texts_begin_with_the_draft_model_s_bos_if_the_target_has_none(vocabularies):
+    assert prefix_of(vocabularies["llama2c"], vocabularies["shipped"]) == [vocabularies["llama2c"].bos]
+    assert prefix_of(vocabularies["shipped"], vocabularies["llama2c"]) == []
+
+
+def test_a_tokenizer_that_changes_texts_is_refused(vocabularies, monkeypatch):
+    lower = Vocabulary.encode
+
+    def encode(self, text, **options):
+        return lower(self, text.lower(), **options)
+
+    monkeypatch.setattr(Vocabulary, "encode", encode)
+    with pytest.raises(TranslationError, match="changes texts"):
+        vocabulary_pair(vocabularies["shipped"], vocabularies["gpt2"])
+
+
+def test_a_vocabulary_without_a_byte_is_refused(vocabularies, monkeypatch):
+    monkeypatch.setattr(module, "_TEXT_BYTES", b"\x80\x00")
+    monkeypatch.setattr(Vocabulary, "piece", lambda _self, token, **_: b"" if token < 300 else b"ab")
+    monkeypatch.setattr(module, "_PROBES", ())
+    with pytest.raises(TranslationError, match="no token for the byte 0x"):
+        vocabulary_pair(vocabularies["shipped"], vocabularies["gpt2"])
