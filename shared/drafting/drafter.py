@@ -9,7 +9,7 @@ paths are complete, only branches.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -29,6 +29,7 @@ from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
+from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
@@ -64,6 +65,16 @@ class MakeSampler(Protocol):
         """A sampler for a sequence with the tokens `history`; `like`: that of one with a common prefix."""
 
 
+class LookAhead(Protocol):
+    """The seam to a model of another vocabulary (`shared.translation.translating_model`)."""
+
+    def __call__(self, choices: Mapping[int, int], /) -> dict[int, NDArray[np.float32]]:
+        """Better logits of some slots, now that these tokens (slot → token) would be chosen; at last none."""
+
+
+Choice = tuple[SequenceState, DraftPath, list[RankedToken] | None]
+
+
 class Drafter:
     """Drafts for up to `n_slots` sequences."""
 
@@ -74,8 +85,11 @@ class Drafter:
         make_sampler: MakeSampler,
         end_tokens: frozenset[int],
         patience: WaitsForGrammars | None = None,
+        *,
+        look_ahead: LookAhead | None = None,
     ) -> None:
         self._model = model
+        self._look_ahead = look_ahead
         self._patience = patience or NoWait()
         self._own_options = self._options = options
         self._make_sampler = make_sampler
@@ -166,11 +180,9 @@ class Drafter:
         for (_, path), span in zip(work, spans, strict=True):
             path.cache.add(span.tokens)
         self._slots.save(path.cache for (_, path), span in zip(work, spans, strict=True) if span.n_logits)
-        return [
-            update
-            for (state, path), rows in zip(work, logits, strict=True)
-            if len(rows) and (update := self._append_token(state, path, rows[0]))
-        ]
+        return self._append_tokens(
+            (state, path, rows[0]) for (state, path), rows in zip(work, logits, strict=True) if len(rows)
+        )
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless each slot is used once and holds the tokens of its path."""
@@ -312,25 +324,55 @@ class Drafter:
     def _rank_again(self) -> list[DraftUpdate]:
         """Go on with paths whose grammar was not ready when they were decoded."""
         waiting = [(state, path) for state in self._sequences.values() for path in _unranked(state)]
+        return self._append_tokens(
+            (state, path, path.unranked)
+            for state, path in waiting
+            if path.unranked is not None and path.sampler.is_ready
+        )
+
+    def _append_tokens(
+        self, decoded: Iterable[tuple[SequenceState, DraftPath, NDArray[np.float32]]]
+    ) -> list[DraftUpdate]:
+        """Choose the next token of each path from its logits."""
+        chosen = [(state, path, self._rank(state, path, logits)) for state, path, logits in decoded]
+        if self._look_ahead:
+            chosen = self._refine(chosen, self._look_ahead)
         return [
             update
-            for state, path in waiting
-            if path.unranked is not None
-            and path.sampler.is_ready
-            and (update := self._append_token(state, path, path.unranked))
+            for state, path, choices in chosen
+            if choices and (update := self._append_token(state, path, choices))
         ]
 
-    def _append_token(
+    def _rank(
         self, state: SequenceState, path: DraftPath, logits: NDArray[np.float32]
-    ) -> DraftUpdate | None:
+    ) -> list[RankedToken] | None:
+        """The choices for the next token of a path; None after an error, or if its grammar is not ready."""
         if state.id not in self._sequences:  # closed by an error in this step
             return None
         with self._closing_on_error(state):
             try:
-                choices = path.sampler.rank(logits, path.end, self._options.n_choices)
+                return path.sampler.rank(logits, path.end, self._options.n_choices)
             except PendingAnswerError:
                 path.unranked = logits.copy()  # the model reuses their memory
-                return None
+        return None
+
+    def _refine(self, chosen: list[Choice], look_ahead: LookAhead) -> list[Choice]:
+        """Choose again as long as the model has looked further; it does so a few times at most."""
+        while better := look_ahead({path.cache.index: each[0].token for _, path, each in chosen if each}):
+            chosen = [
+                (state, path, self._rank(state, path, better[path.cache.index]))
+                if choices and path.cache.index in better
+                else (state, path, choices)
+                for state, path, choices in chosen
+            ]
+        return chosen
+
+    def _append_token(
+        self, state: SequenceState, path: DraftPath, choices: list[RankedToken]
+    ) -> DraftUpdate | None:
+        if state.id not in self._sequences:
+            return None
+        with self._closing_on_error(state):
             path.append(choices)
             return DraftUpdate(state.id, self._urgency(state, path))
         return None
