@@ -26,6 +26,10 @@ class RefusedError(ConfigError):
     """The lead does not accept this back, and trying again would not change that."""
 
 
+class OtherVocabularyError(RefusedError):
+    """The lead speaks another vocabulary than the one in the hello."""
+
+
 class _ConnectWithoutRedirects(connect):
     """Follows no redirect: the key is only for the lead that was configured."""
 

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 
-from back.dial import RefusedError
+from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadListener, Link, LostError
 from back.settings import BackSettings
 from shared.backoff import jittered_delays
@@ -41,7 +41,7 @@ async def follow(settings: BackSettings, link: Link, listener: LeadListener) -> 
 
     When its lead is lost, search again, and between two searches try its address for a while. Whatever is
     announced then does not end a running back: only the lead that it began with may refuse it for good, with
-    a RefusedError.
+    a RefusedError. Raises OtherVocabularyError for any lead: run it again with that lead's vocabulary.
     """
     discovery = _LeadDiscovery(settings, again=True)
     is_first = True
@@ -53,7 +53,7 @@ async def follow(settings: BackSettings, link: Link, listener: LeadListener) -> 
                 link.set_lead(found.websocket_url, found.tls())
                 is_first = found.lead == settings.lead
         except RefusedError as error:
-            if is_first:
+            if is_first or isinstance(error, OtherVocabularyError):
                 raise
             log.warning("%s: going back to %s", error, settings.lead)
             link.set_lead(settings.websocket_url, settings.tls())

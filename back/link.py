@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from back.connection_log import STABLE_SECONDS, ConnectionLog
-from back.dial import RefusedError, as_final, brief, dial
+from back.dial import OtherVocabularyError, RefusedError, as_final, brief, dial
 from back.outbox import Outbox
 from shared.backoff import jittered_delays
 from shared.errors import DuoError, ProtocolError
@@ -25,6 +25,7 @@ from shared.protocol import (
     Open,
     Refused,
     Tune,
+    VocabularyId,
     Welcome,
     parse_lead_message,
 )
@@ -89,6 +90,20 @@ class Link:
         self._delays = self._new_delays()
         self._log = ConnectionLog(url)
 
+    @property
+    def lead(self) -> str:
+        """The lead's URL, as `--lead` takes it."""
+        return "http" + self._url.removeprefix("ws").removesuffix("/v1/speculation")
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """Whom to trust if the URL is a wss one."""
+        return self._tls
+
+    def introduce(self, vocabulary: VocabularyId) -> None:
+        """The next hello claims another vocabulary."""
+        self._hello = self._hello.model_copy(update={"vocabulary": vocabulary})
+
     def set_lead(self, url: str, tls: ssl.SSLContext | None) -> None:
         """The next `run` connects to another address."""
         if url != self._url:
@@ -144,7 +159,8 @@ class Link:
             case Welcome():
                 return answer
             case Refused():
-                raise RefusedError(f"the lead at {self._url} refuses this back: {one_line(answer.reason)}")
+                kind = OtherVocabularyError if answer.code == "vocabulary" else RefusedError
+                raise kind(f"the lead at {self._url} refuses this back: {one_line(answer.reason)}")
             case _:
                 raise ProtocolError(f"expected welcome, got {answer.type}")
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import logging
 import math
 import os
@@ -13,21 +12,21 @@ import threading
 from typing import NoReturn
 
 from back import discover
+from back.dial import OtherVocabularyError, RefusedError
+from back.drafting_setup import DraftingSetup, n_ahead, setup_for
 from back.link import Link
 from back.send_scheduler import SendScheduler
-from back.settings import STATES_BESIDE_DRAFT, BackSettings
+from back.settings import BackSettings
+from back.vocabulary_download import lead_vocabulary
 from back.worker import Worker
 from shared import cpus
+from shared.backoff import jittered_delays
 from shared.diagnostics.print_report import exit_with
-from shared.drafting.drafter import Drafter
-from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.drafting_sampler import drafting_sampler
-from shared.errors import ConfigError
+from shared.errors import ConfigError, DuoError
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello
-from shared.sampling.remote_grammar import GrammarServer, Patience
 
 log = logging.getLogger("back")
 
@@ -36,6 +35,8 @@ _FAILED = 3
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_SECONDS = 3.0
 """Time limit for a clean exit: asyncio joins its threads, and one may be waiting for DNS."""
+_FIRST_DELAY, _MAX_DELAY = 0.1, 10.0
+"""Seconds between attempts to join in a lead's vocabulary."""
 _BATCHED_SECONDS, _SOON_SECONDS = 0.005, 0.001
 """Each draft message takes the lead's front process about 0.2 ms of CPU time that its model could use."""
 
@@ -87,19 +88,12 @@ def _load(settings: BackSettings) -> Model:
     path = settings.source.model or builtin_draft()
     model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
     log.info("memory: %s", model.memory_size)
-    if _n_ahead(settings, model) < 1:
+    if n_ahead(settings, model) < 1:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: its recurrent states do not fit into memory often "
             "enough to take tokens back; try a smaller --parallel or --n-branches"
         )
     return model
-
-
-def _n_ahead(settings: BackSettings, model: Model) -> int:
-    """Each draft token of a recurrent model needs a kept state."""
-    if model.traits.can_trim:
-        return settings.n_ahead
-    return min(settings.n_ahead, model.traits.n_step_checkpoints - STATES_BESIDE_DRAFT)
 
 
 async def _run(settings: BackSettings, model: Model) -> None:
@@ -120,10 +114,10 @@ async def _run(settings: BackSettings, model: Model) -> None:
             loop.call_soon_threadsafe(failed.set_exception, error)
 
     scheduler = SendScheduler(_BATCHED_SECONDS, _SOON_SECONDS)
-    worker = Worker(_drafter(settings, model), scheduler, link.outbox.post, on_failure)
+    worker = Worker(setup_for(settings, model).make(), scheduler, link.outbox.post, on_failure)
 
     worker.start()
-    following = asyncio.ensure_future(discover.follow(settings, link, worker))
+    following = asyncio.ensure_future(_follow(settings, model, link, worker))
     for number in _SIGNALS:
         loop.add_signal_handler(number, _end, loop, following)
     await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
@@ -132,6 +126,29 @@ async def _run(settings: BackSettings, model: Model) -> None:
         failed.result()
     with contextlib.suppress(asyncio.CancelledError):
         await following
+
+
+async def _follow(settings: BackSettings, model: Model, link: Link, worker: Worker) -> None:
+    """Draft until cancelled, in the vocabulary of whichever lead there is; raises RefusedError."""
+    delays = jittered_delays(_FIRST_DELAY, _MAX_DELAY, _jitter())
+    while True:
+        try:
+            await discover.follow(settings, link, worker)
+        except OtherVocabularyError as refusal:
+            try:
+                setup = await asyncio.to_thread(_translation, settings, model, link)
+            except OSError as error:
+                log.info("%s: trying again", error)
+            except DuoError as error:
+                raise RefusedError(f"{refusal}; it cannot translate either: {error}") from error
+            else:
+                link.introduce(setup.vocabulary)
+                worker.change_drafter(setup.make)
+            await asyncio.sleep(next(delays))
+
+
+def _translation(settings: BackSettings, model: Model, link: Link) -> DraftingSetup:
+    return setup_for(settings, model, lead_vocabulary(link.lead, settings.read_key(), link.tls))
 
 
 def _jitter() -> random.Random:
@@ -145,26 +162,6 @@ def _end(loop: asyncio.AbstractEventLoop, following: asyncio.Future[None]) -> No
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
     loop.call_later(_END_SECONDS, os._exit, 0)
-
-
-def _drafter(settings: BackSettings, model: Model) -> Drafter:
-    vocabulary = model.vocabulary
-    patience = Patience()
-    grammars = GrammarServer(vocabulary.info.path, patience)
-    options = DrafterOptions.for_cache(
-        model.n_ctx,
-        n_slots=settings.compute.parallel,
-        n_train=vocabulary.info.n_ctx_train,
-        n_ahead=_n_ahead(settings, model),
-        n_branches=settings.n_branches_each,
-    )
-    return Drafter(
-        model,
-        options,
-        functools.partial(drafting_sampler, vocabulary, grammars),
-        vocabulary.end_tokens,
-        patience,
-    )
 
 
 def _hello(settings: BackSettings, model: Model) -> Hello:

@@ -30,7 +30,7 @@ class Worker:
         self._post = post
         self._on_failure = on_failure
         # Bounded by the link, which reads no more from the lead while there are many.
-        self._inbox: queue.SimpleQueue[WorkerMessage | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[WorkerMessage | Callable[[], Drafter] | None] = queue.SimpleQueue()
 
     def start(self) -> None:
         """Draft from now on, until the process ends."""
@@ -44,6 +44,10 @@ class Worker:
     def on_message(self, message: WorkerMessage) -> None:
         """The lead has sent a message."""
         self._inbox.put(message)
+
+    def change_drafter(self, make: Callable[[], Drafter]) -> None:
+        """Draft with another drafter from now on; `make` is called in the worker's thread."""
+        self._inbox.put(make)
 
     def on_disconnect(self) -> None:
         """The connection to the lead has ended."""
@@ -68,6 +72,8 @@ class Worker:
             received = True
             if message is None:
                 self._drafter.reset()
+            elif callable(message):
+                self._drafter = message()
             else:
                 self._drafter.handle(message)
         return received

@@ -38,6 +38,10 @@ class ProtocolError(DuoError):
     """A peer sent what the protocol does not allow."""
 
 
+class VocabularyError(ProtocolError):
+    """A back's vocabulary is not the lead's."""
+
+
 class RequestError(DuoError):
     """A client's request is wrong; `param` names the field at fault."""
 

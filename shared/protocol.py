@@ -105,10 +105,15 @@ class Welcome(_Message):
 
 
 class Refused(_Message):
-    """The lead refuses the back; `reason` is an explanation with a remedy, for people."""
+    """The lead refuses the back; `reason` is an explanation with a remedy, for people.
+
+    code: "vocabulary" if the back may join with the lead's vocabulary, which `GET
+    /v1/speculation/vocabulary` returns.
+    """
 
     type: Literal["refused"] = "refused"
     reason: str
+    code: ShortText | None = None
 
 
 class Open(_Message):

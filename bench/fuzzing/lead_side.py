@@ -18,6 +18,7 @@ from bench.fuzzing.tally import Tally
 from bench.replay import ReplayTarget, Rows, Shares
 from lead.backs import draft_limits, join_limits
 from lead.backs.registry import Backs
+from lead.backs.vocabulary_file import VocabularyFile
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
 from lead.engine.commands import (
@@ -250,6 +251,7 @@ class LeadFuzzer:
             engine=self._engine,
             sequences=self._sequences,
             backs=self._backs,
+            vocabulary_file=VocabularyFile(vocabulary),
             admission=self._admission,
         )
         self._app = create_app(services)

@@ -20,7 +20,7 @@ from lead.engine.commands import OWN_SOURCES, PostDraft
 from lead.engine.events import Committed
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.settings.limits import RequestLimits
-from shared.errors import ProtocolError, UnavailableError
+from shared.errors import ProtocolError, UnavailableError, VocabularyError
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello, LeadMessage, Tune, VocabularyId, Welcome
 from shared.terminal import one_line
 
@@ -110,7 +110,7 @@ class Backs:
                 "install the same version of llama-duo on both"
             )
         if hello.vocabulary.fingerprint != self.vocabulary.fingerprint:
-            raise ProtocolError(_vocabularies_differ(self.vocabulary, hello.vocabulary))
+            raise VocabularyError(_vocabularies_differ(self.vocabulary, hello.vocabulary))
         self._join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(

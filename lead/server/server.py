@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from lead.backs.registry import Backs
+from lead.backs.vocabulary_file import VocabularyFile
 from lead.chat.model_template import model_template
 from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
@@ -231,6 +232,7 @@ class Lead:
             engine=engine,
             sequences=self._sequences,
             backs=self._backs,
+            vocabulary_file=VocabularyFile(vocabulary),
             admission=Admission(
                 self._sequences,
                 engine,

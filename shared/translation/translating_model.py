@@ -30,14 +30,13 @@ class ForeignModel(SlotMemory, Protocol):
         """One forward pass; logits for each span, shape (n_logits, n_vocab). Raises KvCacheFullError."""
 
 
-class TranslatingModel:
+class TranslatingModel(SlotMemory):
     """Decodes target tokens with a draft model of another vocabulary."""
-
-    traits = PLAIN
 
     def __init__(self, model: ForeignModel, projection: Projection, prefix: Sequence[int] = ()) -> None:
         """prefix: the draft model's tokens before every text (BOS)."""
         self._model = model
+        self.traits = PLAIN
         self.n_batch = model.n_batch
         self.n_vocab = len(projection.target)
         self.pieces = projection.target.pieces
@@ -92,13 +91,15 @@ class TranslatingModel:
     def trim(self, slot: int, n_keep: int) -> None:
         """Keep the first `n_keep` target tokens. What was decoded is removed when other tokens follow."""
         self._slots[slot].keep(n_keep)
+        if not n_keep:  # its cells are wanted
+            self._slots[slot].decoded.restart(0)
+            self._apply(self._slots[slot])
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Give an empty slot the first `n_keep` target tokens of another."""
         source, target = self._slots[source_slot], self._slots[slot]
         assert not len(target), f"slot {slot} is not empty"
-        target.decoded.restart(0)
-        self._apply(target)
+        self.trim(slot, 0)
         n_decoded = target.fork(source, n_keep)
         saved = source.decoded.cache.saved
         if self._model.traits.can_trim:

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 
 from lead.backs.registry import Backs
+from lead.backs.vocabulary_file import VocabularyFile
 from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
@@ -140,6 +141,7 @@ class ScriptedLead:
                 engine=self.engine,
                 sequences=self.sequences,
                 backs=self.backs,
+                vocabulary_file=VocabularyFile(vocabulary),
                 admission=Admission(self.sequences, self.engine, vocabulary),
             )
         )

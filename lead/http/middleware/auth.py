@@ -20,6 +20,7 @@ _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
     (WEBSOCKET, "/v1/speculation"): frozenset({Role.BACK}),
     ("POST", "/v1/speculation"): frozenset({Role.BACK}),
     ("GET", "/v1/speculation"): frozenset({Role.CLIENT, Role.BACK}),  # statistics, no text: `back doctor`
+    ("GET", "/v1/speculation/vocabulary"): frozenset({Role.CLIENT, Role.BACK}),  # for backs of another one
     ("PUT", "/v1/speculation"): frozenset(),
 }
 """The exceptions from the default, by method and path. Admins may use everything."""

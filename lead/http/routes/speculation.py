@@ -6,7 +6,8 @@ import importlib.metadata
 import logging
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Depends, Query, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 from starlette.requests import HTTPConnection
 
@@ -18,7 +19,7 @@ from lead.http.json_route import JsonRoute
 from lead.http.sse import unless_gone
 from lead.server.services import Services, get_ready_services, get_services
 from shared import cpus
-from shared.errors import ProtocolError, UnavailableError
+from shared.errors import ProtocolError, UnavailableError, VocabularyError
 from shared.protocol import (
     MAX_BACK_MESSAGE_BYTES,
     PROTOCOL_VERSION,
@@ -85,6 +86,23 @@ async def set_policy(
     return {"policy": body.policy, "depth": body.depth}
 
 
+@router.get("/v1/speculation/vocabulary")
+async def vocabulary(request: Request, services: Annotated[Services, Depends(get_services)]) -> Response:
+    """The model's metadata as a GGUF file without weights: with it a back of another vocabulary can draft.
+
+    The ETag is the vocabulary's fingerprint.
+    """
+    etag = f'"{services.backs.vocabulary.fingerprint}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    compressed = "gzip" in request.headers.get("accept-encoding", "")
+    if compressed:
+        headers["Content-Encoding"] = "gzip"
+    path = await services.vocabulary_file.path(compressed=compressed)
+    return FileResponse(path, media_type="application/octet-stream", headers=headers)
+
+
 @router.post("/v1/speculation")
 async def exchange(
     body: Post,
@@ -121,7 +139,7 @@ async def follow(socket: WebSocket) -> None:
     except ProtocolError as error:
         log.warning("a back was refused: %s", error)
         with contextlib.suppress(WebSocketDisconnect):
-            await _send(socket, Refused(reason=str(error)))
+            await _send(socket, _refused(error))
         await _close(socket, _CLOSE_POLICY)
         return
     except (UnavailableError, TimeoutError) as error:
@@ -246,7 +264,7 @@ def _take_post(body: Post, backs: Backs, peer: str, n_bytes: int) -> tuple[Back 
             try:
                 back, welcome = backs.join(message, "http", peer)
             except ProtocolError as error:
-                return None, [Refused(reason=str(error))]
+                return None, [_refused(error)]
             answers.append(welcome)
         elif back:
             try:
@@ -258,6 +276,10 @@ def _take_post(body: Post, backs: Backs, peer: str, n_bytes: int) -> tuple[Back 
     if back is None:
         return None, [Refused(reason="say hello first: this back id is not known, or not any more")]
     return back, answers
+
+
+def _refused(error: ProtocolError) -> Refused:
+    return Refused(reason=str(error), code="vocabulary" if isinstance(error, VocabularyError) else None)
 
 
 async def _updates_within(back: Back, services: Services, seconds: float) -> list[LeadMessage]:

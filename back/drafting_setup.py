@@ -1,0 +1,91 @@
+"""The drafter for a lead: with the draft model's own vocabulary, or with the lead's."""
+
+import functools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from back.settings import STATES_BESIDE_DRAFT, BackSettings
+from shared.drafting.drafter import Drafter, DraftModel, LookAhead
+from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.drafting_sampler import drafting_sampler
+from shared.llama.model import Model
+from shared.llama.vocabulary import Vocabulary
+from shared.protocol import VocabularyId
+from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.translation.projection import Projection
+from shared.translation.translating_model import TranslatingModel
+from shared.translation.vocabulary_pair import prefix_of, vocabulary_pair
+
+log = logging.getLogger("back")
+
+@dataclass(frozen=True, slots=True)
+class DraftingSetup:
+    """The vocabulary to name in the hello, and the drafter for it; `make` empties the model's cache."""
+
+    vocabulary: VocabularyId
+    make: Callable[[], Drafter]
+
+
+def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
+    """To draft for a lead with `vocabulary`; None: with that of the draft model.
+
+    Takes seconds for another vocabulary. Raises TranslationError if that is not possible.
+    """
+    own = model.vocabulary.identify()
+    if vocabulary is None or vocabulary.identify().fingerprint == own.fingerprint:
+        return DraftingSetup(own, lambda: _drafter(settings, model, model.vocabulary, model, None))
+    projection = vocabulary_pair(model.vocabulary, vocabulary)
+    log.warning(
+        "translating: %s has another tokenizer than the lead's %s; %.0f %% of its tokens are also tokens of "
+        "the lead. A draft model with the same tokenizer is mostly right more often",
+        model.vocabulary.info.name,
+        vocabulary.info.name,
+        100 * projection.n_exact / len(projection.draft),
+    )
+    return DraftingSetup(
+        vocabulary.identify(), lambda: _translating_drafter(settings, model, vocabulary, projection)
+    )
+
+
+def n_ahead(settings: BackSettings, model: Model) -> int:
+    """How many tokens to draft ahead: each draft token of a recurrent model needs a kept state."""
+    if model.traits.can_trim:
+        return settings.n_ahead
+    return min(settings.n_ahead, model.traits.n_step_checkpoints - STATES_BESIDE_DRAFT)
+
+
+def _translating_drafter(
+    settings: BackSettings, model: Model, vocabulary: Vocabulary, projection: Projection
+) -> Drafter:
+    translating = TranslatingModel(model, projection, prefix_of(model.vocabulary, vocabulary))
+    return _drafter(settings, model, vocabulary, translating, translating.look_ahead)
+
+
+def _drafter(
+    settings: BackSettings,
+    model: Model,
+    vocabulary: Vocabulary,
+    decoder: DraftModel,
+    look_ahead: LookAhead | None,
+) -> Drafter:
+    """vocabulary, decoder: with the lead's tokens."""
+    for slot in range(model.n_slots):
+        model.trim(slot, 0)
+    patience = Patience()
+    grammars = GrammarServer(vocabulary.info.path, patience)
+    options = DrafterOptions.for_cache(
+        model.n_ctx,
+        n_slots=settings.compute.parallel,
+        n_train=model.vocabulary.info.n_ctx_train,
+        n_ahead=n_ahead(settings, model),
+        n_branches=settings.n_branches_each,
+    )
+    return Drafter(
+        decoder,
+        options,
+        functools.partial(drafting_sampler, vocabulary, grammars),
+        vocabulary.end_tokens,
+        patience,
+        look_ahead=look_ahead,
+    )

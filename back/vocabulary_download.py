@@ -1,0 +1,80 @@
+"""The lead's vocabulary, for a draft model that has another one."""
+
+import secrets
+import ssl
+from pathlib import Path
+
+import httpx
+from platformdirs import user_cache_path
+
+from shared.errors import ConfigError, ModelLoadError
+from shared.llama.vocabulary import Vocabulary
+from shared.terminal import one_line
+
+_SECONDS = 30.0
+_MOST_BYTES = 256 << 20
+"""Of the largest vocabulary known 16 MB: more is a mistake, or an attack on this machine's disk."""
+
+
+def lead_vocabulary(
+    lead: str,
+    key: str | None,
+    tls: ssl.SSLContext | None,
+    transport: httpx.BaseTransport | None = None,
+) -> Vocabulary:
+    """Download the vocabulary of the lead at the URL `lead`, unless it is in the cache; blocks.
+
+    Raises OSError if that may succeed later, ConfigError if not.
+    """
+    folder = user_cache_path("llama-duo") / "vocabularies-of-leads"
+    folder.mkdir(parents=True, exist_ok=True)
+    known = {path.stem: path for path in folder.glob("*.gguf")}
+    headers = {"If-None-Match": ", ".join(f'"{fingerprint}"' for fingerprint in known)}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    try:
+        with (
+            httpx.Client(
+                verify=tls or True, timeout=_SECONDS, trust_env=False, transport=transport
+            ) as client,
+            client.stream("GET", f"{lead}/v1/speculation/vocabulary", headers=headers) as response,
+        ):
+            path = _save(response, folder, known)
+    except httpx.HTTPError as error:
+        raise ConnectionError(f"the lead's vocabulary cannot be downloaded: {error}") from error
+    return _checked(path)
+
+
+def _save(response: httpx.Response, folder: Path, known: dict[str, Path]) -> Path:
+    fingerprint = response.headers.get("ETag", "").removeprefix("W/").strip('"')
+    if response.status_code == httpx.codes.NOT_MODIFIED and fingerprint in known:
+        return known[fingerprint]
+    if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        raise ConnectionError("the lead is loading its model")
+    if response.status_code != httpx.codes.OK or not fingerprint.isalnum():
+        raise ConfigError(f"the lead does not hand out its vocabulary: HTTP {response.status_code}")
+    path = folder / f"{fingerprint}.gguf"
+    part = folder / f"{fingerprint}.{secrets.token_hex(4)}.part"
+    try:
+        with part.open("wb") as file:
+            for chunk in response.iter_bytes():
+                file.write(chunk)
+                if file.tell() > _MOST_BYTES:
+                    raise ConfigError(f"the lead's vocabulary has more than {_MOST_BYTES} bytes")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def _checked(path: Path) -> Vocabulary:
+    """The file's vocabulary, if it is the one that the file is named after."""
+    try:
+        vocabulary = Vocabulary.load(path)
+    except ModelLoadError as error:
+        path.unlink(missing_ok=True)
+        raise ConfigError(f"the lead's vocabulary cannot be read: {one_line(str(error))}") from error
+    if vocabulary.identify().fingerprint != path.stem:
+        path.unlink(missing_ok=True)
+        raise ConfigError("the lead's vocabulary is damaged")
+    return vocabulary
