@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from back.settings import STATES_BESIDE_DRAFT, BackSettings
-from shared.drafting.drafter import Drafter, DraftModel, LookAhead
+from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.llama.model import Model
@@ -21,10 +21,14 @@ log = logging.getLogger("back")
 
 @dataclass(frozen=True, slots=True)
 class DraftingSetup:
-    """The vocabulary to name in the hello, and the drafter for it; `make` empties the model's cache."""
+    """The vocabulary to name in the hello, and the drafter for it. `make` empties the model's cache.
+
+    `close` it when its drafter is not used any more: it has a process for grammars.
+    """
 
     vocabulary: VocabularyId
     make: Callable[[], Drafter]
+    close: Callable[[], None]
 
 
 def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
@@ -32,9 +36,9 @@ def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | Non
 
     Takes seconds for another vocabulary. Raises TranslationError if that is not possible.
     """
-    own = model.vocabulary.identify()
-    if vocabulary is None or vocabulary.identify().fingerprint == own.fingerprint:
-        return DraftingSetup(own, lambda: _drafter(settings, model, model.vocabulary, model, None))
+    own = model.vocabulary.identify().fingerprint
+    if vocabulary is None or vocabulary.identify().fingerprint == own:
+        return _setup(settings, model, model.vocabulary, None)
     projection = vocabulary_pair(model.vocabulary, vocabulary)
     log.warning(
         "translating: %s has another tokenizer than the lead's %s; %.0f %% of its tokens are also tokens of "
@@ -43,9 +47,7 @@ def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | Non
         vocabulary.info.name,
         100 * projection.n_exact / len(projection.draft),
     )
-    return DraftingSetup(
-        vocabulary.identify(), lambda: _translating_drafter(settings, model, vocabulary, projection)
-    )
+    return _setup(settings, model, vocabulary, projection)
 
 
 def n_ahead(settings: BackSettings, model: Model) -> int:
@@ -55,37 +57,37 @@ def n_ahead(settings: BackSettings, model: Model) -> int:
     return min(settings.n_ahead, model.traits.n_step_checkpoints - STATES_BESIDE_DRAFT)
 
 
-def _translating_drafter(
-    settings: BackSettings, model: Model, vocabulary: Vocabulary, projection: Projection
-) -> Drafter:
-    translating = TranslatingModel(model, projection, prefix_of(model.vocabulary, vocabulary))
-    return _drafter(settings, model, vocabulary, translating, translating.look_ahead)
-
-
-def _drafter(
-    settings: BackSettings,
-    model: Model,
-    vocabulary: Vocabulary,
-    decoder: DraftModel,
-    look_ahead: LookAhead | None,
-) -> Drafter:
-    """vocabulary, decoder: with the lead's tokens."""
-    for slot in range(model.n_slots):
-        model.trim(slot, 0)
+def _setup(
+    settings: BackSettings, model: Model, vocabulary: Vocabulary, projection: Projection | None
+) -> DraftingSetup:
     patience = Patience()
     grammars = GrammarServer(vocabulary.info.path, patience)
-    options = DrafterOptions.for_cache(
+    make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
+
+    def make() -> Drafter:
+        for slot in range(model.n_slots):
+            model.trim(slot, 0)
+        options = _options(settings, model)
+        if projection is None:
+            return Drafter(model, options, make_sampler, vocabulary.end_tokens, patience)
+        translating = TranslatingModel(model, projection, prefix_of(model.vocabulary, vocabulary))
+        return Drafter(
+            translating,
+            options,
+            make_sampler,
+            vocabulary.end_tokens,
+            patience,
+            look_ahead=translating.look_ahead,
+        )
+
+    return DraftingSetup(vocabulary.identify(), make, grammars.close)
+
+
+def _options(settings: BackSettings, model: Model) -> DrafterOptions:
+    return DrafterOptions.for_cache(
         model.n_ctx,
         n_slots=settings.compute.parallel,
         n_train=model.vocabulary.info.n_ctx_train,
         n_ahead=n_ahead(settings, model),
         n_branches=settings.n_branches_each,
-    )
-    return Drafter(
-        decoder,
-        options,
-        functools.partial(drafting_sampler, vocabulary, grammars),
-        vocabulary.end_tokens,
-        patience,
-        look_ahead=look_ahead,
     )

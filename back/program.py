@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -22,6 +23,7 @@ from back.worker import Worker
 from shared import cpus
 from shared.backoff import jittered_delays
 from shared.diagnostics.print_report import exit_with
+from shared.drafting.drafter import Drafter
 from shared.errors import ConfigError, DuoError
 from shared.llama.model import Model
 from shared.logs import configure_logging
@@ -114,10 +116,11 @@ async def _run(settings: BackSettings, model: Model) -> None:
             loop.call_soon_threadsafe(failed.set_exception, error)
 
     scheduler = SendScheduler(_BATCHED_SECONDS, _SOON_SECONDS)
-    worker = Worker(setup_for(settings, model).make(), scheduler, link.outbox.post, on_failure)
+    setup = setup_for(settings, model)
+    worker = Worker(setup.make(), scheduler, link.outbox.post, on_failure)
 
     worker.start()
-    following = asyncio.ensure_future(_follow(settings, model, link, worker))
+    following = asyncio.ensure_future(_follow(settings, model, setup, link, worker))
     for number in _SIGNALS:
         loop.add_signal_handler(number, _end, loop, following)
     await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
@@ -128,7 +131,9 @@ async def _run(settings: BackSettings, model: Model) -> None:
         await following
 
 
-async def _follow(settings: BackSettings, model: Model, link: Link, worker: Worker) -> None:
+async def _follow(
+    settings: BackSettings, model: Model, setup: DraftingSetup, link: Link, worker: Worker
+) -> None:
     """Draft until cancelled, in the vocabulary of whichever lead there is; raises RefusedError."""
     delays = jittered_delays(_FIRST_DELAY, _MAX_DELAY, _jitter())
     while True:
@@ -136,19 +141,25 @@ async def _follow(settings: BackSettings, model: Model, link: Link, worker: Work
             await discover.follow(settings, link, worker)
         except OtherVocabularyError as refusal:
             try:
-                setup = await asyncio.to_thread(_translation, settings, model, link)
+                new = await asyncio.to_thread(_setup_for_lead, settings, model, link)
             except OSError as error:
                 log.info("%s: trying again", error)
             except DuoError as error:
-                raise RefusedError(f"{refusal}; it cannot translate either: {error}") from error
+                raise RefusedError(f"{refusal}; translating is not possible: {error}") from error
             else:
-                link.introduce(setup.vocabulary)
-                worker.change_drafter(setup.make)
+                link.introduce(new.vocabulary)
+                worker.change_drafter(functools.partial(_replace, setup, new))
+                setup = new
             await asyncio.sleep(next(delays))
 
 
-def _translation(settings: BackSettings, model: Model, link: Link) -> DraftingSetup:
+def _setup_for_lead(settings: BackSettings, model: Model, link: Link) -> DraftingSetup:
     return setup_for(settings, model, lead_vocabulary(link.lead, settings.read_key(), link.tls))
+
+
+def _replace(old: DraftingSetup, new: DraftingSetup) -> Drafter:
+    old.close()
+    return new.make()
 
 
 def _jitter() -> random.Random:

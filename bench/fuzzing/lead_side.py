@@ -18,7 +18,7 @@ from bench.fuzzing.tally import Tally
 from bench.replay import ReplayTarget, Rows, Shares
 from lead.backs import draft_limits, join_limits
 from lead.backs.registry import Backs
-from lead.backs.vocabulary_file import VocabularyFile
+from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
 from lead.engine.commands import (
@@ -251,7 +251,7 @@ class LeadFuzzer:
             engine=self._engine,
             sequences=self._sequences,
             backs=self._backs,
-            vocabulary_file=VocabularyFile(vocabulary),
+            vocabulary_offer=VocabularyOffer(vocabulary),
             admission=self._admission,
         )
         self._app = create_app(services)

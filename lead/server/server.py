@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from lead.backs.registry import Backs
-from lead.backs.vocabulary_file import VocabularyFile
+from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.model_template import model_template
 from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
@@ -232,7 +232,7 @@ class Lead:
             engine=engine,
             sequences=self._sequences,
             backs=self._backs,
-            vocabulary_file=VocabularyFile(vocabulary),
+            vocabulary_offer=VocabularyOffer(vocabulary),
             admission=Admission(
                 self._sequences,
                 engine,

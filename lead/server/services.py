@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from fastapi import Request
 
 from lead.backs.registry import Backs
-from lead.backs.vocabulary_file import VocabularyFile
+from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
@@ -48,7 +48,7 @@ class Services:
     engine: SupervisedEngine
     sequences: Sequences
     backs: Backs
-    vocabulary_file: VocabularyFile
+    vocabulary_offer: VocabularyOffer
     admission: Admission
     limits: RequestLimits = field(default_factory=RequestLimits)
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)

@@ -72,7 +72,7 @@ class LookAhead(Protocol):
         """Better logits of some slots, now that these tokens (slot → token) would be chosen; at last none."""
 
 
-Choice = tuple[SequenceState, DraftPath, list[RankedToken] | None]
+RankedPath = tuple[SequenceState, DraftPath, list[RankedToken] | None]
 
 
 class Drafter:
@@ -356,7 +356,7 @@ class Drafter:
                 path.unranked = logits.copy()  # the model reuses their memory
         return None
 
-    def _refine(self, chosen: list[Choice], look_ahead: LookAhead) -> list[Choice]:
+    def _refine(self, chosen: list[RankedPath], look_ahead: LookAhead) -> list[RankedPath]:
         """Choose again as long as the model has looked further; it does so a few times at most."""
         while better := look_ahead({path.cache.index: each[0].token for _, path, each in chosen if each}):
             chosen = [

@@ -62,7 +62,7 @@ class Lattice:
         self._projection = projection
         self._path = path
         weight = 1.0
-        self._parts: list[_Part] = []
+        self._parts: list[_Exits] = []
         for index, node in enumerate(path):
             place = _Place(index, text[position : node.end], text[node.end : position], weight)
             self._parts.append(_leaving(projection, node, place))
@@ -114,7 +114,7 @@ class _Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Exits:
     """The draft tokens that leave the path at one node, their target tokens and probabilities."""
 
     place: _Place
@@ -122,7 +122,7 @@ class _Part:
     targets: NDArray[np.int32]
     weights: NDArray[np.float64]
 
-    def best(self, token: int) -> "tuple[float, _Part, int] | None":
+    def best(self, token: int) -> "tuple[float, _Exits, int] | None":
         places = np.flatnonzero((self.targets == token) & (self.drafts != NONE))
         if not len(places):
             return None
@@ -130,7 +130,7 @@ class _Part:
         return float(self.weights[place]), self, int(self.drafts[place])
 
 
-def _leaving(projection: Projection, node: Node, place: _Place) -> _Part:
+def _leaving(projection: Projection, node: Node, place: _Place) -> _Exits:
     draft = projection.draft
     leaving = node.next_tokens
     if node.following is not None:
@@ -143,7 +143,7 @@ def _leaving(projection: Projection, node: Node, place: _Place) -> _Part:
         targets = projection.whole[leaving.ids]
     weights = leaving.probabilities.astype(np.float64) * place.weight
     known = targets != NONE
-    return _Part(place, leaving.ids[known], targets[known], weights[known])
+    return _Exits(place, leaving.ids[known], targets[known], weights[known])
 
 
 def _first_tokens(

@@ -14,7 +14,7 @@ _SENTINEL = "\x02"
 _TEXT_BYTES = b"\t\n\r" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0xC0)) + bytes(range(0xC2, 0xF5))
 """All bytes of printable UTF-8."""
 
-Marks = dict[int, bytes]
+TokenMarks = dict[int, bytes]
 """Control tokens and the bytes that stand for them in texts; both vocabularies use the same."""
 
 
@@ -35,7 +35,7 @@ def prefix_of(draft: Vocabulary, target: Vocabulary) -> list[int]:
     return [draft.bos] if draft.adds_bos and draft.bos is not None and target.bos is None else []
 
 
-def match_control_tokens(draft: Vocabulary, target: Vocabulary) -> tuple[Marks, Marks]:
+def match_control_tokens(draft: Vocabulary, target: Vocabulary) -> tuple[TokenMarks, TokenMarks]:
     """Marks for control tokens of the same text, and for BOS; the ends of a turn all stand for one another.
 
     Of tokens with the same mark, that comes first which represents them. Tokens without a counterpart have
@@ -62,7 +62,7 @@ def _mark(number: int) -> bytes:
     return b"\xff" + bytes(0x80 | number >> 6 * place & 0x3F for place in range(5))
 
 
-def _byte_vocabulary(vocabulary: Vocabulary, marks: Marks, literal: dict[int, bytes]) -> ByteVocabulary:
+def _byte_vocabulary(vocabulary: Vocabulary, marks: TokenMarks, literal: dict[int, bytes]) -> ByteVocabulary:
     pieces = [
         marks.get(token)
         or literal.get(token)
@@ -74,7 +74,7 @@ def _byte_vocabulary(vocabulary: Vocabulary, marks: Marks, literal: dict[int, by
     return found
 
 
-def _representatives(marks: Marks) -> list[int]:
+def _representatives(marks: TokenMarks) -> list[int]:
     first: dict[bytes, int] = {}
     for token, mark in marks.items():
         first.setdefault(mark, token)

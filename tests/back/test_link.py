@@ -7,7 +7,7 @@ import pytest
 
 from back import link as link_module
 from back.connection_log import ConnectionLog
-from back.dial import RefusedError
+from back.dial import OtherVocabularyError, RefusedError
 from back.link import Link, LostError
 from shared.protocol import Close, Draft, Extend, Refused, Welcome, parse_back_message
 from tests.back.linking import (
@@ -119,6 +119,16 @@ async def test_an_invalid_message_makes_it_connect_again(junk):
 async def test_a_refusal_raises_with_the_reason_of_the_lead():
     async with linked(saying(Refused(reason="the vocabularies differ"))) as (_, _, running):
         with pytest.raises(RefusedError, match="the vocabularies differ"):
+            await running
+
+
+async def test_a_lead_with_another_vocabulary_is_told_apart():
+    async with linked(saying(Refused(reason="the vocabularies differ", code="vocabulary"))) as (
+        _,
+        _,
+        running,
+    ):
+        with pytest.raises(OtherVocabularyError):
             await running
 
 

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 
 from lead.backs.registry import Backs
-from lead.backs.vocabulary_file import VocabularyFile
+from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
@@ -141,7 +141,7 @@ class ScriptedLead:
                 engine=self.engine,
                 sequences=self.sequences,
                 backs=self.backs,
-                vocabulary_file=VocabularyFile(vocabulary),
+                vocabulary_offer=VocabularyOffer(vocabulary),
                 admission=Admission(self.sequences, self.engine, vocabulary),
             )
         )

@@ -99,7 +99,7 @@ async def vocabulary(request: Request, services: Annotated[Services, Depends(get
     compressed = "gzip" in request.headers.get("accept-encoding", "")
     if compressed:
         headers["Content-Encoding"] = "gzip"
-    path = await services.vocabulary_file.path(compressed=compressed)
+    path = await services.vocabulary_offer.path(compressed=compressed)
     return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
 

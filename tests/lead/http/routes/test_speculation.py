@@ -11,7 +11,7 @@ from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from lead.backs import join_limits
+from lead.backs import join_limits, vocabulary_offer
 from lead.backs.draft_limits import MAX_INVALID_DRAFTS
 from lead.engine.client import EngineState
 from lead.engine.events import Committed, Started
@@ -22,6 +22,7 @@ from lead.http.routes import speculation
 from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
 from shared.errors import UnavailableError
+from shared.llama.vocabulary import Vocabulary
 from shared.protocol import (
     Close,
     Draft,
@@ -264,6 +265,7 @@ async def test_another_vocabulary_is_refused_in_words(lead):
         refused = await heard(back)
         assert isinstance(refused, Refused)
         assert "'mine'" in refused.reason
+        assert refused.code == "vocabulary"
         await closed(back)
 
 
@@ -529,3 +531,25 @@ async def test_a_connected_back_hears_what_pays(lead):
 async def test_the_list_says_which_vocabulary_a_back_must_have(lead, client):
     body = (await client.get(URL)).json()
     assert body["lead"]["vocabulary"] == lead.vocabulary.identify().model_dump()
+
+
+async def test_a_back_can_download_the_vocabulary(lead, tmp_path, monkeypatch):
+    monkeypatch.setattr(vocabulary_offer, "user_cache_path", lambda _name: tmp_path)
+    lead.use(vocabulary_offer=vocabulary_offer.VocabularyOffer(lead.vocabulary))
+    async with served(lead.app) as url, httpx.AsyncClient(base_url=url.replace("ws", "http", 1)) as client:
+        answer = await client.get("/vocabulary", headers={"Accept-Encoding": "gzip"})
+        (tmp_path / "received.gguf").write_bytes(answer.content)
+        etag = answer.headers["ETag"]
+        again = await client.get("/vocabulary", headers={"If-None-Match": f'"other", {etag}'})
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert Vocabulary.load(tmp_path / "received.gguf").identify() == lead.vocabulary.identify()
+    assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_the_vocabulary_comes_uncompressed_to_those_who_ask_so(lead, tmp_path, monkeypatch):
+    monkeypatch.setattr(vocabulary_offer, "user_cache_path", lambda _name: tmp_path)
+    lead.use(vocabulary_offer=vocabulary_offer.VocabularyOffer(lead.vocabulary))
+    async with served(lead.app) as url, httpx.AsyncClient(base_url=url.replace("ws", "http", 1)) as client:
+        answer = await client.get("/vocabulary", headers={"Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in answer.headers
+    assert answer.content[:4] == b"GGUF"

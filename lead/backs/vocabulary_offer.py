@@ -13,7 +13,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.llama.vocabulary_file import write_vocabulary_file
 
 
-class VocabularyFile:
+class VocabularyOffer:
     """The model's metadata without weights, in the cache folder, plain and compressed."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:

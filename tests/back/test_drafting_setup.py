@@ -1,0 +1,89 @@
+"""Which drafter a back has for a lead."""
+
+import numpy as np
+import pytest
+
+from back.drafting_setup import setup_for
+from back.settings import BackComputeOptions, BackSettings
+from shared.llama.model import Model
+from shared.llama.span import Span
+from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_draft, builtin_target
+from shared.models.convert import read_conversion
+from shared.protocol import Open
+from shared.translation.vocabulary_pair import vocabulary_pair
+from tests.fakes import GREEDY
+from tests.shared.models.convert import gpt2_reference
+from tests.shared.models.convert.conftest import small_gpt2
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return BackSettings(compute=BackComputeOptions(threads=1, ctx_size=512, parallel=1), n_branches=2)
+
+
+@pytest.fixture(scope="module")
+def model(settings):
+    model = Model(builtin_draft(), settings.model_options, settings.n_slots)
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory):
+
+    folder = tmp_path_factory.mktemp("foreign")
+    gpt2_reference.write_folder(folder / "gpt2", *small_gpt2())
+    read_conversion(folder / "gpt2", None).file().write_outline(folder / "gpt2.gguf")
+    return Vocabulary.load(folder / "gpt2.gguf")
+
+
+def drafted(setup, tokens):
+    """The first draft after `tokens`."""
+    drafter = setup.make()
+    drafter.handle(Open(sequence="s", sampling=GREEDY, tokens=tokens))
+    while not drafter.idle:
+        drafter.step()
+        drafter.check_integrity()
+    setup.close()
+    return drafter.draft("s").tokens
+
+
+def prompt(vocabulary):
+    return vocabulary.tokenize("Once upon a time", add_special=False, parse_special=False)
+
+
+def test_without_another_vocabulary_the_draft_model_s_is_named(settings, model):
+    setup = setup_for(settings, model)
+    setup.close()
+    assert setup.vocabulary == model.vocabulary.identify()
+
+
+def test_the_same_vocabulary_needs_no_translation(settings, model, caplog):
+    setup_for(settings, model, Vocabulary.load(builtin_target())).close()
+    assert "translating" not in caplog.text
+
+
+def test_with_another_vocabulary_the_lead_s_is_named_and_the_log_says_so(settings, model, foreign, caplog):
+    setup = setup_for(settings, model, foreign)
+    setup.close()
+    assert setup.vocabulary == foreign.identify()
+    assert "translating: spec-demo-draft has another tokenizer" in caplog.text
+
+
+def test_a_translated_draft_begins_with_what_is_likeliest(settings, model, foreign):
+    tokens = prompt(model.vocabulary)
+    for slot in range(settings.n_slots):
+        model.trim(slot, 0)
+    (rows,) = model.decode([Span(0, 0, tokens, 1)])
+    weights = np.exp(rows[0] - rows[0].max())
+    whole = vocabulary_pair(model.vocabulary, foreign).whole
+    mass = np.bincount(whole[whole >= 0], weights[whole >= 0])
+    assert drafted(setup_for(settings, model, foreign), prompt(foreign))[0] == mass.argmax()
+
+
+def test_the_next_drafter_begins_with_an_empty_cache(settings, model, foreign):
+    translated = drafted(setup_for(settings, model, foreign), prompt(foreign))
+    own = drafted(setup_for(settings, model), prompt(model.vocabulary))
+    assert drafted(setup_for(settings, model, foreign), prompt(foreign)) == translated
+    assert drafted(setup_for(settings, model), prompt(model.vocabulary)) == own

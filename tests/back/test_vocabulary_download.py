@@ -1,0 +1,112 @@
+"""Downloading the lead's vocabulary."""
+
+import httpx
+import pytest
+
+from back import vocabulary_download as module
+from back.vocabulary_download import lead_vocabulary
+from shared.errors import ConfigError
+from shared.llama.vocabulary import Vocabulary
+from shared.llama.vocabulary_file import write_vocabulary_file
+from shared.models.builtin import builtin_target
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "user_cache_path", lambda _name: tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    path = tmp_path_factory.mktemp("served") / "vocabulary.gguf"
+    write_vocabulary_file(builtin_target(), path)
+    return path.read_bytes(), Vocabulary.load(path).identify().fingerprint
+
+
+class Lead:
+    """Answers with a vocabulary and counts how often."""
+
+    def __init__(self, data, fingerprint, status=200):
+        self.data, self.fingerprint, self.status = data, fingerprint, status
+        self.n_sent = 0
+        self.requests = []
+
+    def __call__(self, request):
+        self.requests.append(request)
+        etag = f'"{self.fingerprint}"'
+        if etag in request.headers.get("If-None-Match", ""):
+            return httpx.Response(304, headers={"ETag": etag})
+        self.n_sent += 1
+        return httpx.Response(self.status, headers={"ETag": etag}, content=self.data)
+
+
+def download(lead, key=None):
+    return lead_vocabulary("http://lead", key, None, httpx.MockTransport(lead))
+
+
+@pytest.mark.usefixtures("cache")
+def test_the_vocabulary_is_that_of_the_lead(served):
+    assert download(Lead(*served)).identify().fingerprint == served[1]
+
+
+@pytest.mark.usefixtures("cache")
+def test_it_is_downloaded_once(served):
+    lead = Lead(*served)
+    download(lead)
+    assert download(lead).identify().fingerprint == served[1]
+    assert lead.n_sent == 1
+
+
+@pytest.mark.usefixtures("cache")
+def test_the_key_is_shown(served):
+    lead = Lead(*served)
+    download(lead, "secret")
+    assert lead.requests[0].headers["Authorization"] == "Bearer secret"
+
+
+def test_a_file_of_another_vocabulary_is_not_believed(served, cache):
+    with pytest.raises(ConfigError, match="damaged"):
+        download(Lead(served[0], "f" * 32))
+    assert not list(cache.rglob("*.gguf"))
+
+
+def test_junk_is_not_kept(cache):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        download(Lead(b"junk", "f" * 32))
+    assert not list(cache.rglob("*.gguf"))
+
+
+def test_an_endless_file_is_not_kept(served, cache, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_BYTES", 1000)
+    with pytest.raises(ConfigError, match="more than 1000 bytes"):
+        download(Lead(*served))
+    assert not [path for path in cache.rglob("*") if path.is_file()]
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("fingerprint", ["../../etc/passwd", "", "a/b"])
+def test_a_name_that_is_no_fingerprint_is_refused(served, fingerprint):
+    with pytest.raises(ConfigError, match="does not hand out"):
+        download(Lead(served[0], fingerprint))
+
+
+@pytest.mark.usefixtures("cache")
+def test_an_older_lead_does_not_hand_it_out(served):
+    with pytest.raises(ConfigError, match="HTTP 404"):
+        download(Lead(*served, status=404))
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_lead_that_is_loading_may_be_asked_again(served):
+    with pytest.raises(ConnectionError, match="loading"):
+        download(Lead(*served, status=503))
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_lead_that_is_away_may_be_asked_again():
+    def fail(request):
+        raise httpx.ConnectError("refused", request=request)
+
+    with pytest.raises(ConnectionError, match="cannot be downloaded"):
+        download(fail)
