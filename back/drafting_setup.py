@@ -19,6 +19,7 @@ from shared.translation.vocabulary_pair import prefix_of, vocabulary_pair
 
 log = logging.getLogger("back")
 
+
 @dataclass(frozen=True, slots=True)
 class DraftingSetup:
     """The vocabulary to name in the hello, and the drafter for it. `make` empties the model's cache.
