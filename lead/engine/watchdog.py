@@ -26,7 +26,10 @@ class Watchdog:
         """Returns after `seconds` of silence; the first sign of life may take longer."""
         if not self._seconds:
             await asyncio.Event().wait()
-        while self._n_silent < _TICKS:
-            seconds = self._seconds if self._ever_heard else max(self._seconds, _MOST_START_SECONDS)
-            await asyncio.sleep(seconds / _TICKS)
+        while self._n_silent < self._most_silent_ticks:
+            await asyncio.sleep(self._seconds / _TICKS)
             self._n_silent += 1
+
+    @property
+    def _most_silent_ticks(self) -> float:
+        return _TICKS if self._ever_heard else _TICKS * max(1.0, _MOST_START_SECONDS / self._seconds)
