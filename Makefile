@@ -53,9 +53,10 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@$(BIN)/python -m bench demo
 
-# Two at a time: most tests that start processes wait more than they compute.
+# Two at a time: most tests that start processes wait more than they compute. Byte code is written even where
+# the environment forbids it, as in many containers: the tests start some hundred Python programs.
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format $(if $(CI),--check) .
