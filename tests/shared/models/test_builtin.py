@@ -13,13 +13,22 @@ from shared.errors import ConfigError
 from shared.models import builtin
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
 from shared.models.grow import Shape
+from tests.shared.models.gguf_copies import without_vocabulary
 
 TINY = Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=800)
 
 
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("source") / "source.gguf"
+    without_vocabulary(builtin_draft(), path)
+    return path
+
+
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, not yet made, and a shape that grows in no time."""
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Path) -> Path:
+    """An empty cache folder, not yet made, and a source and a shape that grow in no time."""
+    monkeypatch.setattr(builtin, "builtin_target", lambda: source)
     folder = tmp_path / "cache" / "llama-duo"
     monkeypatch.setattr(builtin, "user_cache_path", lambda _name: folder)
     monkeypatch.setattr(builtin, "_GROWN_SHAPE", TINY)
@@ -84,10 +93,12 @@ def test_another_recipe_has_another_name(
 
 
 @pytest.mark.usefixtures("cache")
-def test_another_source_has_another_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_source_has_another_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: Path
+) -> None:
     old = grown_target()
     other = tmp_path / "other.gguf"
-    other.write_bytes(builtin_target().read_bytes() + b"\0")
+    other.write_bytes(source.read_bytes() + b"\0")
     monkeypatch.setattr(builtin, "builtin_target", lambda: other)
     assert grown_target().name != old.name
 

@@ -17,6 +17,7 @@ from shared.models.builtin import builtin_draft
 from shared.models.grow import Quantization, Shape, grow
 from shared.models.grow.__main__ import main
 from shared.models.quantization import QUANTIZATIONS, Encoder
+from tests.shared.models.gguf_copies import with_tensor, without_vocabulary, write_header_only
 
 OLD = Shape(width=128, n_layers=2, n_heads=4, n_feed_forward=256)
 LARGER = Shape(width=192, n_layers=5, n_heads=10, n_feed_forward=416)
@@ -48,6 +49,14 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grower:
         return path
 
     return make
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The draft model without its vocabulary, for growths of which nothing is asked."""
+    path = tmp_path_factory.mktemp("source") / "source.gguf"
+    without_vocabulary(builtin_draft(), path)
+    return path
 
 
 def answer(path: Path) -> Answer:
@@ -91,8 +100,13 @@ def relative_error(one: Answer, other: Answer) -> float:
     return float(np.linalg.norm(one[0] - other[0]) / np.linalg.norm(other[0]))
 
 
+@cache
+def read(path: Path) -> GGUFReader:
+    return GGUFReader(path)
+
+
 def metadata(path: Path) -> dict[str, object]:
-    return {key: field.contents() for key, field in GGUFReader(path).fields.items()}
+    return {key: field.contents() for key, field in read(path).fields.items()}
 
 
 # The same function
@@ -141,8 +155,8 @@ def test_an_untied_output_matrix_grows_too(grown: Grower, tmp_path: Path) -> Non
 
 
 def test_the_old_shape_in_the_old_quantization_keeps_every_weight(grown: Grower) -> None:
-    old = {tensor.name: tensor.data for tensor in GGUFReader(builtin_draft()).tensors}
-    new = {tensor.name: tensor.data for tensor in GGUFReader(grown(OLD, "q8_0")).tensors}
+    old = {tensor.name: tensor.data for tensor in read(builtin_draft()).tensors}
+    new = {tensor.name: tensor.data for tensor in read(grown(OLD, "q8_0")).tensors}
     assert new.keys() == old.keys()
     assert all(np.array_equal(new[name], old[name]) for name in old)
 
@@ -158,7 +172,7 @@ def test_the_file_has_the_shape_asked_for(grown: Grower) -> None:
     assert said["llama.attention.head_count_kv"] == LARGER.n_heads // 2
     assert said["llama.feed_forward_length"] == LARGER.n_feed_forward
     assert said["llama.attention.key_length"] == 32
-    embedding = next(t for t in GGUFReader(grown(LARGER, "f16")).tensors if t.name == "token_embd.weight")
+    embedding = next(t for t in read(grown(LARGER, "f16")).tensors if t.name == "token_embd.weight")
     assert embedding.data.shape == (4096, LARGER.width)
 
 
@@ -173,7 +187,7 @@ def test_tokenizer_and_chat_template_are_the_source_s(grown: Grower) -> None:
     kept = {key: value for key, value in old.items() if key.startswith("tokenizer.")}
     assert kept.items() <= new.items()
     assert (
-        GGUFReader(grown(LARGER, "f16")).fields["tokenizer.ggml.token_type"].types[-1] == GGUFValueType.INT32
+        read(grown(LARGER, "f16")).fields["tokenizer.ggml.token_type"].types[-1] == GGUFValueType.INT32
     )
 
 
@@ -181,22 +195,24 @@ def test_tokenizer_and_chat_template_are_the_source_s(grown: Grower) -> None:
 
 
 @pytest.mark.parametrize("field", ["width", "n_layers", "n_heads", "n_feed_forward"])
-def test_a_smaller_shape_is_refused_by_the_field_s_name(tmp_path: Path, field: str) -> None:
+def test_a_smaller_shape_is_refused_by_the_field_s_name(source: Path, tmp_path: Path, field: str) -> None:
     smaller = replace(OLD, **{field: getattr(OLD, field) // 2})
     with pytest.raises(ConfigError, match=rf"^{field} \d+ is smaller than the source's"):
-        grow(builtin_draft(), tmp_path / "x.gguf", smaller, "f16")
+        grow(source, tmp_path / "x.gguf", smaller, "f16")
     assert not list(tmp_path.iterdir())
 
 
-def test_heads_that_do_not_fill_a_group_are_refused(tmp_path: Path) -> None:
+def test_heads_that_do_not_fill_a_group_are_refused(source: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^n_heads 5 is not a multiple of 2"):
-        grow(builtin_draft(), tmp_path / "x.gguf", replace(OLD, n_heads=5), "f16")
+        grow(source, tmp_path / "x.gguf", replace(OLD, n_heads=5), "f16")
 
 
 @pytest.mark.parametrize(("field", "value"), [("width", 130), ("n_feed_forward", 300)])
-def test_rows_that_do_not_fill_quantized_blocks_are_refused(tmp_path: Path, field: str, value: int) -> None:
+def test_rows_that_do_not_fill_quantized_blocks_are_refused(
+    source: Path, tmp_path: Path, field: str, value: int
+) -> None:
     with pytest.raises(ConfigError, match=f"^{field} makes rows of {value} values"):
-        grow(builtin_draft(), tmp_path / "x.gguf", replace(OLD, **{field: value}), "q4_0")
+        grow(source, tmp_path / "x.gguf", replace(OLD, **{field: value}), "q4_0")
 
 
 def test_rows_of_any_length_are_fine_unquantized(grown: Grower) -> None:
@@ -239,23 +255,23 @@ def test_a_tensor_that_growing_does_not_know_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_room_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Usage:
         free = 1000
 
     monkeypatch.setattr("shared.models.gguf_file.shutil.disk_usage", lambda _folder: Usage)
     with pytest.raises(ConfigError, match=r"takes 0\.\d\d GB and .* has 0\.00 GB free"):
-        grow(builtin_draft(), tmp_path / "x.gguf", LARGER, "f16")
+        grow(source, tmp_path / "x.gguf", LARGER, "f16")
     assert not list(tmp_path.iterdir())
 
 
 # Progress, cancelling, failing
 
 
-def test_progress_rises_to_the_size_of_the_tensors(tmp_path: Path) -> None:
+def test_progress_rises_to_the_size_of_the_tensors(source: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    grow(builtin_draft(), tmp_path / "x.gguf", LARGER, "f16", lambda done, total: seen.append((done, total)))
+    grow(source, tmp_path / "x.gguf", LARGER, "f16", lambda done, total: seen.append((done, total)))
     assert all(one[0] <= other[0] for one, other in pairwise(seen))
     assert {total for _, total in seen} == {seen[-1][0]}
     reader = GGUFReader(tmp_path / "x.gguf")
@@ -263,18 +279,18 @@ def test_progress_rises_to_the_size_of_the_tensors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, ConfigError])
-def test_a_cancelled_growth_leaves_no_file(tmp_path: Path, error: type[BaseException]) -> None:
+def test_a_cancelled_growth_leaves_no_file(source: Path, tmp_path: Path, error: type[BaseException]) -> None:
     def cancel(n_done: int, n_total: int) -> None:
         if n_done > n_total // 2:
             raise error
 
     with pytest.raises(error):
-        grow(builtin_draft(), tmp_path / "x.gguf", LARGER, "f16", cancel)
+        grow(source, tmp_path / "x.gguf", LARGER, "f16", cancel)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_failing_disk_is_a_config_error_and_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -283,14 +299,14 @@ def test_a_failing_disk_is_a_config_error_and_leaves_the_old_file(
     destination.write_text("old")
     monkeypatch.setattr("shared.models.gguf_file.os.fsync", full)
     with pytest.raises(ConfigError, match=r"cannot write .*x\.gguf: .*No space left"):
-        grow(builtin_draft(), destination, LARGER, "f16")
+        grow(source, destination, LARGER, "f16")
     assert destination.read_text() == "old"
     assert list(tmp_path.iterdir()) == [destination]
 
 
-def test_a_folder_that_is_not_there_is_a_config_error(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_a_config_error(source: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write"):
-        grow(builtin_draft(), tmp_path / "nowhere" / "x.gguf", LARGER, "f16")
+        grow(source, tmp_path / "nowhere" / "x.gguf", LARGER, "f16")
 
 
 # Rows
@@ -311,48 +327,31 @@ def test_repeated_rows_have_the_bytes_of_encoded_ones(quantization: Quantization
 # The command
 
 
-def test_the_command_grows_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_grows_a_model(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     destination = tmp_path / "x.gguf"
     options = ["--width", "192", "--layers", "5", "--heads", "10", "--feed-forward", "416", "--type", "q8_0"]
-    monkeypatch.setattr("sys.argv", ["grow", str(builtin_draft()), str(destination), *options])
+    monkeypatch.setattr("sys.argv", ["grow", str(source), str(destination), *options])
     main()
     assert metadata(destination)["llama.block_count"] == 5
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_says_what_is_wrong(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = ["--width", "64", "--layers", "5", "--heads", "10", "--feed-forward", "416"]
-    monkeypatch.setattr("sys.argv", ["grow", str(builtin_draft()), str(tmp_path / "x.gguf"), *options])
+    monkeypatch.setattr("sys.argv", ["grow", str(source), str(tmp_path / "x.gguf"), *options])
     with pytest.raises(SystemExit, match=r"^grow: width 64 is smaller than the source's 128"):
         main()
 
 
-def test_the_command_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_can_be_interrupted(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
     options = ["--width", "192", "--layers", "5", "--heads", "10", "--feed-forward", "416"]
-    monkeypatch.setattr("sys.argv", ["grow", str(builtin_draft()), str(tmp_path / "x.gguf"), *options])
+    monkeypatch.setattr("sys.argv", ["grow", str(source), str(tmp_path / "x.gguf"), *options])
     monkeypatch.setattr("shared.models.grow.__main__.grow", interrupt)
     with pytest.raises(SystemExit, match=r"^grow: cancelled"):
         main()
-
-
-def write_header_only(writer: GGUFWriter) -> None:
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def with_tensor(source: Path, destination: Path, name: str, original: str) -> None:
-    """A copy of `source` with one more tensor, which repeats another."""
-    reader = GGUFReader(source)
-    writer = GGUFWriter(destination, "llama")
-    for key, field in list(reader.fields.items())[4:]:  # after the reader's own three and the architecture
-        kind, *sub_types = field.types
-        writer.add_key_value(key, field.contents(), kind, sub_types[-1] if sub_types else None)
-    for tensor in reader.tensors:
-        names = [tensor.name, name] if tensor.name == original else [tensor.name]
-        for each in names:
-            writer.add_tensor(each, tensor.data, raw_dtype=tensor.tensor_type)
-    write_header_only(writer)
