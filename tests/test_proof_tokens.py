@@ -113,7 +113,7 @@ def test_every_pair_of_values_occurs_in_the_triples():
         assert {tuple(triple[place] for place in places) for triple in triples} == set(product(*values))
 
 
-def requests_for(sampling: dict, rng: random.Random, n=8) -> list[Submit]:
+def requests_for(sampling: dict, rng: random.Random, n=6) -> list[Submit]:
     """Prompts with common beginnings, some of them long, some to be continued by a few tokens only."""
     stem = rng.choices(range(N_VOCAB), k=40)
     requests = []
@@ -376,7 +376,7 @@ def test_beginnings_are_sometimes_copied_from_slot_to_slot():
 
     for limits in (ROOMY, CRAMPED):
         n_copied = 0
-        requests = requests_for(SAMPLINGS["sampled"], random.Random(3))
+        requests = requests_for(SAMPLINGS["sampled"], random.Random(3), n=8)
         run_engine(
             FakeFront({0: requests}, DRAFTERS["silent"](requests, {}, None)), limits, make_target=Counting
         )

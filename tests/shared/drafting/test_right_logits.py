@@ -14,7 +14,7 @@ from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
 
 GREEDY = SamplingParameters(temperature=0.0, seed=0)
-N_STEPS = 300
+N_STEPS = 200
 
 
 class DraftedSequences:
