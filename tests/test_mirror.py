@@ -76,7 +76,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/settings/conversation.py",
         "lead/settings/own_back.py",
     ),
-    "tests/real/test_generate.py": ("lead/generate/private_lead.py", "lead/generate/program.py"),
+    "tests/real/test_generate.py": ("lead/generate/private_lead.py",),
     "tests/shared/diagnostics/test_lead_checks.py": (
         "shared/diagnostics/findings.py",
         "shared/diagnostics/lead_report.py",

@@ -70,7 +70,7 @@ def test_a_back_comes_back_from_a_cut_longer_than_its_patience(lead, back_on, pl
     n_said, n_told = program.n_lines(), back.n_lines()
     network.cut("desk1")
     try:
-        back.wait_for("no lead at", since=n_told)
+        back.wait_for("lost the connection to the lead", since=n_told)
         assert ask(url).text == plain
     finally:
         network.heal("desk1")

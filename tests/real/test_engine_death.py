@@ -4,19 +4,24 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 
 import httpx
 import pytest
 
-from bench.processes import Program
-from tests.real.client import ENDLESS, Reply, ask, chat, post, stream
-from tests.real.processes import back_of, engine_of
+from bench.processes import Program, start_lead
+from tests.real.client import ENDLESS, ask, ask_until_accepted, chat, post, stream
+from tests.real.processes import LEAD, back_of, engine_of
 
 pytestmark = pytest.mark.real
 
-FAULTS = pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV], ids=str)
-BACKS = pytest.mark.parametrize("n_backs", [0, 1])
+FAULTS = {
+    "killed beside a back": (signal.SIGKILL, True),
+    "killed without one": (signal.SIGKILL, False),
+    "crashed beside a back": (signal.SIGSEGV, True),
+    "frozen without one": (signal.SIGSTOP, False),
+}
+STORY = {"temperature": 0.8, "max_tokens": 200}
 PENALTIES = {"temperature": 0.8, "repeat_penalty": 1.3, "frequency_penalty": 0.4, "dry_multiplier": 0.8}
 SCHEMA = {
     "response_format": {
@@ -27,7 +32,7 @@ SCHEMA = {
                 "type": "object",
                 "properties": {
                     "title": {"type": "string", "minLength": 60, "maxLength": 80},
-                    "text": {"type": "string", "minLength": 200, "maxLength": 250},
+                    "text": {"type": "string", "minLength": 100, "maxLength": 130},
                 },
                 "required": ["title", "text"],
                 "additionalProperties": False,
@@ -37,6 +42,33 @@ SCHEMA = {
     "max_tokens": 400,
     "temperature": 0.8,
 }
+ANSWERS = {
+    "under penalties": {"max_tokens": 100, **PENALTIES},
+    "under a grammar": SCHEMA,
+    "with several choices": {"max_tokens": 100, "n": 3, "temperature": 0.8},
+}
+
+
+@pytest.fixture(scope="module")
+def model(target, tmp_path_factory):
+    """A path of the model that can be taken away."""
+    path = tmp_path_factory.mktemp("models") / "model.gguf"
+    path.symlink_to(target)
+    return path
+
+
+@pytest.fixture(scope="module")
+def mortal(model):
+    """(lead, url) of a lead whose engine may be killed: it starts another one."""
+    lead, url = start_lead("--model", str(model), *LEAD, "--engine-timeout", "2", "--metrics")
+    with lead:
+        yield lead, url
+
+
+@pytest.fixture(scope="module")
+def story(mortal):
+    """The answer to STORY that no engine has died for."""
+    return ask(mortal[1], **STORY)
 
 
 def hit(lead: Program, fault: signal.Signals) -> int:
@@ -46,53 +78,55 @@ def hit(lead: Program, fault: signal.Signals) -> int:
     return since
 
 
-@contextmanager
-def backs_of(lead: Program, url: str, n: int) -> Iterator[None]:
-    with ExitStack() as stack:
-        for i in range(n):
-            stack.enter_context(back_of(lead, url, f"helper-{i}"))
-        yield
+def n_deaths(url: str) -> int:
+    """How many engines of this lead have died."""
+    metrics = httpx.get(f"{url}/metrics", trust_env=False).text
+    (line,) = (line for line in metrics.splitlines() if line.startswith("llama_duo:engine_deaths_total "))
+    return int(float(line.split()[1]))
+
+
+def slots(url: str) -> list[dict[str, object]]:
+    """Those that have a sequence; to report them the lead does not need the engine."""
+    return [slot for slot in httpx.get(f"{url}/slots", trust_env=False).json() if slot["is_processing"]]
 
 
 def n_committed(url: str) -> int:
-    """Tokens that the running sequences have, as /slots reports them; it does not need the engine."""
-    slots = httpx.get(f"{url}/slots", trust_env=False).json()
-    return sum(slot["next_token"][0]["n_decoded"] for slot in slots if slot["is_processing"])
+    """Tokens that the running sequences have."""
+    return sum(slot["next_token"][0]["n_decoded"] for slot in slots(url))
 
 
-def in_mid_answer(url: str, fields: dict[str, object], act: Callable[[], object]) -> dict[str, object]:
-    """A whole answer; `act` happens while it is generated."""
+@contextmanager
+def asking(url: str, begun: Callable[[], bool], **fields: object) -> Iterator[Callable[[], httpx.Response]]:
+    """Ask for a whole answer; yields the function that waits for it, once `begun` is true."""
     with ThreadPoolExecutor(1) as threads:
-        asking = threads.submit(post, url, chat(**fields))
-        while n_committed(url) < 20:
-            assert not asking.done(), asking.result().text
-        act()
-        body: dict[str, object] = asking.result().json()
-    return body
+        answer = threads.submit(post, url, chat(**fields))
+        while not begun():
+            assert not answer.done(), answer.result().text
+        yield answer.result
 
 
-@FAULTS
-@BACKS
-def test_a_stream_goes_on_with_the_same_text(own_lead, fault, n_backs):
-    lead, url = own_lead("--engine-timeout", "5")
-    expected = ask(url, temperature=0.8, max_tokens=200)
-    with (
-        backs_of(lead, url, n_backs),
-        stream(url, temperature=0.8, max_tokens=200) as answer,
-    ):
-        answer.until(lambda reply: len(reply.text) > 60)
-        hit(lead, fault)
-        reply = answer.rest()
-    assert (reply.text, reply.error, reply.done) == (expected.text, None, True)
-    assert (reply.n_prompt, reply.n_generated) == (expected.n_prompt, expected.n_generated)
+@pytest.mark.parametrize(("fault", "has_back"), FAULTS.values(), ids=FAULTS)
+def test_a_stream_goes_on_with_the_same_text(mortal, story, fault, has_back):
+    lead, url = mortal
+    with back_of(lead, url, "helper") if has_back else nullcontext():
+        with stream(url, **STORY) as answer:
+            answer.until(lambda reply: len(reply.text) > 60)
+            hit(lead, fault)
+            reply = answer.rest()
+        if has_back:
+            assert ask_until_accepted(url, **STORY).text == story.text
+    assert (reply.text, reply.error, reply.done) == (story.text, None, True)
+    assert (reply.n_prompt, reply.n_generated) == (story.n_prompt, story.n_generated)
 
 
-@pytest.mark.parametrize("fields", [PENALTIES, SCHEMA, {"n": 3, "temperature": 0.8}], ids=str)
-def test_a_whole_answer_is_the_same_under_penalties_grammars_and_with_several_choices(own_lead, fields):
-    lead, url = own_lead()
-    fields = {"max_tokens": 200, "logprobs": True, "top_logprobs": 2, **fields}
+@pytest.mark.parametrize("fields", ANSWERS.values(), ids=ANSWERS)
+def test_a_whole_answer_goes_on_with_the_same_tokens(mortal, fields):
+    lead, url = mortal
+    fields = {"logprobs": True, "top_logprobs": 2, **fields}
     expected = post(url, chat(**fields)).json()
-    body = in_mid_answer(url, fields, lambda: hit(lead, signal.SIGKILL))
+    with asking(url, lambda: n_committed(url) >= 20, **fields) as answer:
+        hit(lead, signal.SIGKILL)
+        body = answer().json()
 
     def texts(answer):
         return [(choice["message"]["content"], choice["finish_reason"]) for choice in answer["choices"]]
@@ -105,43 +139,44 @@ def test_a_whole_answer_is_the_same_under_penalties_grammars_and_with_several_ch
     assert [body["usage"][each] for each in counts] == [expected["usage"][each] for each in counts]
 
 
-def test_an_engine_that_dies_while_it_reads_a_prompt_reads_it_again(own_lead):
-    lead, url = own_lead("--ctx-size", "8192")
-    prompt = "A fox and an owl. " * 200
-    expected = ask(url, prompt=prompt, max_tokens=20)
-    with ThreadPoolExecutor(1) as threads:
-        engine = engine_of(lead)
-        os.kill(engine, signal.SIGSTOP)
-        asking = threads.submit(ask, url, prompt=prompt, max_tokens=20, cache_prompt=False)
-        os.kill(engine, signal.SIGKILL)
-        reply: Reply = asking.result()
-    assert reply.text == expected.text
+def test_an_engine_that_dies_while_it_reads_a_prompt_reads_it_again(mortal):
+    lead, url = mortal
+    fields = {"prompt": "A fox and an owl. " * 100, "max_tokens": 5, "cache_prompt": False}
+    expected = ask(url, **fields)
+    with asking(url, lambda: bool(slots(url)), **fields) as answer:
+        hit(lead, signal.SIGKILL)
+        body = answer().json()
+    assert body["choices"][0]["message"]["content"] == expected.text
+    assert body["usage"]["prompt_tokens"] == expected.n_prompt
 
 
-def test_requests_wait_for_a_killed_engine_and_health_says_so(own_lead):
-    lead, url = own_lead("--metrics")
-    expected = ask(url)
+def test_requests_wait_for_a_killed_engine_and_health_says_so(mortal, story, model, target):
+    """Without its model no engine gets ready before health has been asked, however slow the test is."""
+    lead, url = mortal
+    before = n_deaths(url)
+    model.unlink()
     since = hit(lead, signal.SIGKILL)
     lead.wait_for(r"the engine .* ended with signal SIGKILL", since=since)
     health = httpx.get(f"{url}/health", trust_env=False)
-    reply = ask(url)
+    with asking(url, lambda: True, **STORY) as answer:
+        model.symlink_to(target)
+        body = answer().json()
     assert (health.status_code, health.json()["status"]) == (503, "restarting")
     assert int(health.headers["retry-after"]) > 0
-    assert reply.text == expected.text
+    assert body["choices"][0]["message"]["content"] == story.text
     assert httpx.get(f"{url}/health", trust_env=False).json() == {"status": "ok"}
-    assert "llama_duo:engine_deaths_total 1.0" in httpx.get(f"{url}/metrics", trust_env=False).text
+    assert n_deaths(url) > before
 
 
-def test_a_client_that_leaves_while_there_is_no_engine_leaves_nothing_behind(own_lead):
-    lead, url = own_lead()
+def test_a_client_that_leaves_while_there_is_no_engine_leaves_nothing_behind(mortal):
+    lead, url = mortal
     with stream(url, max_tokens=ENDLESS) as answer:
         answer.until(lambda reply: reply.text)
         since = hit(lead, signal.SIGKILL)
         lead.wait_for(r"the engine .* ended", since=since)
     lead.wait_for(r" ready: ", since=since)
     assert ask(url, max_tokens=3).done
-    slots = httpx.get(f"{url}/slots", trust_env=False).json()
-    assert not any(slot["is_processing"] for slot in slots)
+    assert not slots(url)
 
 
 def test_an_answer_fails_when_its_engine_has_died_too_often(own_lead):

@@ -8,78 +8,34 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from bench.processes import Program
+from bench.processes import Program, start_back
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.protocol import PROTOCOL_VERSION, Hello
-from tests.real.client import ENDLESS, TIMEOUT_S, ask, ask_until_accepted, stream
-from tests.real.processes import BACK, LEAD, back_of, engine_of, free_port, kill, start_lead_at, wait_for_end
+from tests.real.client import ENDLESS, TIMEOUT_S, ask_until_accepted, stream
+from tests.real.processes import BACK, LEAD, back_of, engine_of, free_port, start_lead_at
 
 pytestmark = pytest.mark.real
 
 
-JOINED = r"back .* joined"
-
-
-def kill_engine(lead):
-    os.kill(engine_of(lead), signal.SIGKILL)
-
-
-def test_after_the_engine_was_killed_the_text_is_the_same_and_the_back_still_drafts(own_lead):
-    lead, url = own_lead()
-    with back_of(lead, url, "helper"):
-        before = ask(url)
-        since = lead.n_lines()
-        kill_engine(lead)
-        lead.wait_for(r" ready: ", since=since)
-        after = ask_until_accepted(url)
-    assert after.text == before.text
-
-
 def test_a_lead_can_be_ended_while_its_engine_is_started_again(own_lead):
     lead, _ = own_lead()
-    kill_engine(lead)
+    os.kill(engine_of(lead), signal.SIGKILL)
     lead.wait_for(r"the engine .* ended")
     lead.signal(signal.SIGTERM)
     assert lead.process.wait(TIMEOUT_S) == 0
 
 
-def test_a_killed_lead_leaves_no_engine_behind(own_lead):
-    lead, _ = own_lead()
-    engine = engine_of(lead)
-    kill(lead)
-    assert wait_for_end(engine)
-
-
-def test_a_back_comes_back_to_a_lead_that_was_started_again(target):
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with Program("back", "--lead", url, *BACK) as back:
-        for _ in range(2):
-            with start_lead_at(port, "--model", str(target), *LEAD) as lead:
-                lead.wait_for(JOINED)
-                ask_until_accepted(url)
-        assert back.process.poll() is None
-
-
-def test_a_back_may_be_started_before_the_lead(target):
+def test_a_back_may_be_started_before_the_lead_and_comes_back_to_one_that_was_started_again(target):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with Program("back", "--lead", url, *BACK) as back:
         back.wait_for("no lead at ")
-        with start_lead_at(port, "--model", str(target), *LEAD) as lead:
-            lead.wait_for(JOINED)
-            ask_until_accepted(url)
-
-
-def test_sigterm_lets_an_answer_finish_and_exits_with_0(own_lead):
-    lead, url = own_lead("--drain-seconds", "600")
-    with stream(url) as answer:
-        answer.until(lambda reply: reply.text)
-        lead.signal(signal.SIGTERM)
-        reply = answer.rest()
-    assert (reply.error, reply.finish_reason, reply.done) == (None, "length", True)
-    assert lead.process.wait(TIMEOUT_S) == 0
+        for _ in range(2):
+            with start_lead_at(port, "--model", str(target), *LEAD) as lead:
+                lead.wait_for(r"back .* joined")
+                ask_until_accepted(url)
+        assert back.process.poll() is None
 
 
 def test_sigterm_ends_an_answer_with_an_error_event_when_the_drain_time_is_over(own_lead):
@@ -114,15 +70,8 @@ def test_a_second_sigterm_does_not_wait_for_answers(own_lead):
     assert "Traceback" not in lead.log
 
 
-def test_a_connected_back_does_not_hold_up_sigterm(own_lead):
-    lead, url = own_lead("--drain-seconds", "3600")
-    with Program("back", "--lead", url, *BACK) as back:
-        back.wait_for("drafting for ")
-        lead.signal(signal.SIGTERM)
-        assert lead.process.wait(TIMEOUT_S) == 0
-
-
-def test_a_back_that_waits_for_news_by_http_does_not_hold_up_sigterm(own_lead):
+def test_connected_backs_do_not_hold_up_sigterm(own_lead):
+    """Neither one that has a WebSocket nor one that waits for news by HTTP."""
     lead, url = own_lead("--drain-seconds", "3600")
     hello = Hello(
         protocol=PROTOCOL_VERSION,
@@ -133,6 +82,7 @@ def test_a_back_that_waits_for_news_by_http_does_not_hold_up_sigterm(own_lead):
     )
     body = {"messages": [hello.model_dump()]}
     with (
+        start_back(url, *BACK),
         httpx.Client(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
         ThreadPoolExecutor() as threads,
     ):

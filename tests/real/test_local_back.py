@@ -8,7 +8,7 @@ import pytest
 from bench.processes import start_lead
 from shared.models.builtin import builtin_draft
 from tests.real.client import TIMEOUT_S, ask, ask_until_accepted, backs, stream
-from tests.real.processes import LEAD, free_port, kill, local_back_of, start_lead_at, wait_for_end
+from tests.real.processes import LEAD, engine_of, free_port, kill, local_back_of, start_lead_at, wait_for_end
 
 pytestmark = pytest.mark.real
 
@@ -56,31 +56,27 @@ def test_after_sigkill_it_is_started_again(shared_lead):
     ask_until_accepted(url)
 
 
-def test_it_ends_when_the_lead_is_terminated(lead_with_back):
-    lead, _ = lead_with_back()
-    back = local_back_of(lead)
-    lead.signal(signal.SIGTERM)
-    assert lead.process.wait(TIMEOUT_S) == 0
-    assert wait_for_end(back, 0)
-
-
-def test_it_drafts_for_the_last_answer_and_ends_without_an_error(lead_with_back):
+def test_sigterm_lets_an_answer_finish_with_its_drafts_and_exits_with_0(lead_with_back):
     lead, url = lead_with_back("--drain-seconds", "600")
+    back = local_back_of(lead)
     with stream(url, max_tokens=400) as answer:
         answer.until(lambda reply: reply.text)
         lead.signal(signal.SIGTERM)
         reply = answer.rest()
     assert lead.process.wait(TIMEOUT_S) == 0
-    assert (reply.done, reply.n_accepted > 0) == (True, True)
+    assert wait_for_end(back, 0)
+    assert (reply.error, reply.finish_reason, reply.done) == (None, "length", True)
+    assert reply.n_accepted > 0
     assert "stopping: 1 answer has up to 600 s" in lead.log
     assert "no lead at" not in lead.log
     assert "Traceback" not in lead.log
 
 
-def test_a_killed_lead_leaves_no_back_behind(lead_with_back):
+def test_a_killed_lead_leaves_neither_engine_nor_back_behind(lead_with_back):
     lead, _ = lead_with_back()
-    back = local_back_of(lead)
+    engine, back = engine_of(lead), local_back_of(lead)
     kill(lead)
+    assert wait_for_end(engine)
     assert wait_for_end(back)
 
 
@@ -93,16 +89,12 @@ def test_a_back_that_cannot_draft_for_this_lead_is_not_started_again(own_lead, t
     assert ask(url).text
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_lead_and_back_run_on_the_cores_they_were_given(lead_with_back):
-    one, other = sorted(os.sched_getaffinity(0))[:2]
-    lead, _ = lead_with_back("--cpus", str(one), "--back-cpus", str(other))
-    assert os.sched_getaffinity(lead.process.pid) == {one}
-    assert os.sched_getaffinity(local_back_of(lead)) == {other}
-
-
 def test_it_connects_over_loopback_to_a_lead_that_listens_on_all_addresses(target):
     port = free_port()
     arguments = ("--model", str(target), "--host", "0.0.0.0", "--insecure", "--back", "builtin", *LEAD)
-    with start_lead_at(port, *arguments) as lead:
+    cores = sorted(os.sched_getaffinity(0))
+    one, other = cores[0], cores[-1]
+    with start_lead_at(port, *arguments, "--cpus", str(one), "--back-cpus", str(other)) as lead:
         lead.wait_for(rf"drafting for ws://127\.0\.0\.1:{port}/")
+        assert os.sched_getaffinity(lead.process.pid) == {one}
+        assert os.sched_getaffinity(local_back_of(lead)) == {other}

@@ -11,6 +11,9 @@ from tests.real.processes import back_of, frozen_engine, kill
 pytestmark = pytest.mark.real
 
 SAMPLINGS = {"greedy": {"temperature": 0}, "sampled": {"temperature": 0.8, "seed": 7}}
+GREEDY = pytest.mark.parametrize("plain", ["greedy"], indirect=True)
+SAMPLED = pytest.mark.parametrize("plain", ["sampled"], indirect=True)
+"""What becomes of backs has nothing to do with sampling: one of both is enough there."""
 
 
 @pytest.fixture(scope="module", params=SAMPLINGS)
@@ -45,6 +48,7 @@ def test_a_back_is_accepted_and_changes_nothing(served, plain):
     assert reply.text == text
 
 
+@SAMPLED
 def test_two_backs_are_accepted_and_change_nothing(served, plain):
     lead, url = served
     sampling, text = plain
@@ -57,6 +61,7 @@ def test_two_backs_are_accepted_and_change_nothing(served, plain):
         assert ask_until_accepted(url, **sampling).text == text
 
 
+@SAMPLED
 def test_a_back_killed_in_mid_answer_changes_nothing(served, plain):
     lead, url = served
     sampling, text = plain
@@ -73,6 +78,7 @@ def test_a_back_killed_in_mid_answer_changes_nothing(served, plain):
     assert repeat_until(accepted_from("victim"), answer).text == text
 
 
+@GREEDY
 def test_a_back_stopped_in_mid_answer_changes_nothing(served, plain):
     lead, url = served
     sampling, text = plain
@@ -87,6 +93,7 @@ def test_a_back_stopped_in_mid_answer_changes_nothing(served, plain):
     assert repeat_until(accepted_from("sleeper"), answer).text == text
 
 
+@SAMPLED
 def test_a_back_that_was_stopped_drafts_again_when_it_goes_on(served, plain):
     lead, url = served
     sampling, text = plain
@@ -98,6 +105,7 @@ def test_a_back_that_was_stopped_drafts_again_when_it_goes_on(served, plain):
     assert reply.text == text
 
 
+@GREEDY
 def test_a_back_that_joins_in_mid_answer_is_accepted_and_changes_nothing(served, plain):
     lead, url = served
     sampling, text = plain
@@ -112,6 +120,7 @@ def test_a_back_that_joins_in_mid_answer_is_accepted_and_changes_nothing(served,
     assert repeat_until(accepted_from("latecomer"), answer).text == text
 
 
+@SAMPLED
 def test_a_back_killed_and_another_joining_in_mid_answer_change_nothing(served, plain):
     lead, url = served
     sampling, text = plain
@@ -128,6 +137,7 @@ def test_a_back_killed_and_another_joining_in_mid_answer_change_nothing(served, 
     assert repeat_until(lambda reply: {"first", "second"} <= reply.sources, answer).text == text
 
 
+@GREEDY
 def test_a_back_with_a_short_context_drafts_from_a_window(served, plain):
     lead, url = served
     sampling, text = plain

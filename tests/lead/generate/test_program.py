@@ -1,0 +1,28 @@
+"""What is refused before anything is started. tests/real runs the whole program."""
+
+import pytest
+
+from lead.generate import program
+from shared.models.builtin import builtin_target
+
+REFUSALS = {
+    "no file": (("--model", "missing.gguf"), "is not there"),
+    "no model": (("--model", "tokenizer.bin"), "is not a llama2.c checkpoint"),
+    "a draft that is not there": (
+        ("--model", str(builtin_target()), "--back", "missing.bin"),
+        "missing.bin is not there",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSALS.values(), ids=REFUSALS)
+def test_what_cannot_be_done_is_said_in_a_sentence(monkeypatch, tmp_path, capsys, arguments, message):
+    (tmp_path / "tokenizer.bin").write_bytes(bytes(1000))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(program, "configure_logging", lambda _level, **_more: None)
+    with pytest.raises(SystemExit) as end:
+        program.main([*arguments, "-i", "Once upon a time"])
+    assert str(end.value.code).startswith("lead generate: ")
+    assert message in str(end.value.code)
+    assert "\n" not in str(end.value.code)
+    assert capsys.readouterr().out == ""
