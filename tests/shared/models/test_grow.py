@@ -186,9 +186,7 @@ def test_tokenizer_and_chat_template_are_the_source_s(grown: Grower) -> None:
     old, new = metadata(builtin_draft()), metadata(grown(LARGER, "f16"))
     kept = {key: value for key, value in old.items() if key.startswith("tokenizer.")}
     assert kept.items() <= new.items()
-    assert (
-        read(grown(LARGER, "f16")).fields["tokenizer.ggml.token_type"].types[-1] == GGUFValueType.INT32
-    )
+    assert read(grown(LARGER, "f16")).fields["tokenizer.ggml.token_type"].types[-1] == GGUFValueType.INT32
 
 
 # Refusals

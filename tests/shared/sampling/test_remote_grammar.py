@@ -1,5 +1,7 @@
 """Grammars in another process: the same answers, and no cost beyond the patience of whoever asks."""
 
+import contextlib
+import signal
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,16 @@ def server(patience):
 @pytest.fixture(autouse=True)
 def _patient(patience):
     patience.grant(ENDLESS)
+
+
+@contextlib.contextmanager
+def frozen(server):
+    """While this context lasts nothing new is answered, however slow this process is."""
+    server._process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server._process.send_signal(signal.SIGCONT)
 
 
 def ids(vocabulary, text):
@@ -88,10 +100,11 @@ def test_after_a_token_that_may_not_come_everything_may_until_it_is_taken_back(s
 
 def test_without_patience_it_is_asked_again_later(server, patience):
     patience.grant(0.0)
-    grammar = server.follow(NUMBERS)
-    with pytest.raises(PendingAnswerError):
-        grammar.allowed()
-    assert not grammar.is_ready
+    with frozen(server):
+        grammar = server.follow(NUMBERS)
+        with pytest.raises(PendingAnswerError):
+            grammar.allowed()
+        assert not grammar.is_ready
     patience.grant(ENDLESS)
     assert grammar.is_ready
     patience.grant(0.0)
@@ -100,10 +113,11 @@ def test_without_patience_it_is_asked_again_later(server, patience):
 
 def test_an_answer_to_what_is_no_longer_asked_is_passed_over(server, patience, vocabulary):
     (digit,), (point,) = ids(vocabulary, "1"), ids(vocabulary, ".")
-    grammar = server.follow(NUMBERS)
     patience.grant(0.0)
-    with pytest.raises(PendingAnswerError):
-        grammar.allows([point])
+    with frozen(server):
+        grammar = server.follow(NUMBERS)
+        with pytest.raises(PendingAnswerError):
+            grammar.allows([point])
     grammar.accept(digit)
     patience.grant(ENDLESS)
     assert grammar.allows([point]) == [True]

@@ -101,7 +101,7 @@ async def test_a_header_that_arrives_too_slowly_is_answered_with_408():
 
 
 async def test_a_slow_second_header_on_the_same_connection_is_answered_with_408(lead):
-    async with served(lead.app, header_seconds=SHORT) as port, connected(port) as (reader, writer):
+    async with served(lead.app, header_seconds=0.5) as port, connected(port) as (reader, writer):
         writer.write(b"GET /health HTTP/1.1\r\nHost: lead\r\n\r\n")
         await reader.readuntil(b'"ok"}')
         assert (await drip(reader, writer, b"G")).startswith(b"HTTP/1.1 408 ")
