@@ -262,10 +262,10 @@ class Scheduler:
     def _plan_drafts(self, generating: list[Slot], n_prompt: int, now: float) -> SpeculationPlan:
         if not self._limits.traits.can_speculate or self._minimal_step:
             return SpeculationPlan([EMPTY_CHAIN] * len(generating), 0.0, len(generating))
-        sequences = [self._candidate(slot, slot.sequence) for slot in generating if slot.sequence]
+        sequences = [self._generating(slot, slot.sequence) for slot in generating if slot.sequence]
         return self._speculation.plan(sequences, n_prompt, now)
 
-    def _candidate(self, slot: Slot, sequence: EngineSequence) -> GeneratingSequence:
+    def _generating(self, slot: Slot, sequence: EngineSequence) -> GeneratingSequence:
         n_useful, n_rollback = sequence.n_useful(self._limits.n_ctx_sequence), self._limits.traits.n_rollback
         if slot.n_to_decode > MAX_REPLAY:
             n_useful = 0
