@@ -87,7 +87,7 @@ growths = st.lists(st.builds(DraftUpdate, st.sampled_from("stu"), st.booleans())
 
 
 @given(st.lists(st.tuples(growths, st.floats(0, 3)), max_size=20))
-def test_whatever_grew_was_sent_after_it_grew_for_the_last_time(steps):
+def test_each_draft_is_sent_after_it_grew_for_the_last_time(steps):
     pace, now, unsent = SendScheduler(5.0, 1.5), 0.0, set()
     for grown, seconds in steps:
         now += seconds

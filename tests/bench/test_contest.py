@@ -54,7 +54,7 @@ def test_which_half_comes_first_alternates():
     assert (order[0], order[8]) == ("a", "b")
 
 
-def test_no_back_is_started_for_nobody():
+def test_no_back_is_started_for_a_way_without_backs():
     def connect():
         raise AssertionError
 

@@ -67,7 +67,7 @@ def test_waiting_is_a_share_of_the_time_told_of():
     assert row(runs, "x").wait_share == 0.25
 
 
-def test_waiting_is_unknown_where_nobody_tells():
+def test_waiting_is_unknown_where_it_is_not_reported():
     assert row([run("x", 0, 2.0)], "x").wait_share is None
 
 

@@ -111,7 +111,7 @@ def test_answers_may_finish_before_the_lead_is_killed(path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", [LEAD, ONE_HOST])
-def test_nobody_outside_reaches_a_lead_unless_that_was_asked_for(path):
+def test_a_lead_is_not_published_to_other_machines_unless_that_was_asked_for(path):
     assert service(path, "lead")["ports"] == ["127.0.0.1:5555:5555"]
     assert service(path, "lead", ADDRESS="192.168.1.10")["ports"] == ["192.168.1.10:5555:5555"]
 

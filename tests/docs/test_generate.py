@@ -111,7 +111,7 @@ def test_a_block_is_renewed_and_the_rest_is_left_alone():
     assert fill(filled, {"word": lambda: "new"}) == filled
 
 
-def test_a_block_that_nobody_writes_is_an_error():
+def test_a_block_without_a_generator_is_an_error():
     with pytest.raises(UnknownBlockError, match="'word'"):
         fill(PAGE, {})
 

@@ -36,7 +36,7 @@ def test_options_may_have_underscores_but_values_keep_theirs():
     )
 
 
-def test_what_nobody_knows_is_an_error(capsys):
+def test_an_unknown_option_is_an_error(capsys):
     with pytest.raises(SystemExit):
         parse("--nonsense")
     assert "--nonsense" in capsys.readouterr().err

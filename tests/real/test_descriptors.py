@@ -52,7 +52,7 @@ def health(url):
     return httpx.get(f"{url}/health", trust_env=False, timeout=TIMEOUT_S).status_code
 
 
-def test_idle_connections_keep_nobody_out(few_files):
+def test_idle_connections_do_not_keep_other_clients_out(few_files):
     _, url = few_files
     with crowd(url):
         assert health(url) == 200

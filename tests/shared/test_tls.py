@@ -50,7 +50,7 @@ def test_under_another_name_it_is_not(files, name):
         shake_hands(trusting(files[2]), files, name)
 
 
-def test_a_server_of_nobody_known_is_not_trusted(files):
+def test_a_server_with_an_unknown_certificate_is_not_trusted(files):
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(trusting(None), files, "gpu-box")
 
@@ -98,7 +98,7 @@ def test_it_is_said_what_to_do_about_a_certificate(files, authority_file, name, 
 
 
 @pytest.mark.parametrize("code", [9, 10])
-def test_of_one_out_of_date_nobody_is_asked_to_vouch(code):
+def test_an_expired_certificate_is_explained_without_a_way_to_trust_it(code):
     error = ssl.SSLCertVerificationError()
     error.verify_code, error.verify_message = code, "certificate has expired"
     assert explain_distrust(error) == (

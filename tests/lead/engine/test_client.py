@@ -267,7 +267,7 @@ async def test_the_engine_is_told_how_often_to_give_a_sign_of_life(start):
     assert front.events[0].sequence == '{"heartbeat_seconds": 2.0}'
 
 
-async def test_whoever_asks_between_an_engines_death_and_its_end_gets_no_answer_and_the_next_gets_one(
+async def test_a_question_between_an_engines_death_and_its_end_gets_no_answer_and_the_next_gets_one(
     start, monkeypatch
 ):
     """The process has closed its pipe, but has not ended: there will be no answer, and no wait for one."""
@@ -433,7 +433,7 @@ async def test_an_engine_that_is_busy_for_too_long_explains_nothing_and_is_asked
     assert (tmp_path / "notes").read_bytes() == encode_command(Explain())
 
 
-async def test_whoever_stops_asking_leaves_the_others_their_answer(start):
+async def test_a_caller_that_gives_up_leaves_the_others_their_answer(start):
     front = start(EXPLAIN)
     await front.until(is_up)
     impatient = asyncio.ensure_future(front.client.explain())

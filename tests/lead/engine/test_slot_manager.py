@@ -354,7 +354,7 @@ def test_the_youngest_steps_back_when_a_token_each_does_not_fit():
     assert room.slots.n_free >= 1
 
 
-def test_whoever_stepped_back_is_next_and_says_so():
+def test_a_preempted_sequence_is_next_and_is_marked_as_such():
     room = Room()
     room.enter("s")
     room.enter("t")

@@ -152,7 +152,7 @@ def test_a_character_that_the_terminal_lacks_does_not_end_the_show(new_stage, sc
     assert (screen.line(), screen.line()) == ("?\n", "owl\n")
 
 
-def test_a_stopped_terminal_holds_nobody_up_and_misses_some_text(new_stage, screen):
+def test_a_stopped_terminal_delays_no_answer_and_misses_some_text(new_stage, screen):
     screen.stop()
     stage = new_stage("accepted")
     sequence = stage.start()

@@ -209,7 +209,7 @@ def test_a_death_does_not_count_against_those_that_have_long_been_running(front)
     assert (old.ended, young.ended) == (False, True)
 
 
-def test_a_death_of_an_idle_engine_counts_against_nobody(front):
+def test_a_death_of_an_idle_engine_counts_against_no_sequence(front):
     assert not front.submissions.on_death()
     sequence = front.create()
     for _ in range(10):

@@ -103,7 +103,7 @@ def cache(tmp_path):
 
 
 @pytest.fixture
-def nobody():
+def unreachable():
     """An address at which no server answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -135,13 +135,13 @@ def test_all_parts_lie_beside_the_first(server, cache):
     ]
 
 
-def test_without_a_connection_the_cache_is_used(server, cache, nobody, caplog):
+def test_without_a_connection_the_cache_is_used(server, cache, unreachable, caplog):
     path = fetch(server, cache)
-    assert Hub(endpoint=nobody, cache=cache).fetch(HubModel(REPOSITORY)) == path
+    assert Hub(endpoint=unreachable, cache=cache).fetch(HubModel(REPOSITORY)) == path
     assert "the hub does not answer" in caplog.text
 
 
-def test_offline_nobody_is_asked(server, cache):
+def test_offline_no_request_is_sent(server, cache):
     path = fetch(server, cache)
     server.requests.clear()
     assert fetch(server, cache, offline=True) == path

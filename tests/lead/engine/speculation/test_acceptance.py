@@ -51,7 +51,7 @@ def test_a_confidence_without_outcomes_is_believed_although_others_have_some():
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8, 0.95])
 @pytest.mark.parametrize("stated", [None, 0.05, 0.7, 0.999])
-def test_outcomes_outweigh_whatever_confidence_a_source_states(stated, share):
+def test_outcomes_outweigh_the_confidence_that_a_source_states(stated, share):
     acceptance = learned(*mixed(400, share, stated))
     assert acceptance.probability("a", stated, "single") == pytest.approx(share, abs=0.15)
 

@@ -154,7 +154,7 @@ def test_no_other_depths_would_give_a_better_rate(ratios, lines):
 # Several sequences, and prompts
 
 
-def test_the_next_place_goes_to_the_token_that_adds_most_whoever_s_it_is():
+def test_the_next_place_goes_to_the_token_that_adds_most_of_any_sequence():
     table = {2: 1.0, 3: 1.1, 4: 1.2, 5: 1.3, 6: 2.9, 7: 3.5, 8: 4.0}
     assert depths(table, candidate(0.9, 0.3, 0.3), candidate(0.8, 0.8, 0.8)) == (1, 2)
 

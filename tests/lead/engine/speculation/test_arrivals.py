@@ -245,7 +245,7 @@ def test_a_sequence_is_waited_for_from_its_beginning_until_patience_ends():
     assert not watching.is_drafting(1.1)
 
 
-def test_without_sources_nobody_is_at_work():
+def test_without_sources_no_draft_is_expected():
     assert not Watching().is_drafting(0.0)
 
 

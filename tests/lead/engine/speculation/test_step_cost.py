@@ -113,7 +113,7 @@ def test_the_age_of_an_entry_is_counted_in_steps():
 
 
 @given(st.lists(st.tuples(st.integers(1, 600), st.floats(0, 1e6)), max_size=60), st.integers(1, 700))
-def test_whatever_was_measured_a_cost_is_a_positive_number(steps, n):
+def test_a_cost_is_always_a_positive_number(steps, n):
     cost = StepCost()
     for n_tokens, seconds in steps:
         cost.learn(n_tokens, seconds)

@@ -164,7 +164,7 @@ async def test_chunks_say_which_tokens_were_drafted_and_by_whom(lead, client):
     assert sum(chunk["speculation"]["n_accepted"] for chunk in chunks) == 2
 
 
-async def test_nobody_sees_speculation_without_asking(lead, client):
+async def test_speculation_is_only_in_answers_to_requests_that_ask_for_it(lead, client):
     lead.will_say("Hello", (" there", DRAFTED | {"n_accepted": 1}))
     assert not any("speculation" in chunk for chunk in (await stream(client))[:-1])
 

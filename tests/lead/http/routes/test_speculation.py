@@ -224,7 +224,7 @@ async def test_messages_above_the_allowance_are_not_even_parsed(lead, monkeypatc
 
 
 @pytest.mark.parametrize("junk", ["{", b"\x00"])
-async def test_whoever_begins_with_junk_is_refused(lead, junk):
+async def test_a_peer_that_begins_with_junk_is_refused(lead, junk):
     async with served(lead.app) as url, connect(url) as back:
         await back.send(junk)
         assert isinstance(await heard(back), Refused)
@@ -269,14 +269,14 @@ async def test_another_vocabulary_is_refused_in_words(lead):
         await closed(back)
 
 
-async def test_whoever_does_not_say_hello_first_is_refused(lead):
+async def test_a_peer_that_does_not_say_hello_first_is_refused(lead):
     async with served(lead.app) as url, connect(url) as back:
         await back.send(Draft(sequence="s", base=0, tokens=[1]).model_dump_json())
         assert "hello" in (await heard(back)).reason
         await closed(back)
 
 
-async def test_whoever_says_nothing_is_sent_away(lead, monkeypatch):
+async def test_a_peer_that_says_nothing_is_disconnected(lead, monkeypatch):
     monkeypatch.setattr(speculation, "HELLO_SECONDS", 0.01)
     async with served(lead.app) as url, connect(url) as back:
         with pytest.raises(ConnectionClosed) as ended:
@@ -313,7 +313,7 @@ async def test_a_lead_that_is_loading_says_try_again(lead):
         assert (await closed(back)).code == 1013
 
 
-async def test_a_back_that_does_not_read_holds_nobody_up(lead):
+async def test_a_back_that_does_not_read_delays_no_other(lead):
     """Megabytes that one back does not take leave the other's news unharmed."""
     sequence = running(lead, [5] * 100_000)
     async with (
