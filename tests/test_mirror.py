@@ -19,7 +19,9 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/chat/test_report.py": ("chat/stats.py",),
     "tests/lead/chat/test_parser.py": (
         "lead/chat/deltas.py",
+        "lead/chat/held_call.py",
         "lead/chat/json_stream.py",
+        "lead/chat/text_pieces.py",
         "lead/chat/tool_call_parser.py",
     ),
     "tests/lead/chat/test_request.py": (

@@ -81,6 +81,12 @@ class _Marks:
         is_answer = isinstance(value, dict) and value.get("role") == "assistant"
         return value if is_answer else self.add(value)
 
+    def remove(self, text: str) -> tuple[str, list[int]]:
+        """The text without marks, and where they were."""
+        pieces = text.split(self._mark)
+        ends = itertools.accumulate(len(piece) for piece in pieces[:-1])
+        return "".join(pieces), list(ends)
+
     def _breaks(self, text: str) -> list[int]:
         """As `ControlTexts.breaks`; names of fields and roles are looked at once."""
         if len(text) > _SHORT:
@@ -88,12 +94,6 @@ class _Marks:
         if text not in self._known:
             self._known[text] = self._texts.breaks(text)
         return self._known[text]
-
-    def remove(self, text: str) -> tuple[str, list[int]]:
-        """The text without marks, and where they were."""
-        pieces = text.split(self._mark)
-        ends = itertools.accumulate(len(piece) for piece in pieces[:-1])
-        return "".join(pieces), list(ends)
 
     def _add_to_text(self, text: str) -> str:
         breaks = self._breaks(text)

@@ -10,16 +10,17 @@ are no calls.
 
 import json
 import re
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallStart, merge_deltas
+from lead.chat.held_call import HeldCall
 from lead.chat.json_stream import ObjectStream, ResponseStream, ValueScanner
 from lead.chat.markers import partial_marker_length, split_at_marker
 from lead.chat.python_call import parse_python_call
 from lead.chat.reasoning import ReasoningMarkers
+from lead.chat.text_pieces import TextPieces
 from lead.chat.tool_call_parser import ToolCallParser
 from lead.chat.tool_formats import GENERIC, ToolFormat
 
@@ -85,15 +86,12 @@ class OutputParser:
         self._format = config.tool_format
         self._pending: list[Delta] = [Content(config.prefix)] if config.prefix else []
         self._text = ""  # the window: not read yet
-        self._later = _Pieces(config.unfinished)  # what comes after it
+        self._later = TextPieces(config.unfinished)  # what comes after it
         self._finished = False
         self._space = ""  # white space that is dropped before a marker
-        self._held: list[str] = []  # read, of a call that may turn out not to be one
-        self._held_starts: list[str] = []  # the markers in it
-        self._n_separators = 0  # characters of it
+        self._held = HeldCall()
         self._n_rejected_objects = 0
         self._code: list[str] = []  # read, of a call written as code
-        self._n_marker = 0  # of its characters before the call itself
         self._has_content = False
         self.n_calls = 0
         """The number of tool calls so far."""
@@ -193,7 +191,7 @@ class OutputParser:
     def _read_between_calls(self) -> list[Delta] | None:
         assert self._format
         self._skip_separators()
-        if self._n_separators > _MAX_SEPARATOR_CHARACTERS:
+        if self._held.n_separators > _MAX_SEPARATOR_CHARACTERS:
             return self._reject_call()
         if not self._text or self._text[0] == "{":
             return self._begin_object() if self._text else None
@@ -207,7 +205,7 @@ class OutputParser:
         return self._leave_calls()
 
     def _read_start(self, marker: str) -> list[Delta]:
-        if marker in self._held_starts:  # twice before a call
+        if self._held.has_marker(marker):  # twice before a call
             return self._reject_call()
         self._begin_calls(marker)
         self._text = self._text[len(marker) :]
@@ -229,7 +227,7 @@ class OutputParser:
         if match is None:
             return self._reject_call()
         self._text = self._text[brace:]
-        self._release_held()
+        self._held.release()
         self._call, self._arguments = self._new_call(), ValueScanner()
         self._mode = Mode.ARGUMENTS
         groups = match.groupdict()
@@ -246,7 +244,7 @@ class OutputParser:
     def _read_object(self) -> list[Delta]:
         call, text, self._text = self._call, self._text, ""
         assert call
-        self._held.append(text)
+        self._held.add(text)
         deltas: list[Delta] = []
         for member in self._object.push(text):
             deltas += call.take(member)
@@ -255,7 +253,7 @@ class OutputParser:
         rest = self._object.rest
         if not call.begun:
             return self._reject_object() if rest is not None else []
-        self._release_held()
+        self._held.release()
         if rest is not None:
             deltas += call.finish()
             self._text, self._mode = rest, Mode.CALLS
@@ -302,15 +300,11 @@ class OutputParser:
     # Calls
 
     def _begin_calls(self, marker: str) -> None:
-        if not self._held:
-            self._n_marker = len(self._space + marker)
-        self._held.append(self._space + marker)
-        self._held_starts.append(marker)
+        self._held.add_marker(self._space, marker)
         self._space, self._mode = "", Mode.CALLS
 
     def _begin_object(self) -> list[Delta]:
-        if not self._held:
-            self._n_marker = 1
+        self._held.begin_object()
         self._object, self._call = ObjectStream(), self._new_call()
         self._mode = Mode.OBJECT
         return []
@@ -335,20 +329,16 @@ class OutputParser:
 
     def _reject_call(self) -> list[Delta]:
         """The marker that began this call is content; what follows it is read again."""
-        text = "".join([*self._held, self._text])
-        marker, self._text = text[: self._n_marker], ""
-        self._later.put_back(text[self._n_marker :])
-        self._release_held()
+        content, again = self._held.reject(self._text)
+        self._text = ""
+        self._later.put_back(again)
         self._call, self._mode = None, Mode.CONTENT
         self._skips_space, self._has_content = False, True
-        return self._content(marker)
+        return self._content(content)
 
     def _reject_object(self) -> list[Delta]:
         self._n_rejected_objects += 1
         return self._reject_call()
-
-    def _release_held(self) -> None:
-        self._held, self._held_starts, self._n_separators = [], [], 0
 
     def _is_unfinished_call(self) -> bool:
         begun = self._call is not None and self._call.begun
@@ -412,9 +402,7 @@ class OutputParser:
             n += max((len(each) for each in self._format.separators if rest.startswith(each)), default=0)
             if n == 0:
                 return
-            if self._held:
-                self._held.append(self._text[:n])
-                self._n_separators += n
+            self._held.add_separators(self._text[:n])
             self._text = self._text[n:]
 
 
@@ -422,28 +410,3 @@ def _split_space(text: str) -> tuple[str, str]:
     """`text` without the white space at its end, or with all but the last of it; and that space."""
     kept = max(len(text.rstrip()), len(text) - _MAX_SPACE_CHARACTERS)
     return text[:kept], text[kept:]
-
-
-class _Pieces:
-    """Text that is taken from the front, and may be put back there, without copying the rest."""
-
-    def __init__(self, text: str) -> None:
-        self._pieces = deque([(text, 0)] if text else [])  # with how many characters of it were taken
-
-    def __bool__(self) -> bool:
-        return bool(self._pieces)
-
-    def append(self, text: str) -> None:
-        if text:
-            self._pieces.append((text, 0))
-
-    def put_back(self, text: str) -> None:
-        if text:
-            self._pieces.appendleft((text, 0))
-
-    def take(self, n: int) -> str:
-        """At most `n` of the first characters."""
-        text, at = self._pieces.popleft()
-        if at + n < len(text):
-            self._pieces.appendleft((text, at + n))
-        return text[at : at + n]
