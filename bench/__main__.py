@@ -20,6 +20,7 @@ PARTS = {
     "cache": "tokens/s with the KV cache, without reuse between requests, and without a cache",
     "caches": "whether logits are right after random traffic, by architecture",
     "same_text": "whether the text is the same beside right, half-right and wrong drafters, by architecture",
+    "exactness": "whether a text is the same bit for bit beside backs, clients, faults and restarts",
     "faults": "whether answers are lost or changed while processes die and networks fail",
     "hybrid": "recurrent states or sliding windows against plain attention: second turn, drafts, memory",
     "known_text": "the target beside a drafter that errs at a given rate, against the bound by T(n)",

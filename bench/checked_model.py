@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,7 @@ class CheckedModel:
         self._fresh = fresh
         self._rng = rng
         self._texts: list[list[int]] = [[] for _ in range(model.n_slots)]
+        self._n_prompt = [0] * model.n_slots  # tokens that were decoded as a prompt
         self._saved: dict[tuple[int, int], list[int]] = {}  # by slot and number
         self._stored: dict[int, list[int]] = {}
 
@@ -56,6 +58,8 @@ class CheckedModel:
         rows = self._model.decode(spans)
         for span in spans:
             self._texts[span.slot] += span.tokens
+            if span.is_prompt:
+                self._n_prompt[span.slot] = len(self._texts[span.slot])
         at = self._rng.randrange(len(spans))
         if n_rows := len(rows[at]):
             self._compare(spans[at], rows[at], self._rng.randrange(n_rows))
@@ -70,6 +74,7 @@ class CheckedModel:
         """As `Model.copy`."""
         self._model.copy(source_slot, slot, n_keep)
         self._texts[slot] = self._texts[source_slot][:n_keep]
+        self._n_prompt[slot] = self._n_prompt[source_slot]
 
     def save(self, slot: int, number: int) -> None:
         """As `Model.save`."""
@@ -101,15 +106,17 @@ class CheckedModel:
     def _compare(self, span: Span, rows: NDArray[np.float32], row: int) -> None:
         n_after = len(rows) - 1 - row
         text = self._texts[span.slot]
-        expected = self._evaluate(text[: len(text) - n_after])
+        expected = self._evaluate(text[: len(text) - n_after], self._n_prompt[span.slot])
         self.comparison.differences.append(float(np.abs(rows[row] - expected).max()))
         self.comparison.spread = float(expected.std())
 
-    def _evaluate(self, text: Sequence[int]) -> NDArray[np.float32]:
-        """The logits after `text`, read into an empty cache."""
+    def _evaluate(self, text: Sequence[int], n_prompt: int) -> NDArray[np.float32]:
+        """The logits after `text`, read into an empty cache, the first `n_prompt` tokens as a prompt."""
         self._fresh.trim(0, 0)
-        for start in range(0, len(text), self._fresh.n_batch):
-            part = text[start : start + self._fresh.n_batch]
-            (rows,) = self._fresh.decode([Span(0, start, part, 1)])
+        ends = [n for n in range(self._fresh.n_batch, len(text), self._fresh.n_batch) if n != n_prompt]
+        ends = sorted([*ends, *([n_prompt] if 0 < n_prompt < len(text) else []), len(text)])
+        for start, end in pairwise([0, *ends]):
+            span = Span(0, start, text[start:end], 1, is_prompt=start < n_prompt)
+            (rows,) = self._fresh.decode([span])
         logits: NDArray[np.float32] = rows[0]
         return logits

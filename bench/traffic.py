@@ -14,9 +14,11 @@ from typing import Literal
 
 from bench.checked_model import CheckedModel, Comparison
 from bench.scripted_sampler import GREEDY, ScriptedSampler
-from lead.engine.commands import PostDraft, RequestOptions, Submit
+from lead.engine.commands import NGRAM, PostDraft, RequestOptions, Submit
+from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, SequenceEvent
+from lead.engine.exact_model import put_into_force
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
@@ -24,12 +26,14 @@ from lead.engine.step_plan import StepPlan
 from shared.cache_edits import apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.llama.model import Model
+from shared.llama.width_policy import RESERVE
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import CacheType, ModelOptions
 
 _SECONDS_PER_STEP = 0.01
 """What each step is said to take: the policy must not depend on the machine."""
 _DEPTH = 6
+_NGRAM_BITS = 10
 _SOURCE = "half-right"
 
 
@@ -52,6 +56,7 @@ class Traffic:
     cache_type: CacheType = "f32"  # rounding to f16 alone makes up to 0.012 with latent attention
     flash_attn: Literal["on", "off", "auto"] = "auto"
     swa_full: bool = False
+    exact: bool = False  # in widths that agree, with cells of its own for each slot
 
 
 class TrafficRun:
@@ -61,8 +66,12 @@ class TrafficRun:
         self._random = random.Random(traffic.seed)  # noqa: S311 - seeded on purpose
         self._traffic = traffic
         self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, kv_unified=traffic.kv_unified)
+        if traffic.exact:
+            put_into_force(self._model)
+            assert self._model.widths, f"{traffic.model} has no exact mode"
         self._n_most = limits_of(self._model).n_ctx_sequence
         self._fresh = _load(traffic, 1, self._n_most, kv_unified=True)
+        self._fresh.widths = self._model.widths
         self._scheduler = self._make_scheduler()
         self._scripts: dict[str, list[int]] = {}
         self._running: dict[str, list[int]] = {}  # committed tokens
@@ -113,7 +122,14 @@ class TrafficRun:
 
     def _make_scheduler(self) -> Scheduler:
         limits = limits_of(self._model, n_checkpoints=3)
-        self._speculation = SpeculationManager("fixed", _DEPTH, frozenset(), batching=batching_for(limits))
+        self._speculation = SpeculationManager(
+            "fixed",
+            _DEPTH,
+            frozenset(),
+            lambda _: {NGRAM: NgramDrafter(_NGRAM_BITS)} if self._traffic.exact else {},
+            batching=batching_for(limits),
+            widths=self._model.widths,
+        )
         self._speculation.connect([_SOURCE])
         return Scheduler(limits, self._speculation, self._sampler, frozenset())
 
@@ -203,14 +219,16 @@ def compare(traffic: Traffic, n_comparisons: int) -> Comparison:
 
 def limits_of(model: Model, n_checkpoints: int = 0) -> EngineLimits:
     """As in the engine's process."""
+    n_reserve = RESERVE if model.widths else 0
     return EngineLimits(
         n_slots=model.n_slots,
-        n_ctx=model.n_ctx,
-        n_ctx_sequence=min(model.n_ctx_slot, model.vocabulary.info.n_ctx_train),
+        n_ctx=model.n_ctx - model.n_slots * n_reserve,
+        n_ctx_sequence=min(model.n_ctx_slot - n_reserve, model.vocabulary.info.n_ctx_train),
         n_batch=model.n_batch,
         traits=model.traits,
         n_checkpoints=n_checkpoints,
-        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
+        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
+        widths=model.widths,
     )
 
 
@@ -222,10 +240,10 @@ def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, kv_unified: bool) -> Mo
         ubatch_size=traffic.ubatch_size,
         threads=1,
         n_gpu_layers=0,
-        kv_unified=kv_unified,
-        swa_full=traffic.swa_full,
+        kv_unified=kv_unified and not traffic.exact,
+        swa_full=traffic.swa_full or traffic.exact,
         flash_attn=traffic.flash_attn,
         cache_type_k=traffic.cache_type,
         cache_type_v=traffic.cache_type,
     )
-    return Model(traffic.model, options)
+    return Model(traffic.model, options, n_reserve=RESERVE if traffic.exact else 0)

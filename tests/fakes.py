@@ -633,7 +633,13 @@ def make_engine(
         return toy_sampler(request.sampling, request.tokens)
 
     speculation = SpeculationManager(
-        policy, depth, END_TOKENS, make_drafters, batching=batching_for(limits), inline=inline
+        policy,
+        depth,
+        END_TOKENS,
+        make_drafters,
+        batching=batching_for(limits),
+        widths=limits.widths,
+        inline=inline,
     )
     if speculation.inline:
         for n_tokens in range(1, 9):

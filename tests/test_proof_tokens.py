@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lead.engine.commands import Cancel, PostDraft, RequestOptions, SetBacks, SetPolicy, Submit
 from lead.engine.events import Committed
 from shared.llama.memory_traits import MemoryTraits
+from shared.llama.width_policy import WidthPolicy
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
     END_TOKENS,
@@ -84,6 +85,9 @@ SAMPLINGS = {
 ROOMY = make_limits(n_slots=8, n_ctx=1000, n_ctx_sequence=100, n_batch=64)
 CRAMPED = make_limits(n_slots=3, n_ctx=61, n_ctx_sequence=60, n_batch=11, n_prompt_chunk=3)
 STREAMS = make_limits(n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, n_ctx_slot=60)
+WIDTHS = make_limits(
+    n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, n_ctx_slot=60, widths=WidthPolicy((2, 3), (4, 8))
+)
 ONE_BY_ONE = make_limits(n_slots=1, n_ctx=59, n_ctx_sequence=60, n_batch=5)
 MEMORIES = {
     "recurrent": MemoryTraits(n_rollback=0, equal_lengths=True),
@@ -182,7 +186,7 @@ def test_with_every_drafter_the_tokens_are_the_plain_ones(drafter, sampling, roo
 )
 def test_under_every_policy_the_tokens_are_the_plain_ones(drafter, policy):
     rng = random.Random(f"{drafter} {policy}")
-    limits = rng.choice([ROOMY, CRAMPED, STREAMS])
+    limits = rng.choice([ROOMY, CRAMPED, STREAMS, WIDTHS])
     requests = requests_for(SAMPLINGS[rng.choice(sorted(SAMPLINGS))], rng)
     truth = truth_of(requests, limits)
     script = spread(requests, rng)

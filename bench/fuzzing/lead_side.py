@@ -99,7 +99,7 @@ class _Engine:
         self.rows = Rows(n_vocab, seed=0)
         self.state = EngineState.READY
         self.ready: Ready | None = Ready(
-            n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_slots=_N_SLOTS, speculates=True, exact=True
+            n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_slots=_N_SLOTS, speculates=True
         )
         self.open = True
         self.deliver: Callable[[Event], None] = lambda _: None

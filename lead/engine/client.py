@@ -31,6 +31,7 @@ from lead.engine.events import (
     SequenceEvent,
     Tuned,
 )
+from lead.engine.exactness import promise
 from lead.engine.process import EngineProcess
 from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
 from shared.descriptors import SpareDescriptors
@@ -277,7 +278,7 @@ class EngineClient:
 
     def _become_ready(self, ready: Ready) -> None:
         self.ready = ready
-        self._load = self._load.model_copy(update={"exact": ready.exact, "pads": ready.pads})
+        self._load = self._load.model_copy(update={"exactness": ready.exactness})
         log.info(
             "ready: %d slots, %d tokens of context (%d for one sequence), %d threads",
             ready.n_slots,
@@ -285,11 +286,7 @@ class EngineClient:
             ready.n_ctx_sequence,
             self._load.options.threads,
         )
-        if ready.speculates and not ready.exact:
-            log.info(
-                "on this machine the last bits of the model's logits depend on the number of tokens in a "
-                "batch: a draft may decide between two almost equally likely tokens"
-            )
+        log.info("texts: %s", promise(ready.exactness))
         if not self._stopped:
             self.state = EngineState.READY
             self.has_been_ready.set()

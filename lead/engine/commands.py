@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from lead.engine.events import Exactness
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
@@ -33,8 +34,8 @@ class LoadDraft(BaseModel, frozen=True):
 class Load(BaseModel, frozen=True):
     """The first command: what to run.
 
-    `exact` and `pads` are as an earlier process said in `Ready`, so that this one computes the same bits;
-    None: it measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
+    `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
+    measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
     not beside a draft model.
     """
 
@@ -49,8 +50,7 @@ class Load(BaseModel, frozen=True):
     n_most_mtp: int = 16
     calibrate: bool = True
     heartbeat_seconds: float = 0.0  # between signs of life; 0: none
-    exact: bool | None = None
-    pads: bool | None = None
+    exactness: Exactness | None = None
 
 
 class RequestOptions(BaseModel, frozen=True):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.llama.width_policy import WidthPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class EngineLimits:
     traits: MemoryTraits = PLAIN
     n_checkpoints: int = 0  # stored states of each slot
     n_ctx_slot: int | None = None  # where slots have cells of their own
+    widths: WidthPolicy | None = None  # in which the model decodes; None: in any
 
     @property
     def pads_unequal_lengths(self) -> bool:

@@ -7,15 +7,31 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from shared.llama.width_policy import WidthPolicy
+
 FinishReason = Literal["stop", "length"]
+
+
+class Exactness(BaseModel, frozen=True):
+    """Whether a text is the same bit for bit whatever happens around it.
+
+    It is where `widths` are in force. `cost`: how much longer a step of one token takes with them, or would
+    take, as a ratio; None: not measured, for the `reason`.
+    """
+
+    widths: WidthPolicy | None = None
+    cost: float | None = None
+    reason: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        return self.widths is not None
 
 
 class Ready(BaseModel, frozen=True):
     """The model is loaded. `n_ctx_sequence` is the most tokens one sequence can have.
 
-    `exact`: the logits of a token do not depend on how many others are in its batch; `pads`: because single
-    tokens are padded. `draft_model`: the name of that in the engine. `mtp`: the model's own heads
-    draft.
+    `draft_model`: the name of that in the engine. `mtp`: the model's own heads draft.
     """
 
     type: Literal["ready"] = "ready"
@@ -23,8 +39,7 @@ class Ready(BaseModel, frozen=True):
     n_ctx_sequence: int
     n_slots: int
     speculates: bool
-    exact: bool
-    pads: bool = False
+    exactness: Exactness = Exactness()
     draft_model: str | None = None
     mtp: bool = False
 

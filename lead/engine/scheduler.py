@@ -37,6 +37,7 @@ from lead.engine.step_plan import PlanEntry, StepPlan
 from lead.engine.verify import VerifiedTokens, verify
 from shared.errors import PendingAnswerError, RequestError
 from shared.llama.span import Span, n_passes, padding
+from shared.llama.width_policy import passes
 from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.sampler import Sampler
 
@@ -87,6 +88,7 @@ class Scheduler:
             can_copy=limits.n_ctx_slot is None or limits.traits.can_trim,
             min_copied=1 if limits.n_ctx_slot is None else _MIN_COPIED,
             n_checkpoints=limits.n_checkpoints,
+            separates_prompts=limits.widths is not None and not limits.widths.is_uniform,
         )
         self._prompt_chunk = PromptChunk(limits.n_prompt_chunk, limits.n_batch)
         self._minimal_step = False  # the cache was full: the next step takes as few tokens as it can
@@ -141,7 +143,7 @@ class Scheduler:
         edits = self._slots.pop_edits()
         edits += self._slots.save_before_drafts(entry.slot for entry in entries if entry.draft.tokens)
         spans = [entry.span for entry in entries]
-        n_padding = self._n_padding(spans)
+        n_padding, n_of_passes = self._n_padding(spans)
         return StepPlan(
             events,
             edits,
@@ -149,8 +151,8 @@ class Scheduler:
             spans,
             n_prompt=sum(entry.n_fed for entry in entries[len(generating) :]),
             n_expected=None if prompts else drafts.n_expected,
-            n_padding=sum(n_padding),
-            n_passes=n_passes(spans, n_padding, equal_lengths=self._limits.traits.equal_lengths),
+            n_padding=n_padding,
+            n_passes=n_of_passes,
         )
 
     def commit(
@@ -252,12 +254,17 @@ class Scheduler:
             max_tokens = 1
         return min(sum(slot.n_to_decode for slot in prompts), max_tokens)
 
-    def _n_padding(self, spans: Sequence[Span]) -> list[int]:
+    def _n_padding(self, spans: Sequence[Span]) -> tuple[int, int]:
+        """How many tokens the model adds to `spans`, and in how many passes it decodes them."""
         limits = self._limits
-        if not limits.pads_unequal_lengths:
-            return [0] * len(spans)
-        n_ctx_slot = limits.n_ctx if limits.n_ctx_slot is None else limits.n_ctx_slot
-        return padding(spans, limits.n_batch, n_ctx_slot, prompts=limits.traits.can_trim)
+        if limits.widths:
+            parts = passes(spans, limits.widths)
+            return sum(part.n_padding for together in parts for part in together), len(parts)
+        n_padding = [0] * len(spans)
+        if limits.pads_unequal_lengths:
+            n_ctx_slot = limits.n_ctx if limits.n_ctx_slot is None else limits.n_ctx_slot
+            n_padding = padding(spans, limits.n_batch, n_ctx_slot, prompts=limits.traits.can_trim)
+        return sum(n_padding), n_passes(spans, n_padding, equal_lengths=limits.traits.equal_lengths)
 
     def _plan_drafts(self, generating: list[Slot], n_prompt: int, now: float) -> SpeculationPlan:
         if not self._limits.traits.can_speculate or self._minimal_step:
@@ -271,6 +278,9 @@ class Scheduler:
             n_useful = 0
         elif n_rollback:
             n_useful = min(n_useful, n_rollback)
+        if widths := self._limits.widths:
+            is_last_of_prompt = slot.is_in_prompt and not widths.is_uniform  # which is decoded otherwise
+            n_useful = 0 if is_last_of_prompt else min(n_useful, widths.max_draft)
         n_left = sequence.n_left(self._limits.n_ctx_sequence)
         return GeneratingSequence(sequence.id, n_useful, slot.n_to_decode, n_left, slot.index)
 

@@ -24,6 +24,7 @@ class Slot:
     cache: SlotCache
     sequence: EngineSequence | None = None
     last_used: int = 0
+    n_prompt: int = 0  # of the last sequence that ran here: the tokens before were decoded as a prompt
 
     @property
     def index(self) -> int:
@@ -50,15 +51,20 @@ class Slot:
         return self.cache.traits.replays and self.sequence is not None and self.sequence.n_generated > 0
 
     @property
+    def is_in_prompt(self) -> bool:
+        """Whether the next token to decode belongs to the prompt."""
+        return self.sequence is not None and len(self.cache) < self.sequence.n_prompt
+
+    @property
     def n_required(self) -> int:
         """Tokens that it needs in the next step."""
         return max(1, self.n_to_decode) if self.is_generating else 1
 
     @property
     def n_to_next_checkpoint(self) -> int:
-        """Committed tokens to decode up to the next checkpoint of the prompt, or to the end."""
+        """Committed tokens to decode up to the next checkpoint of the prompt, its end, or the last one."""
         if self.sequence is None:
             return 0
-        n_cached = len(self.cache)
-        ends = (n for n in self.sequence.checkpoints if n > n_cached)
-        return min(ends, default=len(self.sequence.tokens)) - n_cached
+        n_cached, n_tokens = len(self.cache), len(self.sequence.tokens)
+        ends = (n for n in (*self.sequence.checkpoints, self.sequence.n_prompt) if n > n_cached)
+        return min(ends, default=n_tokens) - n_cached

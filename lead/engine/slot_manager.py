@@ -35,12 +35,15 @@ class SlotManager:
         can_copy: bool,
         min_copied: int = 1,
         n_checkpoints: int = 0,
+        separates_prompts: bool = False,
     ) -> None:
+        """separates_prompts: what was generated serves no other sequence as part of its prompt."""
         self._n_ctx = n_ctx
         self._traits = traits
         self._can_copy = can_copy
         self._min_copied = min_copied
         self._n_checkpoints = n_checkpoints
+        self._separates_prompts = separates_prompts
         self._n_stored = 0
         self._edits: list[CacheEdit] = []  # besides those that caches ask for
         self._slots = [Slot(SlotCache(index, traits)) for index in range(n_slots)]
@@ -91,7 +94,7 @@ class SlotManager:
             n_reused = self._reuse(slot, sequence)
             if n_common - n_reused >= _MIN_TOKENS_SAVED:
                 self._add_checkpoint(sequence, n_common)
-            slot.sequence = sequence
+            slot.sequence, slot.n_prompt = sequence, sequence.n_prompt
             started.append(self._started(sequence, n_reused, slot))
         return started
 
@@ -322,7 +325,10 @@ class SlotManager:
 
     def _useful(self, slot: Slot, sequence: EngineSequence) -> int:
         """Length of the common prefix; the last token of `sequence` is always decoded, for the logits."""
-        return min(slot.cache.shared_with(sequence.tokens), len(sequence.tokens) - 1)
+        n = min(slot.cache.shared_with(sequence.tokens), len(sequence.tokens) - 1)
+        if self._separates_prompts and slot.n_prompt != sequence.n_prompt:
+            return min(n, slot.n_prompt, sequence.n_prompt)
+        return n
 
 
 def _may_reuse(sequence: EngineSequence) -> bool:

@@ -29,7 +29,8 @@ class PlanEntry:
         fed = tokens[n_cached : n_cached + self.n_fed]
         reaches_end = n_cached + self.n_fed == len(tokens)
         draft = self.draft.tokens
-        return Span(slot.index, n_cached, [*fed, *draft], 1 + len(draft) if reaches_end else 0)
+        n_logits = 1 + len(draft) if reaches_end else 0
+        return Span(slot.index, n_cached, [*fed, *draft], n_logits, is_prompt=slot.is_in_prompt)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.events import LoadFailed, Ready
+from lead.engine.events import Exactness, LoadFailed, Ready
+from lead.engine.exact_model import load_target
 from lead.engine.heartbeat import Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
@@ -30,11 +31,11 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from shared.errors import ModelLoadError
-from shared.llama.batch_invariance import BatchInvariance, measure_batch_invariance
 from shared.llama.memory_plan import describe_checkpoints, n_prompt_checkpoints
 from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads
+from shared.llama.width_policy import RESERVE
 from shared.logs import configure_logging
 from shared.sampling.factory import make_sampler
 from shared.sampling.remote_grammar import GrammarServer, Patience
@@ -60,7 +61,7 @@ def main() -> None:
     if heartbeat:
         heartbeat.start()
     try:
-        model = Model(load.model, load.options, with_heads=wants_heads(load))
+        model, exactness = load_target(load, with_heads=wants_heads(load))
         draft_model = load_draft_model(load.draft, model) if load.draft else None
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
@@ -68,20 +69,23 @@ def main() -> None:
     if heartbeat:
         progress = model.watch_steps()
         heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
-    _serve(model, draft_model, load, pipe)
+    _serve(model, exactness, draft_model, load, pipe)
 
 
-def _serve(model: Model, draft_model: Model | None, load: Load, pipe: EnginePipe) -> None:
+def _serve(
+    model: Model, exactness: Exactness, draft_model: Model | None, load: Load, pipe: EnginePipe
+) -> None:
     vocabulary = model.vocabulary
-    invariance = _invariance(model, load)
+    n_reserve = RESERVE if exactness.is_on else 0
     limits = EngineLimits(
         n_slots=load.options.parallel,
-        n_ctx=model.n_ctx - invariance.pads,  # a padding token occupies a cell during its step
-        n_ctx_sequence=min(model.n_ctx_slot, vocabulary.info.n_ctx_train),
+        n_ctx=model.n_ctx - load.options.parallel * n_reserve,
+        n_ctx_sequence=min(model.n_ctx_slot - n_reserve, vocabulary.info.n_ctx_train),
         n_batch=model.n_batch,
         traits=model.traits,
         n_checkpoints=n_prompt_checkpoints(model.traits, load.options),
-        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot,
+        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
+        widths=model.widths,
     )
 
     patience = Patience()
@@ -98,6 +102,7 @@ def _serve(model: Model, draft_model: Model | None, load: Load, pipe: EnginePipe
         lambda request: _local_drafters(request, load),
         batching=batching_for(limits),
         inline=drafter,
+        widths=model.widths,
     )
     if speculation.inline:
         prepare(speculation.inline.cost)
@@ -113,8 +118,7 @@ def _serve(model: Model, draft_model: Model | None, load: Load, pipe: EnginePipe
             n_ctx_sequence=limits.n_ctx_sequence,
             n_slots=limits.n_slots,
             speculates=limits.traits.can_speculate,
-            exact=invariance.exact,
-            pads=invariance.pads,
+            exactness=exactness,
             draft_model=draft_model.vocabulary.info.name if draft_model else None,
             mtp=drafter is not None and draft_model is None,
         )
@@ -166,13 +170,6 @@ def _measure_heads(heads: MtpHeads, model: Model, n_slots: int, cost: StepCost) 
         size_text(heads.measure_memory(model.n_ctx)),
         size_text(n_slots * model.hidden.n_bytes),
     )
-
-
-def _invariance(model: Model, load: Load) -> BatchInvariance:
-    if load.exact is None or load.pads is None:
-        return measure_batch_invariance(model)
-    model.pads_single_tokens = load.pads
-    return BatchInvariance(load.exact, load.pads)
 
 
 def _local_drafters(request: Submit, load: Load) -> dict[str, LocalDrafter]:

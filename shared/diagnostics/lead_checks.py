@@ -46,6 +46,8 @@ def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
 
     `own` is the name of the back that asks.
     """
+    if report.lead.promise:
+        yield good(f"texts: {report.lead.promise}")
     if report.lead.speculates is False:
         yield problem(
             "the lead's recurrent model is served without speculation, because its states are not kept: "

@@ -19,6 +19,7 @@ class LeadInfo(_Record):
     version: str | None = None
     protocol: int | None = None
     speculates: bool | None = None
+    promise: str = ""  # what holds of its texts
     cores: frozenset[int] = frozenset()
     n_threads: NonNegative = 0
 

@@ -32,13 +32,21 @@ class Batch:
             logits=_pointer(self._wanted, ctypes.c_int8),
         )
 
-    def fill(self, spans: Sequence[Span], n_padding: Sequence[int], n_vocab: int, n_slots: int) -> int:
-        """Write `spans` into the arrays, each followed by `n_padding` tokens whose logits are not computed.
+    def fill(
+        self,
+        spans: Sequence[Span],
+        n_padding: Sequence[int],
+        n_vocab: int,
+        n_slots: int,
+        n_outputs: Sequence[int] | None = None,
+    ) -> int:
+        """Write `spans` into the arrays, each followed by `n_padding` tokens.
 
-        Returns the number of tokens. Raises ValueError for slots, positions or token ids out of range.
+        Logits are computed as spans say, or of the last `n_outputs` tokens of each, padding included. Returns
+        the number of tokens. Raises ValueError for slots, positions or token ids out of range.
         """
         at = 0
-        for span, n_pad in zip(spans, n_padding, strict=True):
+        for i, (span, n_pad) in enumerate(zip(spans, n_padding, strict=True)):
             end = at + len(span.tokens)
             if end > len(self._token) or not 0 <= span.slot < n_slots or not span.tokens or span.start < 0:
                 raise ValueError(f"not a batch of at most {len(self._token)} tokens: {span}")
@@ -54,6 +62,8 @@ class Batch:
                 self._position[end:at] = span.start + len(span.tokens) + np.arange(n_pad)
                 self._slot[end:at] = span.slot
                 self._wanted[end:at] = 0
+            if n_outputs:
+                self._wanted[at - n_outputs[i] : at] = 1
         tokens = self._token[:at]
         if at == 0 or int(tokens.min()) < 0 or int(tokens.max()) >= n_vocab:
             raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")

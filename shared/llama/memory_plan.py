@@ -37,15 +37,20 @@ class MemoryPlan:
 
 
 def plan_memory(
-    path: Path, options: ModelOptions, n_slots: int | None = None, n_step_checkpoints: int = 0
+    path: Path,
+    options: ModelOptions,
+    n_slots: int | None = None,
+    n_step_checkpoints: int = 0,
+    n_reserve: int = 0,
 ) -> MemoryPlan:
-    """For `Model(path, options, n_slots, n_step_checkpoints)`; raises ModelLoadError."""
+    """For a `Model` with these arguments; raises ModelLoadError."""
     n_slots = options.parallel if n_slots is None else n_slots
     free_bytes = psutil.virtual_memory().available
     with ModelOutline.load(path, options) as outline:
         probe = outline.probe()
         traits = choose_traits(probe, options, n_slots, free_bytes, n_step_checkpoints)
-        parameters = context_parameters(options, choose_n_ctx(options, outline.n_ctx_train), n_slots)
+        n_ctx = choose_n_ctx(options, outline.n_ctx_train) + n_reserve * n_slots
+        parameters = context_parameters(options, n_ctx, n_slots)
         has_windows = probe.n_window > 0
         is_guarded = has_windows and traits.can_trim and options.kv_unified and n_slots > 1
         if is_guarded:

@@ -25,6 +25,7 @@ from shared.llama.step_checkpoints import StepCheckpoints
 from shared.llama.step_progress import StepProgress
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
+from shared.llama.width_policy import Pass, WidthPolicy, passes
 from shared.llama.window_check import WindowCheck
 from shared.llama.window_guard import WindowGuard
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
@@ -39,18 +40,20 @@ class Model:
         options: ModelOptions,
         n_slots: int | None = None,
         n_step_checkpoints: int = 0,
+        n_reserve: int = 0,
         *,
         with_heads: bool = False,
     ) -> None:
         """n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
 
         n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what
-        suits a target, from which only the last draft is taken back. with_heads: load the heads for further
-        tokens (MTP), too, and keep what they read: `hidden`. Raises ModelLoadError.
+        suits a target, from which only the last draft is taken back. n_reserve: cells of each slot in
+        addition to `ctx_size`, for padding. with_heads: load the heads for further tokens (MTP), too, and
+        keep what they read: `hidden`. Raises ModelLoadError.
         """
         library.start()
         self.n_slots = options.parallel if n_slots is None else n_slots
-        plan = plan_memory(path, options, n_slots, n_step_checkpoints)
+        plan = plan_memory(path, options, n_slots, n_step_checkpoints, n_reserve)
         self.traits, self.memory_size = plan.traits, plan.size
         self.kv_unified = options.kv_unified
         self._options = options
@@ -80,8 +83,17 @@ class Model:
         self.n_ctx_slot = min(n_ctx_slot, self.vocabulary.info.n_ctx_train or n_ctx_slot)
         """Tokens that one slot may have at most: with `kv_unified` all cells, within the training context."""
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
-        self.pads_single_tokens = False
-        """Decode single tokens together with a discarded second one (see `shared.llama.batch_invariance`)."""
+        self.is_offloaded = options.n_gpu_layers != 0 and bool(llama_cpp.llama_supports_gpu_offload())
+        """Whether a GPU computes some of the layers."""
+        n_embd, n_layers = (
+            llama_cpp.llama_model_n_embd(self._model),
+            llama_cpp.llama_model_n_layer(self._model),
+        )
+        self.n_activations: int = n_embd * n_layers
+        """Of one token: its numbers between two layers, in all layers."""
+        self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
+        self.widths: WidthPolicy | None = None
+        """In which widths to decode, so that logits depend on nothing but the tokens; None: in any."""
         self._batch = Batch(self.n_batch)
 
     def open_heads(self) -> MtpHeads:
@@ -115,10 +127,10 @@ class Model:
         self._cut_padding()
         if self._windows:
             self._windows.require(span.slot for span in spans)
-        if self.pads_single_tokens and len(spans) == 1 and len(spans[0].tokens) == 1:
-            return self._decode_padded(spans[0])
+        if self.widths:
+            return self._decode_in_widths(spans, self.widths)
         if len(spans) == 1 or not self.pads_unequal_lengths:
-            return self._decode(spans, [0] * len(spans))
+            return self.decode_as_is(spans)
         if self.traits.can_trim:
             return self._decode_equal_lengths(spans)
         return self._decode_drafts_last(spans)
@@ -128,9 +140,16 @@ class Model:
         """Whether spans are padded to equal lengths: otherwise llama.cpp decodes them in several passes."""
         return self.traits.n_rollback != 0 and (self.traits.equal_lengths or not self.kv_unified)
 
-    def _decode(self, spans: Sequence[Span], n_padding: Sequence[int]) -> list[NDArray[np.float32]]:
+    def decode_as_is(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+        """As `decode`, without any padding and in one batch."""
+        return self._decode(spans, [0] * len(spans))
+
+    def _decode(
+        self, spans: Sequence[Span], n_padding: Sequence[int], n_outputs: Sequence[int] | None = None
+    ) -> list[NDArray[np.float32]]:
+        """n_outputs: compute logits of so many tokens of each span, padding included; None: as it says."""
         self._cut_padding()
-        n_tokens = self._batch.fill(spans, n_padding, self.n_vocab, self.n_slots)
+        n_tokens = self._batch.fill(spans, n_padding, self.n_vocab, self.n_slots, n_outputs)
         code = llama_cpp.llama_decode(self._context, self._batch.native)
         if code != 0:
             raise _decode_error(code, n_tokens)
@@ -142,10 +161,7 @@ class Model:
         if self._guard:
             for span, n_pad in zip(spans, n_padding, strict=True):
                 self._guard.grown(span.slot, span.start + len(span.tokens) + n_pad)
-        n_outputs = sum(span.n_logits for span in spans)
-        if n_outputs == 0:
-            return [np.empty((0, self.n_vocab), np.float32)] * len(spans)
-        return self._rows(spans, n_outputs)
+        return self._rows(n_outputs or [span.n_logits for span in spans])
 
     def _cut_padding(self) -> None:
         # A recurrent state can be cut back only once: `trim` removes padding and a rejected draft together.
@@ -153,12 +169,30 @@ class Model:
             self._remove_end(slot, length)
         self._untrimmed = {}
 
-    def _decode_padded(self, span: Span) -> list[NDArray[np.float32]]:
-        """Decode a token twice, at two positions; the first one's logits cannot depend on the second."""
-        padded = Span(span.slot, span.start, [*span.tokens, *span.tokens], 2)
-        (rows,) = self._decode([padded], [0])
-        self._untrimmed[span.slot] = span.start + 1
-        return [rows[: span.n_logits]]
+    def _decode_in_widths(self, spans: Sequence[Span], widths: WidthPolicy) -> list[NDArray[np.float32]]:
+        rows: list[list[NDArray[np.float32]]] = [[] for _ in spans]
+        all_passes = passes(spans, widths)
+        for n_done, together in enumerate(all_passes, 1):
+            try:
+                decoded = self._decode_pass(together)
+            except KvCacheFullError:
+                self._take_back(all_passes[: n_done - 1])
+                raise
+            for part, logits in zip(together, decoded, strict=True):
+                rows[part.number].append(logits if n_done == len(all_passes) else logits.copy())
+        return [np.concatenate(each) if len(each) > 1 else each[0] for each in rows]
+
+    def _decode_pass(self, together: Pass) -> list[NDArray[np.float32]]:
+        decoded = self._decode(
+            [part.span for part in together],
+            [part.n_padding for part in together],
+            [part.n_outputs for part in together],
+        )
+        return [part.wanted(rows) for part, rows in zip(together, decoded, strict=True)]
+
+    def _take_back(self, done: Sequence[Pass]) -> None:
+        for part in reversed([part for together in done for part in together]):
+            self.trim(part.span.slot, part.span.start)
 
     def _decode_drafts_last(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """Decode prompts first, then what may be rolled back.
@@ -278,15 +312,13 @@ class Model:
         if self._windows:
             self._windows.cut(slot, n_keep)
 
-    def _rows(self, spans: Sequence[Span], n_outputs: int) -> list[NDArray[np.float32]]:
+    def _rows(self, n_outputs: Sequence[int]) -> list[NDArray[np.float32]]:
+        if sum(n_outputs) == 0:
+            return [np.empty((0, self.n_vocab), np.float32)] * len(n_outputs)
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in order of the batch
         pointer = ctypes.cast(llama_cpp.llama_get_logits(self._context), ctypes.POINTER(ctypes.c_float))
-        table = np.ctypeslib.as_array(pointer, shape=(n_outputs, self.n_vocab))
-        rows, row = [], 0
-        for span in spans:
-            rows.append(table[row : row + span.n_logits])
-            row += span.n_logits
-        return rows
+        table = np.ctypeslib.as_array(pointer, shape=(sum(n_outputs), self.n_vocab))
+        return np.split(table, np.cumsum(n_outputs)[:-1])
 
 
 def _decode_error(code: int, n_tokens: int) -> Exception:

@@ -18,6 +18,7 @@ def model_parameters(options: ModelOptions) -> Any:
     """A llama_model_params."""
     parameters = llama_cpp.llama_model_default_params()
     parameters.n_gpu_layers = options.n_gpu_layers
+    parameters.use_extra_bufts = options.repack
     parameters.load_mode = llama_cpp.llama_load_mode_from_str(options.load_mode.encode())
     parameters.split_mode = getattr(llama_cpp, f"LLAMA_SPLIT_MODE_{options.split_mode.upper()}")
     parameters.main_gpu = options.main_gpu

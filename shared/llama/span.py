@@ -8,13 +8,15 @@ from dataclasses import dataclass
 class Span:
     """Tokens of one sequence at positions start, start + 1, …; logits are computed for the last `n_logits`.
 
-    slot: the sequence id in llama.cpp, 0 ≤ slot < n_slots.
+    slot: the sequence id in llama.cpp, 0 ≤ slot < n_slots. is_prompt: they are tokens of a prompt; it only
+    matters for `shared.llama.width_policy`.
     """
 
     slot: int
     start: int
     tokens: Sequence[int]
     n_logits: int
+    is_prompt: bool = False
 
 
 def padding(spans: Sequence[Span], n_batch: int, n_ctx_slot: int, *, prompts: bool) -> list[int]:

@@ -33,6 +33,8 @@ _DEFAULTS = {
     "(default: False)": "(default: disabled)",
 }
 """Defaults as pydantic-settings writes them, and as `--help` shows them."""
+_BARE = {"exact": "on"}
+"""Options that may be given without a value, and the value that they then have."""
 _DOCTOR = "doctor"
 """A subcommand, which must be the first word."""
 
@@ -97,6 +99,8 @@ class OptionParser(argparse.ArgumentParser):
         arguments["help"] = _plain_default(arguments["help"])
         if "metavar" in arguments:
             arguments["metavar"] = _metavar(arguments["metavar"])
+        if setting in _BARE:
+            arguments |= {"nargs": "?", "const": _BARE[setting]}
         group = self._headings.get(setting, self)
         options = dict.fromkeys((*names, *spelling.options))
         action = group.add_argument(*sorted(options, key=_shortness), **arguments)

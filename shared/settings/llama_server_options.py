@@ -80,6 +80,7 @@ _SPELLINGS: Final = {
     "reasoning_format": Spelling(variables=("LLAMA_ARG_THINK",)),
     "repeat_penalty": Spelling(variables=("LLAMA_ARG_REPEAT_PENALTY",)),
     "samplers": Spelling(("--sampler-seq", "--sampling-seq")),
+    "repack": Spelling(variables=("LLAMA_ARG_REPACK",), constants={"-nr": False}),
     "seed": Spelling(("-s",)),
     "slots": Spelling(variables=("LLAMA_ARG_ENDPOINT_SLOTS",)),
     "split_mode": Spelling(("-sm",), ("LLAMA_ARG_SPLIT_MODE",)),
@@ -105,7 +106,7 @@ _IGNORED: Final = {
     0: (
         "-cb --cont-batching --jinja "
         "--no-context-shift --no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
-        "--no-models-autoload --warmup --repack --op-offload -e --escape --log-prefix "
+        "--no-models-autoload --warmup --op-offload -e --escape --log-prefix "
         "--log-timestamps --no-mmproj-offload -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
         "--perf --no-perf --no-warmup --reuse-port --no-log-prefix --no-log-timestamps"
     ),

@@ -23,6 +23,7 @@ FlashAttention = Annotated[Literal["on", "off", "auto"], BeforeValidator(_read_s
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"]
 SplitMode = Literal["none", "layer", "row"]
+Exact = Annotated[Literal["off", "on", "auto"], BeforeValidator(_read_switch)]
 Shares = Annotated[tuple[Annotated[float, Field(ge=0)], ...], NoDecode, BeforeValidator(_split_numbers)]
 
 UNQUANTIZED: Final = frozenset({"f32", "f16", "bf16"})
@@ -85,6 +86,11 @@ class ComputeOptions(OptionGroup):
         description="how to read the model file: mmap, mlock (keep it in RAM), mmap+mlock, dio (direct I/O), "
         "none (read it into memory) or auto",
     )
+    repack: bool = Field(
+        True,
+        description="repack weights for the CPU's matrix instructions while loading; with --no-repack more "
+        "weights can be computed in one way for batches of any size, see --exact",
+    )
     split_mode: SplitMode = Field(
         "layer", description="how to split the model across multiple GPUs: none, layer or row"
     )
@@ -114,6 +120,13 @@ class ModelOptions(ComputeOptions):
         True,
         description="use a single KV cache shared by all slots; --no-kv-unified gives each slot an equal "
         "part of --ctx-size, which is faster when all slots are busy, and slower otherwise or with drafts",
+    )
+    exact: Exact = Field(
+        "off",
+        description="the same text bit for bit whatever else happens (other backs, other clients, a "
+        "restart), not only an exact sample: each slot gets cells of its own, and every token is decoded in "
+        "batches of widths that agree on this machine. --exact alone means on, and refuses to start where "
+        "that cannot be had; auto: on where it costs at most 5 %",
     )
     batch_size: int = Field(
         512, ge=MIN_BATCH, le=1 << 16, description="logical maximum batch size: tokens in one decoding step"

@@ -44,7 +44,7 @@ class ScriptedEngine:
     """
 
     def __init__(self, sequences):
-        self.ready = Ready(n_ctx=N_CTX, n_ctx_sequence=N_CTX, n_slots=4, speculates=True, exact=True)
+        self.ready = Ready(n_ctx=N_CTX, n_ctx_sequence=N_CTX, n_slots=4, speculates=True)
         self.state = EngineState.READY
         self.steps = []
         self.reason = "stop"

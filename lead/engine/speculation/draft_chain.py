@@ -1,5 +1,6 @@
 """A chain of draft tokens, put together from what all sources propose, ready to be verified."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 MAX_DEPTH = 32
@@ -21,6 +22,13 @@ class DraftChain(NamedTuple):
         if n >= len(self.tokens):
             return self
         return DraftChain(self.tokens[:n], self.sources[:n], self.probabilities[:n])
+
+    def extended(self, tokens: Sequence[int], source: str) -> "DraftChain":
+        """Followed by mere guesses."""
+        n = len(tokens)
+        return DraftChain(
+            (*self.tokens, *tokens), (*self.sources, *[source] * n), (*self.probabilities, *[0.0] * n)
+        )
 
 
 EMPTY_CHAIN = DraftChain()

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lead.engine.commands import PolicyName, PostDraft, Submit
+from lead.engine.commands import NGRAM, PolicyName, PostDraft, Submit
+from lead.engine.drafters.followers import Followers
 from lead.engine.drafters.inline_drafter import InlineDrafter
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.events import BackEvent, Committed, DraftsDropped
@@ -36,6 +37,7 @@ from lead.engine.speculation.policy import (
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.speculation.tuning import BackTuning
+from shared.llama.width_policy import WidthPolicy
 
 MakeLocalDrafters = Callable[[Submit], Mapping[str, LocalDrafter]]
 """The drafters in the engine for a request, by name."""
@@ -80,6 +82,7 @@ class _OpenSequence:
 
     tokens: Sequence[int]
     drafters: Mapping[str, LocalDrafter]
+    followers: Followers | None = None
 
 
 class SpeculationManager:
@@ -93,11 +96,15 @@ class SpeculationManager:
         make_drafters: MakeLocalDrafters = lambda _: {},
         *,
         batching: Batching | None = None,
+        widths: WidthPolicy | None = None,
         cost: StepCost | None = None,
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter | None = None,
     ) -> None:
-        """`inline` drafts for all sequences, when a plan orders it."""
+        """`inline` drafts for all sequences, when a plan orders it.
+
+        widths: in which the model decodes; what would be padding is filled with draft tokens.
+        """
         self.cost = cost or StepCost(constants)
         self.acceptance = Acceptance(constants)
         self.stats = SpeculationStats()
@@ -105,6 +112,7 @@ class SpeculationManager:
         self._board = Board()
         self._arrivals = Arrivals(constants)
         self._constants = constants
+        self._widths = widths
         self._end_tokens = end_tokens
         self._make_drafters = make_drafters
         self._sequences: dict[str, _OpenSequence] = {}
@@ -162,7 +170,8 @@ class SpeculationManager:
     def open(self, sequence: EngineSequence, request: Submit, now: float) -> None:
         """A sequence begins; its list of tokens is read from now on."""
         drafters = self._make_drafters(request)
-        self._sequences[sequence.id] = _OpenSequence(sequence.tokens, drafters)
+        followers = Followers() if self._widths and NGRAM in drafters else None
+        self._sequences[sequence.id] = _OpenSequence(sequence.tokens, drafters, followers)
         self._local_names.update(drafters)
         self._board.open(sequence.id)
         self._arrivals.on_open(sequence.id, len(sequence.tokens), now)
@@ -186,6 +195,10 @@ class SpeculationManager:
         choice = self._policy.choose(candidates, n_prompt, self.cost, draft_cost)
         order = self._order(choice, generating, is_alone=n_prompt == 0 and len(generating) == 1)
         chains = [candidate.chain.cut(n) for candidate, n in zip(candidates, choice.depths, strict=True)]
+        if self._widths and not choice.wait:
+            chains = [
+                self._fill(*each, self._widths) for each in zip(generating, candidates, chains, strict=True)
+            ]
         return SpeculationPlan(chains, choice.wait, choice.n_expected, order)
 
     def on_commit(self, committed: Committed, now: float) -> None:
@@ -293,6 +306,20 @@ class SpeculationManager:
     def _has_own(self, sequence: str) -> bool:
         """Whether there are tokens of the inline drafter, which will be scored."""
         return self.inline is not None and bool(self._board.main_branch(sequence, self.inline.drafter.source))
+
+    def _fill(
+        self, sequence: GeneratingSequence, candidate: Candidate, chain: DraftChain, widths: WidthPolicy
+    ) -> DraftChain:
+        """`chain` with guesses in place of padding: more of the draft, then what followed before."""
+        n_free = widths.n_free(sequence.n_fed + len(chain.tokens))
+        filled = candidate.chain.cut(len(chain.tokens) + n_free)
+        n_left = min(n_free + len(chain.tokens), candidate.n_useful) - len(filled.tokens)
+        followers = self._sequences[sequence.id].followers
+        if n_left <= 0 or followers is None:
+            return filled
+        tokens = self._sequences[sequence.id].tokens
+        guesses = followers.follow(tokens, filled.tokens[-1] if filled.tokens else tokens[-1], n_left)
+        return filled.extended(guesses, NGRAM)
 
     def _candidate(self, generating: GeneratingSequence, now: float) -> Candidate:
         if generating.n_useful <= 0:

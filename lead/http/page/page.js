@@ -85,6 +85,7 @@ async function poll() {
     byId("figures").classList.remove("stale");
     panels.show(told, performance.now());
     speculation.show(told.planner);
+    tell(byId("promise"), told.lead.promise ? `Texts: ${told.lead.promise}.` : "");
     showState("good", "ready");
   } catch (error) {
     if (number !== asked) return;

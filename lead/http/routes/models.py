@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from lead.engine.client import EngineState
+from lead.engine.exactness import promise
 from lead.http.error_responses import error_response
 from lead.http.render.generation_settings import public_settings
 from lead.server.services import Services, get_ready_services, get_services
@@ -84,7 +85,9 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "is_sleeping": False,
         "build_info": library.version(),
         "speculates": ready.speculates,
-        "exact": ready.exact,
+        "exact": ready.exactness.is_on,
+        "exact_cost": ready.exactness.cost,
+        "promise": promise(ready.exactness),
         "draft_model": ready.draft_model,
         "mtp": ready.mtp,
     }

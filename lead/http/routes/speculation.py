@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 
 from lead.backs.registry import Back, Backs
 from lead.engine.commands import PolicyName
+from lead.engine.exactness import promise
 from lead.engine.speculation.draft_chain import MAX_DEPTH
 from lead.generation.sequences import Sequences
 from lead.http.json_route import JsonRoute
@@ -65,6 +66,8 @@ def _about(services: Services) -> dict[str, Any]:
         "protocol": PROTOCOL_VERSION,
         "vocabulary": services.backs.vocabulary.model_dump(),
         "speculates": ready.speculates if ready else None,
+        "exact": ready.exactness.is_on if ready else None,
+        "promise": promise(ready.exactness) if ready else "",
         "cores": sorted(cpus.usable()),
         "n_threads": services.n_threads,
     }

@@ -39,7 +39,7 @@ def say(text):
 
 def ready():
     sizes = '"n_ctx": 64, "n_ctx_sequence": 64, "n_slots": 1'
-    say(f'{{{{"type": "ready", {{sizes}}, "speculates": true, "exact": true}}}}\\n')
+    say(f'{{{{"type": "ready", {{sizes}}, "speculates": true, "exactness": {{{{"cost": 1.5}}}}}}}}\\n')
     say('{{"type": "finished", "sequence": "up", "reason": "stop"}}\\n')
 
 def first_time():
@@ -251,13 +251,14 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(start, caplog):
 
 
 async def test_an_engine_that_is_started_again_computes_as_the_first_one_did(start):
-    say_load = SAY_LOAD.replace('"policy", "depth"', '"exact", "pads"')
+    say_load = SAY_LOAD.replace('"policy", "depth"', '"exactness",')
     front = start(
         say_load + "if first_time():\n    say_load(); ready(); sys.exit(3)\nsay_load(); ready()\n" + LISTEN
     )
     await front.until(lambda front: front.events.count(UP) == 2)
     said = [event.sequence for event in front.events if event != UP]
-    assert said == ['{"exact": null, "pads": null}', '{"exact": true, "pads": false}']
+    found = '{"widths": null, "cost": 1.5, "reason": ""}'
+    assert said == ['{"exactness": null}', f'{{"exactness": {found}}}']
 
 
 async def test_the_engine_is_told_how_often_to_give_a_sign_of_life(start):

@@ -16,7 +16,7 @@ from lead.engine.events import (
 )
 
 EVENTS = [
-    Ready(n_ctx=9, n_ctx_sequence=8, n_slots=2, speculates=True, exact=False),
+    Ready(n_ctx=9, n_ctx_sequence=8, n_slots=2, speculates=True),
     LoadFailed(reason="no such file:\nm.gguf"),
     Started(sequence="s", n_cached=4),
     Committed(sequence="s", start=4, tokens=[1, 2], n_accepted=1, rejected=[9], sources=["back", "back"]),

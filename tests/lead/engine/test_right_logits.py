@@ -6,6 +6,7 @@ One architecture for each kind of memory; `python -m bench caches` runs more of 
 import pytest
 
 from bench.traffic import Traffic, compare
+from shared.models.builtin import builtin_target
 
 BOUND = 0.01
 """Of logits whose standard deviation is 2.4: far above the last bits of f32, far below a missing key."""
@@ -49,6 +50,16 @@ def test_with_cells_of_its_own_for_each_slot(tiny_model, architecture):
 def test_when_the_cells_run_out(tiny_model, architecture, kv_unified):
     traffic = Traffic(tiny_model(architecture), n_ctx=512, n_slots=2, kv_unified=kv_unified, endless=0.5)
     assert n_wrong(traffic) == 0
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss"])
+def test_in_exact_mode_not_a_bit_differs(tiny_model, architecture):
+    traffic = Traffic(tiny_model(architecture), exact=True, cache_type="f16")
+    assert compare(traffic, 60).worst == 0
+
+
+def test_in_exact_mode_not_a_bit_of_quantized_weights_differs():
+    assert compare(Traffic(builtin_target(), exact=True, cache_type="f16"), 60).worst == 0
 
 
 @pytest.mark.parametrize(("architecture", "cache_type"), [("llama", "q8_0"), ("gpt-oss", "f16")])

@@ -16,6 +16,7 @@ from shared.cache_edits import apply_edits
 from shared.errors import PendingAnswerError, RequestError
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
+from shared.llama.width_policy import WidthPolicy
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
     END_TOKENS,
@@ -161,7 +162,7 @@ def test_each_step_feeds_the_last_committed_token():
     harness = SchedulerHarness()
     harness.submit(tokens=LONG)
     harness.step()
-    assert harness.spans == [Span(0, 0, list(LONG), 1)]
+    assert harness.spans == [Span(0, 0, list(LONG), 1, is_prompt=True)]
     harness.step()
     assert harness.spans == [Span(0, 2, TEXT[2:3], 1)]
 
@@ -170,9 +171,9 @@ def test_a_prompt_longer_than_a_batch_is_read_in_several_steps():
     harness = SchedulerHarness(n_batch=8)
     harness.submit(tokens=[4] * 19)
     assert [harness.step() for _ in range(2)] == [[Started(sequence="s", n_cached=0)], []]
-    assert harness.spans == [Span(0, 8, [4] * 8, 0)]
+    assert harness.spans == [Span(0, 8, [4] * 8, 0, is_prompt=True)]
     (step,) = harness.step()
-    assert harness.spans == [Span(0, 16, [4] * 3, 1)]
+    assert harness.spans == [Span(0, 16, [4] * 3, 1, is_prompt=True)]
     assert step.start == 19
 
 
@@ -903,6 +904,25 @@ def test_a_step_counts_what_the_model_adds_to_shorter_spans():
     plan = harness.scheduler.plan(NOW)
     assert [len(span.tokens) for span in plan.spans] == [4, 1]
     assert plan.n_tokens == 8
+
+
+def test_a_step_counts_what_makes_up_its_widths():
+    harness = SchedulerHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=WidthPolicy((2, 3), (4, 8)))
+    harness.submit("a", tokens=LONG)
+    harness.step()
+    harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
+    plan = harness.scheduler.plan(NOW)
+    assert [len(span.tokens) for span in plan.spans] == [3]  # no wider draft
+    assert (plan.n_tokens, plan.n_passes) == (3, 1)
+
+
+@pytest.mark.parametrize(("widths", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
+def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(widths, n_tokens):
+    harness = SchedulerHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=WidthPolicy(*widths))
+    harness.submit("a", tokens=[5])
+    harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
+    plan = harness.scheduler.plan(NOW)
+    assert [len(span.tokens) for span in plan.spans] == [n_tokens]
 
 
 # Grammars that are followed elsewhere

@@ -21,8 +21,17 @@ def sequence(name="s", tokens=(1, 2, 3), **options):
 class Room:
     """Slots whose sequences are decoded by hand."""
 
-    def __init__(self, n_slots=2, n_ctx=20, *, traits=PLAIN, can_copy=True, min_copied=1):
-        self.slots = SlotManager(n_slots, n_ctx, traits, can_copy=can_copy, min_copied=min_copied)
+    def __init__(
+        self, n_slots=2, n_ctx=20, *, traits=PLAIN, can_copy=True, min_copied=1, separates_prompts=False
+    ):
+        self.slots = SlotManager(
+            n_slots,
+            n_ctx,
+            traits,
+            can_copy=can_copy,
+            min_copied=min_copied,
+            separates_prompts=separates_prompts,
+        )
 
     def enter(self, name="s", tokens=(1, 2, 3), *, only_if_idle=False, **options):
         """What is said about those that start now."""
@@ -193,6 +202,24 @@ def test_a_copy_has_to_save_enough(min_copied, n_cached):
 
 
 PROMPT = [5] * 40
+
+
+def test_where_answers_have_other_bits_they_serve_no_prompt():
+    room = Room(can_copy=False, separates_prompts=True)
+    room.enter("a", [1, 2, 3])
+    room.decode()  # the answer begins with 7
+    room.decode()
+    room.leave("a")
+    assert room.enter("b", [1, 2, 3, 7, 8]) == [Started(sequence="b", n_cached=3)]
+
+
+def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
+    room = Room(n_slots=1, can_copy=False, separates_prompts=True)
+    room.enter("a", [1, 2, 3])
+    room.decode()
+    room.decode()
+    room.slots.preempt(room.slots.running()[0])
+    assert room.slots.admit(only_if_idle=False) == [Started(sequence="a", n_cached=4, again=True)]
 
 
 def test_one_that_begins_like_a_prompt_that_is_being_read_waits_for_it():

@@ -120,3 +120,11 @@ def test_reasoning_sets_a_variable_of_the_chat_template():
 
 def test_reasoning_is_enabled_by_default():
     assert settings().conversation.defaults(verbose=False).variables == {"enable_thinking": True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exact"),
+    [((), "off"), (("--exact",), "on"), (("--exact", "auto"), "auto"), (("--exact", "--port", "0"), "on")],
+)
+def test_exact_needs_no_value(arguments, exact):
+    assert settings(*arguments).compute.exact == exact

@@ -50,6 +50,11 @@ def test_a_healthy_lead_has_no_problems_and_no_hints():
     assert weighty(check_lead(report())) == []
 
 
+def test_what_is_promised_of_texts_is_repeated():
+    first, *_ = check_lead(report(lead={**LEAD, "promise": "exact samples"}))
+    assert (first.severity, first.sentence) == (Severity.GOOD, "texts: exact samples")
+
+
 @pytest.mark.parametrize(
     ("changed", "severity", "words"),
     [

@@ -24,7 +24,7 @@ def model(loaded):
     """The model with empty slots."""
     for slot in range(loaded.n_slots):
         loaded.trim(slot, 0)
-    loaded.pads_single_tokens = False
+    loaded.widths = None
     return loaded
 
 

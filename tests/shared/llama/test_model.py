@@ -4,6 +4,7 @@ import pytest
 from shared.errors import KvCacheFullError, ModelLoadError
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.llama.width_policy import WidthPolicy
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.settings.model_options import ModelOptions
 
@@ -42,12 +43,22 @@ def test_drafts_of_quantized_weights_get_the_bits_of_single_tokens(model):
 
 
 def test_a_padded_token_leaves_one_token_in_the_cache(model):
+    model.widths = WidthPolicy((2, 4), (4, 8))
     model.decode([Span(0, 0, TEXT[:4], 1)])
     plain = model.decode([Span(0, 4, TEXT[4:6], 2)])[0].copy()
     model.trim(0, 4)
-    model.pads_single_tokens = True
     rows = [model.decode([Span(0, 4 + i, [TEXT[4 + i]], 1)])[0][0].copy() for i in range(2)]
     assert np.array_equal(rows, plain)
+
+
+def test_a_pass_without_room_leaves_the_cache_as_it_was(model):
+    model.widths = WidthPolicy((2, 4), (2, 4, 64))
+    for start in range(0, 448, 64):
+        model.decode([Span(0, start, [5] * 64, 0, is_prompt=True)])
+    model.decode([Span(1, 0, TEXT, 1)])
+    with pytest.raises(KvCacheFullError):
+        model.decode([Span(1, 6, TEXT[:2], 2), Span(0, 448, [5] * 64, 1, is_prompt=True)])
+    assert model.decode([Span(1, 6, TEXT[:2], 2)])[0].shape == (2, model.n_vocab)
 
 
 def test_a_copied_beginning_gives_the_bits_of_the_original(model):

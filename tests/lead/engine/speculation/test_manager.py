@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from lead.engine.commands import PostDraft
+from lead.engine.commands import NGRAM, PostDraft
 from lead.engine.drafters.inline_drafter import InlineRound
 from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.draft_chain import MAX_DEPTH
 from lead.engine.speculation.manager import GeneratingSequence, SpeculationManager
 from lead.engine.speculation.speculation_stats import StepReport
+from shared.llama.width_policy import WidthPolicy
 from tests.fakes import GREEDY, submit, toy_sampler
 
 END = 99
@@ -32,9 +33,9 @@ class Scripted:
 class Table:
     """One sequence, what is said about it, and a table of T(n)."""
 
-    def __init__(self, policy="adaptive", depth=4, local=None, table=None, inline=None):
+    def __init__(self, policy="adaptive", depth=4, local=None, table=None, *, inline=None, widths=None):
         self.speculation = SpeculationManager(
-            policy, depth, frozenset({END}), lambda _: local or {}, inline=inline
+            policy, depth, frozenset({END}), lambda _: local or {}, inline=inline, widths=widths
         )
         for n in range(1, 12):
             self.speculation.cost.learn(n, 0.05 * (table or {}).get(n, 1.0))
@@ -660,3 +661,26 @@ def test_an_ended_sequence_is_closed_for_the_draft_model():
     table = with_draft_model(1)
     table.speculation.close("s")
     assert table.speculation.inline.drafter.texts == {}
+
+
+def test_what_would_be_padding_is_filled_with_more_of_the_draft():
+    table = Table("fixed", depth=1, widths=WidthPolicy((2, 4), (2, 4)))
+    table.post([1, 2, 3, 4])
+    assert table.tokens_at() == (1,)
+    table = Table("fixed", depth=2, widths=WidthPolicy((2, 4), (2, 4)))
+    table.post([1, 2, 3, 4])
+    assert table.tokens_at() == (1, 2, 3)
+
+
+def test_without_a_draft_it_is_filled_with_what_followed_before():
+    table = Table(local={NGRAM: Scripted()}, widths=WidthPolicy((3,), (3,)))
+    table.tokens += [10]
+    plan = table.decide()
+    assert (plan.chains[0].tokens, plan.chains[0].sources) == ((11, 12), (NGRAM, NGRAM))
+    assert table.tokens_at(n_useful=1) == (11,)
+
+
+def test_without_ngrams_nothing_is_guessed():
+    table = Table(widths=WidthPolicy((3,), (3,)))
+    table.tokens += [10]
+    assert table.tokens_at() == ()

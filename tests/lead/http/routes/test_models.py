@@ -3,6 +3,8 @@ import asyncio
 import pytest
 
 from lead.engine.client import EngineState
+from lead.engine.events import Exactness
+from lead.engine.exactness import promise
 from lead.server.app import create_app
 
 
@@ -70,6 +72,13 @@ async def test_props_tell_what_clients_ask_llama_server_for(client):
     assert props["default_generation_settings"]["params"]["temperature"] == 0.8
     assert "<|im_start|>" in props["chat_template"]
     assert (props["bos_token"], props["eos_token"]) == ("", "<|im_end|>")
+
+
+async def test_props_tell_what_is_promised_of_texts(lead, client):
+    lead.engine.ready = lead.engine.ready.model_copy(update={"exactness": Exactness(cost=1.5)})
+    props = (await client.get("/props")).json()
+    assert (props["exact"], props["exact_cost"]) == (False, 1.5)
+    assert props["promise"] == promise(Exactness(cost=1.5))
 
 
 async def test_the_model_is_also_listed_for_clients_made_for_ollama(client):

@@ -15,6 +15,7 @@ from lead.backs import join_limits, vocabulary_offer
 from lead.backs.draft_limits import MAX_INVALID_DRAFTS
 from lead.engine.client import EngineState
 from lead.engine.events import Committed, Started
+from lead.engine.exactness import promise
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
 from lead.http.middleware.timeouts import ServerConfig
@@ -526,6 +527,11 @@ async def test_a_connected_back_hears_what_pays(lead):
     async with welcomed(lead) as back:
         lead.backs.tune(Tune(n_ahead=3, min_confidence=0.5))
         assert await heard(back) == Tune(n_ahead=3, min_confidence=0.5)
+
+
+async def test_the_list_says_what_is_promised_of_texts(lead, client):
+    body = (await client.get(URL)).json()
+    assert (body["lead"]["exact"], body["lead"]["promise"]) == (False, promise(lead.engine.ready.exactness))
 
 
 async def test_the_list_says_which_vocabulary_a_back_must_have(lead, client):

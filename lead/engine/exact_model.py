@@ -1,0 +1,98 @@
+"""Loads the target so that it keeps what is promised of its texts, and finds out what that costs.
+
+With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
+decodes in widths that agree on this machine (`shared.llama.width_policy`).
+"""
+
+import logging
+from typing import Any
+
+from lead.engine.commands import Load
+from lead.engine.events import Exactness
+from shared.errors import ModelLoadError
+from shared.llama.model import Model
+from shared.llama.width_policy import RESERVE
+from shared.llama.width_probe import estimate_widths, measure_widths
+from shared.llama.width_rehearsal import NEEDED_CONTEXT, rehearse
+from shared.settings.model_options import UNQUANTIZED
+
+log = logging.getLogger("engine")
+
+_MOST_SECONDS = 2.5
+"""A model that needs longer is measured only with --exact."""
+_SPARE_SECONDS = 2.0
+"""With --exact: to measure more than is needed."""
+_MAX_AUTO_COST = 1.05
+"""With --exact auto: the most that a step of one token may take, as a ratio."""
+
+
+def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactness]:
+    """Raises ModelLoadError, also where --exact is required and cannot be had."""
+    if load.exactness:  # as an earlier process found: this one computes the same bits
+        model = _load(load, exact=load.exactness.is_on, with_heads=with_heads)
+        model.widths = load.exactness.widths
+        return model, load.exactness
+    if load.options.exact == "off":
+        model = _load(load, exact=False, with_heads=with_heads)
+        return model, _price(model)
+    model = _load(load, exact=True, with_heads=with_heads)
+    exactness = put_into_force(model)
+    if load.options.exact == "on" and not exactness.is_on:
+        raise ModelLoadError(f"{load.model}: no --exact here: {exactness.reason}")
+    if load.options.exact == "on" or (exactness.is_on and (exactness.cost or 0.0) <= _MAX_AUTO_COST):
+        return model, exactness
+    model.close()
+    return _load(load, exact=False, with_heads=with_heads), exactness.model_copy(update={"widths": None})
+
+
+def _load(load: Load, *, exact: bool, with_heads: bool) -> Model:
+    if not exact:
+        return Model(load.model, load.options, with_heads=with_heads)
+    changes: dict[str, Any] = {"kv_unified": False, "swa_full": True}
+    if load.options.flash_attn == "auto" and load.options.cache_type_v in UNQUANTIZED:
+        changes["flash_attn"] = "off"  # on a CPU its results depend on how full the cache is
+    return Model(
+        load.model, load.options.model_copy(update=changes), n_reserve=RESERVE, with_heads=with_heads
+    )
+
+
+def put_into_force(model: Model) -> Exactness:
+    """Measure and rehearse; the widths are then those of `model`."""
+    if reason := _why_never(model):
+        return Exactness(reason=reason)
+    report = measure_widths(model, _SPARE_SECONDS)
+    policy = report.policy()
+    if policy is None:
+        return Exactness(reason=_NO_WIDTHS)
+    kept = rehearse(model, policy)
+    log.info("widths whose logits agree: %s; rehearsed: %s", report.describe(), kept)
+    if kept is None:
+        return Exactness(reason=_NOT_KEPT)
+    return Exactness(widths=kept, cost=report.price(kept))
+
+
+def _price(model: Model) -> Exactness:
+    """What --exact would cost."""
+    if reason := _why_never(model):
+        return Exactness(reason=reason)
+    report = estimate_widths(model, _MOST_SECONDS)
+    if report is None:
+        return Exactness(reason=f"the model is too large to measure that within {_MOST_SECONDS:g} s")
+    policy = report.policy()
+    return Exactness(cost=report.price(policy)) if policy else Exactness(reason=_NO_WIDTHS)
+
+
+_HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
+_NO_WIDTHS = f"no two widths of batches give the same bits; {_HINT}"
+_NOT_KEPT = f"a rehearsed text had other bits beside other sequences; {_HINT}"
+
+
+def _why_never(model: Model) -> str:
+    """Why a model has no exact mode, whatever is measured; empty: it may have one."""
+    if model.traits.equal_lengths:
+        return "a recurrent state depends on how a text was divided into batches"
+    if model.is_offloaded:
+        return "with layers on a GPU it has never been shown that any widths agree; try --n-gpu-layers 0"
+    if model.n_ctx_slot < NEEDED_CONTEXT:
+        return f"each slot needs a context of at least {NEEDED_CONTEXT} tokens"
+    return ""

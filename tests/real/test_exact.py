@@ -1,0 +1,65 @@
+"""With --exact not a bit of a token's probability depends on what else happens."""
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from bench.processes import start_lead
+from shared.models.builtin import builtin_target
+from tests.real.client import chat, post
+from tests.real.processes import LEAD, back_of, engine_of
+
+pytestmark = pytest.mark.real
+
+PROMPTS = [
+    "Tell me about honey bees.",
+    "Explain the water cycle.",
+    "Write a story about a fox.",
+    "What is git?",
+]
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """(lead, url, what it says to each prompt when it does nothing else)."""
+    lead, url = start_lead("--model", str(builtin_target()), *LEAD, "--exact", "--max-restarts", "1000")
+    with lead:
+        yield lead, url, [say(url, prompt, cache_prompt=False) for prompt in PROMPTS]
+
+
+def say(url, prompt, **fields):
+    """The text and the probabilities of its tokens."""
+    fields = {"temperature": 0.8, "max_tokens": 60, "logprobs": True, **fields}
+    (choice,) = post(url, chat(prompt, **fields)).json()["choices"]
+    return choice["message"]["content"], [token["logprob"] for token in choice["logprobs"]["content"]]
+
+
+def say_all_at_once(url):
+    with ThreadPoolExecutor(len(PROMPTS)) as pool:
+        return list(pool.map(lambda prompt: say(url, prompt), PROMPTS))
+
+
+def test_it_is_promised(exact):
+    assert httpx.get(f"{exact[1]}/props", trust_env=False).json()["exact"] is True
+
+
+def test_not_on_a_back_nor_on_other_clients(exact):
+    lead, url, alone = exact
+    with back_of(lead, url, "helper"):
+        assert say_all_at_once(url) == alone
+        assert say_all_at_once(url) == alone  # prompts are reused
+
+
+def test_not_on_the_death_of_the_engine(exact):
+    lead, url, alone = exact
+    with ThreadPoolExecutor(1) as pool:
+        answers = pool.submit(say_all_at_once, url)
+        while (
+            not answers.done() and not httpx.get(f"{url}/slots", trust_env=False).json()[0]["is_processing"]
+        ):
+            pass
+        os.kill(engine_of(lead), signal.SIGKILL)
+        assert answers.result() == alone
