@@ -132,9 +132,11 @@ def _beginning(services: Services, prompt: str) -> Prompt:
 
 
 def _drafter(settings: GenerateSettings, services: Services) -> str:
-    back = next(iter(services.backs), None)
+    back, ready = next(iter(services.backs), None), services.engine.ready
     if back:
         return back.hello.vocabulary.model
+    if ready and (ready.draft_model or ready.mtp):
+        return ready.draft_model or "the model's own heads"
     return "n-grams" if settings.ngram else "no drafter"
 
 

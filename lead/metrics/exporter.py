@@ -17,6 +17,11 @@ from lead.metrics.sequence_metrics import SequenceMetrics
 # Without a second series for each counter with its creation time.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
 
+_DRAFTING = {
+    "seconds": "Seconds for which the engine has drafted itself, with a draft model or the model's own heads",
+    "n_tokens": "Draft tokens that the engine has made itself",
+}
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -34,6 +39,7 @@ class MetricsExporter(Collector):
         self._shown = ((0.0, 0.0), (0.0, 0.0))
         self._n_decodes = 0.0
         self._n_busy = 0.0
+        self._drafting_inside: dict[str, dict[str, float]] = {}
         sequences.observe(self._of_sequences)
 
     def export(self, report: Mapping[str, Any] | None) -> bytes:
@@ -78,7 +84,18 @@ class MetricsExporter(Collector):
             "Running requests that went on in another engine process, each time",
             value=self._submissions.n_resumed,
         )
+        yield from self._drafting()
         yield from self._rates()
+
+    def _drafting(self) -> Iterator[Metric]:
+        """Of the draft model or the heads inside the engine; nothing without."""
+        for source, drafting in self._drafting_inside.items():
+            for name, text in _DRAFTING.items():
+                metric = CounterMetricFamily(
+                    f"llama_duo:inline_draft_{name.removeprefix('n_')}", text, labels=["source"]
+                )
+                metric.add_metric([source], drafting[name])
+                yield metric
 
     def _rates(self) -> Iterator[Metric]:
         """Since the last export, as llama-server has them; 0 if nothing happened since."""
@@ -95,6 +112,7 @@ class MetricsExporter(Collector):
         """A restarted engine counts from zero; Prometheus handles such resets."""
         self._n_decodes = report.get("n_steps", 0)
         self._n_busy = sum(report.get("depths", {}).values())
+        self._drafting_inside = {source: report[source] for source in OWN_SOURCES if source in report}
         sources = report.get("sources", {})
         self._of_backs.answer_seconds = {
             name: source["first_draft_ms"] / 1000
