@@ -164,10 +164,10 @@ def _measure_heads(heads: MtpHeads, model: Model, n_slots: int, cost: StepCost) 
     assert model.hidden
     calibrate_heads(heads, cost)
     log.info(
-        "drafting with the model's own heads (MTP), %.2f ms for a token; memory: %s for keys and values, at "
-        "most %s for hidden states",
+        "drafting with the model's own heads (MTP), %.2f ms for a token; memory: %s, at most %s for hidden "
+        "states",
         1000 * cost.seconds(1),
-        size_text(heads.measure_memory(model.n_ctx)),
+        heads.memory_size,
         size_text(n_slots * model.hidden.n_bytes),
     )
 

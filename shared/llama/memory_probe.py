@@ -128,10 +128,11 @@ class ModelOutline:
             return MemorySize(), 0
         n_rollback = llama_cpp.llama_n_rs_seq(context)
         llama_cpp.llama_free(context)
-        return _read_sizes(lines), n_rollback
+        return read_sizes(lines), n_rollback
 
 
-def _read_sizes(lines: Iterable[str]) -> MemorySize:
+def read_sizes(lines: Iterable[str]) -> MemorySize:
+    """Of a context, from what llama.cpp says when it is made."""
     is_window = False
     full = windows = states = computing = 0.0
     n_states = 0

@@ -16,6 +16,8 @@ from llama_cpp import llama_cpp_ext
 from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError, KvCacheFullError, ModelLoadError
+from shared.llama import library
+from shared.llama.memory_probe import read_sizes
 from shared.llama.mtp_span import HeadOutput, HeadSpan
 from shared.llama.tensor_names import tensor_names
 from shared.models.file_kind import read_beginning
@@ -57,7 +59,9 @@ class MtpHeads:
         parameters.n_rs_seq = 0
         parameters.kv_unified = True
         parameters.swa_full = True
-        self._context = llama_cpp.llama_init_from_model(model, parameters)
+        with library.captured_log() as lines:
+            self._context = llama_cpp.llama_init_from_model(model, parameters)
+        self.memory_size = read_sizes(lines)
         if not self._context:
             raise ModelLoadError("no memory for the heads of the model (MTP): use --mtp off")
         llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, True)
@@ -109,16 +113,6 @@ class MtpHeads:
         if code != 0:
             raise DecodeFatalError(f"llama_decode of the model's heads failed with {code}")
         return last
-
-    def measure_memory(self, n_ctx: int) -> int:
-        """Bytes of the cache for `n_ctx` tokens. Slot 0 must be empty, and is left so."""
-        row = np.zeros(self.n_embd, np.float32)
-        sizes = []
-        for position in range(2):
-            self.decode([HeadSpan(0, position, [0], [row])])
-            sizes.append(llama_cpp.llama_state_seq_get_size(self._context, 0))
-        self.trim(0, 0)
-        return int(n_ctx * (sizes[1] - sizes[0]))
 
     def trim(self, slot: int, first: int) -> None:
         """Remove the tokens from position `first` on."""

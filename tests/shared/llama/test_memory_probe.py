@@ -5,7 +5,7 @@ import pytest
 from bench.tiny_models import N_CTX, WINDOW
 from shared.errors import ModelLoadError
 from shared.llama import library
-from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, _read_sizes
+from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, read_sizes
 from shared.llama.model import Model
 from shared.settings.model_options import ModelOptions
 
@@ -42,7 +42,7 @@ def test_a_model_takes_what_was_stated_without_its_weights(tiny_model, architect
         model = Model(tiny_model(architecture), OPTIONS)
     model.close()
     real = max(i for i, line in enumerate(lines) if line.startswith("llama_context: n_ctx "))
-    assert _read_sizes(lines[real:]) == model.memory_size
+    assert read_sizes(lines[real:]) == model.memory_size
 
 
 def test_a_file_that_is_no_model_cannot_be_measured(tmp_path):
