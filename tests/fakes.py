@@ -20,6 +20,7 @@ from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from lead.engine.speculation.replaying import batching_for
+from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.errors import KvCacheFullError, PendingAnswerError
@@ -30,6 +31,9 @@ from shared.sampling.constrained import ConstrainedSampler
 from shared.sampling.ordered_filters import OrderedFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
+from shared.translation.projection import Projection
+from shared.translation.translating_model import TranslatingModel
+from tests.shared.translation.toys import longest_first
 
 N_VOCAB = 24
 END_TOKENS = frozenset({3, 17})
@@ -511,9 +515,12 @@ class RealBack:
     def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000, n_branches=2):
         self._requests = {request.sequence: request for request in requests}
         options = DrafterOptions(2, n_window, n_ahead, n_chunk=4, n_branches=n_branches, n_branch_tokens=3)
-        model = FakeTarget(options.n_model_slots, options.n_cells, 16, n_window=n_window, blur=blur)
-        self._drafter = Drafter(model, options, toy_sampler, END_TOKENS)
+        self._drafter = self._make(options, blur)
         self._told: Texts = {}
+
+    def _make(self, options, blur):
+        model = FakeTarget(options.n_model_slots, options.n_cells, 16, n_window=options.n_window, blur=blur)
+        return Drafter(model, options, toy_sampler, END_TOKENS)
 
     def drafts(self, committed: Texts) -> Drafts:
         for sequence in [known for known in self._told if known not in committed]:
@@ -532,6 +539,56 @@ class RealBack:
             return Open(sequence=sequence, sampling=sampling, tokens=tokens)
         start = len(self._told[sequence])
         return Extend(sequence=sequence, start=start, tokens=tokens[start:])
+
+
+class TranslatingBack(RealBack):
+    """The same with a model of another vocabulary: its tokens are single characters and pairs of them."""
+
+    def _make(self, options, blur):
+        target = longest_first([bytes([ord("A") + token]) for token in range(N_VOCAB)])
+        pairs = [one + other for one in target.pieces for other in target.pieces[::5]]
+        draft = longest_first([*reversed(target.pieces), *pairs])
+        model = SpellingModel(draft, target, n_slots=options.n_model_slots, blur=blur)
+        translating = TranslatingModel(model, Projection(draft, target))
+        return Drafter(translating, options, toy_sampler, END_TOKENS, look_ahead=translating.look_ahead)
+
+
+class SpellingModel(SlotMemory):
+    """Expects the text that a FakeTarget of `blur` expects, in tokens of its own."""
+
+    def __init__(self, draft, target, n_slots, blur):
+        self.n_batch, self.n_ctx_slot, self.n_slots, self.traits = 16, 200, n_slots, PLAIN
+        self._draft, self._target, self._blur = draft, target, blur
+        self.memory = [[] for _ in range(n_slots)]
+
+    def decode(self, spans):
+        assert 0 < sum(len(span.tokens) for span in spans) <= self.n_batch
+        return [self._decode_tokens(span) for span in spans]
+
+    def trim(self, slot, n_keep):
+        del self.memory[slot][n_keep:]
+
+    def copy(self, source_slot, slot, n_keep):
+        assert not self.memory[slot]
+        self.memory[slot] = self.memory[source_slot][:n_keep]
+
+    def _decode_tokens(self, span):
+        memory = self.memory[span.slot]
+        assert len(memory) == span.start
+        memory += span.tokens
+        assert len(memory) <= self.n_ctx_slot
+        n_before = len(memory) - span.n_logits
+        rows = [self._row(memory[: n_before + i + 1]) for i in range(span.n_logits)]
+        return np.array(rows, np.float32).reshape(span.n_logits, len(self._draft))
+
+    def _row(self, tokens):
+        """Each token of its own is as likely as its first character, pairs are less so."""
+        said = self._target.encode(b"".join(self._draft.pieces[token] for token in tokens))
+        text_hash = functools.reduce(extend_hash, said, 0)
+        noise = np.random.default_rng(text_hash + 1).normal(size=N_VOCAB)
+        characters = toy_logits(text_hash) + self._blur * noise
+        first = [self._target.encode(piece)[0] for piece in self._draft.pieces]
+        return characters[first] - [4.0 * (len(piece) > 1) for piece in self._draft.pieces]
 
 
 # The front process

@@ -30,6 +30,7 @@ from tests.fakes import (
     Several,
     Silent,
     Thicket,
+    TranslatingBack,
     inline_drafter,
     local_drafters,
     make_limits,
@@ -49,6 +50,7 @@ CHAINS = {
     "duplicating": lambda _requests, truth, rng: Duplicating(Hostile(truth, rng)),
     "equal back": lambda requests, _truth, _rng: RealBack(requests, blur=0.0),
     "weaker back": lambda requests, _truth, _rng: RealBack(requests, blur=0.3),
+    "translating back": lambda requests, _truth, _rng: TranslatingBack(requests, blur=0.0),
     "back with a short window": lambda requests, _truth, _rng: RealBack(requests, blur=0.3, n_window=7),
 }
 DRAFTERS = CHAINS | {
