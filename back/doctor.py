@@ -12,8 +12,9 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from back.dial import refusal
 from back.settings import BackSettings
+from back.vocabulary_download import lead_vocabulary
 from shared import cpus
-from shared.diagnostics.findings import DoctorReport, Finding, good, problem
+from shared.diagnostics.findings import DoctorReport, Finding, good, hint, problem
 from shared.diagnostics.lead_checks import (
     check_contention,
     check_draft_speed,
@@ -23,12 +24,14 @@ from shared.diagnostics.lead_checks import (
     check_version,
 )
 from shared.diagnostics.lead_probe import LeadProbe, is_own_address
-from shared.errors import ConfigError, DuoError, ProtocolError
+from shared.errors import ConfigError, DuoError, ProtocolError, VocabularyError
 from shared.llama.model import Model
 from shared.llama.span import Span
+from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.terminal import one_line
+from shared.translation.vocabulary_pair import vocabulary_pair
 
 _N_PINGS = 15
 _N_STEPS = 24
@@ -52,8 +55,7 @@ def diagnose(settings: BackSettings) -> DoctorReport:
     with LeadProbe(settings.lead, key, tls=tls) as probe:
         report.add(probe.run())
     if report.status == 0:
-        hello = _hello(settings, model.vocabulary.identify())
-        report.add(_join(settings, hello, key, tls, probe))
+        report.add(_join(settings, model.vocabulary, key, tls, probe))
     report.add(_draft(settings, model, probe))
     if probe.report:
         if is_own_address(settings.lead):
@@ -76,15 +78,22 @@ def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:
 
 
 def _join(
-    settings: BackSettings, hello: Hello, key: str | None, tls: ssl.SSLContext | None, probe: LeadProbe
+    settings: BackSettings,
+    vocabulary: Vocabulary,
+    key: str | None,
+    tls: ssl.SSLContext | None,
+    probe: LeadProbe,
 ) -> Iterator[Finding]:
     """Whether the lead accepts key, protocol and vocabulary, and the time of a round trip."""
     if probe.report:
         yield from check_version(probe.report, importlib.metadata.version("llama-duo"))
+    hello = _hello(settings, vocabulary.identify())
     try:
         seconds = asyncio.run(measure_round_trip(settings.websocket_url, hello, key, tls))
     except InvalidStatus as error:
         yield problem(f"the lead refuses this back: {refusal(error)}")
+    except VocabularyError:
+        yield from _translate(settings, vocabulary, key, tls)
     except ProtocolError as error:
         yield problem(f"the lead refuses this back: {error}")
     except (OSError, ConnectionClosed, InvalidHandshake) as error:
@@ -96,6 +105,23 @@ def _join(
             f"the lead accepts this back: key, protocol and vocabulary ({hello.vocabulary.model}) match"
         )
         yield from check_round_trip(1000 * seconds, probe.report.planner if probe.report else None)
+
+
+def _translate(
+    settings: BackSettings, vocabulary: Vocabulary, key: str | None, tls: ssl.SSLContext | None
+) -> Iterator[Finding]:
+    """Whether the draft model can draft in the lead's vocabulary, and how much of that it knows."""
+    try:
+        projection = vocabulary_pair(vocabulary, lead_vocabulary(settings.lead, key, tls))
+    except (DuoError, OSError) as error:
+        yield problem(f"the lead has another vocabulary, and this back cannot translate: {error}")
+        return
+    percent = 100 * projection.n_exact / len(projection.draft)
+    yield hint(
+        f"this back translates: its model has another tokenizer than the lead's. {percent:.0f} % of its "
+        "tokens are also tokens of the lead, the others are split or joined. A model with the same tokenizer "
+        "drafts without that"
+    )
 
 
 async def measure_round_trip(
@@ -114,8 +140,8 @@ async def measure_round_trip(
         match parse_lead_message(await connection.recv()):
             case Welcome():
                 pass
-            case Refused(reason=reason):
-                raise ProtocolError(one_line(reason))
+            case Refused(reason=reason, code=code):
+                raise (VocabularyError if code == "vocabulary" else ProtocolError)(one_line(reason))
             case other:
                 raise ProtocolError(f"the lead sent {other.type} instead of welcome")
         times = [await (await connection.ping()) for _ in range(_N_PINGS)]

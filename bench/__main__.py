@@ -25,6 +25,7 @@ PARTS = {
     "hybrid": "recurrent states or sliding windows against plain attention: second turn, drafts, memory",
     "known_text": "the target beside a drafter that errs at a given rate, against the bound by T(n)",
     "fuzz": "messages of every kind against the protocol code of lead and back",
+    "translation": "what is lost when the draft model speaks another vocabulary",
     "flood": "tokens/s of the lead beside a back that floods it",
     "memory": "whether memory grows with the tokens that are served",
     "simulate": "a model of lead, backs and network, beyond this machine",

@@ -6,9 +6,10 @@ import contextlib
 import pytest
 from websockets.asyncio.server import serve
 
+from back import doctor
 from back.doctor import diagnose, measure_round_trip, measure_step
 from back.settings import BackSettings
-from shared.errors import ProtocolError
+from shared.errors import ProtocolError, VocabularyError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.protocol import PROTOCOL_VERSION, Hello, Refused, Tune, VocabularyId, Welcome
@@ -55,6 +56,23 @@ async def test_all_else_is_an_error_with_the_leads_reason(message, words):
     async with lead_that_says(message) as url:
         with pytest.raises(ProtocolError, match=words):
             await measure_round_trip(url, HELLO, None)
+
+
+async def test_another_vocabulary_is_told_apart():
+    async with lead_that_says(Refused(reason="the vocabularies differ", code="vocabulary")) as url:
+        with pytest.raises(VocabularyError):
+            await measure_round_trip(url, HELLO, None)
+
+
+async def test_a_back_that_translates_is_told_so(monkeypatch):
+    async with serving(ScriptedLead(Vocabulary.load(builtin_target()))) as start:
+        settings = BackSettings(lead=f"http://127.0.0.1:{start().port}")
+        model = doctor._load(settings)
+        monkeypatch.setattr(model.vocabulary, "identify", lambda: HELLO.vocabulary)
+        monkeypatch.setattr(doctor, "_load", lambda _settings: model)
+        report = await asyncio.to_thread(diagnose, settings)
+    assert "this back translates" in str(report)
+    assert "100 % of its tokens are also tokens of the lead" in str(report)
 
 
 @pytest.fixture
