@@ -14,6 +14,7 @@ from shared.diagnostics.preflight import (
 )
 from shared.errors import ConfigError
 from shared.llama.memory_plan import describe_checkpoints
+from shared.llama.mtp_heads import is_heads_file
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
 from shared.settings.model_options import ModelOptions
@@ -64,6 +65,9 @@ def _check_draft_model(
     report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None
 ) -> None:
     drafting = settings.drafting
+    if drafting.draft_model and is_heads_file(drafting.draft_model):
+        report.add("draft model", f"{drafting.draft_model}, heads of the model (MTP), in the engine")
+        return
     if drafting.is_wanted and (draft := _draft(report, "--draft-model", drafting, settings, vocabulary)):
         report.add("draft model", f"{describe(draft.info)}, in the engine")
 

@@ -4,6 +4,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -17,7 +18,7 @@ from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
-from shared.llama.mtp_heads import MtpHeads, has_heads
+from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
@@ -64,8 +65,15 @@ def make_drafter(
     return ModelDrafter(DRAFT_MODEL, drafter, n_most)
 
 
+def heads_file(load: Load) -> Path | None:
+    """The file with the heads of the target, if that is what was named as draft model."""
+    return load.draft.model if load.draft and is_heads_file(load.draft.model) else None
+
+
 def wants_heads(load: Load) -> bool:
     """Whether the model's heads are to draft; raises ModelLoadError if they should, and it has none."""
+    if heads_file(load):
+        return True
     if load.mtp == "off" or load.draft is not None or load.policy == "off":
         return False
     if has_heads(load.model):

@@ -11,6 +11,7 @@ from lead.engine.draft_loading import (
     calibrate_drafting,
     calibrate_heads,
     choose_threads,
+    heads_file,
     load_draft_model,
     make_drafter,
     make_mtp_drafter,
@@ -62,7 +63,7 @@ def main() -> None:
         heartbeat.start()
     try:
         model, exactness = load_target(load, with_heads=wants_heads(load))
-        draft_model = load_draft_model(load.draft, model) if load.draft else None
+        draft_model = load_draft_model(load.draft, model) if load.draft and not heads_file(load) else None
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)
@@ -140,7 +141,7 @@ def _inline_drafter(
         drafter = make_drafter(load.draft, draft_model, grammars, patience)
         return drafter, functools.partial(_measure_draft_model, load.draft, draft_model)
     if model.hidden and model.traits.can_speculate:
-        heads = model.open_heads()
+        heads = model.open_heads(heads_file(load))
         drafting = make_mtp_drafter(model, heads, load.n_most_mtp, grammars, patience)
         return drafting, functools.partial(_measure_heads, heads, model, load.options.parallel)
     return None, lambda _: None

@@ -22,7 +22,7 @@ class DraftModelOptions(OptionGroup):
     draft_model: Path | None = Field(
         None,
         description="path of a draft model (as with --model) that drafts inside the engine, on its cores and "
-        "devices, between two steps; builtin: the demo's draft model. Backs can draft as well",
+        "devices, between two steps; or of the model's heads (mtp-*.gguf); builtin: the demo's draft model",
     )
     hf_repo_draft: str | None = Field(
         None,

@@ -7,6 +7,7 @@
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -18,7 +19,7 @@ from shared.llama import library
 from shared.llama.batch import Batch
 from shared.llama.hidden_rows import HiddenRows
 from shared.llama.memory_plan import plan_memory
-from shared.llama.mtp_heads import MtpHeads
+from shared.llama.mtp_heads import MtpHeads, has_heads
 from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.span import Span, padding
 from shared.llama.step_checkpoints import StepCheckpoints
@@ -58,7 +59,7 @@ class Model:
         self.kv_unified = options.kv_unified
         self._options = options
         native_options = model_parameters(options)
-        native_options.load_mtp = with_heads
+        native_options.load_mtp = with_heads and has_heads(path)
         self._model = load_native(path, native_options)
         self.vocabulary = Vocabulary(self._model, path)
         self._context = llama_cpp.llama_init_from_model(self._model, plan.parameters)
@@ -96,10 +97,22 @@ class Model:
         """In which widths to decode, so that logits depend on nothing but the tokens; None: in any."""
         self._batch = Batch(self.n_batch)
 
-    def open_heads(self) -> MtpHeads:
-        """The model's heads, with a cache for as many slots and tokens; raises ModelLoadError."""
+    def open_heads(self, path: Path | None = None) -> MtpHeads:
+        """The model's heads, with a cache for as many slots and tokens; raises ModelLoadError.
+
+        path: the file that they are in; None: the model's own.
+        """
         parameters = context_parameters(self._options, self.n_ctx, self.n_slots)
-        return MtpHeads(self._model, self._context, parameters)
+        if path is None:
+            return MtpHeads(self._model, self._context, parameters)
+        native_options = model_parameters(self._options)
+        native_options.load_mtp = True
+        model = llama_cpp.llama_model_load_from_file(str(path).encode(), native_options)
+        if not model or _shape(model) != _shape(self._model):
+            if model:
+                llama_cpp.llama_model_free(model)
+            raise ModelLoadError(f"{path} does not have the heads (MTP) of {self.vocabulary.info.name}")
+        return MtpHeads(model, self._context, parameters, owns_model=True)
 
     def _keep_hidden(self) -> HiddenRows:
         llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, False)
@@ -319,6 +332,12 @@ class Model:
         pointer = ctypes.cast(llama_cpp.llama_get_logits(self._context), ctypes.POINTER(ctypes.c_float))
         table = np.ctypeslib.as_array(pointer, shape=(sum(n_outputs), self.n_vocab))
         return np.split(table, np.cumsum(n_outputs)[:-1])
+
+
+def _shape(model: Any) -> tuple[int, int]:
+    """What a model and its heads have in common: width and number of tokens."""
+    n_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    return llama_cpp.llama_model_n_embd_out(model), n_tokens
 
 
 def _decode_error(code: int, n_tokens: int) -> Exception:

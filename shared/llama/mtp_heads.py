@@ -24,6 +24,7 @@ from shared.models.file_kind import read_beginning
 from shared.models.split import parts_of
 
 _HEAD_TENSOR = ".nextn.eh_proj.weight"
+_FIRST_LAYER = "blk.0.attn_norm.weight"
 _ARCHITECTURES = frozenset(
     {
         *("bailingmoe3", "cohere2moe", "deepseek2", "deepseek32", "glm-dsa", "glm4moe", "hy_v3", "mimo2"),
@@ -46,14 +47,20 @@ def has_heads(path: Path) -> bool:
     return sum(name.endswith(_HEAD_TENSOR) for name in names) == 1
 
 
+def is_heads_file(path: Path) -> bool:
+    """Whether a file has a head that can be used, and no model: mtp-*.gguf."""
+    return has_heads(path) and _FIRST_LAYER not in tensor_names(parts_of(path)[0])
+
+
 class MtpHeads:
-    """A context of the target's weights that runs its head."""
+    """A context that runs the head of a target."""
 
-    def __init__(self, model: Any, target: Any, parameters: Any) -> None:
-        """model: a llama_model with its heads; target: its llama_context, which outputs hidden states.
+    def __init__(self, model: Any, target: Any, parameters: Any, *, owns_model: bool = False) -> None:
+        """model: a llama_model with the head; target: the llama_context that outputs hidden states.
 
-        parameters: those of the target's context. Raises ModelLoadError.
+        parameters: those of the target's context. owns_model: `close` frees it. Raises ModelLoadError.
         """
+        self._model = model if owns_model else None
         parameters.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
         parameters.ctx_other = target
         parameters.n_rs_seq = 0
@@ -126,6 +133,8 @@ class MtpHeads:
     def close(self) -> None:
         """Free the context; this object must not be used afterwards."""
         llama_cpp.llama_free(self._context)
+        if self._model:
+            llama_cpp.llama_model_free(self._model)
 
 
 class _HeadBatch:

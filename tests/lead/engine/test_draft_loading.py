@@ -5,11 +5,13 @@ from types import SimpleNamespace
 import pytest
 
 from bench.tiny_models import TinyModel, write_tiny_model
+from lead.engine import draft_loading as module
 from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import (
     calibrate_drafting,
     calibrate_heads,
     choose_threads,
+    heads_file,
     load_draft_model,
     make_drafter,
     make_mtp_drafter,
@@ -281,3 +283,11 @@ def test_heads_are_used_where_a_file_has_them(with_heads):
 def test_beside_a_draft_model_heads_stay_idle(with_heads):
     given = Load(model=with_heads, options=OPTIONS, depth=4, mtp="auto", draft=load(builtin_draft()))
     assert not wants_heads(given)
+
+
+def test_a_file_of_heads_named_as_draft_model_makes_the_target_keep_its_states(with_heads, monkeypatch):
+    monkeypatch.setattr(module, "is_heads_file", lambda path: path == with_heads)
+    given = Load(model=builtin_target(), options=OPTIONS, depth=4, draft=load(with_heads))
+    assert heads_file(given) == with_heads
+    assert wants_heads(given)
+    assert heads_file(given.model_copy(update={"draft": load(builtin_draft())})) is None
