@@ -8,7 +8,14 @@ import llama_cpp
 
 from shared.errors import ModelLoadError
 from shared.llama.memory_traits import MemoryTraits
-from shared.settings.model_options import MAX_SLOTS, MIN_BATCH, UNQUANTIZED, CacheType, ModelOptions
+from shared.settings.model_options import (
+    DEFAULT_SLOTS,
+    MAX_SLOTS,
+    MIN_BATCH,
+    UNQUANTIZED,
+    CacheType,
+    ModelOptions,
+)
 
 _GGML_TYPE_BF16 = 30
 """ggml.h; llama_cpp has no name for it."""
@@ -43,7 +50,7 @@ def context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
     parameters.type_k = _ggml_type(options.cache_type_k)
     parameters.type_v = _ggml_type(options.cache_type_v)
     parameters.offload_kqv = options.kv_offload
-    parameters.flash_attn_type = _flash_attention(options)
+    parameters.flash_attn_type = _flash_attention(options, n_slots)
     parameters.no_perf = True
     return parameters
 
@@ -82,13 +89,22 @@ def _ggml_type(name: CacheType) -> int:
     return _GGML_TYPE_BF16 if name == "bf16" else int(getattr(llama_cpp, f"GGML_TYPE_{name.upper()}"))
 
 
-def _flash_attention(options: ModelOptions) -> int:
+def _flash_attention(options: ModelOptions, n_slots: int) -> int:
     if options.flash_attn == "on" or options.cache_type_v not in UNQUANTIZED:
         return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED)
     on_cpu = options.n_gpu_layers == 0 or not llama_cpp.llama_supports_gpu_offload()
-    if options.flash_attn == "off" or on_cpu:
-        # On CPUs flash attention accumulates in half precision, in an order that depends on the width of the
-        # batch, the threads and how full the cache is: a text would depend on other requests. It is also
-        # slower as soon as a step has several tokens (docs/performance.md).
+    if options.flash_attn == "off" or (on_cpu and not _holds_many_texts(options, n_slots)):
         return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED)
     return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO)
+
+
+def _holds_many_texts(options: ModelOptions, n_slots: int) -> bool:
+    """Whether flash attention is faster on a CPU (docs/performance.md).
+
+    It skips the cells of other texts, which otherwise are compared with every token. One text alone is read
+    as fast, and continued more slowly once it is long, by several tokens a step above all: that is most of
+    the work where nobody has asked for more slots than the default. More slots than `parallel` hold branches
+    of texts. The kernel for prompts knows f16 only.
+    """
+    is_f16 = options.cache_type_k == options.cache_type_v == "f16"
+    return is_f16 and options.parallel > DEFAULT_SLOTS and n_slots == options.parallel

@@ -28,6 +28,7 @@ Shares = Annotated[tuple[Annotated[float, Field(ge=0)], ...], NoDecode, BeforeVa
 
 UNQUANTIZED: Final = frozenset({"f32", "f16", "bf16"})
 """The types that the V cache may have without flash attention."""
+DEFAULT_SLOTS: Final = 4
 MAX_SLOTS: Final = 256
 """The most sequences in one cache (llama.cpp's LLAMA_MAX_SEQ)."""
 DEFAULT_CTX: Final = 16_384
@@ -50,7 +51,10 @@ class ComputeOptions(OptionGroup):
         f"times --parallel, or {DEFAULT_CTX} if that is less",
     )
     parallel: SlotCount = Field(
-        4, ge=1, le=MAX_SLOTS, description="number of slots: requests that are processed in parallel"
+        DEFAULT_SLOTS,
+        ge=1,
+        le=MAX_SLOTS,
+        description="number of slots: requests that are processed in parallel",
     )
     threads: ThreadCount = Field(
         0,
@@ -61,8 +65,9 @@ class ComputeOptions(OptionGroup):
     )
     flash_attn: FlashAttention = Field(
         "auto",
-        description="flash attention: on, off or auto (on if layers are on a GPU or the V cache is "
-        "quantized). With flash attention, results on a CPU may depend on which other requests are running",
+        description="flash attention: on, off or auto (on if layers are on a GPU, the V cache is quantized, "
+        f"or there are more than {DEFAULT_SLOTS} slots). With flash attention, results on a CPU may depend "
+        "on which other requests are running",
     )
     cache_type_k: CacheType = Field("f16", description="KV cache data type for K")
     cache_type_v: CacheType = Field(
@@ -119,7 +124,8 @@ class ModelOptions(ComputeOptions):
     kv_unified: bool = Field(
         True,
         description="use a single KV cache shared by all slots; --no-kv-unified gives each slot an equal "
-        "part of --ctx-size, which is faster when all slots are busy, and slower otherwise or with drafts",
+        "part of --ctx-size, which is faster when all slots are busy or many long prompts have nothing in "
+        "common, and slower otherwise or with drafts",
     )
     exact: Exact = Field(
         "off",

@@ -1,8 +1,10 @@
+import llama_cpp
 import numpy as np
 import pytest
 
 from shared.errors import KvCacheFullError, ModelLoadError
 from shared.llama.model import Model
+from shared.llama.native_parameters import context_parameters
 from shared.llama.span import Span
 from shared.llama.width_policy import WidthPolicy
 from shared.models.builtin import builtin_draft, builtin_target
@@ -223,10 +225,37 @@ def test_a_cache_of_another_type_gives_nearly_the_same(load, model, kind):
 
 
 @pytest.mark.parametrize(("flash_attn", "same"), [("auto", True), ("off", True), ("on", False)])
-def test_flash_attention_is_off_on_cpus_unless_asked_for(load, model, flash_attn, same):
+def test_flash_attention_is_off_on_cpus_for_a_few_slots_unless_asked_for(load, model, flash_attn, same):
     plain = model.decode([Span(0, 0, TEXT, 1)])[0][0].copy()
     other = load(flash_attn=flash_attn).decode([Span(0, 0, TEXT, 1)])[0][0]
     assert np.array_equal(plain, other) is same
+
+
+def flash_attention_of(**settings):
+    options = ModelOptions(threads=1, n_gpu_layers=0, **settings)
+    parameters = context_parameters(options, 512, options.parallel)
+    return parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_on"),
+    [
+        ({"parallel": 4}, False),
+        ({"parallel": 8}, True),
+        ({"parallel": 8, "kv_unified": False}, True),
+        ({"parallel": 8, "flash_attn": "off"}, False),
+        ({"parallel": 1, "flash_attn": "on"}, True),
+        ({"parallel": 8, "cache_type_k": "q8_0"}, False),
+    ],
+)
+def test_many_slots_have_flash_attention_on_cpus_unless_told_otherwise(settings, is_on):
+    assert flash_attention_of(**settings) is is_on
+
+
+def test_slots_for_branches_of_a_text_do_not_count_for_flash_attention():
+    options = ModelOptions(parallel=8, n_gpu_layers=0)
+    parameters = context_parameters(options, 512, 32)
+    assert parameters.flash_attn_type == llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
 
 
 def test_smaller_batches_inside_a_step_are_possible(load, model):
