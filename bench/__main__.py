@@ -23,6 +23,7 @@ PARTS = {
     "exactness": "whether a text is the same bit for bit beside backs, clients, faults and restarts",
     "faults": "whether answers are lost or changed while processes die and networks fail",
     "hybrid": "recurrent states or sliding windows against plain attention: second turn, drafts, memory",
+    "agent": "drafts from texts seen before: an agent whose requests quote each other",
     "known_text": "the target beside a drafter that errs at a given rate, against the bound by T(n)",
     "fuzz": "messages of every kind against the protocol code of lead and back",
     "translation": "what is lost when the draft model speaks another vocabulary",

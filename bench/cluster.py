@@ -66,8 +66,11 @@ class Cluster:
             *("--print", "none"),
             *("--parallel", str(n_parallel), "--ctx-size", str(n_ctx_slot * n_parallel)),
         ]
-        if "--no-ngram" in lead_help() and not with_ngram:
+        known = lead_help()
+        if "--no-ngram" in known and not with_ngram:
             arguments.append("--no-ngram")
+        if "--suffix-memory" in known:  # the same prompts are sent again and again
+            arguments += ["--suffix-memory", "0"]
         arguments += options
         try:
             self._lead, self.url = start_lead(*arguments)

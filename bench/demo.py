@@ -27,6 +27,8 @@ QUESTIONS = (
     "What is speculative decoding?",
     "Write a short story about a baker who finds a mysterious letter.",
 )
+_FORGETFUL = ("--suffix-memory", "0")
+"""The same questions are asked twice: the second time is to show what a back is worth."""
 _TIMEOUT_S = 300.0
 _MAX_TOKENS = 160
 
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str]) -> None:
         "as the small one and costs as much as a big one. What is real is the speed-up.\n"
     )
     model = str(demo_model(lambda: False))
-    lead, url = start_lead("--model", model, "--cpus", lead_cpus)
+    lead, url = start_lead("--model", model, "--cpus", lead_cpus, *_FORGETFUL)
     with lead, LeadClient(url, timeout_s=_TIMEOUT_S) as client:
         print(f"--- the lead alone (cores {lead_cpus}) ---\n")
         alone = _ask_all(client, screen)

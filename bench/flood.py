@@ -111,7 +111,7 @@ def _measure(settings: argparse.Namespace, cores: Cores) -> list[FloodedAnswer]:
     answers = []
     lead, url = start_lead(
         *("--model", str(settings.model), "--cpus", cores.lead, "--threads", "1", "--ctx-size", str(n_ctx)),
-        *("--parallel", "1", "--print", "none", "--no-ngram", *settings.lead_options),
+        *("--parallel", "1", "--print", "none", "--no-ngram", "--suffix-memory", "0", *settings.lead_options),
     )
     with lead, client(url) as http:
         ask(http, settings)  # reads the prompt, whose cache the others use

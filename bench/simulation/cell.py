@@ -91,7 +91,7 @@ def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> Outcome:
     )
 
 
-class _InstantDrafter:
+class _InstantDrafter(LocalDrafter):
     """Is always done drafting."""
 
     def __init__(self, text: Text, skill: DraftSkill) -> None:

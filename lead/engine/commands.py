@@ -14,8 +14,8 @@ from shared.settings.model_options import ModelOptions
 
 MtpMode = Literal["auto", "on", "off"]
 PolicyName = Literal["adaptive", "fixed", "sync", "off"]
-NGRAM, PREDICTION, DRAFT_MODEL, MTP = "ngram", "prediction", "draft_model", "mtp"
-OWN_SOURCES = frozenset({NGRAM, PREDICTION, DRAFT_MODEL, MTP})
+NGRAM, PREDICTION, SUFFIX, DRAFT_MODEL, MTP = "ngram", "prediction", "suffix", "draft_model", "mtp"
+OWN_SOURCES = frozenset({NGRAM, PREDICTION, SUFFIX, DRAFT_MODEL, MTP})
 """The draft sources in the lead itself; a back may not have such a name."""
 
 
@@ -48,6 +48,8 @@ class Load(BaseModel, frozen=True):
     draft: LoadDraft | None = None
     mtp: MtpMode = "off"
     n_most_mtp: int = 16
+    suffix_memory: int = 0  # MiB for recent texts; 0: none
+    suffix_max_age: float = 0.0  # seconds
     calibrate: bool = True
     heartbeat_seconds: float = 0.0  # between signs of life; 0: none
     exactness: Exactness | None = None
@@ -59,7 +61,8 @@ class RequestOptions(BaseModel, frozen=True):
     n_probs: at each position report the probabilities of this many tokens and of the chosen one; None: of
     none. filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step.
     slot: run in this slot only. progress: report how far the prompt has been read. checkpoint: length of a
-    prefix that later requests may share; 0: not known.
+    prefix that later requests may share; 0: not known. owner: whose recent texts drafts may be taken from,
+    this one among them when it has ended; None: nobody's.
     """
 
     n_probs: int | None = None
@@ -69,6 +72,7 @@ class RequestOptions(BaseModel, frozen=True):
     slot: int | None = None
     progress: bool = False
     checkpoint: int = 0
+    owner: int | None = None
 
 
 class Submit(BaseModel, frozen=True):

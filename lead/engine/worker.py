@@ -3,10 +3,11 @@
 import functools
 import logging
 import sys
+import time
 from collections.abc import Callable
 
 from lead.engine.calibration import calibrate
-from lead.engine.commands import NGRAM, PREDICTION, Load, LoadDraft, Submit
+from lead.engine.commands import NGRAM, PREDICTION, SUFFIX, Load, LoadDraft, Submit
 from lead.engine.draft_loading import (
     calibrate_drafting,
     calibrate_heads,
@@ -21,6 +22,8 @@ from lead.engine.drafters.inline_drafter import InlineDrafter
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
+from lead.engine.drafters.seen_texts import SeenTexts
+from lead.engine.drafters.suffix import SuffixDrafter
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
 from lead.engine.exact_model import load_target
@@ -96,11 +99,12 @@ def _serve(
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
 
     drafter, prepare = _inline_drafter(load, model, draft_model, grammars, patience)
+    seen = _seen_texts(load)
     speculation = SpeculationManager(
         load.policy,
         load.depth,
         vocabulary.end_tokens,
-        lambda request: _local_drafters(request, load),
+        lambda request: _local_drafters(request, load, seen),
         batching=batching_for(limits),
         inline=drafter,
         widths=model.widths,
@@ -173,10 +177,18 @@ def _measure_heads(heads: MtpHeads, model: Model, n_slots: int, cost: StepCost) 
     )
 
 
-def _local_drafters(request: Submit, load: Load) -> dict[str, LocalDrafter]:
+def _seen_texts(load: Load) -> SeenTexts | None:
+    if not load.suffix_memory:
+        return None
+    return SeenTexts(load.suffix_memory << 20, load.suffix_max_age, time.monotonic)
+
+
+def _local_drafters(request: Submit, load: Load, seen: SeenTexts | None) -> dict[str, LocalDrafter]:
     drafters: dict[str, LocalDrafter] = {}
     if load.ngram:
         drafters[NGRAM] = NgramDrafter(_NGRAM_BITS)
     if request.prediction:
         drafters[PREDICTION] = PredictionDrafter(request.prediction, request.n_prompt or len(request.tokens))
+    if seen is not None and request.options.owner is not None:
+        drafters[SUFFIX] = SuffixDrafter(seen, request.options.owner)
     return drafters

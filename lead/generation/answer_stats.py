@@ -2,8 +2,17 @@
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lead.generation.sequences import LiveSequence
+
+
+class SourceStats(NamedTuple):
+    """How many of a source's draft tokens were verified, and accepted."""
+
+    source: str
+    n_drafted: int
+    n_accepted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +20,8 @@ class AnswerStats:
     """Of one answer, so far or in all.
 
     n_cached: prompt tokens found in the KV cache. n_generated: tokens the client received. prompt_seconds:
-    from getting a slot to the first token. generation_seconds: from the first token to the last.
+    from getting a slot to the first token. generation_seconds: from the first token to the last. sources: of
+    draft tokens, in the order of their names.
     """
 
     n_prompt: int
@@ -21,6 +31,7 @@ class AnswerStats:
     n_accepted: int = 0
     prompt_seconds: float = 0.0
     generation_seconds: float = 0.0
+    sources: tuple[SourceStats, ...] = ()
 
     @classmethod
     def of(cls, sequence: LiveSequence, n_generated: int) -> "AnswerStats":
@@ -33,6 +44,10 @@ class AnswerStats:
             n_accepted=min(sequence.n_accepted, n_generated),
             prompt_seconds=seconds_between(sequence.started_at, sequence.first_token_at),
             generation_seconds=seconds_between(sequence.first_token_at, sequence.last_token_at),
+            sources=tuple(
+                SourceStats(source, n_drafted, sequence.accepted_by[source])
+                for source, n_drafted in sorted(sequence.drafted_by.items())
+            ),
         )
 
 

@@ -8,6 +8,7 @@ import asyncio
 import enum
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -77,6 +78,8 @@ class LiveSequence:
     n_cached: int = 0
     n_drafted: int = 0
     n_accepted: int = 0
+    drafted_by: Counter[str] = field(default_factory=Counter)  # tokens, by source
+    accepted_by: Counter[str] = field(default_factory=Counter)
     max_tokens: int | None = None  # to generate; None: until the context is full
     prediction: list[int] = field(default_factory=list)
     options: RequestOptions = field(default_factory=RequestOptions)
@@ -132,6 +135,8 @@ class LiveSequence:
         self.steps.append(step)
         self.n_drafted += step.n_drafted
         self.n_accepted += step.n_accepted
+        self.drafted_by.update(step.sources)
+        self.accepted_by.update(step.sources[: step.n_accepted])
         self.last_token_at = now
         if self.first_token_at is None:
             self.first_token_at = now

@@ -10,6 +10,7 @@ from fastapi import Request
 from lead.chat.parser import ParserConfig
 from lead.engine.commands import RequestOptions
 from lead.generation.admission import ContextExceededError
+from lead.http.middleware.keys import ANYONE, Principal
 from lead.http.preparing import prepare
 from lead.http.request_sampling import sampling_parameters
 from lead.http.schema import GenerationFields
@@ -83,6 +84,7 @@ async def read_request(
             slot=fields.slot(services.n_slots),
             progress=bool(fields.return_progress and fields.stream),
             checkpoint=prepared.n_before_last,
+            owner=_owner(http_request),
         ),
         private=fields.private,
         max_seconds=fields.time_limit(),
@@ -98,6 +100,12 @@ async def read_text_request(
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
     job = PreparePrompts(prompts, fields.grammar, fields.json_schema, fields.texts(services.limits))
     return await read_request(fields, job, http_request, services)
+
+
+def _owner(http_request: Request) -> int:
+    """A number of the sender's key; without keys all senders are one."""
+    principal: Principal = getattr(http_request.state, "principal", ANYONE)
+    return principal.number
 
 
 @functools.cache  # the log says so once

@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from lead.engine.commands import OWN_SOURCES
 from lead.engine.events import Committed
 from lead.generation.sequences import LiveSequence, Status
 
@@ -43,6 +44,8 @@ class SequenceMetrics:
             registry=registry,
         )
         self._accepted_at = [by_position.labels(str(i)) for i in range(N_POSITIONS)]
+        self._drafted_by = self._by_source("draft", "Verified draft tokens of the lead's own", registry)
+        self._accepted_by = self._by_source("accepted", "Of these, accepted", registry)
         ended = Counter("llama_duo:requests", "Ended requests by reason", ["reason"], registry=registry)
         self._ended = {reason: ended.labels(reason) for reason in ("stop", "length", "failed")}
         self._queue = histogram("request_queue_time", "From a request to its slot", _SECONDS)
@@ -85,6 +88,15 @@ class SequenceMetrics:
             self._accepted.inc(step.n_accepted)
             for i in range(min(step.n_accepted, N_POSITIONS)):
                 self._accepted_at[i].inc()
+            for i, source in enumerate(step.sources):
+                if source in OWN_SOURCES:
+                    self._drafted_by[source].inc()
+                    self._accepted_by[source].inc(i < step.n_accepted)
+
+    @staticmethod
+    def _by_source(name: str, text: str, registry: CollectorRegistry) -> dict[str, Counter]:
+        counter = Counter(f"llama_duo:source_{name}_tokens", text, ["source"], registry=registry)
+        return {source: counter.labels(source) for source in sorted(OWN_SOURCES)}
 
     def on_end(self, sequence: LiveSequence) -> None:
         """Count a request."""

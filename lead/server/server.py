@@ -262,6 +262,8 @@ class Lead:
             draft=settings.load_draft(),
             mtp=settings.drafting.mtp,
             n_most_mtp=settings.drafting.draft_max,
+            suffix_memory=settings.suffix_mib,
+            suffix_max_age=settings.suffix_max_age,
             calibrate=settings.calibrate,
         )
 

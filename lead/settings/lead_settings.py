@@ -94,6 +94,17 @@ class LeadSettings(FileSettings):
     )
     depth: int = Field(4, ge=0, le=32, description="draft tokens per step with --policy fixed or sync")
     ngram: bool = Field(True, description="also draft from n-grams of the text so far, without a draft model")
+    suffix_memory: int | None = Field(
+        None,
+        ge=0,
+        le=4096,
+        description="the most memory, in MiB, for recent texts of each API key, from which drafts are taken "
+        "like n-grams, without a draft model (SuffixDecoding); 0: none. Without this option 32, but 0 with "
+        "--insecure and without keys: timing would tell users about each other's texts",
+    )
+    suffix_max_age: float = Field(
+        3600.0, gt=0, le=31_536_000, description="seconds after which such a text is forgotten"
+    )
     calibrate: bool = Field(
         True,
         description="after loading, measure the time of steps with different batch sizes until the first "
@@ -177,6 +188,13 @@ class LeadSettings(FileSettings):
     def n_threads(self) -> int:
         """One core is left to HTTP (and to a small back), unless the cores were chosen by hand."""
         return self.compute.threads or max(1, cpus.n_physical() - (0 if self.cpus else 1))
+
+    @property
+    def suffix_mib(self) -> int:
+        """Memory for recent texts: where strangers count as one owner, only if it was asked for."""
+        if self.suffix_memory is not None:
+            return self.suffix_memory
+        return 0 if self.security.insecure and not self.security.has_keys else 32
 
     @property
     def model_options(self) -> ModelOptions:

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.processes import Program, start_back
 
 LEAD = (
-    *("--threads", "1", "--parallel", "4", "--no-ngram"),
+    *("--threads", "1", "--parallel", "4", "--no-ngram", "--suffix-memory", "0"),
     *("--cache-type-k", "f32", "--cache-type-v", "f32"),
 )
 """The cache is as precise as the weights: a text that is read again in other batches than it was generated in

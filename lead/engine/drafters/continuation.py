@@ -1,6 +1,6 @@
 """Drafts from matches: what follows an earlier occurrence of a text's last tokens, with confidences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 LONGEST_MATCH = 32
@@ -29,12 +29,37 @@ Continuation = tuple[list[int], list[float]]
 def match_length(text: Sequence[int], at: int, other: Sequence[int], other_at: int) -> int:
     """How many tokens before text[at] equal those before other[other_at], at most LONGEST_MATCH."""
     longest = min(at, other_at, LONGEST_MATCH)
-    if text[at - longest : at] == other[other_at - longest : other_at]:
+    before, other_before = text[at - longest : at], other[other_at - longest : other_at]
+    if before == other_before:
         return longest
     n = 0
-    while text[at - 1 - n] == other[other_at - 1 - n]:
+    for token, other_token in zip(reversed(before), reversed(other_before), strict=False):
+        if token != other_token:
+            break
         n += 1
     return n
+
+
+def longest_first(text: Sequence[int], places: Iterable[int], other: Sequence[int]) -> list[Match]:
+    """What precedes `places` in `text` and equals the end of `other`; of equal length the later first."""
+    found = [Match(match_length(text, at, other, len(other)), at) for at in places if at <= len(text)]
+    return sorted((match for match in found if match.length >= SHORTEST_MATCH), reverse=True)
+
+
+class CopiedPassage:
+    """The passage that drafts are taken from: it goes on even where an index has forgotten the place."""
+
+    def __init__(self) -> None:
+        self._at = self._n_tokens = 0
+
+    def among(self, places: Sequence[int], n_tokens: int) -> list[int]:
+        """`places`, and the one where the copy goes on, in a text that now has `n_tokens` tokens."""
+        here = self._at + n_tokens - self._n_tokens
+        return [*places, here] if self._at and here not in places else [*places]
+
+    def follow(self, matches: Sequence[Match], n_tokens: int) -> None:
+        """The next draft is taken from the first of `matches`."""
+        self._at, self._n_tokens = (matches[0].at if matches else 0), n_tokens
 
 
 def confidence(length: int, n_agreeing: int, n_matches: int) -> float:

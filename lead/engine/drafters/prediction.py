@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.drafters.continuation import SHORTEST_MATCH, Continuation, Match, follow, match_length
+from lead.engine.drafters.local_drafter import LocalDrafter
 
 _TRUST = 6
 """The length of the initial match: how far the client's prediction is trusted at first."""
@@ -16,7 +17,7 @@ _MOST_PLACES = 8
 """The number of occurrences of the answer's last tokens to compare: the nearest ones."""
 
 
-class PredictionDrafter:
+class PredictionDrafter(LocalDrafter):
     """Drafts for one sequence. `tokens` is always its whole text, which only grows; no copy is kept."""
 
     def __init__(self, prediction: Sequence[int], n_prompt: int) -> None:

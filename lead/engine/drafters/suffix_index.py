@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 ORDERS = (2, 5)
 """Lengths of the n-grams. With two places of each, matches are as good as those of a full search."""
+MAX_PLACE = (1 << 31) - 1
+"""The last one that an index can hold."""
 
 _MASK = (1 << 64) - 1
 # Vector multiply-shift hashing (Dietzfelbinger, "Universal hashing via integer arithmetic without primes,
@@ -28,7 +30,7 @@ _MOST_ONE_BY_ONE = 24
 
 
 class SuffixIndex:
-    """Grows with one sequence. A place is the position after an n-gram's last token, so never 0."""
+    """Grows with one text. A place is the position after an n-gram's last token, so never 0."""
 
     def __init__(self, n_bits: int = 16) -> None:
         """2**n_bits entries for each order, n_bits ≥ 1: 1 MB in all for 16; only what is used is touched."""
@@ -43,15 +45,18 @@ class SuffixIndex:
         self.n_indexed = 0
         """n-grams that end here or earlier are in the table."""
 
-    def extend(self, tokens: Sequence[int]) -> None:
-        """Index what is new in `tokens`, all tokens so far, except n-grams that end with the last one."""
-        n_new = len(tokens) - 1 - self.n_indexed
-        if n_new > _MOST_ONE_BY_ONE:
-            self._extend_at_once(tokens)
+    def extend(self, tokens: Sequence[int], start: int = 0) -> None:
+        """Index what is new in `tokens`, all tokens from position `start` on.
+
+        n-grams that end with the last one are left out, and those that begin before `start`.
+        """
+        first = max(self.n_indexed - start, 0)
+        if len(tokens) - 1 - first > _MOST_ONE_BY_ONE:
+            self._extend_at_once(tokens, start)
         else:
-            for end in range(self.n_indexed + 1, len(tokens)):
-                self._add(tokens, end)
-        self.n_indexed = max(self.n_indexed, len(tokens) - 1)
+            for end in range(first + 1, len(tokens)):
+                self._add(tokens, end, start)
+        self.n_indexed = max(self.n_indexed, start + len(tokens) - 1)
 
     def places(self, tokens: Sequence[int]) -> list[int]:
         """Places where the end of `tokens` may have occurred before, without repetitions, in no order.
@@ -65,10 +70,10 @@ class SuffixIndex:
         found.pop(0, None)
         return list(found)
 
-    def _add(self, tokens: Sequence[int], end: int) -> None:
+    def _add(self, tokens: Sequence[int], end: int, start: int) -> None:
         for (newest, previous), bucket in zip(self._views, self._buckets(tokens, end), strict=False):
             previous[bucket] = newest[bucket]
-            newest[bucket] = end
+            newest[bucket] = start + end
 
     def _buckets(self, tokens: Sequence[int], end: int) -> list[int]:
         """Of the n-grams that end at `end`; orders longer than the text are missing."""
@@ -81,16 +86,17 @@ class SuffixIndex:
         long = short + tokens[end - 3] * c + tokens[end - 4] * d + tokens[end - 5] * e
         return [(short & _MASK) >> self._shift, (long & _MASK) >> self._shift]
 
-    def _extend_at_once(self, tokens: Sequence[int]) -> None:
-        first = max(0, self.n_indexed + 1 - ORDERS[-1])
+    def _extend_at_once(self, tokens: Sequence[int], start: int = 0) -> None:
+        n_indexed = max(self.n_indexed - start, 0)
+        first = max(0, n_indexed + 1 - ORDERS[-1])
         new = np.array(tokens[first:-1], np.uint64)
         products = [_shifted(new, i) * np.uint64(factor) for i, factor in enumerate(_FACTORS)]
         sums = list(accumulate(products))
         ends = np.arange(first + 1, len(tokens), dtype=np.int32)
         for order, newest, previous in zip(ORDERS, self._newest, self._previous, strict=True):
-            fresh = (ends > self.n_indexed) & (ends >= order)
+            fresh = (ends > n_indexed) & (ends >= order)
             buckets = (sums[order - 1] >> np.uint64(self._shift)).astype(np.int64)[fresh]
-            _enter(newest, previous, buckets, ends[fresh])
+            _enter(newest, previous, buckets, start + ends[fresh])
 
 
 def _shifted(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:

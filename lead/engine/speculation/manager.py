@@ -180,9 +180,11 @@ class SpeculationManager:
 
     def close(self, sequence: str) -> None:
         """A sequence has ended; one that is unknown has ended before."""
-        known = self._sequences.pop(sequence, None)
-        if known and self.inline:
-            self.inline.close(sequence, len(known.tokens))
+        if ended := self._sequences.pop(sequence, None):
+            for drafter in ended.drafters.values():
+                drafter.close(ended.tokens)
+            if self.inline:
+                self.inline.close(sequence, len(ended.tokens))
         self._board.close(sequence)
         self._arrivals.on_close(sequence)
 

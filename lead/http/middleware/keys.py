@@ -7,7 +7,7 @@ import enum
 import hashlib
 import hmac
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shared.errors import ConfigError
@@ -26,10 +26,11 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The sender of a request; `name` is for the log."""
+    """The sender of a request; `name` is for the log, `number` tells keys apart, even of one name."""
 
     role: Role
     name: str
+    number: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"{self.role.value} {self.name}"
@@ -68,7 +69,8 @@ class Keyring:
                 f"the key of {key.principal} is empty or has characters that a header cannot carry; "
                 + HOW_TO_MAKE_ONE
             )
-        known = self._known.setdefault(_digest(key.secret), key.principal)
+        principal = replace(key.principal, number=1 + len(self._known))
+        known = self._known.setdefault(_digest(key.secret), principal)
         if known.role is not key.principal.role:
             raise ConfigError(
                 f"{known} and {key.principal} have the same key, but a key can only have one role"

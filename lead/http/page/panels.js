@@ -3,7 +3,7 @@
 import { drawBars, drawCurve, shade } from "./charts.js";
 import { byId, make, makeSvg, tell } from "./dom.js";
 import { count, milliseconds, share, speed } from "./figures.js";
-import { colourOf } from "./sources.js";
+import { OWN, colourOf } from "./sources.js";
 
 const N_SAMPLES = 120;
 const MOST_WIDTH = 33; // the widest batch of one text: 32 draft tokens and one before them
@@ -140,13 +140,24 @@ function showSums(planner) {
     ["Drafts accepted", share(planner.n_accepted_tokens, planner.n_draft_tokens)],
     ["Tokens generated", count(planner.n_committed)],
     ["Policy", planner.policy],
+    ...ownSources(planner.sources ?? {}),
   ];
   const list = byId("sums");
-  if (!list.children.length) {
-    for (const [name] of rows) list.append(make("dt", {}, name), make("dd"));
+  if (list.children.length !== 2 * rows.length) {
+    list.replaceChildren(...rows.flatMap(([name]) => [make("dt", {}, name), make("dd")]));
   }
   const values = list.querySelectorAll("dd");
   rows.forEach(([, value], i) => tell(values[i], value));
+}
+
+/** How often they were right, of all that they proposed: unlike accepted ones, these need not be verified. */
+function ownSources(learned) {
+  return [...OWN]
+    .filter(([source]) => learned[source]?.n_scored)
+    .map(([source, name]) => [
+      `Drafts of ${name}`,
+      `${share(learned[source].n_right, learned[source].n_scored)} right`,
+    ]);
 }
 
 /** Of one text: steps are counted once for each text that they went on with. */

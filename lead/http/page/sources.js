@@ -3,9 +3,11 @@
 import { make } from "./dom.js";
 
 const N_COLOURS = 6;
-const OWN = new Map([
+/** The sources in the lead itself, and what people call them. */
+export const OWN = new Map([
   ["ngram", "the text itself (ngram)"],
   ["prediction", "the request's prediction"],
+  ["suffix", "texts seen before (suffix)"],
 ]);
 const order = [];
 

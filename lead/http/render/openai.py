@@ -3,11 +3,13 @@
 import secrets
 import time
 from abc import abstractmethod
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
+from lead.engine.commands import OWN_SOURCES
+from lead.generation.answer_stats import SourceStats
 from lead.generation.assembler import TextToken
 from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
 from lead.http.chat_request import ChatRequest
@@ -221,5 +223,15 @@ def _usage(ends: Sequence[AnswerEnd], n: int) -> Body:
         "completion_tokens_details": {
             "accepted_prediction_tokens": n_accepted,
             "rejected_prediction_tokens": sum(each.n_drafted for each in stats) - n_accepted,
+            **_by_source(each for stat in stats for each in stat.sources),
         },
     }
+
+
+def _by_source(stats: Iterable[SourceStats]) -> dict[str, int]:
+    """Plain numbers, which clients may add up; those of backs together."""
+    sums = Counter[str]()
+    for source, n_drafted, n_accepted in stats:
+        name = source if source in OWN_SOURCES else "back"
+        sums.update({f"{name}_draft_tokens": n_drafted, f"{name}_accepted_tokens": n_accepted})
+    return dict(sums)

@@ -1,5 +1,6 @@
 import pytest
 
+from lead.engine.commands import RequestOptions
 from lead.generation.admission import Admission
 from shared.errors import QueueFullError
 from shared.sampling.parameters import SamplingParameters
@@ -14,11 +15,20 @@ async def test_a_request_overrides_the_default_for_privacy(lead, by_default, ask
     assert admission.submit([1], SamplingParameters(seed=1), 1, private=asked).private == private
 
 
+@pytest.mark.parametrize(("private", "owner"), [(False, 7), (True, None)])
+async def test_later_requests_are_not_drafted_from_a_private_one(lead, private, owner):
+    options = RequestOptions(owner=7)
+    admission = Admission(lead.sequences, lead.engine, lead.vocabulary)
+    sequence = admission.submit([1], SamplingParameters(seed=1), 1, private=private, options=options)
+    assert sequence.options.owner == owner
+
+
 @pytest.mark.parametrize(("n_bytes", "private"), [(900_000, False), (1 << 20, True)])
 async def test_a_grammar_larger_than_a_protocol_message_makes_a_sequence_private(lead, n_bytes, private):
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary)
     sampling = SamplingParameters(seed=1, grammar="#" * n_bytes)
-    assert admission.submit([1], sampling, 1).private == private
+    sequence = admission.submit([1], sampling, 1, options=RequestOptions(owner=7))
+    assert (sequence.private, sequence.options.owner) == (private, 7)
 
 
 async def test_a_request_beyond_the_queue_is_refused(lead):

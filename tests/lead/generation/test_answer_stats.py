@@ -1,5 +1,5 @@
 from lead.engine.events import Committed
-from lead.generation.answer_stats import AnswerStats, seconds_between
+from lead.generation.answer_stats import AnswerStats, SourceStats, seconds_between
 from lead.generation.sequences import LiveSequence
 from shared.sampling.parameters import SamplingParameters
 
@@ -12,7 +12,8 @@ def test_figures_are_sums_over_the_steps():
     sequence = LiveSequence("s", [1, 2], 2, SamplingParameters(seed=0), n_cached=1, started_at=1.0)
     sequence.append(committed(2, [3, 4], sources=["desk", "desk"], n_accepted=1, rejected=[9]), 3.0)
     sequence.append(committed(4, [5]), 4.5)
-    assert AnswerStats.of(sequence, 3) == AnswerStats(2, 1, 3, 2, 1, 2.0, 1.5)
+    by_source = (SourceStats("desk", 2, 1),)
+    assert AnswerStats.of(sequence, 3) == AnswerStats(2, 1, 3, 2, 1, 2.0, 1.5, by_source)
 
 
 def test_no_more_is_accepted_than_the_client_got():

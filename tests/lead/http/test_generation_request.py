@@ -1,7 +1,11 @@
 """Request fields: what they become, and what is refused by name."""
 
+import httpx
 import pytest
 
+from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.http.middleware.stack import MiddlewareStack
+from lead.server.app import create_app
 from shared.sampling.parameters import DEFAULT_SAMPLERS
 
 CHAT = "/v1/chat/completions"
@@ -102,6 +106,21 @@ async def test_a_private_request_is_not_shown_to_backs(lead, client):
     lead.sequences.create = lambda *args, **more: (seen.append(more["private"]), create(*args, **more))[1]
     await submitted(lead, client, private=True)
     assert seen == [True]
+
+
+async def test_each_key_is_an_owner_of_texts_whatever_its_name(lead):
+    keys = [Key(Principal(Role.CLIENT, "desk"), "one"), Key(Principal(Role.CLIENT, "desk"), "two")]
+    app = create_app(lead.app.state.services, MiddlewareStack(Keyring(keys)))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://lead") as client:
+        for key in ("one", "two", "one"):
+            lead.will_say("x")
+            await client.post(CHAT, json=ASK, headers={"x-api-key": key})
+    first, second, third = (request.options.owner for request in lead.engine.submitted)
+    assert first == third != second
+
+
+async def test_without_keys_all_texts_have_one_owner(lead, client):
+    assert [request.options.owner for request in await submitted(lead, client)] == [0]
 
 
 WRONG = [

@@ -89,6 +89,16 @@ def test_drafts_are_counted_by_position(watched):
     assert positions == [1, 1, 0]
 
 
+def test_drafts_of_the_leads_own_sources_are_counted_by_source(watched):
+    sequence = watched.begin()
+    watched.step(sequence, 3, 13.0, n_accepted=2, rejected=[9], sources=["suffix", "desk", "suffix"])
+    values = watched.values()
+    assert values["llama_duo:source_draft_tokens_total", "suffix"] == 2
+    assert values["llama_duo:source_accepted_tokens_total", "suffix"] == 1
+    assert values["llama_duo:source_draft_tokens_total", "ngram"] == 0
+    assert ("llama_duo:source_draft_tokens_total", "desk") not in values
+
+
 def test_a_request_is_counted_when_it_ends(watched):
     sequence = watched.begin()
     watched.step(sequence, 1, 14.0)

@@ -43,6 +43,20 @@ def test_text_is_printed_on_a_terminal_by_default(monkeypatch, terminal, printin
     assert settings().printing == printing
 
 
+@pytest.mark.parametrize(
+    ("arguments", "mib"),
+    [
+        ([], 32),
+        (["--insecure"], 0),
+        (["--insecure", "--api-key", "x"], 32),
+        (["--insecure", "--suffix-memory", "8"], 8),
+        (["--suffix-memory", "0"], 0),
+    ],
+)
+def test_strangers_share_recent_texts_only_if_that_was_asked_for(arguments, mib):
+    assert settings(*arguments).suffix_mib == mib
+
+
 def test_what_to_print_can_be_set():
     assert settings("--print", "all").printing == "all"
 

@@ -6,6 +6,7 @@ import pytest
 
 from lead.engine.commands import NGRAM, PostDraft
 from lead.engine.drafters.inline_drafter import InlineRound
+from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.draft_chain import MAX_DEPTH
@@ -18,16 +19,20 @@ END = 99
 PROMPT = (10, 11, 12)
 
 
-class Scripted:
+class Scripted(LocalDrafter):
     """A local drafter that proposes what a test says."""
 
     def __init__(self, tokens=(), confidence=0.9):
         self.tokens, self.confidence = tokens, confidence
         self.asked = []
+        self.closed = []
 
     def draft(self, tokens, max_tokens):
         self.asked.append((list(tokens), max_tokens))
         return list(self.tokens), [self.confidence] * len(self.tokens)
+
+    def close(self, tokens):
+        self.closed.append(list(tokens))
 
 
 class Table:
@@ -244,6 +249,15 @@ def test_if_a_local_drafter_proposes_nothing_its_older_draft_stays():
     table.commit(1)
     own.tokens = ()
     assert table.tokens_at() == (2, 3)
+
+
+def test_a_local_drafter_is_told_once_that_its_sequence_has_ended_and_how():
+    own = Scripted()
+    table = Table(local={"ngram": own})
+    table.commit(7)
+    table.speculation.close("s")
+    table.speculation.close("s")
+    assert own.closed == [[*PROMPT, 7]]
 
 
 def test_sync_asks_no_local_drafter():

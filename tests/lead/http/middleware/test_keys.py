@@ -18,6 +18,12 @@ def test_a_key_identifies_its_principal():
     ]
 
 
+def test_keys_have_numbers_of_their_own_even_under_one_name():
+    ring = Keyring([Key(ALICE, "a"), Key(ALICE, "b"), Key(DESK, "c"), Key(ALICE, "a")])
+    numbers = [ring.identify(secret).number for secret in "abc"]
+    assert len({*numbers, ANYONE.number}) == 4
+
+
 def test_without_keys_every_request_is_anyones():
     assert Keyring().identify(None) == Keyring().identify("x") == ANYONE
 

@@ -11,7 +11,7 @@ from tests.lead.http.event_streams import events, text
 
 URL = "/v1/chat/completions"
 ASK = {"messages": [{"role": "user", "content": "Hello"}]}
-DRAFTED = {"sources": ["desk"] * 3, "n_accepted": 2, "rejected": [5]}
+DRAFTED = {"sources": ["desk", "suffix", "suffix"], "n_accepted": 2, "rejected": [5]}
 
 
 async def stream(client, **fields):
@@ -41,6 +41,10 @@ async def test_usage_and_timings_carry_the_speculation_figures(lead, client):
     assert body["usage"]["completion_tokens_details"] == {
         "accepted_prediction_tokens": 2,
         "rejected_prediction_tokens": 1,
+        "back_draft_tokens": 1,
+        "back_accepted_tokens": 1,
+        "suffix_draft_tokens": 2,
+        "suffix_accepted_tokens": 1,
     }
     assert body["usage"]["prompt_tokens_details"] == {"cached_tokens": 2}
     assert (body["timings"]["draft_n"], body["timings"]["draft_n_accepted"]) == (3, 2)
@@ -160,7 +164,7 @@ async def test_chunks_say_which_tokens_were_drafted_and_by_whom(lead, client):
     for chunk in chunks:
         spelled = "".join(token["text"] for token in chunk["speculation"]["tokens"])
         assert spelled == chunk["choices"][0]["delta"]["content"]
-    assert [token["source"] for token in chunks[-1]["speculation"]["tokens"]][:3] == ["desk", "desk", None]
+    assert [token["source"] for token in chunks[-1]["speculation"]["tokens"]][:3] == ["desk", "suffix", None]
     assert sum(chunk["speculation"]["n_accepted"] for chunk in chunks) == 2
 
 

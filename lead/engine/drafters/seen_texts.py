@@ -1,0 +1,152 @@
+"""The recent texts of each owner, in a fixed amount of memory and up to an age.
+
+They follow each other in a ring, as one long text over an alphabet in which no two owners have a token in
+common. So what is found for an owner cannot be another's: neither a match nor what follows it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import accumulate, takewhile
+from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lead.engine.drafters.suffix_index import MAX_PLACE, ORDERS, SuffixIndex
+
+_NOTHING = 0
+"""Stands after each text, and where one was forgotten; no token is marked so."""
+_OWNER_SHIFT = 32
+"""Token ids and numbers of owners have at most 31 bits."""
+_TOKEN_BYTES = 8
+_BUCKET_BYTES = 2 * 4 * len(ORDERS)
+_BLOCK = 64
+"""Beginnings of texts are compared in blocks of so many tokens: more than any match."""
+
+
+class _SeenText(NamedTuple):
+    """It ends before position `end`, and did so at the time `ended_at`."""
+
+    end: int
+    ended_at: float
+
+
+class SeenTexts(Sequence[int]):
+    """The marked tokens (see `mark`) of all texts so far, of which only the newest are kept.
+
+    Positions count from the very first.
+    """
+
+    def __init__(self, n_bytes: int, max_age: float, clock: Callable[[], float]) -> None:
+        """Takes up to `n_bytes`, at least 1 KB, for tokens and their index.
+
+        Texts are forgotten `max_age` seconds after they ended; `clock` gives seconds.
+        """
+        self._n_bits = (n_bytes // (_TOKEN_BYTES + _BUCKET_BYTES)).bit_length() - 1
+        n_tokens = (n_bytes - (_BUCKET_BYTES << self._n_bits)) // _TOKEN_BYTES
+        self._n_tokens = n_tokens
+        self._max_age = max_age
+        self._clock = clock
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ring = np.zeros(self._n_tokens, np.int64)  # takes memory as it fills
+        # Reading through a memoryview gives plain ints, several times faster than an array does.
+        self._view = memoryview(self._ring)  # type: ignore[arg-type]  # numpy's stubs for 3.11
+        self._index = SuffixIndex(self._n_bits)
+        self._texts = deque[_SeenText]()
+        self._blocks: dict[int, int] = {}  # positions, by the hash of a text's beginning
+        self._start = self._end = 0  # what is kept
+
+    def __len__(self) -> int:
+        """The position after the newest token."""
+        return self._end
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[int]: ...
+    def __getitem__(self, at: int | slice) -> int | list[int]:
+        """No negative positions. What is not kept is missing in slices."""
+        if isinstance(at, slice):
+            return self._read(max(at.start, self._start), min(at.stop, self._end))
+        return self._view[at % len(self._view)] if self._start <= at < self._end else _NOTHING
+
+    def places(self, marked: Sequence[int]) -> list[int]:
+        """Positions before which the end of `marked` may occur; to be compared."""
+        self._forget_old()
+        return [place for place in self._index.places(marked) if place > self._start]
+
+    def add(self, owner: int, tokens: Sequence[int]) -> None:
+        """Keep a text of `owner` that has ended, but not what it has in common with another's beginning."""
+        self._forget_old()
+        beginnings = _beginnings(owner, tokens)
+        n_known = self._n_known(beginnings)
+        if len(tokens) - n_known * _BLOCK < ORDERS[0]:
+            return
+        first = max((n_known - 1) * _BLOCK, len(tokens) + 1 - len(self._ring), 0)
+        if self._end + len(tokens) >= MAX_PLACE:
+            self._begin()
+        start = self._end - first  # of the text, as if it were kept from its first token on
+        self._append(mark(owner, tokens[first:]))
+        for i in range(n_known, len(beginnings)):
+            self._blocks.pop(beginnings[i], None)
+            self._blocks[beginnings[i]] = start + i * _BLOCK
+        while len(self._blocks) > len(self._ring) // _BLOCK:
+            self._blocks.pop(next(iter(self._blocks)))
+
+    def _n_known(self, beginnings: Sequence[int]) -> int:
+        """How many blocks another text began with; what will soon be overwritten does not count."""
+        oldest = max(self._start, self._end - len(self._ring) // 2)
+        for n, beginning in enumerate(beginnings):
+            if self._blocks.get(beginning, -1) < oldest:
+                return n
+        return len(beginnings)
+
+    def _append(self, marked: list[int]) -> None:
+        self._index.extend(marked, self._end)
+        self._write(self._end, [*marked, _NOTHING])
+        self._end += len(marked) + 1
+        self._start = max(self._start, self._end - len(self._ring))
+        self._texts.append(_SeenText(self._end, self._clock()))
+        while self._texts[0].end <= self._start:
+            self._texts.popleft()
+
+    def _forget_old(self) -> None:
+        oldest = self._clock() - self._max_age
+        while self._texts and self._texts[0].ended_at < oldest:
+            end = self._texts.popleft().end
+            self._write(self._start, np.full(end - self._start, _NOTHING))
+            self._start = end
+
+    def _write(self, start: int, values: Sequence[int] | NDArray[np.int64]) -> None:
+        first = start % len(self._ring)
+        n = min(len(values), len(self._ring) - first)
+        self._ring[first : first + n] = values[:n]
+        self._ring[: len(values) - n] = values[n:]
+
+    def _read(self, start: int, stop: int) -> list[int]:
+        if start >= stop:
+            return []
+        first, last = start % len(self._view), stop % len(self._view)
+        if first < last:
+            return self._view[first:last].tolist()
+        return self._view[first:].tolist() + self._view[:last].tolist()
+
+
+def mark(owner: int, tokens: Sequence[int]) -> list[int]:
+    """As tokens of `owner`, which no other has."""
+    base = (owner + 1) << _OWNER_SHIFT
+    return [base + token for token in tokens]
+
+
+def unmark(owner: int, marked: Sequence[int]) -> list[int]:
+    """The tokens, up to the first that is not `owner`'s."""
+    base = (owner + 1) << _OWNER_SHIFT
+    return [each - base for each in takewhile(lambda each: each >> _OWNER_SHIFT == owner + 1, marked)]
+
+
+def _beginnings(owner: int, tokens: Sequence[int]) -> list[int]:
+    """For each whole block of `tokens`, a hash of it and all before it."""
+    blocks = (tuple(tokens[at : at + _BLOCK]) for at in range(0, len(tokens) - _BLOCK + 1, _BLOCK))
+    return list(accumulate(blocks, lambda before, block: hash((before, block)), initial=owner))[1:]
