@@ -1,6 +1,7 @@
 """Requests of Anthropic's Messages API, converted to chat requests."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -11,6 +12,9 @@ from shared.errors import RequestError
 
 _STRICT = ConfigDict(strict=True, extra="ignore")
 _PASSED_ON = ("temperature", "top_p", "top_k", "stream", "model", "seed", "min_p", "private")
+# Claude Code begins the system prompt with such a line. It says nothing to a model, and `cch` changes with
+# each request, so that hardly any of the prompt would be in the cache. What follows on the line is kept.
+_BILLING_HEADER = re.compile(r"\Ax-anthropic-billing-header:(?:[ \t]*\w+=[^;\s]*;?)*[ \t]*\n?")
 Block = dict[str, Any]
 # Not sets: a client may send a type that cannot be hashed.
 _LEFT_OUT = ("tool_result", "redacted_thinking")
@@ -67,9 +71,9 @@ class CountRequest(BaseModel):
     thinking: AnthropicThinking | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
-    def to_chat(self) -> dict[str, Any]:
+    def to_chat(self, *, keep_billing_header: bool = False) -> dict[str, Any]:
         """The fields of a chat request; raises RequestError for blocks other than text."""
-        chat: dict[str, Any] = {"messages": list(self._messages())}
+        chat: dict[str, Any] = {"messages": list(self._messages(keep_billing_header))}
         for name in _PASSED_ON:
             if (value := (self.model_extra or {}).get(name)) is not None:
                 chat[name] = value
@@ -83,10 +87,12 @@ class CountRequest(BaseModel):
             chat |= _choice(self.tool_choice)
         return chat
 
-    def _messages(self) -> Iterator[dict[str, Any]]:
-        if self.system:
-            blocks = [{"type": "text", "text": self.system}] if isinstance(self.system, str) else self.system
-            yield {"role": "system", "content": _text(blocks, "system")}
+    def _messages(self, keep_billing_header: bool) -> Iterator[dict[str, Any]]:
+        system = [{"type": "text", "text": self.system}] if isinstance(self.system, str) else self.system
+        if system and not keep_billing_header:
+            system = list(_without_billing_header(system))
+        if system:
+            yield {"role": "system", "content": _text(system, "system")}
         for message in self.messages:
             if isinstance(message.content, str):
                 yield {"role": message.role, "content": message.content}
@@ -101,14 +107,23 @@ class MessagesRequest(CountRequest):
     stop_sequences: Annotated[list[str], AtMost(MAX_STOPS)] | None = None
     stream: bool = False
 
-    def to_chat(self) -> dict[str, Any]:
+    def to_chat(self, *, keep_billing_header: bool = False) -> dict[str, Any]:
         """The fields of a chat request; raises RequestError for blocks other than text."""
         return {
-            **super().to_chat(),
+            **super().to_chat(keep_billing_header=keep_billing_header),
             "max_tokens": self.max_tokens,
             "stop": self.stop_sequences,
             "stream": self.stream,
         }
+
+
+def _without_billing_header(system: Sequence[Block]) -> Iterator[Block]:
+    for block in system:
+        text = block.get("text")
+        if not isinstance(text, str) or not (header := _BILLING_HEADER.match(text)):
+            yield block
+        elif rest := text[header.end() :]:
+            yield block | {"text": rest}
 
 
 def _split(role: str, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ class ChatOptions:
 
     reasoning_format: `none` leaves reasoning in the content; `auto` and `deepseek` separate it. verbose:
     answers contain the rendered prompt. parse_special: texts of control tokens in messages are those tokens.
+    keep_billing_header: prompts contain Claude Code's, which is different in each request.
     """
 
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -20,3 +21,4 @@ class ChatOptions:
     prefill: bool = True
     verbose: bool = False
     parse_special: bool = False
+    keep_billing_header: bool = False

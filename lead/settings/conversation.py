@@ -45,6 +45,12 @@ class ConversationOptions(OptionGroup):
         "does; by default only the chat template can write control tokens",
     )
 
+    keep_billing_header: bool = Field(
+        False,
+        description="leave the x-anthropic-billing-header in system prompts of /v1/messages: Claude Code's, "
+        "different in each request, so that hardly any of a prompt is found in the cache",
+    )
+
     @field_validator("chat_template_kwargs")
     @classmethod
     def _check_is_object(cls, value: str | None) -> str | None:
@@ -84,4 +90,5 @@ class ConversationOptions(OptionGroup):
             self.prefill_assistant,
             verbose=verbose,
             parse_special=self.parse_special,
+            keep_billing_header=self.keep_billing_header,
         )

@@ -93,6 +93,21 @@ def test_a_prompt_prefix_shared_by_two_chats_is_processed_once_and_gives_the_sam
     assert copied.text == alone.text
 
 
+def test_a_prompt_of_claude_code_is_in_the_cache_although_its_billing_header_changes(served):
+    def usage(checksum):
+        header = f"x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch={checksum};"
+        system = [{"type": "text", "text": header}, {"type": "text", "text": RULES}]
+        body = {"system": system, "messages": [{"role": "user", "content": PROMPTS[1]}], "max_tokens": 4}
+        return httpx.post(f"{served[1]}/v1/messages", json=body, trust_env=False, timeout=TIMEOUT_S).json()[
+            "usage"
+        ]
+
+    usage("fa690")
+    again = usage("0aaa9")
+    n_prompt = again["input_tokens"] + again["cache_read_input_tokens"]
+    assert again["cache_read_input_tokens"] >= 0.95 * n_prompt
+
+
 def test_several_answers_to_one_prompt_process_it_once(served):
     body = chat(f"{RULES} {PROMPTS[1]}", n=3, max_tokens=8, **SAMPLING)
     answer = httpx.post(

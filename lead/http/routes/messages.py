@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from lead.chat.anthropic_request import CountRequest, MessagesRequest
 from lead.http.answers import respond
-from lead.http.chat_request import as_chat, count_prompt, read_chat_request
+from lead.http.chat_request import ChatRequest, as_chat, count_prompt, read_chat_request
 from lead.http.error_responses import error_response, first_invalid, http_error
 from lead.http.json_route import JsonRoute, convert
 from lead.http.render.anthropic import AnthropicRenderer
@@ -50,7 +50,7 @@ async def create_message(
     body: MessagesRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
     """Continue a conversation."""
-    chat = await convert(http_request, lambda: as_chat(body.to_chat()))
+    chat = await convert(http_request, lambda: _as_chat(body, services))
     request = await read_chat_request(chat, http_request, services)
     renderer = AnthropicRenderer(request, services)
     return await respond(http_request, request, services, renderer, streamed=body.stream)
@@ -61,8 +61,12 @@ async def count_tokens(
     body: CountRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, int]:
     """How many tokens a request's prompt has."""
-    chat = await convert(http_request, lambda: as_chat(body.to_chat()))
+    chat = await convert(http_request, lambda: _as_chat(body, services))
     return {"input_tokens": await count_prompt(chat, http_request, services)}
+
+
+def _as_chat(body: CountRequest, services: Services) -> ChatRequest:
+    return as_chat(body.to_chat(keep_billing_header=services.chat.keep_billing_header))
 
 
 def _in_shape(plain: JSONResponse) -> JSONResponse:

@@ -160,6 +160,36 @@ def test_messages_are_converted(name):
     assert body.conversation(ChatOptions(), body.output_constraint()).messages == body.messages
 
 
+BILLING = "x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=fa690;"
+
+
+@pytest.mark.parametrize(
+    ("system", "prompt"),
+    [
+        (f"{BILLING}\nYou help.", "You help."),
+        (f"{BILLING}You help.", "You help."),
+        ([text(BILLING), text("You help."), text("Always.")], "You help.\nAlways."),
+        ([text("x-anthropic-billing-header: cch=1"), text("You help.")], "You help."),
+        (f"What is {BILLING}", f"What is {BILLING}"),
+        (f"You help.\n{BILLING}", f"You help.\n{BILLING}"),
+    ],
+)
+def test_the_billing_header_of_claude_code_is_left_out(system, prompt):
+    chat = CountRequest.model_validate(HELLO | {"system": system}).to_chat()
+    assert chat["messages"][0] == {"role": "system", "content": prompt}
+
+
+@pytest.mark.parametrize("system", [BILLING, [text(BILLING)]])
+def test_a_system_prompt_of_a_billing_header_alone_is_none(system):
+    chat = CountRequest.model_validate(HELLO | {"system": system}).to_chat()
+    assert [message["role"] for message in chat["messages"]] == ["user"]
+
+
+def test_the_billing_header_can_be_kept():
+    request = MessagesRequest.model_validate(HELLO | {"system": BILLING})
+    assert request.to_chat(keep_billing_header=True)["messages"][0]["content"] == BILLING
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_are_converted(name):
     request, expected = OPTIONS[name]
