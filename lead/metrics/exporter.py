@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from lead.backs.registry import Backs
 from lead.engine.commands import OWN_SOURCES
+from lead.generation.occupancy import Occupancy
 from lead.generation.sequences import Sequences, Status
 from lead.generation.submissions import Submissions
 from lead.metrics.back_metrics import BackMetrics
@@ -40,10 +41,16 @@ class MetricsExporter(Collector):
         self._n_decodes = 0.0
         self._n_busy = 0.0
         self._drafting_inside: dict[str, dict[str, float]] = {}
+        self._occupancy: Occupancy | None = None
         sequences.observe(self._of_sequences)
 
-    def export(self, report: Mapping[str, Any] | None) -> bytes:
-        """Prometheus' text format. `report` is `SpeculationManager.describe`'s, if it could be had."""
+    def export(self, report: Mapping[str, Any] | None, occupancy: Occupancy | None = None) -> bytes:
+        """Prometheus' text format.
+
+        `report` is `SpeculationManager.describe`'s, if it could be had; `occupancy` is None while it is not
+        known.
+        """
+        self._occupancy = occupancy
         if report is not None:
             self._learn(report)
         text = generate_latest(self._registry)
@@ -85,6 +92,8 @@ class MetricsExporter(Collector):
             value=self._submissions.n_resumed,
         )
         yield from self._drafting()
+        if self._occupancy:
+            yield from _gauges(self._occupancy)
         yield from self._rates()
 
     def _drafting(self) -> Iterator[Metric]:
@@ -119,3 +128,14 @@ class MetricsExporter(Collector):
             for name, source in sources.items()
             if name not in OWN_SOURCES and source.get("first_draft_ms") is not None
         }
+
+
+def _gauges(occupancy: Occupancy) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "llamacpp:kv_cache_usage_ratio",
+        "Share of the KV cache that running requests fill; 1: all of it",
+        value=occupancy.kv_usage,
+    )
+    yield GaugeMetricFamily(
+        "llama_duo:slots_free", "Requests that would get a slot at once", value=occupancy.n_free_slots
+    )

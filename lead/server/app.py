@@ -9,6 +9,7 @@ from lead.http.middleware.stack import MiddlewareStack
 from lead.http.routes import (
     chat,
     completions,
+    loads,
     messages,
     metrics,
     models,
@@ -25,7 +26,7 @@ from lead.server.services import Services
 
 _MODULES = (
     *(chat, responses, messages, completions, native, tokens),
-    *(models, slots, metrics, speculation, unsupported),
+    *(models, slots, loads, metrics, speculation, unsupported),
 )
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not read
 

@@ -22,6 +22,8 @@ _POLLED = {
     ("GET", "/health"),
     ("GET", "/v1/health"),
     ("GET", "/metrics"),
+    ("GET", "/loads"),
+    ("GET", "/v1/loads"),
     ("GET", "/v1/speculation"),  # chat clients and the web UI
     ("POST", "/v1/speculation"),  # backs without a WebSocket
 }

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
+from lead.generation.occupancy import Occupancy
 from lead.metrics.exporter import CONTENT_TYPE
 from lead.server.services import Services, get_services
 from shared.errors import UnsupportedError
@@ -27,7 +28,9 @@ async def metrics(services: Annotated[Services, Depends(get_services)]) -> Respo
             report = await services.engine.explain()
     except TimeoutError:
         pass
-    response = Response(services.metrics.export(report), media_type=CONTENT_TYPE)
+    ready = services.engine.ready
+    occupancy = Occupancy.of(services.sequences, ready) if ready else None
+    response = Response(services.metrics.export(report, occupancy), media_type=CONTENT_TYPE)
     # Spelled like llama-server's; `headers` would write it in lower case.
     response.raw_headers.append((b"Process-Start-Time-Unix", str(services.started_at).encode()))
     return response

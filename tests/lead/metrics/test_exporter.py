@@ -5,6 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, Finished, Started
+from lead.generation.occupancy import Occupancy
 from lead.metrics.back_metrics import MOST_NAMES, OTHERS
 from lead.metrics.exporter import MetricsExporter
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello
@@ -97,6 +98,13 @@ def test_drafts_of_the_leads_own_sources_are_counted_by_source(watched):
     assert values["llama_duo:source_accepted_tokens_total", "suffix"] == 1
     assert values["llama_duo:source_draft_tokens_total", "ngram"] == 0
     assert ("llama_duo:source_draft_tokens_total", "desk") not in values
+
+
+def test_what_is_free_and_in_use_is_shown_once_it_is_known(watched):
+    assert "llama_duo:slots_free" not in watched.values()
+    text = watched.metrics.export(None, Occupancy(3, 0, 60, 0, 4, 240)).decode()
+    assert "llama_duo:slots_free 1.0" in text
+    assert "llamacpp:kv_cache_usage_ratio 0.25" in text
 
 
 def test_a_request_is_counted_when_it_ends(watched):

@@ -47,6 +47,8 @@ MAY = {
     ("GET", "/props"): CLIENTS,
     ("GET", "/slots"): CLIENTS,
     ("GET", "/metrics"): CLIENTS,
+    ("GET", "/loads"): CLIENTS,
+    ("GET", "/v1/loads"): CLIENTS,
     ("POST", "/apply-template"): CLIENTS,
     ("POST", "/slots/{id_slot}"): CLIENTS,
     ("GET", "/lora-adapters"): CLIENTS,
