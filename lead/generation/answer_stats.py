@@ -2,9 +2,19 @@
 
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from lead.generation.sequences import LiveSequence
+
+SpecDecodeDetail = Literal["none", "summary", "detailed"]
+"""What is told of the drafts of an answer."""
+
+
+class VerifiedDraft(NamedTuple):
+    """What came of a step's draft."""
+
+    n_drafted: int
+    n_accepted: int
 
 
 class SourceStats(NamedTuple):

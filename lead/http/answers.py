@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from lead.chat.deltas import AssistantMessage, Content, Delta
 from lead.chat.parser import OutputParser
 from lead.engine.events import Committed, PromptProgress
-from lead.generation.answer_stats import AnswerStats, current_request, seconds_between
+from lead.generation.answer_stats import AnswerStats, VerifiedDraft, current_request, seconds_between
 from lead.generation.assembler import Assembler, TextToken
 from lead.generation.sequences import Broadcast, LiveSequence, Status
 from lead.http.generation_request import GenerationRequest
@@ -37,13 +37,14 @@ class ReadProgress:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """How an answer ended."""
+    """How an answer ended. `drafts` are those of its steps, in order; steps without one are left out."""
 
     reason: EndReason
     seed: int
     slot: int | None
     stop_string: str | None  # the one that ended the text
     stats: AnswerStats
+    drafts: tuple[VerifiedDraft, ...] = ()
 
 
 @dataclass(slots=True)
@@ -230,7 +231,7 @@ class _AnswerReader:
             deltas += self._parser.finish()
             if reason == "stop" and self._parser.n_calls:
                 reason = "tool_calls"
-        end = AnswerEnd(reason, sequence.sampling.seed, sequence.slot, stop, self._stats())
+        end = AnswerEnd(reason, sequence.sampling.seed, sequence.slot, stop, self._stats(), _drafts(sequence))
         return AnswerUpdate(self._index, tokens, deltas, end=end)
 
     def _parse(self, tokens: Sequence[TextToken]) -> list[Delta]:
@@ -241,6 +242,10 @@ class _AnswerReader:
 
     def _stats(self) -> AnswerStats:
         return AnswerStats.of(self.sequence, self._assembler.n_tokens)
+
+
+def _drafts(sequence: LiveSequence) -> tuple[VerifiedDraft, ...]:
+    return tuple(VerifiedDraft(step.n_drafted, step.n_accepted) for step in sequence.steps if step.n_drafted)
 
 
 def _read_progress(sequence: LiveSequence, event: PromptProgress, at: float) -> ReadProgress:

@@ -245,6 +245,7 @@ class Lead:
             defaults=self._settings.sampling,
             chat=self._chat_options(),
             shows_slots=self._settings.slots,
+            spec_decode_detail=self._settings.per_request_spec_decode_metrics,
             metrics=MetricsExporter(self._sequences, self._submissions, self._backs)
             if self._settings.metrics
             else None,

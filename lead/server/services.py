@@ -13,6 +13,7 @@ from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
 from lead.engine.commands import PolicyName
 from lead.generation.admission import Admission, Engine
+from lead.generation.answer_stats import SpecDecodeDetail
 from lead.generation.sequences import Sequences
 from lead.metrics.exporter import MetricsExporter
 from lead.settings.limits import RequestLimits
@@ -54,6 +55,7 @@ class Services:
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     chat: ChatOptions = field(default_factory=ChatOptions)
     shows_slots: bool = True
+    spec_decode_detail: SpecDecodeDetail = "none"
     metrics: MetricsExporter | None = None  # None: switched off
     n_threads: int = 0
     started_at: int = field(default_factory=lambda: int(time.time()))

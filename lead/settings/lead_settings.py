@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from lead.engine.commands import LoadDraft, PolicyName
+from lead.generation.answer_stats import SpecDecodeDetail
 from lead.http.middleware.hosts import is_loopback
 from lead.http.middleware.keys import HOW_TO_MAKE_ONE
 from lead.settings.conversation import ConversationOptions
@@ -78,6 +79,12 @@ class LeadSettings(FileSettings):
     )
     slots: bool = Field(True, description="expose the slots monitoring endpoint, /slots; it shows no text")
     metrics: bool = Field(False, description="enable the Prometheus-compatible metrics endpoint, /metrics")
+    per_request_spec_decode_metrics: SpecDecodeDetail = Field(
+        "none",
+        description="add vLLM's metrics.speculative_decoding to answers of /v1/chat/completions and "
+        "/v1/completions: none, summary, or detailed (with each step's figures). If streamed, they come with "
+        "the usage",
+    )
     ui: bool = Field(True, description="serve the web UI (chat, backs, speculation) at /")
     security: SecurityOptions = SecurityOptions()
     cpus: CpuList | None = Field(

@@ -16,6 +16,7 @@ from lead.http.chat_request import ChatRequest
 from lead.http.generation_request import GenerationRequest
 from lead.http.render.generation_settings import generation_settings
 from lead.http.render.logprobs import TextLogprobs, chat_logprobs
+from lead.http.render.spec_decode_metrics import spec_decode_metrics
 from lead.http.render.timings import prompt_progress, speculation, timings
 from lead.http.schema import GenerationFields
 from lead.http.sse import JsonObject, SseEvent
@@ -72,6 +73,7 @@ class _OpenAIRenderer(AnswerRenderer):
                 "choices": [],
                 "usage": _usage(self._ends, self._request.n),
                 "timings": timings(self._ends[-1].stats),
+                **spec_decode_metrics(self._ends, self._services.spec_decode_detail),
             }
         yield "[DONE]"
 
@@ -90,6 +92,7 @@ class _OpenAIRenderer(AnswerRenderer):
             "usage": _usage(ends, self._request.n),
             "timings": timings(ends[0].stats),
             "seed": ends[0].seed,
+            **spec_decode_metrics(ends, self._services.spec_decode_detail),
         }
         if self._body.return_speculation:
             whole["speculation"] = speculation([update for answer in answers for update in answer.updates])

@@ -51,6 +51,20 @@ async def test_usage_and_timings_carry_the_speculation_figures(lead, client):
     assert body["timings"]["predicted_n"] == body["usage"]["completion_tokens"]
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_the_figures_of_drafts_in_vllms_shape_come_where_the_operator_wants_them(
+    lead, client, streamed
+):
+    lead.use(spec_decode_detail="detailed")
+    lead.will_say("Hello", (" there my friend", DRAFTED))
+    if streamed:
+        *_, body, _ = await stream(client, stream_options={"include_usage": True})
+    else:
+        body = (await client.post(URL, json=ASK)).json()
+    figures = body["metrics"]["speculative_decoding"]
+    assert (figures["per_step_accepted"], figures["per_step_drafted"]) == ([2], [3])
+
+
 async def test_the_conversation_goes_through_the_template(lead, client):
     lead.will_say("x")
     await client.post(URL, json=ASK)
