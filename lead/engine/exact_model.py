@@ -5,7 +5,6 @@ decodes in widths that agree on this machine (`shared.llama.width_policy`).
 """
 
 import logging
-from typing import Any
 
 from lead.engine.commands import Load
 from lead.engine.events import Exactness
@@ -14,7 +13,6 @@ from shared.llama.model import Model
 from shared.llama.width_policy import RESERVE
 from shared.llama.width_probe import estimate_widths, measure_widths
 from shared.llama.width_rehearsal import NEEDED_CONTEXT, rehearse
-from shared.settings.model_options import UNQUANTIZED
 
 log = logging.getLogger("engine")
 
@@ -48,12 +46,7 @@ def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactne
 def _load(load: Load, *, exact: bool, with_heads: bool) -> Model:
     if not exact:
         return Model(load.model, load.options, with_heads=with_heads)
-    changes: dict[str, Any] = {"kv_unified": False, "swa_full": True}
-    if load.options.flash_attn == "auto" and load.options.cache_type_v in UNQUANTIZED:
-        changes["flash_attn"] = "off"  # on a CPU its results depend on how full the cache is
-    return Model(
-        load.model, load.options.model_copy(update=changes), n_reserve=RESERVE, with_heads=with_heads
-    )
+    return Model(load.model, load.options.for_exact(), n_reserve=RESERVE, with_heads=with_heads)
 
 
 def put_into_force(model: Model) -> Exactness:

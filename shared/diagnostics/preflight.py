@@ -15,6 +15,7 @@ from shared.errors import ConfigError, ModelLoadError
 from shared.llama import library
 from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.vocabulary import ModelInfo, Vocabulary
+from shared.llama.width_policy import RESERVE
 from shared.models.split import parts_of
 from shared.settings.model_options import ModelOptions
 from shared.settings.model_source import ModelSource
@@ -116,8 +117,10 @@ def check_memory(
 
     Only llama.cpp knows what fits on a GPU. None if the model cannot be loaded, with a problem added.
     """
+    is_exact = options.exact != "off"
+    used, n_reserve = (options.for_exact(), RESERVE) if is_exact else (options, 0)
     try:
-        plan = plan_memory(info.path, options, n_slots, n_step_checkpoints)
+        plan = plan_memory(info.path, used, n_slots, n_step_checkpoints, n_reserve)
     except ModelLoadError as error:
         report.add_problem(str(error))
         return None

@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 from shared.llama.model import Model
@@ -187,7 +186,7 @@ class _Measurement:
             start = self._clock()
             self._decode(context, width, n_logits=width)
             samples[width].append(self._clock() - start)
-        self._report.seconds = {width: median(each) for width, each in samples.items()}
+        self._report.seconds = {width: min(each) for width, each in samples.items()}
         return self._report
 
     def _measure_wide(self, deadline: float) -> None:

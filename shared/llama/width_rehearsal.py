@@ -14,7 +14,7 @@ from shared.llama.span import Span
 from shared.llama.width_policy import RESERVE, WidthPolicy
 
 _N_PROMPT = 45
-_ACTIVATIONS = 500_000
+_ACTIVATIONS = 300_000
 """How many are compared (see `shared.llama.width_probe`): tokens, times layers, times the width of a
 layer."""
 _TOKENS = (24, 200)

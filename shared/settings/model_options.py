@@ -152,3 +152,10 @@ class ModelOptions(ComputeOptions):
     checkpoint_memory: int = Field(
         2048, ge=0, description="the most memory that the checkpoints of all slots may take, in MiB"
     )
+
+    def for_exact(self) -> Self:
+        """What `exact` asks for: cells of its own for each slot, which keep whole texts in order."""
+        flash_attn = self.flash_attn
+        if flash_attn == "auto" and self.cache_type_v in UNQUANTIZED:
+            flash_attn = "off"  # on a CPU its results depend on how full the cache is
+        return self.model_copy(update={"kv_unified": False, "swa_full": True, "flash_attn": flash_attn})

@@ -14,6 +14,7 @@ from shared.diagnostics.preflight import PreflightReport, check_memory
 from shared.errors import ConfigError
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
+from shared.llama.width_policy import RESERVE
 from shared.models import builtin
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
@@ -113,6 +114,13 @@ def test_the_parts_of_the_memory_are_stated_as_at_start_up(tiny_model):
     check_memory(found, model.vocabulary.info, options)
     assert f"512 tokens for 1 slots, KV cache f16/f16: {model.memory_size}" in str(found)
     assert "9 recurrent states of 0.021 MB" in str(found)
+
+
+def test_the_memory_of_exact_mode_is_stated():
+    options = ModelOptions(ctx_size=1024, parallel=2, threads=1, exact="on")
+    plan = check_memory(PreflightReport(), Vocabulary.load(builtin_target()).info, options)
+    assert not plan.parameters.kv_unified
+    assert plan.parameters.n_ctx == 1024 + 2 * RESERVE
 
 
 def test_checkpoints_of_prompts_are_stated(tiny_model):

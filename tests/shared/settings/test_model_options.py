@@ -2,6 +2,7 @@ import pytest
 
 from lead.engine.commands import Load, decode_command, encode_command
 from lead.settings.lead_settings import LeadSettings
+from shared.settings.model_options import ModelOptions
 
 
 def settings(*arguments):
@@ -68,3 +69,12 @@ def test_the_options_reach_the_process_that_loads_the_model():
     got = load.options
     assert (got.cache_type_k, got.ubatch_size, got.threads_batch, got.kv_offload) == ("q8_0", 64, 3, False)
     assert (got.batch_size, got.threads) == (99, 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "flash_attn"),
+    [({}, "off"), ({"flash_attn": "on"}, "on"), ({"cache_type_v": "q8_0"}, "auto")],
+)
+def test_in_exact_mode_slots_keep_whole_texts_in_cells_of_their_own(given, flash_attn):
+    options = ModelOptions(exact="on", **given).for_exact()
+    assert (options.kv_unified, options.swa_full, options.flash_attn) == (False, True, flash_attn)
