@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from shared.models.builtin import builtin_draft, builtin_target
+from tests.real.processes import F32_CACHE
 from tests.shared.models.convert import gpt2_reference as gpt2
 from tests.shared.models.convert import llama2c_reference as llama2c
 from tests.shared.models.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
@@ -52,13 +53,16 @@ def generate(sources):
     return functools.partial(run_in, sources)
 
 
-STORY = ("--model", TARGET, "-n", "60", "--seed", "3")
+@pytest.fixture(scope="module")
+def story(target):
+    """What to generate, but for the prompt."""
+    return ("--model", str(target), *F32_CACHE, "-n", "60", "--seed", "3", "--ignore-eos")
 
 
 @pytest.fixture(scope="module")
-def plain(sources):
+def plain(sources, story):
     """One that has ended, without a back."""
-    return run_in(sources, *STORY, "-i", PROMPT)
+    return run_in(sources, *story, "-i", PROMPT)
 
 
 def test_only_the_text_goes_to_a_pipe(plain):
@@ -68,13 +72,13 @@ def test_only_the_text_goes_to_a_pipe(plain):
     assert re.search(r"generated  60 tokens in .* tokens/s", plain.stderr)
 
 
-def test_a_prompt_is_read_from_standard_input_and_can_be_left_out(generate, plain):
-    ended = generate(*STORY, "-i", "-", "--no-display-prompt", stdin=None, input=PROMPT)
+def test_a_prompt_is_read_from_standard_input_and_can_be_left_out(generate, story, plain):
+    ended = generate(*story, "-i", "-", "--no-display-prompt", stdin=None, input=PROMPT)
     assert PROMPT + ended.stdout == plain.stdout
 
 
-def test_a_back_changes_no_text(generate, plain):
-    drafted = generate(*STORY, "-i", PROMPT, "--back", DRAFT)
+def test_a_back_changes_no_text(generate, story, plain):
+    drafted = generate(*story, "-i", PROMPT, "--back", DRAFT)
     assert drafted.stdout == plain.stdout
     assert re.search(r"drafts  \d+ of \d+ tokens accepted", drafted.stderr)
 
