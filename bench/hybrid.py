@@ -8,7 +8,7 @@ about as long:
                   templates that drop what a model has thought
     drafts        tokens that a back drafts in a second, in steps: what the model alone would take for each
                   is 1. Some are committed, then the draft is rejected
-    memory        what is stated at start-up, and what the process takes
+    memory        what is stated at start-up for keys, values and states, and what loading the model takes
 """
 
 import argparse
@@ -62,7 +62,7 @@ class Chat:
     def __init__(self, model: Model, seed: int) -> None:
         self._model = model
         self._random = random.Random(seed)  # noqa: S311 - seeded on purpose
-        limits = limits_of(model, n_checkpoints=8)
+        limits = limits_of(model, 0 if model.traits.can_trim else 8)
         self._speculation = SpeculationManager("off", 0, frozenset(), batching=batching_for(limits))
         self._scheduler = Scheduler(limits, self._speculation, self._sampler, frozenset())
         self._history: list[int] = []
@@ -190,6 +190,7 @@ def _ratios(hybrid: dict[str, Any], plain: dict[str, Any]) -> dict[str, float]:
 def _row(options: argparse.Namespace, path: Path) -> dict[str, Any]:
     before = own_bytes()
     model = _load(options, path)
+    taken = own_bytes() - before
     chat = Chat(model, options.seed)
     first = chat.begin(options.prompt, options.answer)
     turns = {
@@ -198,8 +199,8 @@ def _row(options: argparse.Namespace, path: Path) -> dict[str, Any]:
         ]
         for departing in (False, True)
     }
-    taken, step = own_bytes() - before, step_seconds(model, options.steps)
-    traits, stated = model.traits, model.memory_size.total
+    step = step_seconds(model, options.steps)
+    traits, size = model.traits, model.memory_size
     model.close()
     draft_model = _load(options, path, n_step_checkpoints=_N_AHEAD + STATES_BESIDE_DRAFT)
     drafts = drafted_per_second(draft_model, options.rounds, options.seed)
@@ -212,7 +213,7 @@ def _row(options: argparse.Namespace, path: Path) -> dict[str, Any]:
         "continued": median(turns[False]),
         "departing": median(turns[True]),
         "drafts": drafts * step,
-        "stated": stated / 1e6,
+        "stated": (size.total - size.computing) / 1e6,
         "taken": taken / 1e6,
     }
 
