@@ -213,6 +213,8 @@ def _recurrent_state(name: str, width: int) -> dict[str, Value]:
     if name in _DELTA_NETS:
         n_heads = width // size
         values |= {"ssm.inner_size": width, "ssm.time_step_rank": n_heads, "ssm.group_count": n_heads}
+    if name == "plamo2":
+        values["ssm.group_count"] = 0
     return values
 
 
