@@ -33,6 +33,8 @@ from shared.settings.model_options import CacheType, ModelOptions
 _SECONDS_PER_STEP = 0.01
 """What each step is said to take: the policy must not depend on the machine."""
 _DEPTH = 6
+_LONG = 3
+"""How many contexts long an endless text is, where contexts are shifted."""
 _NGRAM_BITS = 10
 _SOURCE = "half-right"
 
@@ -41,7 +43,8 @@ _SOURCE = "half-right"
 class Traffic:
     """What to run. `n_ctx` counts the cells of all slots together.
 
-    `endless`: the share of requests that go on until the context is full.
+    `endless`: the share of requests that go on until the context is full, or with `n_keep` for several times
+    its length: that many tokens stay when it is shifted.
     """
 
     model: Path
@@ -53,6 +56,7 @@ class Traffic:
     kv_unified: bool = True
     n_requests_at_once: int = 7
     endless: float = 0.05
+    n_keep: int | None = None
     cache_type: CacheType = "f32"  # rounding to f16 alone makes up to 0.012 with latent attention
     flash_attn: Literal["on", "off", "auto"] = "auto"
     swa_full: bool = False
@@ -81,6 +85,7 @@ class TrafficRun:
         self._target = CheckedModel(self._model, self._fresh, self._random)
         self.n_full = 0  # steps that found no room in the cache
         self.n_windows_lost = 0
+        self.n_beyond = 0  # steps of texts that are longer than the context
 
     @property
     def n_cells(self) -> int:
@@ -153,6 +158,7 @@ class TrafficRun:
         for event in events:
             if isinstance(event, Committed) and event.sequence in self._running:
                 self._running[event.sequence] += event.tokens
+                self.n_beyond += event.start >= self._n_most
             elif isinstance(event, Finished):
                 self._end(event.sequence)
 
@@ -164,7 +170,8 @@ class TrafficRun:
         prompt = self._prompt()[: self._n_most - 2]
         sequence = f"s{self._n_submitted}"
         self._n_submitted += 1
-        self._scripts[sequence] = [*prompt, *self._tokens(self._n_most + 1 - len(prompt))]
+        n_most = self._n_most if self._traffic.n_keep is None else _LONG * self._n_most
+        self._scripts[sequence] = [*prompt, *self._tokens(n_most + 1 - len(prompt))]
         self._running[sequence] = list(prompt)
         endless = self._random.random() < self._traffic.endless
         self._scheduler.submit(
@@ -172,7 +179,8 @@ class TrafficRun:
                 sequence=sequence,
                 tokens=prompt,
                 sampling=GREEDY,
-                max_tokens=None if endless else self._random.randint(1, 60),
+                max_tokens=n_most - len(prompt) if endless else self._random.randint(1, 60),
+                n_keep=self._traffic.n_keep,
                 options=RequestOptions(cache_prompt=self._random.random() > 0.05),  # noqa: PLR2004
             ),
             self._now,

@@ -279,16 +279,19 @@ def toy_sampler(
 
 def plain_run(request: Submit, n_ctx: int) -> tuple[list[int], str]:
     """All tokens of a request and how it ends, one token at a time with nothing in between: the truth."""
-    tokens = list(request.tokens)
+    tokens, context = list(request.tokens), list(request.tokens)
     sampler = toy_sampler(request.sampling, tokens)
-    text_hash = functools.reduce(extend_hash, tokens, 0)
-    n_most = n_ctx if request.max_tokens is None else min(n_ctx, len(tokens) + request.max_tokens)
-    while len(tokens) < n_most:
+    while request.max_tokens is None or len(tokens) < len(request.tokens) + request.max_tokens:
+        if len(context) == n_ctx:
+            if request.n_keep is None:
+                break
+            del context[request.n_keep : request.n_keep + (n_ctx - request.n_keep) // 2]
+        text_hash = functools.reduce(extend_hash, context, 0)
         tokens.append(sampler.choose(toy_logits(text_hash), len(tokens)))
         sampler.accept(tokens[-1])
         if tokens[-1] in END_TOKENS:
             return tokens, "stop"
-        text_hash = extend_hash(text_hash, tokens[-1])
+        context.append(tokens[-1])
     return tokens, "length"
 
 

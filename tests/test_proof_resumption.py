@@ -80,7 +80,7 @@ class Front:
         for request in requests:
             sequence = self.sequences.create(request.tokens, request.sampling)
             sequence.max_tokens, sequence.prediction = request.max_tokens, request.prediction
-            sequence.options = request.options
+            sequence.options, sequence.n_keep = request.options, request.n_keep
             answers[request.sequence] = sequence
         for n_events in [*deaths, ENDLESS]:
             Process(self, limits, n_events).run()

@@ -76,7 +76,10 @@ class RequestOptions(BaseModel, frozen=True):
 
 
 class Submit(BaseModel, frozen=True):
-    """Continue a prompt by at most `max_tokens` (None: until the context is full).
+    """Continue a prompt by at most `max_tokens` (None: until the context is full, or without end).
+
+    When its context is full the sequence ends; with `n_keep` the oldest tokens after the first `n_keep` are
+    discarded instead, at most two less than the context has (see `lead.engine.context_shift`).
 
     A sequence that an earlier engine process had begun is submitted with what that has generated:
     `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
@@ -91,6 +94,7 @@ class Submit(BaseModel, frozen=True):
     options: RequestOptions = RequestOptions()
     n_prompt: int = 0
     n_cached: int | None = None
+    n_keep: int | None = None
 
 
 class Cancel(BaseModel, frozen=True):

@@ -8,7 +8,7 @@ from shared.llama.width_policy import WidthPolicy
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """`n_ctx` counts all slots together, `n_ctx_sequence` one sequence.
+    """`n_ctx` counts all slots together, `n_ctx_sequence` is the context of one sequence.
 
     While some sequence is generating, the prompts of others are processed in chunks of `n_prompt_chunk`
     tokens a step, so that it does not stall; of more where that is quick (`prompt_chunk`).

@@ -29,7 +29,7 @@ class Exactness(BaseModel, frozen=True):
 
 
 class Ready(BaseModel, frozen=True):
-    """The model is loaded. `n_ctx_sequence` is the most tokens one sequence can have.
+    """The model is loaded. `n_ctx_sequence` is the most tokens in the context of one sequence.
 
     `draft_model`: the name of that in the engine. `mtp`: the model's own heads draft.
     """

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.commands import Submit
+from lead.engine.context_shift import ContextShift
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import (
     Committed,
@@ -113,10 +114,11 @@ class Scheduler:
             was_started=request.n_cached is not None,
             n_cached=request.n_cached or 0,
             checkpoints=self._checkpoints(request),
+            shift=self._shift(request),
         )
         if sequence.n_generated and (reason := self._finish_reason(sequence)):
             return [Finished(sequence=sequence.id, reason=reason)]
-        assert 0 < len(request.tokens) < self._limits.n_ctx_sequence
+        assert 0 < len(sequence.context) < self._limits.n_ctx_sequence
         self._speculation.open(sequence, request, now)
         self._slots.enqueue(sequence)
         return []
@@ -129,6 +131,7 @@ class Scheduler:
     def plan(self, now: float) -> StepPlan | None:
         """The next step, or None if there is nothing to do."""
         events = self._verify_waiting(now)
+        self._slots.shift_contexts()
         events += self._with_progress(self._slots.admit(only_if_idle=self._minimal_step))
         self._slots.make_room_for_one_token_each()
         running = [slot for slot in self._slots.running() if not _is_waiting(slot)]
@@ -211,15 +214,19 @@ class Scheduler:
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:
         """Where the prompt is stored: where the client's last message begins, and before the answer begins.
 
-        A later turn of a chat has the same tokens up to there, but maybe another beginning of the answer.
+        A later turn of a chat has the same tokens up to there, but maybe another beginning of the answer. And
+        what a context shift keeps need not be decoded again.
         """
         if self._limits.n_checkpoints == 0:
             return ()
         n_prompt = request.n_prompt or len(request.tokens)
-        lengths = {n for n in [request.options.checkpoint] if 0 < n < n_prompt}
+        lengths = {n for n in [request.options.checkpoint, request.n_keep or 0] if 0 < n < n_prompt}
         if n_prompt >= _MIN_CHECKPOINT:
             lengths.add(n_prompt - _N_ANSWER_HEADER)
         return tuple(sorted(lengths))
+
+    def _shift(self, request: Submit) -> ContextShift | None:
+        return None if request.n_keep is None else ContextShift(self._limits.n_ctx_sequence, request.n_keep)
 
     # Plan: what each slot decodes
 
@@ -391,7 +398,7 @@ class Scheduler:
     def _finish_reason(self, sequence: EngineSequence) -> FinishReason | None:
         if sequence.tokens[-1] in self._end_tokens:
             return "stop"
-        return "length" if sequence.n_left(self._limits.n_ctx_sequence) <= 0 else None
+        return "length" if sequence.is_complete(self._limits.n_ctx_sequence) else None
 
     def _finish(self, slot: Slot, reason: FinishReason) -> Finished:
         return Finished(sequence=self._end(slot), reason=reason)

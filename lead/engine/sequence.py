@@ -1,12 +1,13 @@
 """A completion in progress, as the engine sees it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.commands import RequestOptions
+from lead.engine.context_shift import ContextShift
 from lead.engine.events import TokenProbabilities
 from lead.engine.speculation.draft_chain import DraftChain
 from shared.sampling.sampler import Sampler
@@ -30,6 +31,9 @@ class Verification:
 class EngineSequence:
     """`tokens` only ever grows. Written by `SlotManager`, but `verification` by the scheduler.
 
+    `context` is what the model sees of it: all tokens, until a `shift` discards some. Without one the
+    sequence ends when its context is full.
+
     Its sampler is made when it is first needed: that takes time and memory, and many may wait in the queue.
     """
 
@@ -44,10 +48,41 @@ class EngineSequence:
     n_cached: int = 0  # tokens that its slot held already when it first got it
     checkpoints: tuple[int, ...] = ()  # lengths of the prompt at which a later request may branch off
     verification: Verification | None = None
+    shift: ContextShift | None = None
+    _context: list[int] | None = None  # None: all tokens
     _sampler: Sampler | None = None
 
     def __post_init__(self) -> None:
         self.n_prompt = self.n_prompt or len(self.tokens)
+        if self.is_context_full:
+            self.shift_context()
+
+    @property
+    def context(self) -> list[int]:
+        return self.tokens if self._context is None else self._context
+
+    @property
+    def n_prefill(self) -> int:
+        """How many tokens of the context are decoded as a prompt: that, or what the last shift left."""
+        return self.n_prompt if self.shift is None or self._context is None else self.shift.n_left
+
+    @property
+    def is_context_full(self) -> bool:
+        """Whether it can go on only with a shift."""
+        return self.shift is not None and len(self.context) >= self.shift.n_ctx
+
+    def shift_context(self) -> int:
+        """Discard the oldest tokens of a full context; returns how many of the first ones have stayed."""
+        assert self.shift
+        self._context = self.shift.context(self.tokens)
+        self.checkpoints = tuple(n for n in self.checkpoints if n <= self.shift.n_keep)
+        return self.shift.n_keep
+
+    def append(self, tokens: Sequence[int]) -> None:
+        """Add committed tokens."""
+        self.tokens += tokens
+        if self._context is not None:
+            self._context += tokens
 
     @property
     def sampler(self) -> Sampler:
@@ -66,9 +101,15 @@ class EngineSequence:
         return len(self.tokens) - self.n_prompt
 
     def n_left(self, n_ctx: int) -> int:
-        """How many more tokens it may get."""
-        room = n_ctx - len(self.tokens)
+        """How many more tokens it may get before it ends, or its context has to be shifted."""
+        room = n_ctx - len(self.context)
         return room if self.max_tokens is None else min(room, self.max_tokens - self.n_generated)
+
+    def is_complete(self, n_ctx: int) -> bool:
+        """Whether it may get no more tokens."""
+        if self.is_context_full:
+            return self.n_generated == self.max_tokens
+        return self.n_left(n_ctx) <= 0
 
     def n_useful(self, n_ctx: int) -> int:
         """The most draft tokens of a step that can be committed."""

@@ -14,9 +14,9 @@ MAX_REPLAY = 12
 class Slot:
     """A place for one sequence. Its cache outlives it: a later request may have the same prefix.
 
-    tokens of the sequence   [0 ........................ len(tokens))
+    context of the sequence  [0 ........................ len(context))
     valid in the cache       [0 .......... len(cache))
-    to decode next                         [len(cache) .. len(tokens))
+    to decode next                         [len(cache) .. len(context))
 
     Written by `SlotManager`.
     """
@@ -24,7 +24,7 @@ class Slot:
     cache: SlotCache
     sequence: EngineSequence | None = None
     last_used: int = 0
-    n_prompt: int = 0  # of the last sequence that ran here: the tokens before were decoded as a prompt
+    n_prefill: int = 0  # of the last sequence that ran here: the tokens before were decoded as a prompt
 
     @property
     def index(self) -> int:
@@ -34,9 +34,10 @@ class Slot:
     def n_to_decode(self) -> int:
         """Committed tokens not yet in the cache: one while generating, more while a prompt is processed.
 
-        More also while accepted tokens are replayed, where the memory could not be cut back precisely.
+        More also while accepted tokens are replayed, where the memory could not be cut back precisely, and
+        after the context has been shifted.
         """
-        return len(self.sequence.tokens) - len(self.cache) if self.sequence else 0
+        return len(self.sequence.context) - len(self.cache) if self.sequence else 0
 
     @property
     def is_generating(self) -> bool:
@@ -52,8 +53,8 @@ class Slot:
 
     @property
     def is_in_prompt(self) -> bool:
-        """Whether the next token to decode belongs to the prompt."""
-        return self.sequence is not None and len(self.cache) < self.sequence.n_prompt
+        """Whether the next token to decode belongs to the prompt, or to what a context shift left."""
+        return self.sequence is not None and len(self.cache) < self.sequence.n_prefill
 
     @property
     def n_required(self) -> int:
@@ -65,6 +66,6 @@ class Slot:
         """Committed tokens to decode up to the next checkpoint of the prompt, its end, or the last one."""
         if self.sequence is None:
             return 0
-        n_cached, n_tokens = len(self.cache), len(self.sequence.tokens)
-        ends = (n for n in (*self.sequence.checkpoints, self.sequence.n_prompt) if n > n_cached)
+        n_cached, n_tokens = len(self.cache), len(self.sequence.context)
+        ends = (n for n in (*self.sequence.checkpoints, self.sequence.n_prefill) if n > n_cached)
         return min(ends, default=n_tokens) - n_cached

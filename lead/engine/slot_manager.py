@@ -94,7 +94,7 @@ class SlotManager:
             n_reused = self._reuse(slot, sequence)
             if n_common - n_reused >= _MIN_TOKENS_SAVED:
                 self._add_checkpoint(sequence, n_common)
-            slot.sequence, slot.n_prompt = sequence, sequence.n_prompt
+            slot.sequence, slot.n_prefill = sequence, sequence.n_prefill
             started.append(self._started(sequence, n_reused, slot))
         return started
 
@@ -112,7 +112,7 @@ class SlotManager:
         """The next `n_fed` committed tokens and a draft were decoded."""
         assert slot.sequence
         n_cached = len(slot.cache)
-        slot.cache.add([*slot.sequence.tokens[n_cached : n_cached + n_fed], *draft])
+        slot.cache.add([*slot.sequence.context[n_cached : n_cached + n_fed], *draft])
         if len(slot.cache) in slot.sequence.checkpoints and not draft:
             self._store(slot.cache)
 
@@ -122,13 +122,27 @@ class SlotManager:
         The last committed token is never in the cache: it is fed in the next step.
         """
         assert slot.sequence
-        slot.sequence.tokens += tokens
-        slot.cache.keep(len(slot.sequence.tokens) - 1)
+        slot.sequence.append(tokens)
+        slot.cache.keep(len(slot.sequence.context) - 1)
+
+    def shift_contexts(self) -> None:
+        """Discard the oldest tokens of each context that is full; the rest will be decoded again.
+
+        As that takes as long in any slot, such a sequence goes to the end of the queue if others wait: it may
+        never end.
+        """
+        for slot in self.running():
+            if (sequence := slot.sequence) and sequence.is_context_full:
+                slot.cache.keep(sequence.shift_context())
+                slot.n_prefill = sequence.n_prefill
+                if self._waiting:
+                    self.release(slot)
+                    self._waiting.append(sequence)
 
     def discard_draft(self, slot: Slot) -> None:
         """Only committed tokens stay valid."""
         assert slot.sequence
-        slot.cache.keep(len(slot.sequence.tokens))
+        slot.cache.keep(len(slot.sequence.context))
 
     def release(self, slot: Slot) -> None:
         """Its sequence has ended; what is in its cache may serve another."""
@@ -190,6 +204,7 @@ class SlotManager:
                 {
                     "sequence": slot.sequence.id if slot.sequence else None,
                     "n_tokens": len(slot.sequence.tokens) if slot.sequence else 0,
+                    "n_context": len(slot.sequence.context) if slot.sequence else 0,
                     "n_cached": len(slot.cache),
                     "n_physical": slot.cache.n_physical,
                 }
@@ -205,7 +220,7 @@ class SlotManager:
         assert len(ids) == len(set(ids)), f"a sequence is in two places: {ids}"
         for slot in self.running():
             assert slot.sequence
-            tokens = slot.sequence.tokens
+            tokens = slot.sequence.context
             if verification := slot.sequence.verification:
                 tokens = [*tokens, *verification.draft.tokens]
                 assert len(slot.cache) == len(tokens), "what is verified is not in the cache"
@@ -231,10 +246,10 @@ class SlotManager:
 
     def _fits(self, sequence: EngineSequence, only_if_idle: bool) -> bool:
         """Whether there is room for its prompt beside the other sequences."""
-        held = [len(slot.sequence.tokens) + 1 for slot in self._slots if slot.sequence]
+        held = [len(slot.sequence.context) + 1 for slot in self._slots if slot.sequence]
         if not held:
             return True
-        return not only_if_idle and sum(held) + len(sequence.tokens) + 1 <= self._n_ctx
+        return not only_if_idle and sum(held) + len(sequence.context) + 1 <= self._n_ctx
 
     def _keep_for(self, sequence: EngineSequence) -> None:
         """Where prompts that are being decoded depart from `sequence`, which waits, they get checkpoints."""
@@ -300,7 +315,7 @@ class SlotManager:
 
     def _common(self, decoding: EngineSequence, waiting: EngineSequence) -> int:
         """Length of the common prefix, without the last token of `waiting`: see `_useful`."""
-        return min(common_prefix_length(decoding.tokens, waiting.tokens), len(waiting.tokens) - 1)
+        return min(common_prefix_length(decoding.context, waiting.context), len(waiting.context) - 1)
 
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
         """What two texts have in common, others may: instructions to agents, say."""
@@ -325,9 +340,9 @@ class SlotManager:
 
     def _useful(self, slot: Slot, sequence: EngineSequence) -> int:
         """Length of the common prefix; the last token of `sequence` is always decoded, for the logits."""
-        n = min(slot.cache.shared_with(sequence.tokens), len(sequence.tokens) - 1)
-        if self._separates_prompts and slot.n_prompt != sequence.n_prompt:
-            return min(n, slot.n_prompt, sequence.n_prompt)
+        n = min(slot.cache.shared_with(sequence.context), len(sequence.context) - 1)
+        if self._separates_prompts and slot.n_prefill != sequence.n_prefill:
+            return min(n, slot.n_prefill, sequence.n_prefill)
         return n
 
 
@@ -342,7 +357,7 @@ def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:
         return next(slot for slot in idle if slot.index == sequence.options.slot)
     if not sequence.options.cache_prompt:
         return idle[0]
-    return max(idle, key=lambda slot: slot.cache.reuse_score(sequence.tokens))
+    return max(idle, key=lambda slot: slot.cache.reuse_score(sequence.context))
 
 
 def _number(slot: Slot) -> int:

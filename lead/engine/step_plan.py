@@ -25,7 +25,7 @@ class PlanEntry:
     def span(self) -> Span:
         """What is decoded."""
         slot, n_cached = self.slot, len(self.slot.cache)
-        tokens = slot.sequence.tokens if slot.sequence else []
+        tokens = slot.sequence.context if slot.sequence else []
         fed = tokens[n_cached : n_cached + self.n_fed]
         reaches_end = n_cached + self.n_fed == len(tokens)
         draft = self.draft.tokens

@@ -63,7 +63,10 @@ _MOVES = {
 
 @dataclass(slots=True)
 class LiveSequence:
-    """One completion in progress. `steps` are the engine's, in order; times are in seconds of one clock."""
+    """One completion in progress; times are in seconds of one clock.
+
+    `steps` are the engine's, in order, as far as its reader has not taken them: a text may have no end.
+    """
 
     id: str
     tokens: list[int]
@@ -80,9 +83,10 @@ class LiveSequence:
     n_accepted: int = 0
     drafted_by: Counter[str] = field(default_factory=Counter)  # tokens, by source
     accepted_by: Counter[str] = field(default_factory=Counter)
-    max_tokens: int | None = None  # to generate; None: until the context is full
+    max_tokens: int | None = None  # to generate; None: as many as the context takes, or without end
     prediction: list[int] = field(default_factory=list)
     options: RequestOptions = field(default_factory=RequestOptions)
+    n_keep: int | None = None  # tokens that a context shift leaves; None: it ends when the context is full
     slot: int | None = None  # where it runs; after giving way, where it last ran
     created_at: float = 0.0
     started_at: float | None = None
@@ -105,6 +109,7 @@ class LiveSequence:
             options=self.options,
             n_prompt=self.n_prompt,
             n_cached=None if self.status is Status.QUEUED else self.n_cached,
+            n_keep=self.n_keep,
         )
 
     def move(self, status: Status) -> None:
@@ -124,6 +129,11 @@ class LiveSequence:
         """Its prompt has been read so far; when it is read again, what was reported is not repeated."""
         if not self.progress or progress.n_processed > self.progress[-1][0].n_processed:
             self.progress.append((progress, now))
+
+    def take_steps(self) -> list[Committed]:
+        """Those since the last call; there must be one reader only."""
+        steps, self.steps = self.steps, []
+        return steps
 
     def append(self, step: Committed, now: float) -> None:
         """Append the tokens of one step."""

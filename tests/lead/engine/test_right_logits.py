@@ -5,7 +5,7 @@ One architecture for each kind of memory; `python -m bench caches` runs more of 
 
 import pytest
 
-from bench.traffic import Traffic, compare
+from bench.traffic import Traffic, TrafficRun, compare
 from shared.models.builtin import builtin_target
 
 BOUND = 0.01
@@ -65,3 +65,31 @@ def test_in_exact_mode_not_a_bit_of_quantized_weights_differs():
 @pytest.mark.parametrize(("architecture", "cache_type"), [("llama", "q8_0"), ("gpt-oss", "f16")])
 def test_with_a_cache_of_fewer_bits(tiny_model, architecture, cache_type):
     assert n_wrong(Traffic(tiny_model(architecture), cache_type=cache_type)) == 0
+
+
+def n_wrong_after_shifts(path, **more):
+    traffic = Traffic(path, n_ctx=256, n_slots=2, n_requests_at_once=2, endless=0.7, n_keep=9, **more)
+    run = TrafficRun(traffic)
+    try:
+        while run.n_beyond < 40:
+            run.step()
+    finally:
+        run.close()
+    return run.comparison.n_wrong(BOUND)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "more"),
+    [
+        ("llama", {}),
+        ("llama", {"kv_unified": False}),
+        ("gemma3", {}),
+        ("gemma3", {"swa_full": True}),
+        ("gpt-oss", {}),
+        ("qwen35", {}),
+        ("mamba2", {}),
+        ("gpt2", {}),  # learned positions
+    ],
+)
+def test_after_context_shifts(tiny_model, architecture, more):
+    assert n_wrong_after_shifts(tiny_model(architecture), **more) == 0

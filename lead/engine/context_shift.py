@@ -1,0 +1,45 @@
+"""Context shift: what a sequence sees of its own text when that is longer than the context."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ContextShift:
+    """When a context of `n_ctx` tokens is full, the older half of what follows its first `n_keep` goes.
+
+    text          [0 .. n_keep) [n_keep .. n_keep + n_discarded) [n_keep + n_discarded .. n_tokens)
+    its context   [0 .. n_keep)                                  [n_keep .. n_tokens - n_discarded)
+
+    The rest is decoded again, from the positions it then has. Keeping its keys and values, rotated to these
+    positions, would be faster, but they were computed from the discarded tokens, too: neither another engine
+    process nor a slot that the sequence comes back to could have them, and memories with recurrent states,
+    learned positions or sliding windows cannot do it at all. What is in the context depends on the length of
+    the text alone, so the text is still a function of prompt and seed.
+    """
+
+    n_ctx: int
+    n_keep: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.n_keep <= self.n_ctx - 2:
+            raise ValueError(f"a context of {self.n_ctx} tokens cannot keep {self.n_keep} of them")
+
+    @property
+    def n_left(self) -> int:
+        """How long the context is when it has just been shifted."""
+        return self.n_ctx - self._n_each
+
+    def n_discarded(self, n_tokens: int) -> int:
+        """How many tokens of a text of `n_tokens` are no longer in its context."""
+        n_beyond, n_each = n_tokens - self.n_ctx, self._n_each
+        return 0 if n_beyond < 0 else n_each * (1 + n_beyond // n_each)
+
+    def context(self, tokens: Sequence[int]) -> list[int]:
+        """What the next token of this text is computed from: fewer than `n_ctx` tokens."""
+        return [*tokens[: self.n_keep], *tokens[self.n_keep + self.n_discarded(len(tokens)) :]]
+
+    @property
+    def _n_each(self) -> int:
+        """How many tokens go at each shift."""
+        return (self.n_ctx - self.n_keep) // 2

@@ -1,0 +1,45 @@
+"""What is in the context depends on the length of the text alone, and always leaves room for a token."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead.engine.context_shift import ContextShift
+
+
+def one_by_one(n_ctx, n_keep, n_tokens):
+    """The context of the text 0, 1, 2, …, shifted each time that it is full."""
+    context = []
+    for token in range(n_tokens):
+        context.append(token)
+        if len(context) == n_ctx:
+            del context[n_keep : n_keep + (n_ctx - n_keep) // 2]
+    return context
+
+
+@given(
+    n_ctx=st.integers(2, 40),
+    n_keep=st.integers(0, 40),
+    n_tokens=st.integers(0, 200),
+)
+def test_it_is_what_shifting_one_token_after_the_other_leaves(n_ctx, n_keep, n_tokens):
+    n_keep = min(n_keep, n_ctx - 2)
+    context = ContextShift(n_ctx, n_keep).context(range(n_tokens))
+    assert context == one_by_one(n_ctx, n_keep, n_tokens)
+    assert len(context) < n_ctx
+
+
+def test_until_it_is_full_nothing_is_discarded():
+    assert [ContextShift(8, 2).n_discarded(n) for n in (0, 2, 7)] == [0, 0, 0]
+
+
+def test_a_full_context_loses_half_of_what_follows_the_kept_tokens():
+    shift = ContextShift(8, 2)
+    assert [shift.n_discarded(n) for n in (8, 9, 10, 11, 13, 14)] == [3, 3, 3, 6, 6, 9]
+    assert shift.context(range(8)) == [0, 1, 5, 6, 7]
+
+
+@pytest.mark.parametrize(("n_ctx", "n_keep"), [(8, 7), (8, 8), (8, -1)])
+def test_a_context_without_room_for_new_tokens_is_a_bug(n_ctx, n_keep):
+    with pytest.raises(ValueError, match="cannot keep"):
+        ContextShift(n_ctx, n_keep)
