@@ -94,6 +94,7 @@ async def _request(settings: GenerateSettings, prompt: str, services: Services) 
         stops=[],
         prediction=[],
         options=RequestOptions(cache_prompt=False),
+        n_keep=services.n_keep,
     )
 
 

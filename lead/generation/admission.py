@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lead.engine.commands import RequestOptions
+from lead.engine.context_shift import ContextShift
 from lead.engine.events import Ready
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from shared.errors import QueueFullError, RequestError, UnavailableError
@@ -15,6 +16,8 @@ from shared.sampling.parameters import SamplingParameters
 log = logging.getLogger("lead")
 
 _NO_OPTIONS = RequestOptions()
+_LEAST_SHIFTED = 4
+"""At least so many tokens of the context are not kept: at each shift half of them go (as in llama-server)."""
 
 
 class Engine(Protocol):
@@ -41,8 +44,11 @@ class Admission:
         private_by_default: bool = False,
         max_queue: int | None = None,
         log_prompts: bool = False,
+        context_shift: bool = False,
     ) -> None:
         """At most `max_queue` sequences wait for a slot; None: any number."""
+        self.shifts = context_shift
+        """Whether sequences go on when their context is full."""
         self._log_prompts = log_prompts
         self._sequences = sequences
         self._private_by_default = private_by_default
@@ -52,7 +58,7 @@ class Admission:
 
     @property
     def n_ctx(self) -> int:
-        """The most tokens one sequence can have; raises UnavailableError while that is not known."""
+        """The size of one sequence's context, in tokens; raises UnavailableError while that is not known."""
         if self._engine.ready is None:
             raise UnavailableError("the model is being loaded: try again in a moment")
         return self._engine.ready.n_ctx_sequence
@@ -66,14 +72,15 @@ class Admission:
         *,
         private: bool | None = None,
         options: RequestOptions = _NO_OPTIONS,
+        n_keep: int = 0,
         changed: Broadcast | None = None,
     ) -> LiveSequence:
         """Begin to continue `prompt`; raises RequestError, UnavailableError, QueueFullError.
 
         `prediction` is the client's guess of the text: it can make the answer faster, but never change it.
         A `private` sequence (None: the lead's default) is not shown to backs and not remembered for drafts of
-        later ones. Backs do not see one whose parameters exceed the protocol's message size either. `changed`
-        is notified of each of its changes.
+        later ones. Backs do not see one whose parameters exceed the protocol's message size either. `n_keep`:
+        see `context_shift`. `changed` is notified of each of its changes.
         """
         self._check_prompt(prompt)
         self._check_queue()
@@ -88,12 +95,25 @@ class Admission:
         sequence = self._sequences.create(prompt, sampling, private=private, changed=changed)
         sequence.max_tokens = max_tokens
         sequence.prediction, sequence.options = list(prediction), options
+        if shift := self.context_shift(prompt, n_keep):
+            sequence.n_keep = shift.n_keep
         try:
             self._engine.feed()
         except UnavailableError:
             self._sequences.discard(sequence)
             raise
         return sequence
+
+    def context_shift(self, prompt: list[int], n_keep: int) -> ContextShift | None:
+        """What becomes of a full context: its first `n_keep` tokens stay (-1: all of the prompt), after BOS.
+
+        None: the sequence ends.
+        """
+        if not self.shifts:
+            return None
+        n_bos = int(self._vocabulary.adds_bos and prompt[:1] == [self._vocabulary.bos])
+        n_kept = len(prompt) if n_keep < 0 else min(n_keep + n_bos, len(prompt))
+        return ContextShift(self.n_ctx, min(n_kept, self.n_ctx - _LEAST_SHIFTED))
 
     def cancel(self, sequence: LiveSequence) -> None:
         """Generate no more of it; does nothing if it has ended."""

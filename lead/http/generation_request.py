@@ -40,6 +40,7 @@ class GenerationRequest:
     n: int = 1
     gbnf: str | None = None
     options: RequestOptions = field(default_factory=RequestOptions)
+    n_keep: int = 0
     private: bool | None = None
     max_seconds: float | None = None
     timings_per_token: bool = False
@@ -86,6 +87,7 @@ async def read_request(
             checkpoint=prepared.n_before_last,
             owner=_owner(http_request),
         ),
+        n_keep=services.n_keep if fields.n_keep is None else fields.n_keep,
         private=fields.private,
         max_seconds=fields.time_limit(),
         timings_per_token=bool(fields.timings_per_token and fields.stream),

@@ -72,6 +72,7 @@ class GenerationFields(BaseModel):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     n_predict: int | None = None
+    n_keep: int | None = Field(None, ge=-1)
     t_max_predict_ms: int | None = Field(None, le=1 << 53)
     stop: str | Annotated[list[str], AtMost(MAX_STOPS)] | None = None
     seed: int | None = None
@@ -173,7 +174,7 @@ class GenerationFields(BaseModel):
         return [stop for stop in stops if stop]
 
     def limit(self, defaults: SamplingDefaults) -> int | None:
-        """The most tokens to generate; None: until the context is full; 0: only read the prompt."""
+        """The most tokens to generate; None: no limit of its own; 0: only read the prompt."""
         for name in ("max_completion_tokens", "max_tokens", "n_predict"):
             value = getattr(self, name)
             if value is None or value in {-1, -2}:

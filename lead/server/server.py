@@ -240,10 +240,12 @@ class Lead:
                 private_by_default=self._settings.security.private_by_default,
                 max_queue=self._settings.limits.max_queue,
                 log_prompts=self._settings.log_prompts,
+                context_shift=self._settings.context_shift,
             ),
             limits=self._settings.limits,
             defaults=self._settings.sampling,
             chat=self._chat_options(),
+            n_keep=self._settings.keep,
             shows_slots=self._settings.slots,
             spec_decode_detail=self._settings.per_request_spec_decode_metrics,
             metrics=MetricsExporter(self._sequences, self._submissions, self._backs)

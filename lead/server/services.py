@@ -54,6 +54,7 @@ class Services:
     limits: RequestLimits = field(default_factory=RequestLimits)
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     chat: ChatOptions = field(default_factory=ChatOptions)
+    n_keep: int = 0  # for requests that do not set it
     shows_slots: bool = True
     spec_decode_detail: SpecDecodeDetail = "none"
     metrics: MetricsExporter | None = None  # None: switched off

@@ -20,7 +20,7 @@ from shared import cpus
 from shared.logs import LogLevel
 from shared.settings.base import CpuList, FileSettings, OptionError
 from shared.settings.llama_server_options import LLAMA_SERVER
-from shared.settings.model_options import ModelOptions
+from shared.settings.model_options import MAX_CTX, ModelOptions
 from shared.settings.model_source import ModelSource
 
 Print = Literal["none", "accepted", "all"]
@@ -54,6 +54,7 @@ class LeadSettings(FileSettings):
         "host": "network",
         "api_key": "keys, host names and HTTPS",
         "cpus": "computing",
+        "context_shift": "long texts",
         "draft_model": "speculation",
         "chat_template": "conversations",
         "print": "running",
@@ -91,6 +92,18 @@ class LeadSettings(FileSettings):
         None, description="CPU cores to run on, as in 0-7,16; backs on this machine should use other cores"
     )
     compute: ModelOptions = ModelOptions()
+    context_shift: bool = Field(
+        False,
+        description="when the context of a request is full, discard the older half of what follows the first "
+        "--keep tokens, process the rest again and go on; otherwise the answer ends",
+    )
+    keep: int = Field(
+        0,
+        ge=-1,
+        le=MAX_CTX,
+        description="number of tokens to keep from the prompt with --context-shift, for requests that do not "
+        "set n_keep; -1: all",
+    )
     drafting: DraftModelOptions = DraftModelOptions()
     own_back: OwnBackOptions = OwnBackOptions()
     policy: PolicyName = Field(

@@ -46,7 +46,11 @@ class SamplingDefaults(OptionGroup):
     """Used for the fields that a request does not set."""
 
     n_predict: int = Field(
-        -1, ge=-2, le=1 << 24, description="number of tokens to predict; -1: until the context is full"
+        -1,
+        ge=-2,
+        le=1 << 24,
+        description="number of tokens to predict; -1: until the context is full, or with --context-shift "
+        "without limit",
     )
     seed: int = Field(-1, ge=-1, le=MAX_SEED, description="RNG seed; -1: a random seed for each request")
     temperature: float = _as_in_requests("temperature", "temperature; 0: always the most likely token")

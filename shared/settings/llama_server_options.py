@@ -34,6 +34,7 @@ _SPELLINGS: Final = {
     "chat_template": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE",)),
     "chat_template_file": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_FILE",)),
     "chat_template_kwargs": Spelling(variables=("LLAMA_ARG_CHAT_TEMPLATE_KWARGS",)),
+    "context_shift": Spelling(variables=("LLAMA_ARG_CONTEXT_SHIFT",)),
     "cors_origins": Spelling(variables=("LLAMA_ARG_CORS_ORIGINS",)),
     "ctx_size": Spelling(("-c",), ("LLAMA_ARG_CTX_SIZE",)),
     "ctx_size_draft": Spelling(("-cd",)),
@@ -105,7 +106,7 @@ _IGNORED: Final = {
     # what they ask for is always the case
     0: (
         "-cb --cont-batching --jinja "
-        "--no-context-shift --no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
+        "--no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
         "--no-models-autoload --warmup --op-offload -e --escape --log-prefix "
         "--log-timestamps --no-mmproj-offload -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
         "--perf --no-perf --no-warmup --reuse-port --no-log-prefix --no-log-timestamps"
@@ -171,7 +172,7 @@ _REFUSED: Final = {
     ),
     "set it in the request": (
         "-p --prompt -f --file -bf --binary-file "
-        "--grammar --grammar-file -j --json-schema -jf --json-schema-file -l --logit-bias --keep -r "
+        "--grammar --grammar-file -j --json-schema -jf --json-schema-file -l --logit-bias -r "
         "--reverse-prompt"
     ),
     "serving files and running tools are not supported": (
@@ -198,7 +199,6 @@ _REFUSED: Final = {
     "batching is always continuous": "-nocb --no-cont-batching",
     "other machines can draft instead: start a back there": "--rpc",
     "chat templates are always Jinja; --chat-template sets another one": "--no-jinja",
-    "generation ends when the context is full": "--context-shift",
     "only common prefixes of prompts are reused": "--cache-reuse",
     "use a reverse proxy to add a prefix": "--api-prefix",
     "use --log-level": ("--log-disable --log-file -lv --verbosity --log-verbosity"),

@@ -13,7 +13,6 @@ _ABSENT = {
     "mirostat_eta": 0.1,
     "adaptive_target": -1.0,
     "adaptive_decay": 0.9,
-    "n_keep": 0,
     "n_discard": 0,
     "min_keep": 0,
     "backend_sampling": False,
@@ -25,6 +24,7 @@ _ABSENT = {
 def generation_settings(request: GenerationRequest, *, stream: bool) -> dict[str, Any]:
     """All of them, for the client that sent the request."""
     return sampling_settings(request.sampling, request.max_tokens) | {
+        "n_keep": request.n_keep,
         "stop": request.stops,
         "grammar": request.gbnf or request.sampling.grammar,
         "stream": stream,

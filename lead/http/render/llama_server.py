@@ -114,8 +114,11 @@ class LlamaServerRenderer(AnswerRenderer):
         streamed: bool,
         has_new_line: bool,
     ) -> JsonObject:
-        services, stats = self._services, end.stats
+        services, stats, prompt = self._services, end.stats, self._request.prompts[index]
         n_tokens = stats.n_prompt + stats.n_generated
+        shift = services.admission.context_shift(prompt, self._request.n_keep)
+        n_discarded = shift.n_discarded(n_tokens - 1) if shift else 0  # nothing follows the last one
+        is_full = end.reason == "length" and n_tokens >= services.admission.n_ctx
         last = {
             "index": index,
             "content": "",
@@ -126,12 +129,12 @@ class LlamaServerRenderer(AnswerRenderer):
             "tokens_predicted": stats.n_generated,
             "tokens_evaluated": stats.n_prompt,
             "generation_settings": generation_settings(self._request, stream=streamed),
-            "prompt": services.vocabulary.detokenize(self._request.prompts[index]),
+            "prompt": services.vocabulary.detokenize(prompt),
             "has_new_line": has_new_line,
-            "truncated": end.reason == "length" and n_tokens >= services.admission.n_ctx,
+            "truncated": is_full or n_discarded > 0,
             "stop_type": "word" if end.stop_string is not None else _STOP_TYPES[end.reason],
             "stopping_word": end.stop_string or "",
-            "tokens_cached": n_tokens - 1,  # the last one is never decoded
+            "tokens_cached": n_tokens - 1 - n_discarded,  # the last one is never decoded
             "timings": timings(stats),
         } | (content or {})
         return _select(last, self._response_fields) if self._response_fields else last

@@ -70,6 +70,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
     vocabulary, ready = services.vocabulary, services.engine.ready
     assert ready
     defaults = public_settings(SamplingParameters(seed=0), None) | services.defaults.model_dump()
+    defaults["n_keep"] = services.n_keep
     return {
         "default_generation_settings": {"n_ctx": ready.n_ctx_sequence, "params": defaults},
         "total_slots": ready.n_slots,
@@ -84,6 +85,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "endpoint_metrics": services.metrics is not None,
         "is_sleeping": False,
         "build_info": library.version(),
+        "context_shift": services.admission.shifts,
         "speculates": ready.speculates,
         "exact": ready.exactness.is_on,
         "exact_cost": ready.exactness.cost,

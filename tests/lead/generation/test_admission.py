@@ -1,7 +1,7 @@
 import pytest
 
 from lead.engine.commands import RequestOptions
-from lead.generation.admission import Admission
+from lead.generation.admission import Admission, ContextExceededError
 from shared.errors import QueueFullError
 from shared.sampling.parameters import SamplingParameters
 
@@ -49,6 +49,44 @@ async def test_without_a_queue_requests_still_fill_the_slots(lead):
         admission.submit([1], SamplingParameters(seed=1), 1)
     with pytest.raises(QueueFullError):
         admission.submit([1], SamplingParameters(seed=1), 1)
+
+
+class BeginsTexts:
+    """A vocabulary with a token before each text."""
+
+    adds_bos, bos = True, 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "n_keep", "n_kept"),
+    [
+        ([1, 5, 6, 7], 0, 1),
+        ([1, 5, 6, 7], 2, 3),
+        ([5, 6, 7, 8], 2, 2),
+        ([1, 5, 6, 7], 99, 4),
+        ([1, 5, 6, 7], -1, 4),
+        ([5] * 127, -1, 124),
+        ([5] * 127, 200, 124),
+    ],
+    ids=str,
+)
+async def test_a_context_shift_keeps_tokens_of_the_prompt_after_its_first_one(lead, prompt, n_keep, n_kept):
+    admission = Admission(lead.sequences, lead.engine, BeginsTexts(), context_shift=True)
+    admission.submit(prompt, SamplingParameters(seed=1), 1, n_keep=n_keep)
+    assert lead.engine.submitted[0].n_keep == n_kept
+
+
+async def test_without_context_shifts_nothing_is_kept(lead):
+    admission = Admission(lead.sequences, lead.engine, BeginsTexts())
+    admission.submit([1, 5], SamplingParameters(seed=1), 1, n_keep=2)
+    assert lead.engine.submitted[0].n_keep is None
+
+
+@pytest.mark.parametrize("context_shift", [True, False])
+async def test_a_prompt_that_fills_the_context_is_refused(lead, context_shift):
+    admission = Admission(lead.sequences, lead.engine, lead.vocabulary, context_shift=context_shift)
+    with pytest.raises(ContextExceededError, match=r"\(128 tokens\) exceeds the available context size"):
+        admission.submit([5] * 128, SamplingParameters(seed=1), 1)
 
 
 @pytest.mark.parametrize("wanted", [True, False])
