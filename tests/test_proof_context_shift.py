@@ -8,7 +8,7 @@ import random
 from itertools import cycle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead.engine.commands import Cancel
@@ -104,6 +104,7 @@ def test_with_every_memory_the_tokens_are_the_plain_ones(drafter, memory):
     assert front.reasons == reasons_of(truth)
 
 
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 1 << 32),
     drafter=st.sampled_from(sorted(DRAFTERS)),

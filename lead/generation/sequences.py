@@ -88,6 +88,7 @@ class LiveSequence:
     options: RequestOptions = field(default_factory=RequestOptions)
     n_keep: int | None = None  # tokens that a context shift leaves; None: it ends when the context is full
     slot: int | None = None  # where it runs; after giving way, where it last ran
+    in_slot_since: float = 0.0
     created_at: float = 0.0
     started_at: float | None = None
     first_token_at: float | None = None
@@ -120,7 +121,7 @@ class LiveSequence:
 
     def start(self, event: Started, now: float) -> None:
         """It has got a slot; its first one counts for its statistics."""
-        self.slot = event.slot
+        self.slot, self.in_slot_since = event.slot, now
         if not event.again:
             self.move(Status.RUNNING)
             self.started_at, self.n_cached = now, event.n_cached

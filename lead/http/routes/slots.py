@@ -41,10 +41,10 @@ async def act_on_slot(id_slot: str, services: Annotated[Services, Depends(get_se
 
 
 def _by_slot(sequences: Sequences) -> dict[int, LiveSequence]:
-    """If two sequences claim a slot, the older one was preempted and waits."""
+    """If two sequences claim a slot, the one that got it first has given way and waits."""
     return {
         sequence.slot: sequence
-        for sequence in sequences
+        for sequence in sorted(sequences, key=lambda each: each.in_slot_since)
         if sequence.status is Status.RUNNING and sequence.slot is not None
     }
 

@@ -56,6 +56,14 @@ async def test_only_admins_see_how_the_tokens_of_others_are_chosen(lead, role, s
     assert slots[0]["params"]["n_predict"] == 9
 
 
+async def test_a_slot_shows_the_sequence_that_got_it_last(lead, client):
+    older, younger = begin(lead, 0, n_generated=4), begin(lead, 0, n_generated=2)
+    for sequence, now, n_decoded in ((older, 3.0, 4), (younger, 4.0, 2)):
+        lead.sequences.apply(Started(sequence=sequence.id, n_cached=2, slot=0, again=True), now)
+        (busy, *_) = (await client.get("/slots")).json()
+        assert busy["next_token"][0]["n_decoded"] == n_decoded
+
+
 async def test_a_sequence_that_waits_is_in_no_slot(lead, client):
     lead.engine.hold()
     waiting = asyncio.ensure_future(client.post("/completion", json={"prompt": "Once"}))
