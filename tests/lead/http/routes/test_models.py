@@ -5,6 +5,7 @@ import pytest
 from lead.engine.client import EngineState
 from lead.engine.events import Exactness
 from lead.engine.exactness import promise
+from lead.generation.admission import Admission
 from lead.server.app import create_app
 
 
@@ -84,6 +85,14 @@ async def test_props_tell_what_is_promised_of_texts(lead, client):
 async def test_the_model_is_also_listed_for_clients_made_for_ollama(client):
     (model,) = (await client.get("/models")).json()["models"]
     assert (model["name"], model["capabilities"]) == ("toy", ["completion"])
+
+
+async def test_props_tell_what_a_context_shift_keeps(lead, client):
+    admission = Admission(lead.sequences, lead.engine, lead.vocabulary, context_shift=True)
+    assert (await client.get("/props")).json()["context_shift"] is False
+    lead.use(admission=admission, n_keep=7)
+    props = (await client.get("/props")).json()
+    assert (props["context_shift"], props["default_generation_settings"]["params"]["n_keep"]) == (True, 7)
 
 
 async def test_props_say_which_endpoints_there_are(client):
