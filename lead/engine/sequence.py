@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.commands import RequestOptions
-from lead.engine.context_shift import ContextShift
+from lead.engine.context_shift import MAX_TOKENS, ContextShift
 from lead.engine.events import TokenProbabilities
 from lead.engine.speculation.draft_chain import DraftChain
 from shared.sampling.sampler import Sampler
@@ -102,16 +102,19 @@ class EngineSequence:
 
     def n_left(self, n_ctx: int) -> int:
         """How many more tokens it may get before it ends, or its context has to be shifted."""
-        room = n_ctx - len(self.context)
-        return room if self.max_tokens is None else min(room, self.max_tokens - self.n_generated)
+        return min(n_ctx - len(self.context), self._n_allowed)
 
     def is_complete(self, n_ctx: int) -> bool:
         """Whether it may get no more tokens."""
-        if self.is_context_full:
-            return self.n_generated == self.max_tokens
-        return self.n_left(n_ctx) <= 0
+        return self._n_allowed <= 0 or (self.shift is None and len(self.context) >= n_ctx)
 
     def n_useful(self, n_ctx: int) -> int:
         """The most draft tokens of a step that can be committed."""
         n = self.n_left(n_ctx) - 1
         return n if self.options.n_draft is None else min(n, self.options.n_draft)
+
+    @property
+    def _n_allowed(self) -> int:
+        """How many more tokens it may get, whatever the context takes."""
+        n = MAX_TOKENS - len(self.tokens)
+        return n if self.max_tokens is None else min(n, self.max_tokens - self.n_generated)

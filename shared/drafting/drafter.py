@@ -38,7 +38,7 @@ from shared.slot_cache import SlotCache
 log = logging.getLogger("drafter")
 
 _MAX_COMMITTED = 1 << 24
-"""No lead has a longer context (--ctx-size); one that never stops would fill this program's memory."""
+"""No lead writes a longer text; one that never stops would fill this program's memory."""
 _GRAMMAR_SECONDS = 0.002
 """For answers about grammars in one step; longer ones are awaited while other paths go on."""
 
