@@ -82,6 +82,7 @@ def test_a_new_sequence_is_due_once(front):
 def test_a_running_sequence_is_submitted_again_with_all_that_it_is(front):
     options = RequestOptions(n_probs=3, slot=1, progress=True, n_draft=2)
     sequence = front.started(max_tokens=9, prediction=[5, 6], options=options)
+    sequence.n_keep = 4
     front.commit(sequence, 3)
     front.submissions.on_death()
     (submission,) = front.submissions.take_due()
@@ -95,6 +96,7 @@ def test_a_running_sequence_is_submitted_again_with_all_that_it_is(front):
         "max_tokens": 9,
         "prediction": [5, 6],
         "options": options.model_dump(),
+        "n_keep": 4,
     }
 
 
