@@ -63,10 +63,7 @@ _MOVES = {
 
 @dataclass(slots=True)
 class LiveSequence:
-    """One completion in progress; times are in seconds of one clock.
-
-    `steps` are the engine's, in order, as far as its reader has not taken them: a text may have no end.
-    """
+    """One completion in progress. `steps` are the engine's, in order; times are in seconds of one clock."""
 
     id: str
     tokens: list[int]
@@ -130,11 +127,6 @@ class LiveSequence:
         """Its prompt has been read so far; when it is read again, what was reported is not repeated."""
         if not self.progress or progress.n_processed > self.progress[-1][0].n_processed:
             self.progress.append((progress, now))
-
-    def take_steps(self) -> list[Committed]:
-        """Those since the last call; there must be one reader only."""
-        steps, self.steps = self.steps, []
-        return steps
 
     def append(self, step: Committed, now: float) -> None:
         """Append the tokens of one step."""

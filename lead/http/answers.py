@@ -176,6 +176,7 @@ class _AnswerReader:
         self._request = request
         self._assembler = Assembler(piece if special else vocabulary.piece, request.stops)
         self._parser = OutputParser(request.parser) if request.parser else None
+        self._n_steps = 0
         self._n_progress = 0
 
     def read(self) -> Iterator[AnswerUpdate]:
@@ -184,7 +185,8 @@ class _AnswerReader:
             for event, at in self.sequence.progress[self._n_progress :]:
                 self._n_progress += 1
                 yield AnswerUpdate(self._index, progress=_read_progress(self.sequence, event, at))
-            steps = self.sequence.take_steps()
+            steps = self.sequence.steps[self._n_steps :]
+            self._n_steps += len(steps)
             if steps:
                 yield self._text_of(steps)
             elif not self.sequence.ended:
