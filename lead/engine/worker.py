@@ -66,39 +66,36 @@ def main() -> None:
         heartbeat.start()
     try:
         model, exactness = load_target(load, with_heads=wants_heads(load))
-        draft_model = load_draft_model(load.draft, model) if load.draft and not heads_file(load) else None
+        drafts_with = _load_drafting(load, model)
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)
     if heartbeat:
         progress = model.watch_steps()
         heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
-    _serve(model, exactness, draft_model, load, pipe)
+    _serve(model, exactness, drafts_with, load, pipe)
+
+
+def _load_drafting(load: Load, model: Model) -> Model | MtpHeads | None:
+    """What drafts inside the engine; raises ModelLoadError."""
+    own_file = heads_file(load)
+    if load.draft and not own_file:
+        return load_draft_model(load.draft, model)
+    return model.open_heads(own_file) if model.hidden and model.traits.can_speculate else None
 
 
 def _serve(
-    model: Model, exactness: Exactness, draft_model: Model | None, load: Load, pipe: EnginePipe
+    model: Model, exactness: Exactness, drafts_with: Model | MtpHeads | None, load: Load, pipe: EnginePipe
 ) -> None:
     vocabulary = model.vocabulary
-    n_reserve = RESERVE if exactness.is_on else 0
-    limits = EngineLimits(
-        n_slots=load.options.parallel,
-        n_ctx=model.n_ctx - load.options.parallel * n_reserve,
-        n_ctx_sequence=min(model.n_ctx_slot - n_reserve, vocabulary.info.n_ctx_train),
-        n_batch=model.n_batch,
-        traits=model.traits,
-        n_checkpoints=n_prompt_checkpoints(model.traits, load.options),
-        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
-        widths=model.widths,
-    )
-
+    limits = _limits(model, load, RESERVE if exactness.is_on else 0)
     patience = Patience()
     grammars = GrammarServer(load.model, patience)
 
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
 
-    drafter, prepare = _inline_drafter(load, model, draft_model, grammars, patience)
+    drafter, prepare = _inline_drafter(load, model, drafts_with, grammars, patience)
     seen = _seen_texts(load)
     speculation = SpeculationManager(
         load.policy,
@@ -124,8 +121,8 @@ def _serve(
             n_slots=limits.n_slots,
             speculates=limits.traits.can_speculate,
             exactness=exactness,
-            draft_model=draft_model.vocabulary.info.name if draft_model else None,
-            mtp=drafter is not None and draft_model is None,
+            draft_model=drafts_with.vocabulary.info.name if isinstance(drafts_with, Model) else None,
+            mtp=isinstance(drafts_with, MtpHeads),
         )
     )
     if limits.traits.can_speculate and load.calibrate:
@@ -133,21 +130,34 @@ def _serve(
     Loop(model, scheduler, speculation, pipe).run()
 
 
+def _limits(model: Model, load: Load, n_reserve: int) -> EngineLimits:
+    """n_reserve: cells of each slot that are kept for padding."""
+    return EngineLimits(
+        n_slots=load.options.parallel,
+        n_ctx=model.n_ctx - load.options.parallel * n_reserve,
+        n_ctx_sequence=min(model.n_ctx_slot - n_reserve, model.vocabulary.info.n_ctx_train),
+        n_batch=model.n_batch,
+        traits=model.traits,
+        n_checkpoints=n_prompt_checkpoints(model.traits, load.options),
+        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
+        widths=model.widths,
+    )
+
+
 def _inline_drafter(
     load: Load,
     model: Model,
-    draft_model: Model | None,
+    drafts_with: Model | MtpHeads | None,
     grammars: GrammarServer,
     patience: Patience,
 ) -> tuple[InlineDrafter | None, Callable[[StepCost], None]]:
     """(what drafts inside the engine, how to measure T(n) of it)."""
-    if load.draft and draft_model:
-        drafter = make_drafter(load.draft, draft_model, grammars, patience)
-        return drafter, functools.partial(_measure_draft_model, load.draft, draft_model)
-    if model.hidden and model.traits.can_speculate:
-        heads = model.open_heads(heads_file(load))
-        drafting = make_mtp_drafter(model, heads, load.n_most_mtp, grammars, patience)
-        return drafting, functools.partial(_measure_heads, heads, model, load.options.parallel)
+    if isinstance(drafts_with, MtpHeads):
+        drafting = make_mtp_drafter(model, drafts_with, load.n_most_mtp, grammars, patience)
+        return drafting, functools.partial(_measure_heads, drafts_with, model, load.options.parallel)
+    if load.draft and drafts_with:
+        drafter = make_drafter(load.draft, drafts_with, grammars, patience)
+        return drafter, functools.partial(_measure_draft_model, load.draft, drafts_with)
     return None, lambda _: None
 
 
