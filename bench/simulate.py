@@ -25,7 +25,18 @@ from rich.table import Table
 from bench import report
 from bench.simulation import validation
 from bench.simulation.cell import Cell
-from bench.simulation.contest import ADAPTIVE, BOUND, FIXED, OFF, SYNC, Result, Way, contest
+from bench.simulation.contest import (
+    ADAPTIVE,
+    BOUND,
+    FIXED,
+    INLINE,
+    INLINE_SYNC,
+    OFF,
+    SYNC,
+    Result,
+    Way,
+    contest,
+)
 from bench.simulation.plot import draw
 from bench.simulation.scenarios import (
     BACKS,
@@ -43,6 +54,7 @@ from bench.simulation.scenarios import (
 )
 from bench.simulation.sensitivity import changed, sensitivity
 from bench.simulation.step_table import StepTable
+from bench.simulation.text import DraftSkill
 from lead.engine.speculation.constants import SpeculationConstants
 
 _N_TOKENS = 1024
@@ -50,6 +62,7 @@ _N_QUICK = 384
 _N_LEARNED = 1536
 """In shorter runs it counts how long it takes to see what a back is worth."""
 _QUICK_DEPTHS = (0, 1, 2, 4, 6, 8)
+_USELESS = DraftSkill(0.02)
 _PIPED_WIDTH = 140
 Rows = list[dict[str, Any]]
 
@@ -95,6 +108,7 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
         yield "gains", _gains(PAIRS, rtts, BACKS[:2] if quick else BACKS, run)
         yield "policies", _policies(quick, run)
         yield "clients", _clients(quick, run)
+        yield "inline", _inline(quick, run)
         long = replace(run, n_tokens=max(run.n_tokens, _N_LEARNED))
         yield "useless_backs", _useless(long)
         yield "unequal_backs", _unequal(long)
@@ -190,6 +204,31 @@ def _clients(quick: bool, run: _Run) -> Rows:
     return _compared(list(grid.cells()), quick, run)
 
 
+def _inline(quick: bool, run: _Run) -> Rows:
+    """A draft model inside the lead's engine: adaptive against the best depth, and where it is useless."""
+    costs, acceptances = (
+        ((0.02, 0.3), (0.75,)) if quick else ((0.003, 0.02, 0.1, 0.13, 0.3), (0.6, 0.75, 0.85))
+    )
+    cells = list(Grid((F16, FLAT), acceptances, costs, (0.0,), n_tokens=run.n_tokens).cells())
+    depths = [way for way in INLINE_SYNC if not quick or way.depth in _QUICK_DEPTHS]
+    useless = [replace(cell, backs=(replace(cell.backs[0], skill=_USELESS),)) for cell in cells]
+    results = run.contest(cells, (OFF, INLINE, *depths))
+    idle = run.contest(useless, (OFF, INLINE))
+    return [
+        {
+            "steps": result.cell.steps.name,
+            "acceptance": result.cell.backs[0].skill.acceptance,
+            "cost": round(result.cell.backs[0].step_s / result.cell.steps.first, 4),
+            "depth": (best := result.best(depths))[0].depth,
+            "best_depth": round(result.speedup(best[0]), 3),
+            "adaptive": round(result.speedup(INLINE), 3),
+            "to_best": round(result.speedup(INLINE) / result.speedup(best[0]), 3),
+            "useless": round(without.speedup(INLINE), 3),
+        }
+        for result, without in zip(results, idle, strict=True)
+    ]
+
+
 def _compared(cells: Sequence[Cell], quick: bool, run: _Run) -> Rows:
     ways = (OFF, *SYNC, *FIXED, ADAPTIVE, *BOUND)
     if quick:
@@ -258,6 +297,7 @@ _TITLES = {
     "gains": "What would I gain? Speed-up by round trip time (each back has a draft model of its own)",
     "policies": "Speed-up over no drafting: policies at their best depth, one back",
     "clients": "The same with several clients at once",
+    "inline": "A draft model in the engine: speed-up at the best depth, adaptively, and if it is useless",
     "sensitivity": "Speed with a constant halved or doubled over that with its default: worst cell, and mean",
     "validation": "Speed-up over no back: measured, and predicted from T(n) and acceptance",
     "useless_backs": "Backs that do not help: speed over that of the lead alone",

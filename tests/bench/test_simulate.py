@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bench import simulate
+from lead.engine.speculation.constants import DEFAULTS
 from shared.errors import ConfigError
 
 
@@ -56,3 +57,9 @@ def test_a_constant_of_speculation_can_be_varied(capsys, steps):
     arguments = ["--step-ms", str(steps), "--rtt-ms", "1"]
     usual, changed = (run(capsys, *arguments, *more) for more in ([], ["--constant", "max_ahead=1"]))
     assert json.loads(changed[-1])["rows"] != json.loads(usual[-1])["rows"]
+
+
+def test_a_draft_model_in_the_engine_is_compared_with_the_best_depth():
+    rows = simulate._inline(quick=True, run=simulate._Run(48, 1, DEFAULTS))
+    assert {row["cost"] for row in rows} == {0.02, 0.3}
+    assert all(row["to_best"] > 0.7 and row["useless"] > 0.7 for row in rows)
