@@ -73,6 +73,7 @@ def test_after_the_engines_death_drafting_goes_on(served, drafting):
 
 def test_the_lead_says_what_drafts(drafting):
     _, url = drafting
+    ask(url, max_tokens=20)
     assert httpx.get(f"{url}/props", trust_env=False).json()["draft_model"]
     planner = httpx.get(f"{url}/v1/speculation", trust_env=False).json()["planner"]
     assert planner["draft_model"]["n_tokens"] > 0
