@@ -55,6 +55,7 @@ MAY = {
     **{("POST", path): CLIENTS for path in unsupported.REASONS},
     ("POST", "/tokenize"): CLIENTS,
     ("POST", "/detokenize"): CLIENTS,
+    ("GET", "/v1/speculation/vocabulary"): set(Role),
     ("GET", "/v1/speculation"): set(Role),
     ("PUT", "/v1/speculation"): ADMINS,
     ("POST", "/v1/speculation"): BACKS,
