@@ -2,10 +2,12 @@
 
 Concurrent clients stream answers of one length. After every block of tokens the resident memory of each
 process is read. The growth is the slope of a line through the blocks but the first, in which caches fill up.
+`--model-alone` looks at llama.cpp in this process instead, `touched` after the largest batch that it can get.
 """
 
 import argparse
 import asyncio
+import random
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,11 +16,15 @@ from bench import report, table
 from bench.client import Sampling
 from bench.faults.site import Site
 from bench.load import Load, put_on
+from bench.model_memory import RandomTraffic, grow
 from bench.prompts import KINDS, Prompt, draw
+from shared.llama.model import Model
 from shared.models.builtin import builtin_target
+from shared.settings.model_options import ModelOptions
 
 _MEGABYTE = 1e6
 _PER_TOKENS = 100_000
+_CELLS_PER_SLOT = 1024
 
 Row = dict[str, Any]
 
@@ -26,13 +32,10 @@ Row = dict[str, Any]
 def main(arguments: Sequence[str]) -> None:
     """Print a row for each block, then the growth of each process."""
     settings = _parse(arguments)
-    rows = asyncio.run(_serve(settings))
+    rows = _decode(settings) if settings.model_alone else asyncio.run(_serve(settings))
     columns = {name: (f"{name}, MB", ".1f") for name in _processes(rows)}
-    table.show(
-        "Memory",
-        rows,
-        {"tokens": ("tokens served", ",d"), "tokens_per_second": ("tokens/s", ".0f")} | columns,
-    )
+    counts = {"tokens": ("tokens", ",d"), "tokens_per_second": ("tokens/s", ".0f")}
+    table.show("Memory", rows, counts | columns)
     grown = growth(rows)
     for name, megabytes in grown.items():
         print(f"{name}: {megabytes:+.2f} MB per {_PER_TOKENS:,} tokens")
@@ -57,8 +60,16 @@ def _processes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted(common)
 
 
+def _decode(settings: argparse.Namespace) -> list[Row]:
+    n_slots = settings.clients
+    load = ModelOptions(threads=1, parallel=n_slots, ctx_size=_CELLS_PER_SLOT * n_slots)
+    rng = random.Random(settings.seed)  # noqa: S311 - the same traffic each time is wanted
+    traffic = RandomTraffic(Model(builtin_target(), load), rng)
+    return [*grow(traffic, settings.tokens, settings.every, touched=settings.model_alone == "touched")]
+
+
 async def _serve(settings: argparse.Namespace) -> list[Row]:
-    options = ("--parallel", str(settings.clients), "--ctx-size", str(1024 * settings.clients))
+    options = ("--parallel", str(settings.clients), "--ctx-size", str(_CELLS_PER_SLOT * settings.clients))
     sampling = Sampling(temperature=0.8, n_tokens=settings.answer)
     rows: list[Row] = []
     async with Site(builtin_target(), settings.backs, options) as site:
@@ -96,5 +107,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--clients", type=int, default=16, metavar="N", help="concurrent clients, and slots")
     parser.add_argument("--backs", type=int, default=1, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--model-alone", choices=("fresh", "touched"), help="no lead, no back, no clients")
     report.add_options(parser)
     return report.parse(parser, arguments, {"tokens": 12_000, "every": 4_000})
