@@ -6,11 +6,14 @@ from typing import Any
 
 import psutil
 
+from shared.errors import ModelLoadError
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import add_guard_sequences, add_state_memory, context_parameters
+from shared.models.file_kind import read_beginning
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 
+_ONE_SLOT_ONLY = frozenset({"plamo2"})
 _ROLLBACKS = (8, 6, 4, 3, 2, 1)
 """How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
 _WINDOW_ROLLBACK = 64
@@ -45,6 +48,7 @@ def plan_memory(
 ) -> MemoryPlan:
     """For a `Model` with these arguments; raises ModelLoadError."""
     n_slots = options.parallel if n_slots is None else n_slots
+    _refuse_several_slots(path, n_slots)
     free_bytes = psutil.virtual_memory().available
     with ModelOutline.load(path, options) as outline:
         probe = outline.probe()
@@ -63,6 +67,16 @@ def plan_memory(
             probe.n_window,
             is_guarded=is_guarded,
             checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
+        )
+
+
+def _refuse_several_slots(path: Path, n_slots: int) -> None:
+    """llama.cpp computes other logits for these models when two prompts are in one batch, or aborts."""
+    architecture = read_beginning(path).get("general.architecture")
+    if architecture in _ONE_SLOT_ONLY and n_slots > 1:
+        raise ModelLoadError(
+            f"{path} cannot be used with {n_slots} slots: llama.cpp is wrong about several sequences of "
+            f"{architecture} models. Use --parallel 1 (and --n-branches 0 for a back)"
         )
 
 

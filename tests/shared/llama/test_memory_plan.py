@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
+from shared.errors import ModelLoadError
 from shared.llama.memory_plan import (
     choose_traits,
     describe_checkpoints,
@@ -20,6 +21,12 @@ OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2)
 RECURRENT = MemoryProbe(
     True, can_roll_back=True, n_window=0, full_token_bytes=10, window_token_bytes=0, state_bytes=1000
 )
+
+
+def test_a_model_that_llama_cpp_reads_wrongly_in_several_slots_is_refused(tiny_model):
+    with pytest.raises(ModelLoadError, match="plamo2 models. Use --parallel 1"):
+        plan_memory(tiny_model("plamo2"), OPTIONS)
+    plan_memory(tiny_model("plamo2"), OPTIONS, n_slots=1)
 
 
 def traits_of(path, **options):
