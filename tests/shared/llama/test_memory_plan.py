@@ -24,7 +24,7 @@ RECURRENT = MemoryProbe(
 
 
 def test_a_model_that_llama_cpp_reads_wrongly_in_several_slots_is_refused(tiny_model):
-    with pytest.raises(ModelLoadError, match="plamo2 models. Use --parallel 1"):
+    with pytest.raises(ModelLoadError, match="plamo2 models"):
         plan_memory(tiny_model("plamo2"), OPTIONS)
     plan_memory(tiny_model("plamo2"), OPTIONS, n_slots=1)
 
