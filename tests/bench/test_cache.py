@@ -11,11 +11,11 @@ from shared.settings.model_options import ModelOptions
 @pytest.fixture
 def model():
     model = Model(builtin_target(), ModelOptions(ctx_size=512, parallel=2, threads=1))
-    model.widths = []
+    model.counts = []
     decode = model.decode
 
     def counted(spans):
-        model.widths.append([len(span.tokens) for span in spans])
+        model.counts.append([len(span.tokens) for span in spans])
         return decode(spans)
 
     model.decode = counted
@@ -25,22 +25,22 @@ def model():
 
 def test_a_cached_text_reads_only_what_is_new(model):
     assert CacheBench(model, n_tokens=3, n_new=4).cached([40]) > 0
-    assert model.widths == [[36], [4], [1], [1]]
+    assert model.counts == [[36], [4], [1], [1]]
 
 
 def test_without_reuse_each_request_reads_its_text(model):
     CacheBench(model, n_tokens=3, n_new=4).no_reuse([40])
-    assert model.widths == [[40], [1], [1]]
+    assert model.counts == [[40], [1], [1]]
 
 
 def test_without_a_cache_each_token_reads_its_text(model):
     CacheBench(model, n_tokens=3, n_new=4, n_reread=3).no_cache([40])
-    assert model.widths == [[40], [41], [42]]
+    assert model.counts == [[40], [41], [42]]
 
 
 def test_several_texts_generate_together(model):
     CacheBench(model, n_tokens=3, n_new=4).no_reuse([20, 40])
-    assert model.widths == [[20], [40], [1, 1], [1, 1]]
+    assert model.counts == [[20], [40], [1, 1], [1, 1]]
 
 
 def test_one_text_and_eight_are_measured_at_each_length(capsys):

@@ -11,6 +11,14 @@ from bench.fuzzing.mutations import Mutator
 from bench.fuzzing.tally import UnexpectedErrors
 
 N = 1500
+from lead.backs import draft_limits, join_limits
+
+
+@pytest.fixture(autouse=True)
+def pauses_as_before(monkeypatch):
+    """The bench takes the lead's pauses away, for its whole process."""
+    monkeypatch.setattr(draft_limits, "PAUSE_SECONDS", draft_limits.PAUSE_SECONDS)
+    monkeypatch.setattr(join_limits, "REFUSAL_SECONDS", join_limits.REFUSAL_SECONDS)
 
 
 @pytest.mark.parametrize("side", ["lead", "back", "real"])

@@ -144,14 +144,3 @@ def test_a_truncated_model_is_reported_in_one_sentence(tmp_path):
     status, log = exit_of(Program("lead", "--model", str(path), "--port", "0"))
     assert (status, "Traceback" in log) == (1, False)
     assert f"{path} cannot be loaded" in log
-
-
-def test_a_back_with_another_vocabulary_is_told_what_to_do(served, tmp_path):
-    path = tmp_path / "stranger.gguf"
-    data = builtin_draft().read_bytes()
-    assert b"speculative" in data
-    path.write_bytes(data.replace(b"speculative", b"speculatife"))
-    status, log = exit_of(Program("back", "--lead", served[1], "--model", str(path)))
-    assert (status, "Traceback" in log) == (1, False)
-    assert "the lead runs 'spec-demo-target-grown' with 4096 tokens, this back 'spec-demo-draft'" in log
-    assert "Start the back with a smaller model of the same family" in log

@@ -9,7 +9,7 @@ from shared.drafting import drafter as drafter_module
 from shared.errors import PendingAnswerError, RequestError
 from shared.protocol import Draft
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
+from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
 from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
 
 # Drafting
@@ -293,7 +293,8 @@ def test_a_sequence_longer_than_the_window_is_drafted_for():
     harness = DrafterHarness(n_window=10, n_ahead=3)
     harness.open(tokens=TEXT[:60])
     for start in range(60, 90):
-        assert len(harness.last_draft().tokens) == 3
+        tokens = harness.last_draft().tokens
+        assert len(tokens) == 3 or tokens[-1] in END_TOKENS
         harness.extend(start, TEXT[start : start + 1])
 
 
