@@ -9,9 +9,9 @@ import pytest
 from bench import fuzz
 from bench.fuzzing.mutations import Mutator
 from bench.fuzzing.tally import UnexpectedErrors
+from lead.backs import draft_limits, join_limits
 
 N = 1500
-from lead.backs import draft_limits, join_limits
 
 
 @pytest.fixture(autouse=True)
