@@ -22,6 +22,9 @@ from tests.fakes import (
 )
 
 LIMITS = make_limits()
+LONG = (0, 2)
+"""A prompt whose greedy continuation fills a context of 100 tokens: no end token comes between."""
+TEXT, _ = plain_run(submit(tokens=LONG), 100)
 
 
 class ScriptedPipe:
@@ -55,6 +58,10 @@ def run(*batches, target=None, policy="fixed"):
     return pipe, target
 
 
+def test_the_long_text_is_long():
+    assert len(TEXT) == 100
+
+
 def test_without_work_it_waits_for_commands():
     pipe, target = run([], [])
     assert pipe.waits == [None, None]
@@ -62,7 +69,7 @@ def test_without_work_it_waits_for_commands():
 
 
 def test_with_work_it_only_looks_for_commands():
-    pipe, _ = run([submit(max_tokens=9)], [], [])
+    pipe, _ = run([submit(tokens=LONG, max_tokens=9)], [], [])
     assert pipe.waits == [None, 0.0, 0.0]
 
 
@@ -77,25 +84,23 @@ def test_a_sequence_is_started_before_its_first_decode():
         def decode(self, _spans):
             raise DecodeFatalError("gone")
 
-    pipe = ScriptedPipe([submit()])
+    pipe = ScriptedPipe([submit(tokens=LONG)])
     with pytest.raises(DecodeFatalError):
         Loop(Dying(2), *make_engine(LIMITS), pipe).run()
     assert pipe.sent == [Started(sequence="s", n_cached=0)]
 
 
 def test_a_cancelled_sequence_is_not_decoded_any_more():
-    _, target = run([submit(max_tokens=9)], [Cancel(sequence="s")], [])
+    _, target = run([submit(tokens=LONG, max_tokens=9)], [Cancel(sequence="s")], [])
     assert len(target.steps) == 1
 
 
 def test_a_draft_is_verified_in_the_step_it_arrives_in():
-    request = submit(max_tokens=9)
-    text, _ = plain_run(request, 100)
-    draft = PostDraft(sequence="s", source="a", base=3, tokens=text[3:5])
-    pipe, target = run([request], [draft])
+    draft = PostDraft(sequence="s", source="a", base=3, tokens=TEXT[3:5])
+    pipe, target = run([submit(tokens=LONG, max_tokens=9)], [draft])
     assert target.steps == [[2], [3]]
     assert pipe.sent[-1] == Committed(
-        sequence="s", start=3, tokens=text[3:6], n_accepted=2, sources=["a"] * 2
+        sequence="s", start=3, tokens=TEXT[3:6], n_accepted=2, sources=["a"] * 2
     )
 
 
@@ -104,7 +109,7 @@ def test_a_draft_is_verified_in_the_step_it_arrives_in():
 
 def syncing(*batches):
     """The first batch and step are the prompt's."""
-    return run([SetBacks(names=["a"]), submit(max_tokens=9)], *batches, policy="sync")
+    return run([SetBacks(names=["a"]), submit(tokens=LONG, max_tokens=9)], *batches, policy="sync")
 
 
 def explained(pipe):
@@ -125,8 +130,7 @@ def test_a_wait_in_vain_ends_with_a_step():
 
 
 def test_a_wait_ends_as_soon_as_the_draft_is_there():
-    text, _ = plain_run(submit(), 100)
-    draft = PostDraft(sequence="s", source="a", base=3, tokens=text[3:7])
+    draft = PostDraft(sequence="s", source="a", base=3, tokens=TEXT[3:7])
     pipe, target = syncing([], [draft])
     assert target.steps == [[2], [5]]
     assert pipe.sent[-1].n_accepted == 4
@@ -175,14 +179,14 @@ def drafting(*batches, tick):
 
 
 def test_before_each_step_it_drafts_what_was_ordered():
-    pipe, target = drafting([submit(max_tokens=9)], *[[]] * 4, tick=0.0001)
+    pipe, target = drafting([submit(tokens=LONG, max_tokens=9)], *[[]] * 4, tick=0.0001)
     assert target.steps[:2] == [[2], [4]]
     assert pipe.sent[-1].n_accepted == 3
     assert set(pipe.sent[-1].sources) == {"draft_model"}
 
 
 def test_commands_are_looked_at_while_it_drafts():
-    pipe, target = drafting([submit(max_tokens=9)], [], [Cancel(sequence="s")], [], tick=0.002)
+    pipe, target = drafting([submit(tokens=LONG, max_tokens=9)], [], [Cancel(sequence="s")], [], tick=0.002)
     assert target.steps == [[2]]
     assert pipe.waits[1:3] == [0.0, 0.0]
 
@@ -212,7 +216,7 @@ def test_the_records_are_checked_once_when_the_engine_has_become_idle():
 
 
 def test_while_a_sequence_runs_the_records_are_not_checked():
-    times, _ = check_times([submit()], *[[]] * 9)
+    times, _ = check_times([submit(tokens=LONG)], *[[]] * 9)
     assert times == []
 
 
@@ -247,9 +251,8 @@ def test_an_idle_engine_explains_itself():
 
 
 def test_the_policy_is_changed_in_the_step_its_command_arrives_in():
-    text, _ = plain_run(submit(), 100)
-    draft = PostDraft(sequence="s", source="a", base=3, tokens=text[3:6])
-    pipe, target = run([submit(max_tokens=9)], [draft, SetPolicy(policy="off", depth=0)])
+    draft = PostDraft(sequence="s", source="a", base=3, tokens=TEXT[3:6])
+    pipe, target = run([submit(tokens=LONG, max_tokens=9)], [draft, SetPolicy(policy="off", depth=0)])
     assert target.steps == [[2], [1]]
     assert Tuned(n_ahead=0, min_confidence=0.0) in pipe.sent
 
@@ -261,7 +264,7 @@ def test_the_connected_sources_are_known():
 
 def test_stale_drafts_are_reported():
     draft = PostDraft(sequence="s", source="a", base=77, tokens=[1])
-    pipe, _ = run([submit(max_tokens=9)], [draft, draft])
+    pipe, _ = run([submit(tokens=LONG, max_tokens=9)], [draft, draft])
     assert pipe.sent[-1] == DraftsDropped(source="a", n_stale=2)
 
 
