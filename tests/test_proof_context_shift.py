@@ -8,12 +8,11 @@ import random
 from itertools import cycle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lead.engine.commands import Cancel
 from lead.engine.events import Committed, Started
-from shared.llama.memory_traits import PLAIN
 from tests.fakes import (
     END_TOKENS,
     FailingTarget,
@@ -28,6 +27,7 @@ from tests.fakes import (
 )
 from tests.test_proof_resumption import Front
 from tests.test_proof_tokens import (
+    ALL_MEMORIES,
     DRAFTERS,
     MEMORIES,
     SAMPLINGS,
@@ -48,7 +48,6 @@ ROOMS = {
     "cells of their own": make_limits(3, 3 * N_CTX, N_CTX, 40, n_ctx_slot=N_CTX),
     "one by one": make_limits(1, N_CTX - 1, N_CTX, 5),
 }
-ALL_MEMORIES = {"plain": PLAIN, **MEMORIES}
 
 
 def endless(requests, rng, most=3 * N_CTX):
@@ -115,6 +114,7 @@ def test_with_every_memory_the_tokens_are_the_plain_ones(drafter, memory):
     n_batch=st.integers(4, 40),
     rate=st.sampled_from([0.0, 0.2]),
 )
+@example(0, "back with a short window", "step checkpoints", 1, 0, 4, 0.2)
 def test_in_any_room_the_tokens_are_the_plain_ones(  # noqa: PLR0917 - what hypothesis draws
     seed, drafter, memory, n_slots, n_spare, n_batch, rate
 ):

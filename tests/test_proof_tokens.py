@@ -1,6 +1,7 @@
 """Proof 1: with any drafters, policy, company and memory the tokens are the plain ones."""
 
 import random
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from lead.engine.commands import Cancel, PostDraft, RequestOptions, SetBacks, SetPolicy, Submit
 from lead.engine.events import Committed
-from shared.llama.memory_traits import MemoryTraits
+from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.width_policy import WidthPolicy
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
@@ -96,6 +97,7 @@ MEMORIES = {
     "rollback": MemoryTraits(n_rollback=3, equal_lengths=True),
     "step checkpoints": MemoryTraits(n_rollback=0, n_step_checkpoints=1, equal_lengths=True),
 }
+ALL_MEMORIES = {"plain": PLAIN, **MEMORIES}
 ROOMS = {"roomy": ROOMY, "cramped": CRAMPED, "one by one": ONE_BY_ONE}
 
 
@@ -299,14 +301,16 @@ def test_cancelled_sequences_leave_the_others_tokens_as_they_are(drafter):
         assert front.texts[sequence] == truth[sequence][: len(front.texts[sequence])]
 
 
+@pytest.mark.parametrize("memory", ALL_MEMORIES)
 @pytest.mark.parametrize("drafter", DRAFTERS)
-def test_a_model_that_runs_out_of_room_at_random_changes_no_text(drafter):
+def test_a_model_that_runs_out_of_room_at_random_changes_no_text(drafter, memory):
     rng = random.Random(drafter)
+    limits = replace(CRAMPED, traits=ALL_MEMORIES[memory])
     requests = requests_for(SAMPLINGS["sampled with penalties"], rng)
-    truth = truth_of(requests, CRAMPED)
+    truth = truth_of(requests, limits)
     front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
     target = run_engine(
-        front, CRAMPED, make_target=lambda *args, **more: FailingTarget(*args, rng=rng, rate=0.3, **more)
+        front, limits, make_target=lambda *args, **more: FailingTarget(*args, rng=rng, rate=0.3, **more)
     )
     assert target.n_failed > 0
     assert front.texts == texts_of(truth)
@@ -357,7 +361,7 @@ def test_a_prompt_that_was_read_before_goes_on_at_a_checkpoint():
 
 def run_with(drafter, *, policy="fixed", make_drafters=no_drafters, step_s=0.0):
     rng = random.Random(3)
-    requests = requests_for(SAMPLINGS["sampled"], rng)
+    requests = requests_for(SAMPLINGS["sampled"], rng, n=8)
     truth = truth_of(requests, ROOMY)
     requests = with_predictions(requests, texts_of(truth), rng)
     front = FakeFront({0: [NAMES, *requests]}, DRAFTERS[drafter](requests, texts_of(truth), rng))

@@ -243,8 +243,8 @@ class Scheduler:
         return events
 
     def _generating_slots(self, running: list[Slot]) -> list[Slot]:
-        """Those whose next token is due, as far as all that they replay fits into a batch."""
-        n_spare = self._limits.n_batch - len(running)
+        """Those whose next token is due, as far as all that they replay fits into the step."""
+        n_spare = 0 if self._minimal_step else self._limits.n_batch - len(running)
         slots = []
         for slot in running:
             if slot.is_generating and slot.n_to_decode - 1 <= n_spare:
