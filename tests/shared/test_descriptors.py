@@ -5,26 +5,29 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from shared.descriptors import SpareDescriptors, limit, n_open
 
-FEW = 64
-"""More than a test process has open below; numbers above the limit stay open."""
+N_FREE = 32
 
 
 @pytest.fixture
 def all_in_use():
-    """Every descriptor below a low limit is open."""
+    """Opens every descriptor below a low limit, which it returns; whatever other tests have left open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, hard))
+    highest = max(int(each.name) for each in Path("/dev/fd").iterdir())
+    few = highest + N_FREE
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
     opened = []
 
     def use_up():
         with contextlib.suppress(OSError):
             while True:
                 opened.append(os.open(os.devnull, os.O_RDONLY))
+        return few
 
     yield use_up
     for each in opened:
@@ -65,8 +68,8 @@ def test_open_ones_are_counted():
 
 
 def test_when_none_is_left_to_count_with_all_are_open(all_in_use):
-    all_in_use()
-    assert n_open() == FEW
+    few = all_in_use()
+    assert n_open() == few
 
 
 def test_spare_ones_can_be_used_when_all_others_are_in_use(all_in_use):
