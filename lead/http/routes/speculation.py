@@ -140,7 +140,9 @@ async def follow(socket: WebSocket) -> None:
     try:
         back = await _welcome(socket, services.backs, peer)
     except ProtocolError as error:
-        log.warning("a back was refused: %s", error)
+        # One with another vocabulary comes back and translates.
+        level = logging.DEBUG if isinstance(error, VocabularyError) else logging.WARNING
+        log.log(level, "a back was refused: %s", error)
         with contextlib.suppress(WebSocketDisconnect):
             await _send(socket, _refused(error))
         await _close(socket, _CLOSE_POLICY)
