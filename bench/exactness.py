@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +64,12 @@ Ask = Callable[[Body], Text]
 def main(arguments: Sequence[str]) -> None:
     """Measure, print a table and one line of JSON; status 1 if a text differed in exact mode."""
     settings = _parse(arguments)
-    pairs = itertools.product(settings.types, settings.modes)
-    rows = [row for weights, mode in pairs for row in _measure(settings, weights, mode)]
-    table.show(f"texts that differ, {settings.size} target", rows, COLUMNS)
+    rows = [
+        row
+        for target, mode in itertools.product(_targets(settings), settings.modes)
+        for row in _measure(settings, target, mode)
+    ]
+    table.show("texts that differ", rows, COLUMNS)
     report.finish("exactness", rows, settings)
     if any(row["mode"] != "off" and (row["n_other_text"] or row["n_other_bits"]) for row in rows):
         sys.exit(1)
@@ -76,18 +79,30 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench exactness", description=__doc__)
     parser.add_argument("--size", choices=[SMALL, *models.TARGET_SHAPES], default=SMALL, help="of the target")
     parser.add_argument("--types", type=options.listed(str), default=list(TYPES), help="of its weights")
+    parser.add_argument("--target", type=Path, help="a GGUF file instead")
     parser.add_argument("--modes", type=options.listed(str), default=["on", "off"], help="of --exact")
     parser.add_argument("--texts", type=int, default=24, help="texts in each situation")
     parser.add_argument("--tokens", type=int, default=150, help="tokens of a text")
+    parser.add_argument("--ignore-eos", action="store_true", help="let no text end earlier")
     parser.add_argument("--seed", type=int, default=1, help="seed of the prompts and the faults")
     parser.add_argument("--lead", default="", help="further options of the lead, separated by spaces")
-    parser.add_argument("--situations", type=options.listed(str), default=list(SITUATIONS))
+    parser.add_argument("--situations", type=options.listed(str), default=[*SITUATIONS, _PREFIXES, _CHUNKS])
     report.add_options(parser)
     return report.parse(parser, arguments, _QUICK)
 
 
-def requests(n: int, n_tokens: int, seed: int) -> list[dict[str, Any]]:
-    """Chat requests of all kinds and temperatures; some have long system prompts, which are few."""
+def _targets(settings: argparse.Namespace) -> list[tuple[str, Path]]:
+    """What they are called, and their files."""
+    if settings.target:
+        return [(settings.target.stem, settings.target)]
+    return [(weights, quantized_target(settings.size, weights)) for weights in settings.types]
+
+
+def requests(n: int, length: Body, seed: int) -> list[dict[str, Any]]:
+    """Chat requests of all kinds and temperatures; some have long system prompts, which are few.
+
+    length: the fields that say how long answers are.
+    """
     prompts = draw(list(KINDS), -(-n // len(KINDS)), seed)
     random.Random(seed).shuffle(prompts)  # noqa: S311 - a seeded order is wanted
     bodies = []
@@ -98,7 +113,7 @@ def requests(n: int, n_tokens: int, seed: int) -> list[dict[str, Any]]:
         bodies.append(
             {
                 "messages": [*system, {"role": "user", "content": prompt.text}],
-                "max_tokens": n_tokens,
+                **length,
                 "temperature": temperature,
                 "seed": prompt.seed,
                 "logprobs": True,
@@ -135,32 +150,32 @@ class Site:
     rng: random.Random
 
 
-Situation = Callable[[Site, Sequence[Text]], list[Text]]
+Situation = Callable[[Site], list[Text]]
 
 
-def _again(site: Site, _references: Sequence[Text]) -> list[Text]:
+def _again(site: Site) -> list[Text]:
     """In another order, with reuse of prefixes."""
     order = site.rng.sample(range(len(site.bodies)), len(site.bodies))
     texts = {i: site.ask(site.bodies[i]) for i in order}
     return [texts[i] for i in range(len(site.bodies))]
 
 
-def _one_by_one(site: Site, _references: Sequence[Text]) -> list[Text]:
+def _one_by_one(site: Site) -> list[Text]:
     with _backs(site):
         return [site.ask(body) for body in site.bodies]
 
 
-def _clients(site: Site, _references: Sequence[Text]) -> list[Text]:
+def _clients(site: Site) -> list[Text]:
     with _backs(site):
         return _at_once(site)
 
 
-def _faulty_backs(site: Site, _references: Sequence[Text]) -> list[Text]:
+def _faulty_backs(site: Site) -> list[Text]:
     with _backs(site) as backs, _repeating(_FAULT_SECONDS, site.rng, lambda: _harm(site, backs)):
         return _at_once(site)
 
 
-def _restarts(site: Site, _references: Sequence[Text]) -> list[Text]:
+def _restarts(site: Site) -> list[Text]:
     with _backs(site), _repeating(_RESTART_SECONDS, site.rng, lambda: _kill_engine(site)):
         return _at_once(site)
 
@@ -172,27 +187,44 @@ SITUATIONS: Mapping[str, Situation] = {
     "faults": _faulty_backs,
     "restarts": _restarts,
 }
-"""Of one lead. `chunks` and `prefixes` need others: see `_measure`."""
+"""Of one lead, with the same texts."""
+_PREFIXES = "prefixes"
+"""Every text is followed by the next turn of its conversation."""
+_CHUNKS = "chunks"
+"""Another lead, which reads prompts in other pieces."""
+_OTHER_CHUNKS = ("--batch-size", "40", "--parallel", "3")
 
 
-def _measure(settings: argparse.Namespace, weights: str, mode: str) -> Iterator[dict[str, Any]]:
-    target = quantized_target(settings.size, weights)
-    bodies = requests(settings.texts, settings.tokens, settings.seed)
+def _measure(settings: argparse.Namespace, named: tuple[str, Path], mode: str) -> Iterator[dict[str, Any]]:
+    weights, target = named
+    length = {"max_tokens": settings.tokens, "ignore_eos": settings.ignore_eos}
+    bodies = requests(settings.texts, length, settings.seed)
     arguments = ["--exact", mode, *settings.lead.split()]
     with _site(target, bodies, settings.seed, *arguments) as site:
         if site is None:
             return
-        alone = [site.ask(body | {"cache_prompt": False}) for body in bodies]
-        later = [follow_up(body, text.text) for body, text in zip(bodies, alone, strict=True)]
-        later_alone = [site.ask(body | {"cache_prompt": False}) for body in later]
+        alone = _alone(site)
         for name in settings.situations:
-            texts = SITUATIONS[name](site, alone)
-            yield _row(weights, mode, name, alone, texts)
-        texts = [site.ask(turn) for body in zip(bodies, later, strict=True) for turn in body]
-        yield _row(weights, mode, "prefixes", [*alone, *later_alone], [*texts[::2], *texts[1::2]])
-    with _site(target, bodies, settings.seed, *arguments, "--batch-size", "40", "--parallel", "3") as site:
-        if site:
-            yield _row(weights, mode, "chunks", alone, _at_once(site))
+            if name == _PREFIXES:
+                yield _row(weights, mode, name, *_conversations(site, alone))
+            elif name != _CHUNKS:
+                yield _row(weights, mode, name, alone, SITUATIONS[name](site))
+    if _CHUNKS in settings.situations:
+        with _site(target, bodies, settings.seed, *arguments, *_OTHER_CHUNKS) as site:
+            if site:
+                yield _row(weights, mode, _CHUNKS, alone, _at_once(site))
+
+
+def _alone(site: Site) -> list[Text]:
+    return [site.ask(body | {"cache_prompt": False}) for body in site.bodies]
+
+
+def _conversations(site: Site, alone: Sequence[Text]) -> tuple[list[Text], list[Text]]:
+    """(alone, one turn after the other): of each text and the next turn."""
+    later = [follow_up(body, text.text) for body, text in zip(site.bodies, alone, strict=True)]
+    references = [*alone, *_alone(replace(site, bodies=later))]
+    turns = [site.ask(turn) for body in zip(site.bodies, later, strict=True) for turn in body]
+    return references, [*turns[::2], *turns[1::2]]
 
 
 def _row(
@@ -262,9 +294,18 @@ def _harm(site: Site, backs: list[Program]) -> None:
 
 
 def _kill_engine(site: Site) -> None:
+    if not _is_at_work(site.url):  # engines that die again and again with nothing to do are given up
+        return
     for child in psutil.Process(site.lead.process.pid).children():
         if "lead.engine" in child.cmdline():
             child.kill()
+
+
+def _is_at_work(url: str) -> bool:
+    is_ready = httpx.get(f"{url}/health", trust_env=False).is_success
+    return is_ready and any(
+        slot["is_processing"] for slot in httpx.get(f"{url}/slots", trust_env=False).json()
+    )
 
 
 @contextmanager

@@ -2,11 +2,11 @@ from bench.exactness import Text, count, follow_up, requests
 
 
 def test_requests_are_of_all_temperatures_and_some_have_a_long_beginning():
-    bodies = requests(24, 10, seed=1)
+    bodies = requests(24, {"max_tokens": 10}, seed=1)
     assert len(bodies) == 24
     assert {body["temperature"] for body in bodies} == {0.0, 0.8, 1.0}
     assert {len(body["messages"]) for body in bodies} == {1, 2}
-    assert bodies == requests(24, 10, seed=1)
+    assert bodies == requests(24, {"max_tokens": 10}, seed=1)
 
 
 def test_the_next_turn_repeats_what_was_generated():
