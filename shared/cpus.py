@@ -15,6 +15,9 @@ from shared.errors import ConfigError
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 _INTEL_PERFORMANCE_CORES = Path("/sys/devices/cpu_core/cpus")
 """Exists on CPUs that have efficiency cores, too."""
+_CPUINFO = Path("/proc/cpuinfo")
+_KINDS = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU ", "Features")
+"""With what the lines of that file begin that say what a core can do."""
 _FAST = 0.5
 """An ARM core with less than this part of the fastest core's capacity is an efficiency core."""
 
@@ -35,6 +38,15 @@ def parse_cpus(text: str) -> frozenset[int]:
             raise ConfigError(f"{text!r} is not a list of cores: {part.strip()!r} is not a range")
         cpus.update(range(low, high + 1))
     return frozenset(cpus)
+
+
+def kind() -> str:
+    """What the cores are and can do: equal where the same machine code takes the same branches."""
+    try:
+        first, _, _ = _CPUINFO.read_text(encoding="utf-8").partition("\n\n")
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    return "\n".join(line for line in first.splitlines() if line.startswith(_KINDS))
 
 
 def pin(cpus: frozenset[int]) -> None:

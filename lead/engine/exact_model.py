@@ -6,6 +6,7 @@ decodes in widths that agree on this machine (`shared.llama.width_policy`).
 
 import logging
 
+from lead.engine import exactness_cache
 from lead.engine.commands import Load
 from lead.engine.events import Exactness
 from shared.errors import ModelLoadError
@@ -26,13 +27,27 @@ _MAX_AUTO_COST = 1.05
 
 def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactness]:
     """Raises ModelLoadError, also where --exact is required and cannot be had."""
-    if load.exactness:  # as an earlier process found: this one computes the same bits
-        model = _load(load, exact=load.exactness.is_on, with_heads=with_heads)
-        model.widths = load.exactness.widths
-        return model, load.exactness
+    if known := _known(load, with_heads=with_heads):
+        model = _load(load, exact=known.is_on, with_heads=with_heads)
+        model.widths = known.widths
+        return model, known
     if load.options.exact == "off":
         model = _load(load, exact=False, with_heads=with_heads)
         return model, _price(model)
+    model, exactness = _measured(load, with_heads=with_heads)
+    exactness_cache.remember(load, exactness, with_heads=with_heads)
+    return model, exactness
+
+
+def _known(load: Load, *, with_heads: bool) -> Exactness | None:
+    """As an earlier process found: this one computes the same bits."""
+    if load.exactness or load.options.exact == "off":
+        return load.exactness
+    return exactness_cache.recall(load, with_heads=with_heads)
+
+
+def _measured(load: Load, *, with_heads: bool) -> tuple[Model, Exactness]:
+    """Raises ModelLoadError where exact mode is required and cannot be had."""
     model = _load(load, exact=True, with_heads=with_heads)
     exactness = put_into_force(model)
     if load.options.exact == "on" and not exactness.is_on:

@@ -5,6 +5,7 @@ import functools
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import llama_cpp
 
@@ -48,6 +49,13 @@ def captured_log() -> Iterator[list[str]]:
 def supports_gpu() -> bool:
     """Whether layers can be on a GPU at all."""
     return bool(llama_cpp.llama_supports_gpu_offload())
+
+
+def build() -> str:
+    """Which build of llama.cpp this is, and which of the CPU's instructions it uses."""
+    files = sorted((Path(llama_cpp.__file__).parent / "lib").glob("*"))
+    states = [f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
+    return "\n".join([version(), llama_cpp.llama_print_system_info().decode(), *states])
 
 
 def version() -> str:

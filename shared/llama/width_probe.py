@@ -159,6 +159,8 @@ class _Measurement:
         return self._timed(_REPEATS)
 
     def _measure(self, context: int, widths: Iterable[int], deadline: float) -> None:
+        if self._clock() > deadline:
+            return
         self._read_context(context)
         for width in widths:
             if self._clock() > deadline:

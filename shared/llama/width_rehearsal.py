@@ -24,7 +24,7 @@ NEEDED_CONTEXT = 96 + RESERVE
 _PIECES = (13, 1, 40)
 """In which the prompt is read the second time, as far as it goes."""
 _MOST_OTHERS = 3
-_OTHERS = 21
+_OTHERS = 9
 """Tokens of the first other slot, and by how many each has more than the one before."""
 _WRONG = 2
 """Draft tokens of each step that are trimmed again."""

@@ -23,9 +23,11 @@ PROMPTS = [
 
 
 @pytest.fixture(scope="module")
-def exact():
+def exact(tmp_path_factory):
     """(lead, url, what it says to each prompt when it does nothing else)."""
-    lead, url = start_lead("--model", str(builtin_target()), *LEAD, "--exact", "--max-restarts", "1000")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # nothing is known already
+        lead, url = start_lead("--model", str(builtin_target()), *LEAD, "--exact", "--max-restarts", "1000")
     with lead:
         yield lead, url, [say(url, prompt, cache_prompt=False) for prompt in PROMPTS]
 

@@ -145,3 +145,15 @@ def test_on_a_mac_its_performance_cores_count(monkeypatch, known, n):
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Darwin(known))
     monkeypatch.setattr(cpus, "usable", lambda: frozenset(range(12)))
     assert cpus.n_physical() == n
+
+
+def test_the_kind_of_the_cores_is_that_of_the_first(monkeypatch, tmp_path):
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor\t: 0\nmodel name\t: A\ncpu MHz\t: 1.0\nflags\t: fma\n\nprocessor\t: 1\n")
+    monkeypatch.setattr(cpus, "_CPUINFO", file)
+    assert cpus.kind() == "model name\t: A\nflags\t: fma"
+
+
+def test_where_linux_does_not_tell_the_kind_is_what_python_knows(monkeypatch, tmp_path):
+    monkeypatch.setattr(cpus, "_CPUINFO", tmp_path / "none")
+    assert platform.machine() in cpus.kind()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.engine import exact_model
+from lead.engine import exact_model, exactness_cache
 from lead.engine.commands import Load
 from lead.engine.exact_model import load_target
 from shared.errors import ModelLoadError
@@ -20,8 +20,9 @@ def load(exact, path=None, **more):
 
 
 @pytest.fixture(autouse=True)
-def _brief(monkeypatch):
+def _brief(monkeypatch, tmp_path):
     monkeypatch.setattr(exact_model, "_SPARE_SECONDS", 0.1)
+    monkeypatch.setattr(exactness_cache, "user_cache_path", lambda _name: tmp_path)
 
 
 def test_usually_slots_share_their_cells_and_widths_are_free():
@@ -39,6 +40,13 @@ def test_in_exact_mode_slots_have_cells_of_their_own():
 def test_a_later_process_takes_over_what_was_found():
     _, exactness = load("on")
     model, again = load("on", exactness=exactness)
+    assert (model.widths, again) == (exactness.widths, exactness)
+
+
+def test_the_next_start_measures_nothing(monkeypatch):
+    _, exactness = load("on")
+    monkeypatch.delattr(exact_model, "measure_widths")
+    model, again = load("on")
     assert (model.widths, again) == (exactness.widths, exactness)
 
 
