@@ -12,22 +12,16 @@ import json
 import statistics
 import sys
 import time
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bench import table
-from shared.cache_edits import SlotMemory
+from bench.knowing_model import KnowingModel
 from shared.errors import DuoError
-from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
-from shared.translation.byte_vocabulary import ByteVocabulary
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
 from shared.translation.vocabulary_pair import vocabulary_pair
@@ -52,50 +46,6 @@ _COLUMNS = {
     "pair_seconds": ("s at start", ".1f"),
     "refused": ("refused", ""),
 }
-
-
-class KnowingModel(SlotMemory):
-    """Expects a text in its own tokens: the next one of the tokenizer, from wherever it is."""
-
-    def __init__(self, vocabulary: ByteVocabulary, text: bytes) -> None:
-        self.n_batch, self.n_ctx_slot, self.n_slots, self.traits = 512, 1 << 20, 1, PLAIN
-        self.n_decodes = 0
-        self._vocabulary = vocabulary
-        self._text = text
-        self._ends = [0]  # of the tokens in memory
-        self._expected = dict[int, int]()
-        offset = 0
-        for token in vocabulary.encode(text):
-            self._expected[offset] = token
-            offset += len(vocabulary.pieces[token])
-        self._boundaries = [*self._expected, len(text)]
-
-    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """Logits that leave no doubt."""
-        self.n_decodes += 1
-        (span,) = spans
-        for token in span.tokens:
-            self._ends.append(self._ends[-1] + len(self._vocabulary.pieces[token]))
-        rows = np.full((span.n_logits, len(self._vocabulary)), -30.0, np.float32)
-        for row, end in zip(rows, self._ends[len(self._ends) - span.n_logits :], strict=True):
-            if end < len(self._text):
-                row[self._token_at(end)] = 0.0
-        return [rows]
-
-    def trim(self, slot: int, n_keep: int) -> None:
-        """Keep the first tokens; `slot` is 0."""
-        assert slot == 0
-        del self._ends[n_keep + 1 :]
-
-    def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """There is one slot."""
-        raise AssertionError((source_slot, slot, n_keep))
-
-    def _token_at(self, offset: int) -> int:
-        if offset in self._expected:
-            return self._expected[offset]
-        end = self._boundaries[bisect_right(self._boundaries, offset)]
-        return self._vocabulary.encode(self._text[offset:end])[0]
 
 
 @dataclass(frozen=True, slots=True)

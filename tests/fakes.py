@@ -23,7 +23,7 @@ from lead.engine.speculation.replaying import batching_for
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
-from shared.errors import KvCacheFullError, PendingAnswerError
+from shared.errors import KvCacheFullError, PendingAnswerError, TranslationError
 from shared.llama.memory_traits import PLAIN
 from shared.protocol import Close, Extend, Open
 from shared.sampling.common_filters import CommonFilters
@@ -33,7 +33,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
-from tests.shared.translation.toys import longest_first
+from tests.shared.translation.toys import random_pair
 
 N_VOCAB = 24
 END_TOKENS = frozenset({3, 17})
@@ -545,23 +545,26 @@ class RealBack:
 
 
 class TranslatingBack(RealBack):
-    """The same with a model of another vocabulary: its tokens are single characters and pairs of them."""
+    """The same with a model of another vocabulary; see `toys.random_pair`."""
 
-    def _make(self, options, blur):
-        target = longest_first([bytes([ord("A") + token]) for token in range(N_VOCAB)])
-        pairs = [one + other for one in target.pieces for other in target.pieces[::5]]
-        draft = longest_first([*reversed(target.pieces), *pairs])
-        model = SpellingModel(draft, target, n_slots=options.n_model_slots, blur=blur)
-        translating = TranslatingModel(model, Projection(draft, target))
+    def __init__(self, requests: Iterable[Submit], kind: str, rng: random.Random):
+        self._pair = random_pair(rng, kind, N_VOCAB)
+        super().__init__(requests, blur=0.0)
+
+    def _make(self, options, _blur):
+        model = SpellingModel(*self._pair, n_slots=options.n_model_slots)
+        translating = TranslatingModel(model, Projection(*self._pair))
         return Drafter(translating, options, toy_sampler, END_TOKENS, look_ahead=translating.look_ahead)
 
 
 class SpellingModel(SlotMemory):
-    """Expects the text that a FakeTarget of `blur` expects, in tokens of its own."""
+    """Expects the text that a FakeTarget expects, in tokens of its own."""
 
-    def __init__(self, draft, target, n_slots, blur):
-        self.n_batch, self.n_ctx_slot, self.n_slots, self.traits = 16, 200, n_slots, PLAIN
-        self._draft, self._target, self._blur = draft, target, blur
+    def __init__(self, draft, target, n_slots):
+        self.n_batch, self.n_ctx_slot, self.n_slots, self.traits = 16, 400, n_slots, PLAIN
+        self._draft, self._target = draft, target
+        self._read = functools.cache(self._read)
+        self._likenesses = functools.cache(self._likenesses)
         self.memory = [[] for _ in range(n_slots)]
 
     def decode(self, spans):
@@ -585,13 +588,30 @@ class SpellingModel(SlotMemory):
         return np.array(rows, np.float32).reshape(span.n_logits, len(self._draft))
 
     def _row(self, tokens):
-        """Each token of its own is as likely as its first character, pairs are less so."""
-        said = self._target.encode(b"".join(self._draft.pieces[token] for token in tokens))
+        said, begun = self._read(b"".join(self._draft.pieces[token] for token in tokens))
         text_hash = functools.reduce(extend_hash, said, 0)
-        noise = np.random.default_rng(text_hash + 1).normal(size=N_VOCAB)
-        characters = toy_logits(text_hash) + self._blur * noise
-        first = [self._target.encode(piece)[0] for piece in self._draft.pieces]
-        return characters[first] - [4.0 * (len(piece) > 1) for piece in self._draft.pieces]
+        return (self._likenesses(begun) + toy_logits(text_hash)).max(axis=1)
+
+    def _read(self, data):
+        """Target tokens, and what is only the beginning of one."""
+        for end in range(len(data), -1, -1):
+            try:
+                return self._target.encode(data[:end]), data[end:]
+            except TranslationError:
+                pass
+        raise AssertionError(data)
+
+    def _likenesses(self, begun):
+        """0 where a token of its own is the beginning of the target's, less where it goes on after that."""
+        alike = np.full((len(self._draft), N_VOCAB), -20.0)
+        for own, piece in enumerate(self._draft.pieces):
+            data = begun + piece
+            for token, wanted in enumerate(self._target.pieces):
+                if wanted.startswith(data):
+                    alike[own, token] = 0.0
+                elif data.startswith(wanted):
+                    alike[own, token] = -4.0
+        return alike
 
 
 # The front process

@@ -3,6 +3,7 @@
 All seeds are fixed, so these tests give the same result each time. χ² limits are the 0.999 quantiles.
 """
 
+import functools
 import itertools
 from collections import Counter
 
@@ -10,15 +11,22 @@ import numpy as np
 import pytest
 
 from lead.engine.verify import verify
+from shared.cache_edits import SlotMemory
+from shared.llama.memory_traits import PLAIN
+from shared.llama.span import Span
 from shared.sampling.common_filters import CommonFilters
 from shared.sampling.constrained import ConstrainedSampler
 from shared.sampling.coupled_choice import coupled_choice
 from shared.sampling.ordered_filters import OrderedFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
+from shared.translation.projection import Projection
+from shared.translation.translating_model import TranslatingModel
+from tests.shared.translation.toys import KINDS, generator, random_pair
 
 N_VOCAB = 6
 END = 5
+START, NOTHING = 0, -1  # a text begins with this token; before that there is nothing
 CHI2_999 = {2: 13.82, 4: 18.47, 5: 20.52, 7: 24.32, 35: 66.62}
 IDS = np.arange(N_VOCAB, dtype=np.int32)
 
@@ -63,22 +71,80 @@ class Markov:
             result[path] = float(np.prod([p[a, b] for a, b in steps]))
         return result
 
+    def drafted(self, chooser, committed, n):
+        tokens = list(committed)
+        for _ in range(n):
+            tokens.append(chooser.choose(self.logits[tokens[-1]], len(tokens)))
+        return tokens[len(committed) :]
 
-def drafted(model, chooser, start, position, n):
-    tokens, last = [], start
-    for i in range(n):
-        last = chooser.choose(model.logits[last], position + i)
-        tokens.append(last)
-    return tokens
+
+class TextModel(SlotMemory):
+    """Knows the texts of a `Markov`, as far as bytes tell, in a vocabulary of its own."""
+
+    n_batch, n_ctx_slot, n_slots, traits = 16, 100, 1, PLAIN
+
+    def __init__(self, markov, draft, target):
+        self._p = np.vstack([softmax(markov.logits.astype(float)), IDS == START])
+        self._draft, self._target = draft, target
+        self._memory = []
+        self._row = functools.cache(self._row)
+        self._chance = functools.cache(self._chance)
+
+    def decode(self, spans):
+        (span,) = spans
+        assert span.start == len(self._memory)
+        self._memory += span.tokens
+        ends = range(len(self._memory) - span.n_logits + 1, len(self._memory) + 1)
+        texts = [b"".join(self._draft.pieces[token] for token in self._memory[:end]) for end in ends]
+        return [np.array([self._row(text) for text in texts], np.float32).reshape(-1, len(self._draft))]
+
+    def trim(self, slot, n_keep):
+        assert slot == 0
+        del self._memory[n_keep:]
+
+    def copy(self, source_slot, slot, n_keep):
+        raise AssertionError((source_slot, slot, n_keep))
+
+    def _row(self, text):
+        return np.log([max(1e-12, self._chance(NOTHING, text + piece)) for piece in self._draft.pieces])
+
+    def _chance(self, last, data):
+        """That `data` or more follows the target token `last`."""
+        chance = 0.0 if data else 1.0
+        for token, piece in enumerate(self._target.pieces if data else ()):
+            if piece.startswith(data):
+                chance += self._p[last, token]
+            elif data.startswith(piece):
+                chance += self._p[last, token] * self._chance(token, data[len(piece) :])
+        return chance
+
+
+class Translating:
+    """Drafts with a model of another vocabulary."""
+
+    def __init__(self, markov, draft, target):
+        self._model = TranslatingModel(TextModel(markov, draft, target), Projection(draft, target))
+
+    def drafted(self, chooser, committed, n):
+        self._model.trim(0, 0)
+        tokens, n_decoded = list(committed), 0
+        for _ in range(n):
+            (rows,) = self._model.decode([Span(0, n_decoded, tokens[n_decoded:], 1)])
+            n_decoded = len(tokens)
+            token = chooser.choose(rows[0], n_decoded)
+            while better := self._model.look_ahead({0: token}):
+                token = chooser.choose(better[0], n_decoded)
+            tokens.append(token)
+        return tokens[len(committed) :]
 
 
 def run_two_tokens(target, draft_model, seed, depth):
     """The first two tokens of a sequence, `depth` draft tokens a step, and how many were accepted."""
     ours, theirs = sampler(seed=seed), sampler(seed=seed)
-    tokens, n_accepted = [0], 0
+    tokens, n_accepted = [START], 0
     while len(tokens) < 3:
         start, m = tokens[-1], len(tokens)
-        draft = drafted(draft_model, theirs, start, m, depth)
+        draft = draft_model.drafted(theirs, tokens, depth)
         verdict = verify(
             draft,
             lambda i, start=start, m=m, draft=draft: ours.choose(
@@ -197,6 +263,19 @@ def test_the_same_seed_gives_the_same_tokens_at_any_depth():
     draft_model = Markov(5, like=target)
     plain = [run_two_tokens(target, draft_model, seed, 0)[0] for seed in range(500)]
     assert plain == [run_two_tokens(target, draft_model, seed, 4)[0] for seed in range(500)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_drafts_in_another_vocabulary_sequences_follow_the_same_distribution(kind):
+    target = Markov(6)
+    draft_model = Translating(Markov(7, like=target), *random_pair(generator(kind), kind, N_VOCAB))
+    n = 1_200
+    runs = [run_two_tokens(target, draft_model, seed, 2) for seed in range(n)]
+    assert [pair for pair, _ in runs] == [run_two_tokens(target, target, seed, 0)[0] for seed in range(n)]
+    counts = Counter(pair for pair, _ in runs)
+    joint = target.joint(0, 2)
+    assert chi2([counts[path] for path in joint], list(joint.values()), n) < CHI2_999[35]
+    assert sum(accepted for _, accepted in runs) > n / 4
 
 
 @pytest.mark.parametrize("pair", range(12))

@@ -74,11 +74,6 @@ class Lattice:
         """The length of the path."""
         return len(self._path)
 
-    @property
-    def total(self) -> float:
-        """The probability that the text is as it is between the first node and the position."""
-        return sum(float(part.weights.sum()) for part in self._parts)
-
     def logits(self) -> NDArray[np.float32]:
         """Of all target tokens, shape (n_target_vocab,); finite also where the draft model expects none."""
         logits = np.full(len(self._projection.target), _HARDLY, np.float32)

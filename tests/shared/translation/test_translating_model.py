@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.knowing_model import KnowingModel
 from shared.errors import KvCacheFullError
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
 from tests.shared.translation.toys import (
-    KnowingModel,
     choose,
     follow,
     generator,
@@ -26,7 +26,7 @@ WINDOW = MemoryTraits(n_rollback=8)
 
 def translating(rng, text, n_target=60, n_draft=60, **options):
     draft, target = random_vocabulary(rng, n_draft), random_vocabulary(rng, n_target)
-    own = KnowingModel(draft, text, **options)
+    own = KnowingModel(draft, text, **({"n_batch": 64, "doubt": 0.01} | options))
     return TranslatingModel(own, Projection(draft, target)), own, target.encode(text)
 
 
