@@ -87,7 +87,7 @@ def _add_tokenizer(writer: GGUFWriter, path: Path, n_vocab: int) -> None:
     tokens = [by_id[i] for i in range(n_vocab)]
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in spec["model"]["merges"]]
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre("gpt-2" if spec["pre_tokenizer"]["type"] == "ByteLevel" else "qwen2")
     writer.add_token_list(tokens)
     writer.add_token_types([TokenType.CONTROL if each in special else TokenType.NORMAL for each in tokens])
     writer.add_token_merges(merges)

@@ -11,6 +11,7 @@ distribution (plus a little of the plain loss).
 import argparse
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from batches import batches
 from checkpoint import load, save
-from model import PRESETS, Model, is_matrix
+from model import PRESETS, Config, Model, is_matrix
 from objective import objective
 from torch import Tensor
 
@@ -106,7 +107,7 @@ class Trainer:
     def _save(self) -> None:
         state = {
             "model": self._model.state_dict(),
-            "config": PRESETS[self._arguments.preset].to_dict(),
+            "config": self._model.config.to_dict(),
             "step": self._step,
             "tokens": self._n_tokens,
             "seconds": self._seconds(),
@@ -122,7 +123,7 @@ def _start(arguments: argparse.Namespace) -> tuple[Model, dict[str, Any]]:
         return load(arguments.out)
     if arguments.init:
         return load(arguments.init)[0], {}
-    return Model(PRESETS[arguments.preset]), {}
+    return Model(replace(PRESETS[arguments.preset], vocab=arguments.vocab)), {}
 
 
 def _optimizer(model: Model, rate: float) -> torch.optim.Optimizer:
@@ -136,9 +137,10 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add = parser.add_argument
     add("--preset", choices=sorted(PRESETS), required=True)
+    add("--vocab", type=int, default=Config.vocab, help="tokens of the tokenizer")
     add("--data", type=Path, default=Path("data"))
     add("--out", type=Path, required=True)
-    add("--teacher", type=Path)
+    add("--teacher", type=Path, help="a model with the same tokenizer")
     add("--minutes", type=float, default=50)
     add("--steps", type=int, default=6000)
     add("--tokens", type=int, default=4096, help="tokens per batch")

@@ -75,7 +75,7 @@ def test_leaving_twice_is_reported_once(harness):
 
 def test_another_vocabulary_is_refused_naming_both_models_and_what_to_do(harness):
     theirs = VocabularyId(fingerprint="other", n_tokens=50, model="small")
-    with pytest.raises(ProtocolError, match=r"'big' with 100 tokens.*'small' with 50.*same family"):
+    with pytest.raises(ProtocolError, match=r"'big' with 100 tokens.*'small' with 50.*translates"):
         harness.join(vocabulary=theirs)
 
 
