@@ -269,6 +269,6 @@ class Backs:
 def _vocabularies_differ(ours: VocabularyId, theirs: VocabularyId) -> str:
     return (
         f"the vocabularies differ: the lead runs {ours.model!r} with {ours.n_tokens} tokens, this back "
-        f"{theirs.model!r} with {theirs.n_tokens}. Start the back with a smaller model of the same family as "
-        f"{ours.model!r}: both must have the same tokenizer"
+        f"{theirs.model!r} with {theirs.n_tokens}. A back that translates its drafts (those of this version do) can "
+        f"draft all the same; best is a smaller model with the tokenizer of {ours.model!r}"
     )
