@@ -68,8 +68,9 @@ class BackSettings(FileSettings):
         back --model 8B.gguf --threads 16 --lead http://host:5555
         back doctor [options]                    find out why the lead is not faster
 
-    The draft model must have the lead's tokenizer: use a smaller model of the same family. A back may be
-    started before the lead and stopped at any time. It receives the text of the requests it drafts for.
+    The draft model is best a smaller one of the lead's family: drafts of another tokenizer are translated.
+    A back may be started before the lead and stopped at any time. It receives the text of the requests it
+    drafts for.
     Each option can also be set by an environment variable: BACK_MODEL, BACK_LEAD, BACK_THREADS, …
     llama-server's spellings work, too: -ngl 99, LLAMA_ARG_N_GPU_LAYERS=99.
     """
