@@ -269,6 +269,6 @@ class Backs:
 def _vocabularies_differ(ours: VocabularyId, theirs: VocabularyId) -> str:
     return (
         f"the vocabularies differ: the lead runs {ours.model!r} with {ours.n_tokens} tokens, this back "
-        f"{theirs.model!r} with {theirs.n_tokens}. Backs of this version translate their drafts; an older one "
-        f"must be updated, or run a smaller model with the tokenizer of {ours.model!r}"
+        f"{theirs.model!r} with {theirs.n_tokens}. A back of this version translates its drafts; update an "
+        f"older one, or give it a smaller model with the tokenizer of {ours.model!r}"
     )
