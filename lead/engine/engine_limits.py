@@ -23,6 +23,7 @@ class EngineLimits:
     n_checkpoints: int = 0  # stored states of each slot
     n_ctx_slot: int | None = None  # where slots have cells of their own
     widths: WidthPolicy | None = None  # in which the model decodes; None: in any
+    tiles_attention: bool = False  # prompts may be decoded apart (`shared.llama.span.wants_two_passes`)
 
     @property
     def pads_unequal_lengths(self) -> bool:

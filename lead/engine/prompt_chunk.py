@@ -5,6 +5,8 @@ where slots have cells of their own it is a pass of its own over the weights. So
 takes more.
 """
 
+from shared.llama.span import TILE
+
 STEP_SECONDS = 0.5
 """About how long a step may take because of prompts, where that is enough for more than the least chunk."""
 _WEIGHT = 0.3
@@ -23,7 +25,8 @@ class PromptChunk:
         """How many tokens of prompts the next step may take."""
         if self._seconds is None:
             return self._n_least
-        return min(self._n_most, max(self._n_least, int(STEP_SECONDS / self._seconds)))
+        n = int(STEP_SECONDS / self._seconds) // TILE * TILE
+        return min(self._n_most, max(self._n_least, n))
 
     def learn(self, n_tokens: int, seconds: float) -> None:
         """A step with `n_tokens` tokens of prompts took `seconds`; short ones say nothing about long ones."""

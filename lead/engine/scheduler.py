@@ -37,7 +37,7 @@ from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan
 from lead.engine.verify import VerifiedTokens, verify
 from shared.errors import PendingAnswerError, RequestError
-from shared.llama.span import Span, n_passes, padding
+from shared.llama.span import Span, n_passes, padding, wants_two_passes
 from shared.llama.width_policy import passes
 from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.sampler import Sampler
@@ -267,6 +267,8 @@ class Scheduler:
         if limits.widths:
             parts = passes(spans, limits.widths)
             return sum(part.n_padding for together in parts for part in together), len(parts)
+        if limits.tiles_attention and wants_two_passes(spans):
+            return 0, 2
         n_padding = [0] * len(spans)
         if limits.pads_unequal_lengths:
             n_ctx_slot = limits.n_ctx if limits.n_ctx_slot is None else limits.n_ctx_slot

@@ -141,6 +141,7 @@ def _limits(model: Model, load: Load, n_reserve: int) -> EngineLimits:
         n_checkpoints=n_prompt_checkpoints(model.traits, load.options),
         n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
         widths=model.widths,
+        tiles_attention=model.tiles_attention,
     )
 
 

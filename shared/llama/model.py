@@ -5,7 +5,7 @@
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from shared.llama import library
 from shared.llama.batch import Batch
 from shared.llama.hidden_rows import HiddenRows
 from shared.llama.memory_plan import plan_memory
+from shared.llama.memory_traits import PLAIN
 from shared.llama.mtp_heads import MtpHeads, has_heads
 from shared.llama.native_parameters import context_parameters, model_parameters
-from shared.llama.span import Span, padding
+from shared.llama.span import Span, padding, wants_two_passes
 from shared.llama.step_checkpoints import StepCheckpoints
 from shared.llama.step_progress import StepProgress
 from shared.llama.stored_states import StoredStates
@@ -86,6 +87,10 @@ class Model:
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.is_offloaded = options.n_gpu_layers != 0 and bool(llama_cpp.llama_supports_gpu_offload())
         """Whether a GPU computes some of the layers."""
+        self.tiles_attention = (
+            self.kv_unified and self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
+        )
+        """Whether flash attention compares the tokens of several sequences with the cells of all of them."""
         n_embd, n_layers = (
             llama_cpp.llama_model_n_embd(self._model),
             llama_cpp.llama_model_n_layer(self._model),
@@ -142,11 +147,13 @@ class Model:
             self._windows.require(span.slot for span in spans)
         if self.widths:
             return self._decode_in_widths(spans, self.widths)
+        if self.tiles_attention and wants_two_passes(spans):
+            return self._decode_drafts_last(spans, self.decode_as_is)
         if len(spans) == 1 or not self.pads_unequal_lengths:
             return self.decode_as_is(spans)
         if self.traits.can_trim:
             return self._decode_equal_lengths(spans)
-        return self._decode_drafts_last(spans)
+        return self._decode_drafts_last(spans, self._decode_equal_lengths)
 
     @property
     def pads_unequal_lengths(self) -> bool:
@@ -189,7 +196,7 @@ class Model:
             try:
                 decoded = self._decode_pass(together)
             except KvCacheFullError:
-                self._take_back(all_passes[: n_done - 1])
+                self._take_back([part.span for done in all_passes[: n_done - 1] for part in done])
                 raise
             for part, logits in zip(together, decoded, strict=True):
                 rows[part.number].append(logits if n_done == len(all_passes) else logits.copy())
@@ -203,21 +210,28 @@ class Model:
         )
         return [part.wanted(rows) for part, rows in zip(together, decoded, strict=True)]
 
-    def _take_back(self, done: Sequence[Pass]) -> None:
-        for part in reversed([part for together in done for part in together]):
-            self.trim(part.span.slot, part.span.start)
+    def _take_back(self, done: Sequence[Span]) -> None:
+        for span in reversed(done):
+            self.trim(span.slot, span.start)
 
-    def _decode_drafts_last(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
+    def _decode_drafts_last(
+        self, spans: Sequence[Span], decode: Callable[[Sequence[Span]], list[NDArray[np.float32]]]
+    ) -> list[NDArray[np.float32]]:
         """Decode prompts first, then what may be rolled back.
 
         A pass moves the states of other sequences (`llama_memory_recurrent::find_slot`), but not those after
         earlier tokens: a sequence can be rolled back only if no other pass has followed.
         """
-        drafts = [span for span in spans if span.n_logits == len(span.tokens)]
-        prompts = [span for span in spans if span.n_logits != len(span.tokens)]
+        drafts = [span for span in spans if span.is_verified]
+        prompts = [span for span in spans if not span.is_verified]
         rows: dict[int, NDArray[np.float32]] = {}
         for part in filter(None, (prompts, drafts)):
-            decoded = self._decode_equal_lengths(part)
+            try:
+                decoded = decode(part)
+            except KvCacheFullError:
+                if part is drafts and self.traits.can_trim:
+                    self._take_back(prompts)
+                raise
             is_last = part is drafts or not drafts
             for span, logits in zip(part, decoded, strict=True):
                 rows[span.slot] = logits if is_last else logits.copy()
@@ -332,6 +346,13 @@ class Model:
         pointer = ctypes.cast(llama_cpp.llama_get_logits(self._context), ctypes.POINTER(ctypes.c_float))
         table = np.ctypeslib.as_array(pointer, shape=(sum(n_outputs), self.n_vocab))
         return np.split(table, np.cumsum(n_outputs)[:-1])
+
+
+def _tiles(parameters: Any) -> bool:
+    """Whether llama.cpp's kernel for flash attention on CPUs takes tokens in tiles."""
+    is_on = parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    types = (llama_cpp.GGML_TYPE_F16, llama_cpp.GGML_TYPE_F32)
+    return is_on and parameters.type_k == parameters.type_v and parameters.type_k in types
 
 
 def _shape(model: Any) -> tuple[int, int]:

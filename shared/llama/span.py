@@ -3,6 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+TILE = 64
+"""Tokens of a batch that llama.cpp's flash attention computes together on a CPU."""
+_MIN_CELLS = 1024
+"""Of the sequences beside a prompt: with fewer, a tile costs less than a further pass over the weights."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -18,6 +23,22 @@ class Span:
     n_logits: int
     is_prompt: bool = False
 
+    @property
+    def is_verified(self) -> bool:
+        """Whether it is what a sequence generates: logits are wanted of all its tokens."""
+        return self.n_logits == len(self.tokens)
+
+
+def wants_two_passes(spans: Sequence[Span]) -> bool:
+    """Whether prompts are better decoded apart from the rest, with flash attention on a CPU in one pool.
+
+    A tile of tokens is compared with the cells of every sequence that it has a token of: beside a prompt, a
+    generated token costs as much attention as a tile of them.
+    """
+    n_prompt = sum(len(span.tokens) for span in spans if not span.is_verified)
+    n_cells = sum(span.start for span in spans if span.is_verified)
+    return n_prompt > 0 and n_cells >= _MIN_CELLS and sum(len(span.tokens) for span in spans) >= TILE
+
 
 def padding(spans: Sequence[Span], n_batch: int, n_ctx_slot: int, *, prompts: bool) -> list[int]:
     """Number of padding tokens to append to each span, where llama.cpp decodes equal lengths together.
@@ -28,12 +49,10 @@ def padding(spans: Sequence[Span], n_batch: int, n_ctx_slot: int, *, prompts: bo
     where batch or slot are full.
     """
     lengths = [len(span.tokens) for span in spans]
-    longest = max((len(span.tokens) for span in spans if span.n_logits == len(span.tokens)), default=0)
+    longest = max((len(span.tokens) for span in spans if span.is_verified), default=0)
     added = [
         longest - length
-        if length < longest
-        and span.start + longest <= n_ctx_slot
-        and (prompts or span.n_logits == len(span.tokens))
+        if length < longest and span.start + longest <= n_ctx_slot and (prompts or span.is_verified)
         else 0
         for span, length in zip(spans, lengths, strict=True)
     ]

@@ -906,6 +906,17 @@ def test_a_step_counts_what_the_model_adds_to_shorter_spans():
     assert plan.n_tokens == 8
 
 
+def test_a_prompt_that_is_read_apart_is_counted_as_a_pass():
+    harness = SchedulerHarness(n_ctx=4096, n_ctx_sequence=2048, n_batch=512, tiles_attention=True)
+    harness.submit("a", tokens=[1] * 1100)
+    while not of(Committed, harness.step()):
+        pass
+    harness.submit("b", tokens=[2] * 100)
+    plan = harness.scheduler.plan(NOW)
+    assert [len(span.tokens) for span in plan.spans] == [1, 100]
+    assert (plan.n_tokens, plan.n_passes) == (101, 2)
+
+
 def test_a_step_counts_what_makes_up_its_widths():
     harness = SchedulerHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=WidthPolicy((2, 3), (4, 8)))
     harness.submit("a", tokens=LONG)

@@ -277,3 +277,40 @@ def test_padding_takes_no_position_that_a_model_has_not_learned(tiny_model):
     rows = model.decode([Span(0, 510, [1], 1), Span(1, 20, [1, 2, 3, 4, 5], 5)])
     assert [len(each) for each in rows] == [1, 5]
     model.close()
+
+
+@pytest.fixture
+def many_slots():
+    """With flash attention, which such leads use; two texts are long enough to read prompts apart."""
+    options = ModelOptions(ctx_size=2048, parallel=5, batch_size=128, threads=1)
+    model = Model(builtin_target(), options)
+    assert model.tiles_attention
+    for slot in range(2):
+        fill(model, slot, 640)
+    yield model
+    model.close()
+
+
+def fill(model, slot, n_tokens):
+    for start in range(0, n_tokens, 128):
+        model.decode([Span(slot, start, [7 + slot] * min(128, n_tokens - start), 0)])
+
+
+def test_a_prompt_that_is_read_apart_changes_no_logits(many_slots):
+    spans = [Span(0, 640, [5, 6], 2), Span(2, 0, [9] * 64, 1), Span(1, 640, [5], 1)]
+    apart = [rows.copy() for rows in many_slots.decode(spans)]
+    for slot, length in ((0, 640), (1, 640), (2, 0)):
+        many_slots.trim(slot, length)
+    together = many_slots.decode_as_is(spans)
+    for one, other in zip(apart, together, strict=True):
+        assert one.shape == other.shape
+        assert np.abs(one - other).max() < 0.05 * np.ptp(other)  # other kernels
+
+
+def test_a_prompt_that_was_read_apart_is_taken_back_if_the_rest_has_no_room(many_slots):
+    fill(many_slots, 2, 2048 - 2 * 640 - 65)
+    prompt = Span(3, 0, [9] * 64, 1)
+    with pytest.raises(KvCacheFullError):
+        many_slots.decode([Span(0, 640, [5, 6], 2), Span(1, 640, [5], 1), prompt])
+    many_slots.trim(2, 0)
+    assert [len(rows) for rows in many_slots.decode([Span(0, 640, [5, 6], 2), prompt])] == [2, 1]

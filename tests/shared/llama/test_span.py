@@ -1,6 +1,6 @@
 import pytest
 
-from shared.llama.span import Span, n_passes, padding
+from shared.llama.span import Span, n_passes, padding, wants_two_passes
 
 
 def spans(*lengths, start=0):
@@ -59,3 +59,20 @@ def test_a_slot_without_room_gets_none():
 def test_a_batch_without_room_gets_none():
     assert padding(spans(5, 1, 1), n_batch=14, n_ctx_slot=100, prompts=True) == [0, 0, 0]
     assert padding(spans(5, 1, 1), n_batch=15, n_ctx_slot=100, prompts=True) == [0, 4, 4]
+
+
+PROMPT = Span(9, 0, [1] * 128, 0)
+
+
+@pytest.mark.parametrize(
+    ("batch", "wants"),
+    [
+        ([*spans(1, 1, start=600), PROMPT], True),
+        ([*spans(1, 1, start=60), PROMPT], False),  # few cells
+        ([*spans(1, 1, start=600), Span(9, 0, [1] * 8, 0)], False),  # less than a tile
+        (spans(40, 40, start=600), False),  # no prompt
+        ([PROMPT], False),
+    ],
+)
+def test_a_prompt_is_read_apart_where_a_tile_would_see_many_cells_of_others(batch, wants):
+    assert wants_two_passes(batch) is wants
