@@ -237,6 +237,7 @@ def limits_of(model: Model, n_checkpoints: int = 0) -> EngineLimits:
         n_checkpoints=n_checkpoints,
         n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
         widths=model.widths,
+        tiles_attention=model.tiles_attention,
     )
 
 

@@ -6,6 +6,7 @@ One architecture for each kind of memory; `python -m bench caches` runs more of 
 import pytest
 
 from bench.traffic import Traffic, TrafficRun, compare
+from shared.llama import span
 from shared.models.builtin import builtin_target
 
 BOUND = 0.01
@@ -60,6 +61,12 @@ def test_in_exact_mode_not_a_bit_differs(tiny_model, architecture):
 
 def test_in_exact_mode_not_a_bit_of_quantized_weights_differs():
     assert compare(Traffic(builtin_target(), exact=True, cache_type="f16"), 60).worst == 0
+
+
+def test_where_prompts_are_read_apart(tiny_model, monkeypatch):
+    monkeypatch.setattr(span, "_MIN_CELLS", 1)
+    monkeypatch.setattr(span, "TILE", 2)
+    assert n_wrong(Traffic(tiny_model("llama"), flash_attn="on")) == 0
 
 
 @pytest.mark.parametrize(("architecture", "cache_type"), [("llama", "q8_0"), ("gpt-oss", "f16")])
