@@ -66,7 +66,8 @@ def test_in_exact_mode_not_a_bit_of_quantized_weights_differs():
 def test_where_prompts_are_read_apart(tiny_model, monkeypatch):
     monkeypatch.setattr(span, "_MIN_CELLS", 1)
     monkeypatch.setattr(span, "TILE", 2)
-    assert n_wrong(Traffic(tiny_model("llama"), flash_attn="on")) == 0
+    comparison = compare(Traffic(tiny_model("llama"), flash_attn="on"), 40)
+    assert comparison.n_wrong(5 * BOUND) == 0  # flash attention rounds sums to f16
 
 
 @pytest.mark.parametrize(("architecture", "cache_type"), [("llama", "q8_0"), ("gpt-oss", "f16")])
