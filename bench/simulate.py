@@ -24,7 +24,6 @@ from rich.table import Table
 
 from bench import report
 from bench.simulation import validation
-from bench.simulation.cell import Cell
 from bench.simulation.contest import (
     ADAPTIVE,
     BOUND,
@@ -53,9 +52,10 @@ from bench.simulation.scenarios import (
     useless_backs,
 )
 from bench.simulation.sensitivity import changed, sensitivity
-from bench.simulation.step_table import StepTable
-from bench.simulation.text import DraftSkill
 from lead.engine.speculation.constants import SpeculationConstants
+from lead.simulation.cell import Cell
+from lead.simulation.step_table import StepTable
+from lead.simulation.text import DraftSkill
 
 _N_TOKENS = 1024
 _N_QUICK = 384

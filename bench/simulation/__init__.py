@@ -1,1 +1,1 @@
-"""A discrete-event model of a lead and its backs; the engine's scheduler and speculation in it are real."""
+"""What `bench simulate` asks of `lead.simulation`: cells, contests between policies, checks."""

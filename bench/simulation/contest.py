@@ -6,8 +6,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from bench.simulation.cell import Cell, Outcome, simulate
 from lead.engine.commands import PolicyName
+from lead.simulation.cell import Cell, CellOutcome, simulate
 
 DEPTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 
@@ -39,7 +39,7 @@ class Result:
     """What came of one cell, by way."""
 
     cell: Cell
-    outcomes: dict[Way, Outcome]
+    outcomes: dict[Way, CellOutcome]
 
     def best(self, ways: Iterable[Way]) -> tuple[Way, float]:
         """The fastest of those that were run, and its tokens per second."""
@@ -76,6 +76,6 @@ def _of(cell: Cell, way: Way) -> Cell:
     return replace(cell, backs=()) if way == OFF else cell
 
 
-def _run(race: tuple[Cell, Way]) -> Outcome:
+def _run(race: tuple[Cell, Way]) -> CellOutcome:
     cell, way = race
     return simulate(cell, way.policy, way.depth)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from bench.simulation.back import BackSpec
-from bench.simulation.cell import Cell
-from bench.simulation.step_table import StepTable
-from bench.simulation.text import DraftSkill
+from lead.simulation.cell import Cell
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.step_table import StepTable
+from lead.simulation.text import DraftSkill
 
 F16 = StepTable.of_ratios("f16", 53, 1, 0.98, 1.05, 1.32, 1.38, 1.62, 1.76, 2.1)
 Q8_0 = StepTable.of_ratios("q8_0", 33, 1, 1.5, 2.45, 2.4, 3.2, 3.0, 4.0, 3.9)

@@ -6,13 +6,13 @@ from dataclasses import fields, replace
 from itertools import pairwise, product
 from typing import Any, Literal
 
-from bench.simulation.back import BackSpec
-from bench.simulation.cell import Cell
 from bench.simulation.contest import ADAPTIVE, contest
-from bench.simulation.machine_load import MachineLoad
 from bench.simulation.scenarios import BIG_CPU, F16, FLAT, PAIRS, Q8_0, unequal_backs, useless_backs
-from bench.simulation.text import DraftSkill
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.simulation.cell import Cell
+from lead.simulation.machine_load import MachineLoad
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
 
 Direction = Literal["halved", "doubled"]

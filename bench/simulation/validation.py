@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.simulation.back import BackSpec
-from bench.simulation.cell import Cell
 from bench.simulation.contest import OFF, Result, Way, contest
-from bench.simulation.step_table import StepTable
-from bench.simulation.text import DraftSkill
+from lead.simulation.cell import Cell
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.step_table import StepTable
+from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
 
 _CONFIGURATION = re.compile(

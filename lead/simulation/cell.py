@@ -4,17 +4,18 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bench.simulation.back import Back, BackSpec, Closed, Extended, Opened, Update
-from bench.simulation.clock import Clock
-from bench.simulation.lead import Lead, LeadEvent
-from bench.simulation.machine_load import IDLE, MachineLoad
-from bench.simulation.network import Link
-from bench.simulation.step_table import StepTable
-from bench.simulation.text import DraftSkill, Text
 from lead.engine.commands import PolicyName, Submit
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.simulation.clock import VirtualClock
+from lead.simulation.machine_load import IDLE, MachineLoad
+from lead.simulation.network import Link
+from lead.simulation.shared_machine import Contention, SharedMachine
+from lead.simulation.simulated_back import BackSpec, Closed, Extended, Opened, SimulatedBack, SimulatedUpdate
+from lead.simulation.simulated_lead import LeadEvent, SimulatedLead
+from lead.simulation.step_table import StepTable
+from lead.simulation.text import DraftSkill, Text
 
 _N_WARM_UP = 64
 """Tokens per client before the clock starts: what speculation learns in them it keeps."""
@@ -26,7 +27,7 @@ class Cell:
 
     `instant`: a free drafter inside the lead that is always done, the bound of what drafting can give.
     `inline`: a draft model in the lead's engine. `seed` is of the texts, `jitter_seed` of the times of steps.
-    `load`: what else the lead's machine does.
+    `load`: what else the lead's machine does. `contention`: the backs run on the lead's machine.
     """
 
     steps: StepTable
@@ -39,11 +40,12 @@ class Cell:
     seed: int = 0
     jitter_seed: int = 0
     load: MachineLoad = IDLE
+    contention: Contention | None = None
     constants: SpeculationConstants = DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CellOutcome:
     """Of all clients together, after warming up."""
 
     tokens_per_second: float
@@ -75,14 +77,14 @@ class _Totals:
         )
 
 
-def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> Outcome:
+def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
     """Run a cell under one policy."""
     simulation = _Simulation(cell, policy, depth)
     simulation.run(_N_WARM_UP * cell.n_clients)
     before = simulation.totals()
     simulation.run((_N_WARM_UP + cell.n_tokens) * cell.n_clients)
     done = simulation.totals() - before
-    return Outcome(
+    return CellOutcome(
         tokens_per_second=done.n_tokens / done.seconds,
         tokens_per_step=done.n_tokens / max(1, done.n_steps),
         mean_depth=done.n_drafted / max(1, done.n_steps),
@@ -120,12 +122,14 @@ class _Simulation:
     cell: Cell
     policy: PolicyName
     depth: int
-    clock: Clock = field(default_factory=Clock)
+    clock: VirtualClock = field(default_factory=VirtualClock)
     texts: dict[str, Text] = field(default_factory=dict)
     n_texts: int = 0
 
     def __post_init__(self) -> None:
-        self._lead = Lead(
+        contention = self.cell.contention
+        self._machine = SharedMachine(self.clock, contention) if contention else None
+        self._lead = SimulatedLead(
             self.clock,
             self.cell.steps,
             self._on_event,
@@ -137,8 +141,9 @@ class _Simulation:
             seed=self.cell.seed + self.cell.jitter_seed,
             load=self.cell.load,
             inline=self.cell.inline,
+            machine=self._machine,
         )
-        self._updates: list[Link[Update]] = [
+        self._updates: list[Link[SimulatedUpdate]] = [
             self._connect(f"back-{i}", spec) for i, spec in enumerate(self.cell.backs)
         ]
         self._lead.connect([f"back-{i}" for i in range(len(self.cell.backs))])
@@ -161,9 +166,9 @@ class _Simulation:
             stats.wait_seconds,
         )
 
-    def _connect(self, name: str, spec: BackSpec) -> Link[Update]:
+    def _connect(self, name: str, spec: BackSpec) -> Link[SimulatedUpdate]:
         drafts = Link(self.clock, spec.rtt_s / 2, spec.message_s, self._lead.post)
-        back = Back(name, spec, self.clock, drafts.send)
+        back = SimulatedBack(name, spec, self.clock, drafts.send, self._machine)
         return Link(self.clock, spec.rtt_s / 2, spec.message_s, back.receive)
 
     def _ask(self, client: int) -> None:
@@ -184,7 +189,7 @@ class _Simulation:
             case Tuned():
                 self._send(event)
 
-    def _send(self, update: Update) -> None:
+    def _send(self, update: SimulatedUpdate) -> None:
         for link in self._updates:
             link.send(update)
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bench.simulation.clock import Clock
-from bench.simulation.text import DraftSkill, Guess, Text
 from lead.engine.commands import PostDraft
 from lead.engine.events import Tuned
+from lead.simulation.clock import VirtualClock
+from lead.simulation.shared_machine import SharedMachine
+from lead.simulation.text import DraftSkill, Guess, Text
 
 _SEND_INTERVAL_S = 0.005
 _MIN_BRANCH_PROBABILITY = 0.02
@@ -62,11 +63,11 @@ class Closed(NamedTuple):
     sequence: str
 
 
-Update = Opened | Extended | Closed | Tuned
+SimulatedUpdate = Opened | Extended | Closed | Tuned
 
 
 @dataclass(slots=True)
-class _DraftPath:
+class _GuessPath:
     """Guesses for positions start, start + 1, …; `right`: they and all before them agree with the text."""
 
     start: int
@@ -95,15 +96,15 @@ class _DraftPath:
         return min(len(self.drafted), n_committed - self.start)
 
 
-class _SequenceState:
+class _BackSequence:
     """One sequence: the main path begins after the committed tokens, branches begin at positions of it."""
 
     def __init__(self, opened: Opened) -> None:
         self.id = opened.sequence
         self.text = opened.text
         self.n_committed = opened.n_committed
-        self.main = _DraftPath(opened.n_committed)
-        self.branches: list[_DraftPath] = []
+        self.main = _GuessPath(opened.n_committed)
+        self.branches: list[_GuessPath] = []
 
     def advance(self, n_committed: int) -> None:
         """Keep what agrees with the committed tokens; a branch that agrees better becomes the main path."""
@@ -120,32 +121,41 @@ class _SequenceState:
             self.branches = [each for each in self.branches if each.start >= n_committed]
         else:
             self.main, self.branches = (
-                _DraftPath(n_committed, n_to_decode=min(n_committed - before, n_committed - end)),
+                _GuessPath(n_committed, n_to_decode=min(n_committed - before, n_committed - end)),
                 [],
             )
 
 
-class Back:
+class SimulatedBack:
     """One back. `receive` is called with each update that arrives, `post` with each draft."""
 
-    def __init__(self, name: str, spec: BackSpec, clock: Clock, post: Callable[[PostDraft], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        spec: BackSpec,
+        clock: VirtualClock,
+        post: Callable[[PostDraft], None],
+        machine: SharedMachine | None = None,
+    ) -> None:
+        """machine: the lead's, if this back runs there, too."""
         self.name = name
+        self._machine = machine
         self._spec = spec
         self._clock = clock
         self._post = post
-        self._inbox: list[Update] = []
+        self._inbox: list[SimulatedUpdate] = []
         self._busy = False
-        self._chosen: list[tuple[_SequenceState, _DraftPath]] | None = (
+        self._chosen: list[tuple[_BackSequence, _GuessPath]] | None = (
             None  # for the next step, if no updates arrive
         )
-        self._sequences: dict[str, _SequenceState] = {}
+        self._sequences: dict[str, _BackSequence] = {}
         self._n_ahead = _MAX_AHEAD
         self._min_confidence = 0.0
         self._unsent: dict[str, None] = {}  # an ordered set
         self._flushed_at = -math.inf
         self._rng = random.Random(name)  # noqa: S311 - jitter
 
-    def receive(self, update: Update) -> None:
+    def receive(self, update: SimulatedUpdate) -> None:
         """Handle an update from the lead: at once, or after the decode under way."""
         self._inbox.append(update)
         if not self._busy:
@@ -164,7 +174,13 @@ class Back:
         self._busy = bool(paths) and self._clock.now < self._spec.silent_from
         if self._busy:
             n = sum(path.n_to_decode for _, path in paths)
-            self._clock.after(self._decode_seconds(n), lambda: self._finish_step(paths))
+            self._decode(n, lambda: self._finish_step(paths))
+
+    def _decode(self, n_tokens: int, done: Callable[[], None]) -> None:
+        if self._machine:
+            self._machine.run_back(self.name, self._decode_seconds(n_tokens), done)
+        else:
+            self._clock.after(self._decode_seconds(n_tokens), done)
 
     def _decode_seconds(self, n_tokens: int) -> float:
         seconds = self._spec.step_s * (1 + self._spec.slope * (n_tokens - 1))
@@ -172,7 +188,7 @@ class Back:
             seconds *= max(0.2, self._rng.gauss(1.0, self._spec.jitter))
         return seconds
 
-    def _finish_step(self, paths: list[tuple[_SequenceState, _DraftPath]]) -> None:
+    def _finish_step(self, paths: list[tuple[_BackSequence, _GuessPath]]) -> None:
         for sequence, path in paths:
             guess = sequence.text.guesses if path.right else sequence.text.astray
             path.append(guess(self._spec.skill, path.end))
@@ -184,10 +200,10 @@ class Back:
             self._flush()
         self._start_step()
 
-    def _apply(self, update: Update) -> None:
+    def _apply(self, update: SimulatedUpdate) -> None:
         match update:
             case Opened():
-                self._sequences[update.sequence] = _SequenceState(update)
+                self._sequences[update.sequence] = _BackSequence(update)
             case Extended():
                 if sequence := self._sequences.get(update.sequence):
                     sequence.advance(update.n_committed)
@@ -204,7 +220,7 @@ class Back:
     def _n_at_once(self) -> int:
         return max(1, self._n_ahead // 2)
 
-    def _choose(self) -> list[tuple[_SequenceState, _DraftPath]]:
+    def _choose(self) -> list[tuple[_BackSequence, _GuessPath]]:
         drafting = [each for each in self._sequences.values() if self._wants_main(each)]
         paths = [(each, each.main) for each in drafting]
         if not any(len(each.main.drafted) < self._n_at_once for each in drafting):
@@ -213,7 +229,7 @@ class Back:
                 paths += [(sequence, path) for path in self._choose_branches(sequence, n)]
         return paths
 
-    def _wants_main(self, sequence: _SequenceState) -> bool:
+    def _wants_main(self, sequence: _BackSequence) -> bool:
         main = sequence.main
         return (
             len(main.drafted) < self._n_ahead
@@ -221,7 +237,7 @@ class Back:
             and main.confidence >= self._min_confidence
         )
 
-    def _choose_branches(self, sequence: _SequenceState, n: int) -> list[_DraftPath]:
+    def _choose_branches(self, sequence: _BackSequence, n: int) -> list[_GuessPath]:
         """At most `n` branches to continue or to start, best first; new ones are started here."""
         if self._spec.n_branches == 0:
             return []
@@ -245,8 +261,8 @@ class Back:
         return paths
 
     def _candidates(
-        self, sequence: _SequenceState, prefix_probabilities: list[float], minimum: float
-    ) -> list[tuple[float, _DraftPath]]:
+        self, sequence: _BackSequence, prefix_probabilities: list[float], minimum: float
+    ) -> list[tuple[float, _GuessPath]]:
         """Branches that could be started now, with their probabilities."""
         taken = {(branch.start, branch.drafted[0][0].token) for branch in sequence.branches}
         main = sequence.main
@@ -259,7 +275,7 @@ class Back:
                     break
                 if (start, runner_up.token) not in taken and start + 1 < sequence.text.n_tokens:
                     is_right = right and runner_up.token == Text.token(start)
-                    candidates.append((probability, _DraftPath(start, [(runner_up,)], is_right)))
+                    candidates.append((probability, _GuessPath(start, [(runner_up,)], is_right)))
             right = right and guesses[0].token == Text.token(start)
         return candidates
 

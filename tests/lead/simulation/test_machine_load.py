@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bench.simulation.machine_load import IDLE, MachineLoad
+from lead.simulation.machine_load import IDLE, MachineLoad
 
 
 def slowdowns(load, n=400):

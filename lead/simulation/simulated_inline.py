@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bench.simulation.back import BackSpec
-from bench.simulation.text import Guess, Text
 from lead.engine.commands import DRAFT_MODEL
 from lead.engine.drafters.inline_drafter import InlineRound
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.text import Guess, Text
 from shared.sampling.parameters import SamplingParameters
 
 _N_MOST = 16
 
 
 @dataclass(slots=True)
-class _Followed:
+class _InlineSequence:
     """`drafted` follows the first `base` tokens; the first `n_cached` of both together are decoded."""
 
     text: Text
@@ -48,14 +48,14 @@ class SimulatedInlineDrafter:
     def __init__(self, spec: BackSpec, texts: dict[str, Text]) -> None:
         self._spec = spec
         self._texts = texts
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, _InlineSequence] = {}
 
     def seconds(self, n_tokens: int) -> float:
         """Of a decode of so many tokens."""
         return self._spec.step_s * (1 + self._spec.slope * (n_tokens - 1))
 
     def open(self, sequence: str, _sampling: SamplingParameters, tokens: Sequence[int]) -> None:
-        self._followed[sequence] = _Followed(self._texts[sequence], tokens)
+        self._followed[sequence] = _InlineSequence(self._texts[sequence], tokens)
 
     def close(self, sequence: str) -> None:
         self._followed.pop(sequence, None)
@@ -76,7 +76,7 @@ class SimulatedInlineDrafter:
             self._extend(self._followed[sequence])
         return InlineRound(n_tokens, {sequence: self._draft(sequence) for sequence in sequences})
 
-    def _extend(self, followed: _Followed) -> None:
+    def _extend(self, followed: _InlineSequence) -> None:
         followed.n_cached = followed.end
         right = all(each.token == Text.token(followed.base + i) for i, each in enumerate(followed.drafted))
         guesses = followed.text.guesses if right else followed.text.astray

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench.simulation.back import Back, BackSpec, Closed, Extended, Opened
-from bench.simulation.clock import Clock
-from bench.simulation.text import DraftSkill, Guess, Text
 from lead.engine.events import Tuned
+from lead.simulation.clock import VirtualClock
+from lead.simulation.simulated_back import BackSpec, Closed, Extended, Opened, SimulatedBack
+from lead.simulation.text import DraftSkill, Guess, Text
 
 STEP = 0.01
 
@@ -32,10 +32,12 @@ class BackHarness:
     """A back, and its posts with their times."""
 
     def __init__(self, text, **spec):
-        self.clock = Clock()
+        self.clock = VirtualClock()
         self.posts = []
         spec = BackSpec(STEP, skill=DraftSkill(0.9), **{"n_branches": 0, "slope": 0.0, **spec})
-        self.back = Back("b", spec, self.clock, lambda draft: self.posts.append((self.clock.now, draft)))
+        self.back = SimulatedBack(
+            "b", spec, self.clock, lambda draft: self.posts.append((self.clock.now, draft))
+        )
         self.back.receive(Opened("s", text, 1))
 
     def run(self, until):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bench.simulation.step_table import StepTable
+from lead.simulation.step_table import StepTable
 from shared.errors import ConfigError
 
 TABLE = StepTable.of_milliseconds("test", {1: 10.0, 2: 12.0, 4: 8.0, 8: 16.0})

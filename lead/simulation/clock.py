@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable
 
 
-class Clock:
+class VirtualClock:
     """`now` is seconds since the beginning."""
 
     def __init__(self) -> None:

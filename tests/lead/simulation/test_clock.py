@@ -2,11 +2,11 @@
 
 import pytest
 
-from bench.simulation.clock import Clock
+from lead.simulation.clock import VirtualClock
 
 
 def test_events_happen_in_order_of_their_time():
-    clock, seen = Clock(), []
+    clock, seen = VirtualClock(), []
     clock.after(2.0, lambda: seen.append(("late", clock.now)))
     clock.after(1.0, lambda: seen.append(("early", clock.now)))
     clock.run(lambda: len(seen) == 2)
@@ -14,7 +14,7 @@ def test_events_happen_in_order_of_their_time():
 
 
 def test_events_of_one_moment_happen_in_the_order_in_which_they_were_asked_for():
-    clock, seen = Clock(), []
+    clock, seen = VirtualClock(), []
     for i in range(5):
         clock.after(1.0, lambda i=i: seen.append(i))
     clock.run(lambda: len(seen) == 5)
@@ -22,7 +22,7 @@ def test_events_of_one_moment_happen_in_the_order_in_which_they_were_asked_for()
 
 
 def test_time_stops_as_soon_as_it_is_finished():
-    clock, seen = Clock(), []
+    clock, seen = VirtualClock(), []
     clock.after(1.0, lambda: seen.append(1))
     clock.after(2.0, lambda: seen.append(2))
     clock.run(lambda: bool(seen))
@@ -31,4 +31,4 @@ def test_time_stops_as_soon_as_it_is_finished():
 
 def test_without_anything_left_to_happen_it_says_so():
     with pytest.raises(RuntimeError, match="nothing is left"):
-        Clock().run(lambda: False)
+        VirtualClock().run(lambda: False)

@@ -1,11 +1,11 @@
 """Messages under way."""
 
-from bench.simulation.clock import Clock
-from bench.simulation.network import Link
+from lead.simulation.clock import VirtualClock
+from lead.simulation.network import Link
 
 
 def arrivals(n, delay_s, message_s):
-    clock, seen = Clock(), []
+    clock, seen = VirtualClock(), []
     link = Link(clock, delay_s, message_s, lambda message: seen.append((message, round(clock.now, 9))))
     for i in range(n):
         link.send(i)

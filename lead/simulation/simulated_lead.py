@@ -6,12 +6,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.simulation.back import BackSpec
-from bench.simulation.clock import Clock
-from bench.simulation.inline import SimulatedInlineDrafter
-from bench.simulation.machine_load import IDLE, MachineLoad
-from bench.simulation.step_table import StepTable
-from bench.simulation.text import Text
 from lead.engine.calibration import calibrate
 from lead.engine.commands import PolicyName, PostDraft, Submit
 from lead.engine.engine_limits import EngineLimits
@@ -22,6 +16,13 @@ from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
+from lead.simulation.clock import VirtualClock
+from lead.simulation.machine_load import IDLE, MachineLoad
+from lead.simulation.shared_machine import SharedMachine
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.simulated_inline import SimulatedInlineDrafter
+from lead.simulation.step_table import StepTable
+from lead.simulation.text import Text
 from shared.cache_edits import SlotMemory
 from shared.llama.span import Span
 from shared.sampling.parameters import SamplingParameters
@@ -34,7 +35,7 @@ _NO_TOKEN_ENDS = frozenset[int]()
 _N_CTX = 1 << 40
 
 LeadEvent = Committed | Finished | Tuned
-Observer = Callable[[LeadEvent], None]
+EventObserver = Callable[[LeadEvent], None]
 
 
 class TextSampler(Sampler):
@@ -66,14 +67,14 @@ class _Stopwatch(SlotMemory):
         pass
 
 
-class Lead:
+class SimulatedLead:
     """Serves sequences of known texts. `observer` hears every event at the time when it happens."""
 
     def __init__(
         self,
-        clock: Clock,
+        clock: VirtualClock,
         steps: StepTable,
-        observer: Observer,
+        observer: EventObserver,
         *,
         policy: PolicyName,
         depth: int = 0,
@@ -83,11 +84,16 @@ class Lead:
         load: MachineLoad = IDLE,
         constants: SpeculationConstants = DEFAULTS,
         inline: BackSpec | None = None,
+        machine: SharedMachine | None = None,
     ) -> None:
-        """inline: a draft model in the engine, whose round trip counts for nothing."""
+        """inline: a draft model in the engine, whose round trip counts for nothing.
+
+        machine: it computes there, beside backs; None: alone.
+        """
         self._clock = clock
         self._steps = steps
         self._load = load
+        self._machine = machine
         self._observer = observer
         self._texts: dict[str, Text] = {}
         self._inbox: list[PostDraft] = []
@@ -158,7 +164,9 @@ class Lead:
             return
         seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
         seconds *= self._load.slowdown(self._clock.now, self._rng)
-        self._clock.after(seconds, lambda: self._commit(plan, seconds))
+        began = self._clock.now
+        run = self._machine.run_lead if self._machine else self._clock.after
+        run(seconds, lambda: self._commit(plan, self._clock.now - began))
 
     def _draft(self, order: DraftOrder) -> None:
         assert self._drafter

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from bench.simulation.back import BackSpec
-from bench.simulation.cell import Cell, simulate
-from bench.simulation.step_table import StepTable
-from bench.simulation.text import DraftSkill
+from lead.simulation.cell import Cell, simulate
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.step_table import StepTable
+from lead.simulation.text import DraftSkill
 
 FLAT = StepTable.of_milliseconds("flat", {1: 50, 16: 50})
 STEEP = StepTable.of_ratios("steep", 50, 1, 2, 3)

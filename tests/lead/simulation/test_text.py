@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.simulation.text import DraftSkill, Text
+from lead.simulation.text import DraftSkill, Text
 
 N = 4000
 

@@ -1,10 +1,10 @@
 """A simulated draft model in the engine keeps the records that a real one keeps."""
 
-from bench.simulation.back import BackSpec
-from bench.simulation.cell import Cell, simulate
-from bench.simulation.inline import SimulatedInlineDrafter
 from bench.simulation.scenarios import F16
-from bench.simulation.text import DraftSkill, Text
+from lead.simulation.cell import Cell, simulate
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.simulated_inline import SimulatedInlineDrafter
+from lead.simulation.text import DraftSkill, Text
 from tests.fakes import GREEDY
 
 SURE = DraftSkill(0.999)
