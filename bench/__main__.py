@@ -29,6 +29,7 @@ PARTS = {
     "translation": "what is lost when the draft model speaks another vocabulary",
     "flood": "tokens/s of the lead beside a back that floods it",
     "memory": "whether memory grows with the tokens that are served",
+    "plan": "what `lead plan` predicts, against what its commands then reach",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
 }

@@ -1,4 +1,4 @@
-"""The `lead` program: `run`, `check`, `convert`, `generate` and `doctor`."""
+"""The `lead` program: `run`, `check`, `convert`, `generate`, `plan` and `doctor`."""
 
 import asyncio
 import logging
@@ -89,4 +89,11 @@ def generate(arguments: Sequence[str]) -> None:
     program.main(arguments)
 
 
-_SUBCOMMANDS = {"convert": convert, "generate": generate}
+def plan(arguments: Sequence[str]) -> None:
+    """Say which arrangement of the models is fastest here; exits with status 1 if that cannot be measured."""
+    from lead.planning import plan_program  # noqa: PLC0415 - keeps the start fast
+
+    plan_program.main(arguments)
+
+
+_SUBCOMMANDS = {"convert": convert, "generate": generate, "plan": plan}

@@ -54,7 +54,7 @@ def pin(cpus: frozenset[int]) -> None:
 
     Cores outside the current affinity are allowed: a pinned lead starts a back on other cores.
     """
-    if not hasattr(os, "sched_setaffinity"):
+    if not can_pin():
         raise ConfigError("--cpus needs Linux: this system cannot pin a process to cores")
     before = usable()
     with contextlib.suppress(OSError):  # raised if none is allowed; if some are, Linux uses those
@@ -72,6 +72,19 @@ def usable() -> frozenset[int]:
     return frozenset(range(os.cpu_count() or 1))
 
 
+def can_pin() -> bool:
+    """Whether this system can pin a process to cores."""
+    return hasattr(os, "sched_setaffinity")
+
+
+def one_of_each_core() -> list[int]:
+    """A logical core of each physical one among the usable ones, without efficiency cores."""
+    first: dict[str, int] = {}
+    for cpu in sorted(_fast(usable())):
+        first.setdefault(_siblings(cpu), cpu)
+    return list(first.values())
+
+
 def n_physical() -> int:
     """Physical cores among the usable ones, without efficiency cores.
 
@@ -80,7 +93,7 @@ def n_physical() -> int:
     """
     if platform.system() == "Darwin":
         return _sysctl("hw.perflevel0.physicalcpu") or _sysctl("hw.physicalcpu") or len(usable())
-    return len({_siblings(cpu) for cpu in _fast(usable())})
+    return len(one_of_each_core())
 
 
 def _fast(cpus: frozenset[int]) -> frozenset[int]:

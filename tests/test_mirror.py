@@ -64,6 +64,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/metrics/back_metrics.py",
         "lead/metrics/sequence_metrics.py",
     ),
+    "tests/lead/planning/test_plan_program.py": ("lead/planning/timing.py",),
+    "tests/lead/simulation/test_cell.py": ("lead/simulation/simulated_lead.py",),
     "tests/lead/server/test_server.py": (
         "lead/chat/model_template.py",
         "lead/server/app.py",

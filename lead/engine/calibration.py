@@ -1,7 +1,8 @@
 """A first table of T(n), measured before the first request."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.target import Target
@@ -18,6 +19,10 @@ def calibrate(
     cost: StepCost,
     interrupted: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
+    *,
+    widths: Sequence[int] = _WIDTHS,
+    n_repeats: int = _REPEATS,
+    max_seconds: float = _MAX_SECONDS,
 ) -> None:
     """Time steps of several widths in slot 0, which must be empty and is left empty.
 
@@ -25,8 +30,8 @@ def calibrate(
     when `interrupted` returns True.
     """
     began = clock()
-    for width in _WIDTHS * _REPEATS:
-        if interrupted() or clock() - began > _MAX_SECONDS:
+    for width in chain.from_iterable(repeat(widths, n_repeats)):
+        if interrupted() or clock() - began > max_seconds:
             return
         start = clock()
         target.decode([Span(0, 0, [1] * width, width)])

@@ -40,6 +40,8 @@ class LeadSettings(FileSettings):
         lead generate --model 70B.gguf --back 1B.gguf -i "Once upon a time"
                                                        continue one text, without a server
         lead convert stories15M.bin stories15M.gguf    write a GGUF file of a llama2.c or GPT-2 model
+        lead plan --model 70B.gguf --draft-model 1B.gguf
+                                                       measure both, and say where the draft model runs best
         lead doctor [options]                          find out why a running lead is not faster
 
     Each option can also be set by an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS, …

@@ -15,7 +15,7 @@ class Contention:
 
 
 @dataclass(slots=True)
-class _Job:
+class _SharedJob:
     """`left`: seconds of it that are to be done, alone; since `since` they pass `factor` times as slowly."""
 
     left: float
@@ -36,8 +36,8 @@ class SharedMachine:
     def __init__(self, clock: VirtualClock, contention: Contention) -> None:
         self._clock = clock
         self._contention = contention
-        self._lead: _Job | None = None
-        self._backs: dict[str, _Job] = {}
+        self._lead: _SharedJob | None = None
+        self._backs: dict[str, _SharedJob] = {}
 
     def run_lead(self, seconds: float, done: Callable[[], None]) -> None:
         """A step that would take `seconds` alone."""
@@ -47,7 +47,7 @@ class SharedMachine:
             self._balance()
             done()
 
-        self._lead = _Job(seconds, end, self._clock.now)
+        self._lead = _SharedJob(seconds, end, self._clock.now)
         self._balance()
 
     def run_back(self, name: str, seconds: float, done: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ class SharedMachine:
             self._balance()
             done()
 
-        self._backs[name] = _Job(seconds, end, self._clock.now)
+        self._backs[name] = _SharedJob(seconds, end, self._clock.now)
         self._balance()
 
     def _balance(self) -> None:
@@ -68,7 +68,7 @@ class SharedMachine:
         for job in self._backs.values():
             self._go_on(job, self._contention.back if self._lead else 1.0)
 
-    def _go_on(self, job: _Job, factor: float) -> None:
+    def _go_on(self, job: _SharedJob, factor: float) -> None:
         if job.n_changes and factor == job.factor:
             return
         job.set_factor(factor, self._clock.now)

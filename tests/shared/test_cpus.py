@@ -87,6 +87,11 @@ def test_the_second_thread_of_a_core_does_not_count(machine):
     assert cpus.n_physical() == 2
 
 
+def test_one_thread_of_each_core_is_named(machine):
+    pair_threads(machine(4), [(0, 2), (1, 3)])
+    assert cpus.one_of_each_core() == [0, 1]
+
+
 def test_without_topology_every_core_counts(machine):
     machine(3)
     assert cpus.n_physical() == 3

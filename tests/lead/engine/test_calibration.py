@@ -61,3 +61,10 @@ def test_a_slow_model_is_not_calibrated_for_long():
     target, cost = calibrated(lambda _: 4.0)
     assert target.now < 20
     assert cost.seconds(1) == pytest.approx(4.0)
+
+
+def test_widths_and_time_can_be_chosen():
+    target, cost = Timed(dip), StepCost()
+    calibrate(target, cost, lambda: False, target.clock, widths=(1, 3), n_repeats=100, max_seconds=1.0)
+    assert set(cost.table()) == {1, 3}
+    assert 1.0 < target.now < 1.1

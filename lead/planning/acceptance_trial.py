@@ -1,0 +1,124 @@
+"""How often drafters know the target's next token, and how long they take for one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lead.engine.drafters.inline_drafter import InlineDrafter
+from lead.engine.target import Target
+from shared.llama.span import Span
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
+
+_N_LEAST = 16
+"""Positions that are tried whatever time that takes."""
+_WHOLE_PROMPT = 1 << 30
+
+
+@dataclass(slots=True)
+class DraftTrial:
+    """Of one drafter: guesses of the next token, and the seconds of rounds with one token."""
+
+    n_right: int = 0
+    n_positions: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def token_s(self) -> float:
+        """Seconds of a round; 0 before any."""
+        return median(self.seconds) if self.seconds else 0.0
+
+
+class AcceptanceTrial:
+    """Generates with the target, token by token, and asks each drafter for every token beforehand."""
+
+    def __init__(
+        self,
+        target: Target,
+        drafters: Sequence[InlineDrafter],
+        make_sampler: Callable[[SamplingParameters, list[int]], Sampler],
+        end_tokens: frozenset[int],
+        clock: Callable[[], float],
+    ) -> None:
+        """Slot 0 of the target is empty, and is left empty."""
+        self._target = target
+        self._drafters = drafters
+        self._make_sampler = make_sampler
+        self._end_tokens = end_tokens
+        self._clock = clock
+        self.trials = {drafter.source: DraftTrial() for drafter in drafters}
+        self._choosing: list[float] = []
+        self._n_tried = 0
+
+    @property
+    def choose_s(self) -> float:
+        """Seconds that it takes to choose a token from the target's logits; 0 before any."""
+        return median(self._choosing) if self._choosing else 0.0
+
+    def run(
+        self,
+        prompts: Sequence[Sequence[int]],
+        sampling: SamplingParameters,
+        n_each: int,
+        max_seconds: float,
+    ) -> None:
+        """At most `n_each` tokens after each of `prompts`, none of which is empty, in about `max_seconds`."""
+        until = self._clock() + max_seconds
+        for number, prompt in enumerate(prompts):
+            if self._is_over(until):
+                return
+            parameters = sampling.model_copy(update={"seed": number + 1})
+            self._follow(f"text-{number}", list(prompt), parameters, n_each, until)
+
+    def _follow(
+        self, sequence: str, tokens: list[int], sampling: SamplingParameters, n_tokens: int, until: float
+    ) -> None:
+        sampler = self._make_sampler(sampling, tokens)
+        for drafter in self._drafters:
+            drafter.open(sequence, sampling, tokens)
+            drafter.place(sequence, 0)
+        guesses: dict[str, int] = {}
+        n_decoded = 0
+        for _ in range(n_tokens):
+            (rows,) = self._target.decode([Span(0, n_decoded, tokens[n_decoded:], 1)])
+            n_decoded = len(tokens)
+            chosen = self._choose(sampler, rows[0], n_decoded)
+            self._compare(guesses, chosen)
+            tokens.append(chosen)
+            if chosen in self._end_tokens or self._is_over(until):
+                break
+            guesses = {each.source: self._guess(each, sequence) for each in self._drafters}
+        for drafter in self._drafters:
+            drafter.close(sequence)
+        self._target.trim(0, 0)
+
+    def _choose(self, sampler: Sampler, logits: NDArray[np.float32], position: int) -> int:
+        began = self._clock()
+        chosen = sampler.choose(logits, position)
+        self._choosing.append(self._clock() - began)
+        return chosen
+
+    def _compare(self, guesses: dict[str, int], chosen: int) -> None:
+        for source, guess in guesses.items():
+            self.trials[source].n_positions += 1
+            self.trials[source].n_right += guess == chosen
+        self._n_tried += bool(guesses)
+
+    def _guess(self, drafter: InlineDrafter, sequence: str) -> int:
+        """The next token; -1 if the drafter has none."""
+        while drafter.n_pending(sequence) is not None:
+            began = self._clock()
+            done = drafter.draft([sequence], _WHOLE_PROMPT)
+            if done.n_tokens == 1:
+                self.trials[drafter.source].seconds.append(self._clock() - began)
+            if sequence in done.drafts:
+                return done.drafts[sequence][0][0]
+            if not done.n_tokens:
+                break
+        return -1
+
+    def _is_over(self, until: float) -> bool:
+        return self._n_tried >= _N_LEAST and self._clock() >= until

@@ -1,0 +1,128 @@
+"""Where the draft model may run, and how fast each such arrangement will be: simulated from measurements."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from lead.engine.commands import DRAFT_MODEL, MTP, PolicyName
+from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, SplitTimes
+from lead.simulation.cell import Cell, simulate
+from lead.simulation.shared_machine import Contention
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.step_table import StepTable
+from lead.simulation.text import DraftSkill
+
+Kind = Literal["none", "engine", "mtp", "split", "remote"]
+
+_N_TOKENS = 512
+_N_SEEDS = 3
+_MOST, _LEAST = 0.995, 0.005
+"""What the simulated texts can have as acceptance."""
+_LOCAL_TRIP_S = 0.0002
+"""Between two processes of one machine."""
+_MARGIN = 0.02
+"""An arrangement with fewer parts is preferred to one that is faster by less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """One way to run the models. `split`, `round_trip_s`: where a back runs."""
+
+    kind: Kind
+    split: SplitTimes | None = None
+    round_trip_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedForecast:
+    """Tokens per second of one client; `low` and `high` at the ends of the acceptance's interval."""
+
+    arrangement: Arrangement
+    tokens_per_second: float
+    low: float
+    high: float
+
+
+def arrangements(
+    engine: EngineTimes, splits: Sequence[SplitTimes], round_trips: Iterable[float]
+) -> list[Arrangement]:
+    """All that are possible, those with the fewest parts first."""
+    found = [Arrangement("none")]
+    if MTP in engine.drafters:
+        found.append(Arrangement("mtp"))
+    if DRAFT_MODEL in engine.drafters:
+        found.append(Arrangement("engine"))
+        found += [Arrangement("split", split) for split in splits]
+        found += [Arrangement("remote", round_trip_s=seconds) for seconds in round_trips]
+    return found
+
+
+def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | None = None) -> SpeedForecast:
+    """`acceptance` of the drafter: None for what was measured."""
+    if arrangement.kind == "none":
+        rate = _rate(_plain(engine), "off")
+        return SpeedForecast(arrangement, rate, rate, rate)
+    drafter = engine.drafters[MTP if arrangement.kind == "mtp" else DRAFT_MODEL]
+    values = _acceptances(drafter.acceptance, acceptance)
+    rates = {each: _rate(_cell(arrangement, engine, drafter, each), "adaptive") for each in set(values)}
+    middle, low, high = (rates[each] for each in values)
+    return SpeedForecast(arrangement, middle, low, high)
+
+
+def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
+    """The fastest on this machine, or an earlier one that is nearly as fast."""
+    here = [each for each in forecasts if each.arrangement.kind != "remote"]
+    fastest = max(each.tokens_per_second for each in here)
+    return next(each for each in here if each.tokens_per_second >= fastest * (1 - _MARGIN))
+
+
+def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None:
+    """With a back on another machine, if that is faster than the best on this one."""
+    remote = (each for each in forecasts if each.arrangement.kind == "remote")
+    fastest = max(remote, key=lambda each: each.tokens_per_second, default=None)
+    least = best(forecasts).tokens_per_second * (1 + _MARGIN)
+    return fastest if fastest and fastest.tokens_per_second > least else None
+
+
+def _acceptances(measured: AcceptanceRate | None, given: float | None) -> tuple[float, float, float]:
+    """The likeliest, the least and the most. A drafter that was never asked counts as useless."""
+    if given is not None or measured is None:
+        low = middle = high = given or 0.0
+    else:
+        middle, (low, high) = measured.value, measured.interval()
+    return _possible(middle), _possible(low), _possible(high)
+
+
+def _possible(acceptance: float) -> float:
+    return min(max(acceptance, _LEAST), _MOST)
+
+
+def _cell(arrangement: Arrangement, engine: EngineTimes, drafter: DrafterTimes, acceptance: float) -> Cell:
+    skill = DraftSkill(acceptance)
+    if arrangement.split:
+        split = arrangement.split
+        back = BackSpec(split.token_s + drafter.outside_s, _LOCAL_TRIP_S, skill, drafter.slope)
+        steps = _steps(split.steps, engine.choose_s)
+        contention = Contention(split.lead_factor, split.back_factor)
+        return Cell(steps, (back,), n_tokens=_N_TOKENS, contention=contention)
+    back = BackSpec(drafter.token_s, arrangement.round_trip_s, skill, drafter.slope)
+    steps = _steps(engine.steps, engine.choose_s)
+    if arrangement.kind == "remote":
+        return Cell(steps, (back,), n_tokens=_N_TOKENS)
+    return Cell(steps, inline=back, n_tokens=_N_TOKENS)
+
+
+def _plain(engine: EngineTimes) -> Cell:
+    return Cell(_steps(engine.steps, engine.choose_s), n_tokens=_N_TOKENS)
+
+
+def _steps(measured: Mapping[int, float], choose_s: float) -> StepTable:
+    return StepTable.of_milliseconds(
+        "measured", {n: 1000 * (seconds + n * choose_s) for n, seconds in measured.items()}
+    )
+
+
+def _rate(cell: Cell, policy: PolicyName) -> float:
+    """Tokens per second, the mean of some texts."""
+    outcomes = [simulate(replace(cell, seed=seed), policy) for seed in range(_N_SEEDS)]
+    return sum(outcome.tokens_per_second for outcome in outcomes) / len(outcomes)

@@ -1,0 +1,69 @@
+"""What was measured on this machine, from which speeds are predicted."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_Z = 1.96
+"""Of a confidence of 95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceRate:
+    """How often the next token of a drafter is the target's: `n_right` of `n_positions`, at least one."""
+
+    n_right: int
+    n_positions: int
+
+    @property
+    def value(self) -> float:
+        """Between 0 and 1."""
+        return self.n_right / self.n_positions
+
+    def interval(self) -> tuple[float, float]:
+        """(low, high) with a confidence of 95 % if positions are independent: Wilson's score interval."""
+        n, p = self.n_positions, self.value
+        centre = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+        half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
+        return max(0.0, centre - half), min(1.0, centre + half)
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterTimes:
+    """A drafter inside the engine: seconds of a round of one token, of which `outside_s` beside the decode.
+
+    `slope`: each further token in the batch takes that part of the first one's time.
+    """
+
+    token_s: float
+    outside_s: float
+    slope: float
+    acceptance: AcceptanceRate | None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTimes:
+    """The target on all cores: T(n) in seconds, choosing included; drafters by their source."""
+
+    steps: Mapping[int, float]
+    choose_s: float = 0.0
+    drafters: Mapping[str, DrafterTimes] = field(default_factory=dict)
+    speculates: bool = True
+    is_offloaded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTimes:
+    """Lead and back on cores of their own.
+
+    Alone, a step takes `steps` and a decode of the draft model `token_s`; while the other computes,
+    `lead_factor` and `back_factor` times as long. back_on_cpu: unlike the lead, which has a GPU.
+    """
+
+    lead_cpus: tuple[int, ...]
+    back_cpus: tuple[int, ...]
+    steps: Mapping[int, float]
+    token_s: float
+    lead_factor: float
+    back_factor: float
+    back_on_cpu: bool = False

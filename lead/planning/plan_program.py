@@ -1,0 +1,165 @@
+"""`lead plan`: reads the settings, measures, predicts, prints, sets the exit status."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from lead.engine.commands import DRAFT_MODEL, Load
+from lead.planning.arrangements import arrangements, forecast
+from lead.planning.core_splits import CoreSplit, core_splits
+from lead.planning.measurements import EngineTimes, SplitTimes
+from lead.planning.pinned_process import PinnedProcess, result
+from lead.planning.plan_commands import commands
+from lead.planning.plan_report import PlanReport
+from lead.planning.plan_settings import PlanSettings
+from lead.planning.sample_texts import sample_texts
+from lead.planning.timing import draft_for, measure_engine, measure_steps, measure_token, steps_for
+from lead.settings.demo_model import demo_model
+from lead.settings.draft_model import DraftModelOptions
+from shared import cpus
+from shared.errors import DuoError
+from shared.interrupts import STATUS
+from shared.llama.vocabulary import Vocabulary
+from shared.logs import configure_logging
+from shared.sampling.parameters import SamplingParameters
+from shared.settings.model_options import ModelOptions
+from shared.terminal import sanitize
+
+_LEAST_BESIDE_S, _MOST_BESIDE_S = 1.5, 8.0
+_STEPS_BESIDE = 10
+"""Steps for which lead and back are timed at the same time, within these limits."""
+_LOADED = 0.5
+"""Busy threads of other programs beyond which measurements are doubtful."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C."""
+    settings = PlanSettings.from_command_line(arguments)
+    configure_logging(settings.log_level, as_json=settings.log_json)
+    try:
+        report = plan(settings)
+    except DuoError as error:
+        sys.exit(f"{settings.program}: {sanitize(str(error))}")
+    except KeyboardInterrupt:
+        sys.exit(STATUS)
+    sys.stdout.write(f"{report.to_json() if settings.as_json else sanitize(str(report))}\n")
+
+
+def plan(settings: PlanSettings) -> PlanReport:
+    """Measure for some seconds; raises DuoError."""
+    busy = _load_average()
+    cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
+    load = _load(settings, len(cores))
+    sampling = SamplingParameters(seed=1, **settings.sampling.parameters())
+    texts = [settings.prompt] if settings.prompt is not None else _sample_texts(settings, load)
+    with PinnedProcess(_pinned(cores)) as process:
+        _say("measuring the model on all cores …")
+        engine = process.call(measure_engine, load, sampling, texts)
+    splits = []
+    if load.draft and DRAFT_MODEL in engine.drafters:
+        for split in core_splits(cores, lead_is_offloaded=engine.is_offloaded):
+            _say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
+            splits.append(_measure_split(split, load, is_offloaded=engine.is_offloaded))
+    found = arrangements(engine, splits, settings.round_trip)
+    return PlanReport(
+        engine,
+        splits,
+        [forecast(each, engine, settings.acceptance) for each in found],
+        [commands(each, settings, cores) for each in found],
+        remarks(engine, load, cores, busy),
+        texts,
+        settings.acceptance,
+    )
+
+
+def _load(settings: PlanSettings, n_cores: int) -> Load:
+    """On all cores; the draft model also where it was named for a back. Raises DuoError."""
+    if not settings.drafting.is_wanted and settings.own_back.is_wanted:
+        back = settings.own_back
+        drafting = DraftModelOptions(draft_model=back.back, hf_repo_draft=back.back_hf_repo)
+        settings = settings.model_copy(update={"drafting": drafting})
+    is_demo = settings.source.model is None and settings.source.hf_repo is None
+    if is_demo and not settings.drafting.is_wanted:
+        drafting = DraftModelOptions.model_validate({"draft_model": "builtin"})
+        settings = settings.model_copy(update={"drafting": drafting})
+    compute = settings.compute.model_copy(update={"threads": settings.compute.threads or n_cores})
+    settings = settings.model_copy(update={"compute": compute}).located()
+    path = settings.source.model
+    return Load(
+        model=path.absolute() if path else demo_model(lambda: False),
+        options=settings.model_options,
+        depth=0,
+        draft=settings.load_draft(),
+        mtp=settings.drafting.mtp,
+        n_most_mtp=settings.drafting.draft_max,
+    )
+
+
+def _sample_texts(settings: PlanSettings, load: Load) -> list[str]:
+    return sample_texts(Vocabulary.load(load.model), settings.conversation.template())
+
+
+def _measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitTimes:
+    """Lead and back each alone, then at the same time; raises DuoError."""
+    assert load.draft
+    target = _with_threads(load.options, len(split.lead))
+    draft = load.draft.model_copy(
+        update={"options": _with_threads(load.draft.options, len(split.back), on_cpu=is_offloaded)}
+    )
+    with PinnedProcess(_pinned(split.lead)) as lead, PinnedProcess(_pinned(split.back)) as back:
+        steps = lead.call(measure_steps, load.model, target)
+        token_s = back.call(measure_token, draft)
+        seconds = min(max(_LEAST_BESIDE_S, _STEPS_BESIDE * steps[1]), _MOST_BESIDE_S)
+        drafting = back.start(draft_for, draft, seconds)
+        beside = lead.call(steps_for, load.model, target, seconds)
+        token_beside_s = result(drafting)
+    common = beside.keys() & steps.keys()
+    lead_factor = sum(beside[n] / steps[n] for n in common) / len(common)
+    return SplitTimes(
+        split.lead,
+        split.back,
+        steps,
+        token_s,
+        max(1.0, lead_factor),
+        max(1.0, token_beside_s / token_s),
+        back_on_cpu=is_offloaded,
+    )
+
+
+def _with_threads(options: ModelOptions, n_threads: int, *, on_cpu: bool = False) -> ModelOptions:
+    update = {"threads": n_threads, "threads_batch": 0}
+    return options.model_copy(update=update | ({"n_gpu_layers": 0} if on_cpu else {}))
+
+
+def _pinned(cores: Sequence[int]) -> frozenset[int] | None:
+    return frozenset(cores) if cpus.can_pin() else None
+
+
+def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float | None) -> list[str]:
+    """What could not be measured, what may be wrong, and what does not count. `busy`: see `_load_average`."""
+    found = []
+    if not engine.speculates:
+        found.append("This model's recurrent states cannot be kept, so nothing can be drafted for it.")
+    elif not engine.drafters:
+        found.append("There is nothing that could draft: name a draft model with --draft-model.")
+    elif load.draft and len(cores) == 1:
+        found.append("This machine has one core for the lead, so that a back would need another machine.")
+    if busy is not None and busy > _LOADED:
+        found.append(
+            f"Other programs kept {busy:.1f} cores busy before this began: measure again without them."
+        )
+    found.append(
+        "One client is assumed, and that drafts are right as often as on the measured texts: try your own "
+        "with --prompt. N-grams and texts seen before, which cost nothing, come in addition."
+    )
+    return found
+
+
+def _load_average() -> float | None:
+    """The mean number of busy threads; None: this system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

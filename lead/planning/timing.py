@@ -1,0 +1,155 @@
+"""What is measured where the models are loaded: in a process that is pinned to the cores in question.
+
+Whatever these functions load stays loaded in that process, so that two of them can be timed at the same time.
+"""
+
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from lead.engine.calibration import calibrate
+from lead.engine.commands import DRAFT_MODEL, MTP, Load, LoadDraft
+from lead.engine.draft_loading import (
+    calibrate_drafting,
+    calibrate_heads,
+    choose_threads,
+    heads_file,
+    load_draft_model,
+    make_drafter,
+    make_mtp_drafter,
+    wants_heads,
+)
+from lead.engine.drafters.inline_drafter import InlineDrafter
+from lead.engine.speculation.step_cost import StepCost
+from lead.planning.acceptance_trial import AcceptanceTrial
+from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
+from shared.llama.model import Model
+from shared.llama.span import Span
+from shared.sampling.factory import make_sampler
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.settings.model_options import ModelOptions
+
+_N_EACH = 32
+_TRIAL_SECONDS = 6.0
+_SPLIT_SECONDS = 4.0
+_BESIDE_WIDTHS = (1, 2, 4)
+_ENDLESS = 1 << 20
+_N_DRAFTED = 32
+"""Tokens after which a draft begins anew, so that attention has little to read, as in most drafts."""
+
+
+def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str]) -> EngineTimes:
+    """T(n) of the target, and what may draft inside the engine. Raises ModelLoadError."""
+    with_heads = wants_heads(load.model_copy(update={"draft": None}))
+    model = Model(load.model, load.options, with_heads=with_heads)
+    cost = StepCost()
+    calibrate(model, cost, lambda: False)
+    if not model.traits.can_speculate:
+        return EngineTimes(cost.table(), speculates=False, is_offloaded=model.is_offloaded)
+    grammars = GrammarServer(load.model, Patience())
+    try:
+        drafters, costs = _drafters(load, model, grammars, with_heads=with_heads)
+        return _with_trial(model, cost, drafters, costs, sampling, texts)
+    finally:
+        grammars.close()
+
+
+def _drafters(
+    load: Load, model: Model, grammars: GrammarServer, *, with_heads: bool
+) -> tuple[list[InlineDrafter], dict[str, StepCost]]:
+    """All that can draft in the engine, and T(n) of each by its source."""
+    drafters: list[InlineDrafter] = []
+    costs: dict[str, StepCost] = {}
+    own_file = heads_file(load)
+    if load.draft and not own_file:
+        draft = load_draft_model(load.draft, model)
+        choose_threads(load.draft, draft)
+        drafters.append(make_drafter(load.draft, draft, grammars, Patience()))
+        calibrate_drafting(draft, costs.setdefault(DRAFT_MODEL, StepCost()))
+    if with_heads or own_file:
+        heads = model.open_heads(own_file)
+        drafters.append(make_mtp_drafter(model, heads, load.n_most_mtp, grammars, Patience()))
+        calibrate_heads(heads, costs.setdefault(MTP, StepCost()))
+    return drafters, costs
+
+
+def _with_trial(  # noqa: PLR0917 - what was loaded, and what to do with it
+    model: Model,
+    cost: StepCost,
+    drafters: Sequence[InlineDrafter],
+    costs: Mapping[str, StepCost],
+    sampling: SamplingParameters,
+    texts: Sequence[str],
+) -> EngineTimes:
+    vocabulary = model.vocabulary
+    trial = AcceptanceTrial(
+        model,
+        drafters,
+        lambda parameters, history: make_sampler(parameters, vocabulary, history),
+        vocabulary.end_tokens,
+        time.monotonic,
+    )
+    prompts = [vocabulary.tokenize(each, add_special=True, parse_special=True) or [0] for each in texts]
+    trial.run(prompts, sampling, _N_EACH, _TRIAL_SECONDS)
+    found = {}
+    for source, tried in trial.trials.items():
+        decode = costs[source].seconds(1)
+        rate = AcceptanceRate(tried.n_right, tried.n_positions) if tried.n_positions else None
+        token_s = max(tried.token_s, decode)
+        slope = max(0.0, costs[source].seconds(2) / decode - 1)
+        found[source] = DrafterTimes(token_s, token_s - decode, slope, rate)
+    return EngineTimes(cost.table(), trial.choose_s, found, is_offloaded=model.is_offloaded)
+
+
+# Lead and back on cores of their own
+
+
+def measure_steps(path: Path, options: ModelOptions) -> dict[int, float]:
+    """T(n) of a target. Raises ModelLoadError."""
+    cost = StepCost()
+    calibrate(_loaded(path, options), cost, lambda: False, max_seconds=_SPLIT_SECONDS)
+    return cost.table()
+
+
+def measure_token(load: LoadDraft) -> float:
+    """Seconds of a draft model's decode of one token. Raises ModelLoadError."""
+    model = _loaded(load.model, load.options)
+    choose_threads(load, model)
+    cost = StepCost()
+    calibrate_drafting(model, cost)
+    return cost.seconds(1)
+
+
+def steps_for(path: Path, options: ModelOptions, seconds: float) -> dict[int, float]:
+    """Some T(n), measured for so long: while another process drafts."""
+    cost = StepCost()
+    calibrate(
+        _loaded(path, options),
+        cost,
+        lambda: False,
+        widths=_BESIDE_WIDTHS,
+        n_repeats=_ENDLESS,
+        max_seconds=seconds,
+    )
+    return cost.table()
+
+
+def draft_for(load: LoadDraft, seconds: float) -> float:
+    """Seconds of a draft model's decode of one token, in a loop of so many seconds."""
+    model, until = _loaded(load.model, load.options), time.monotonic() + seconds
+    times: list[float] = []
+    while not times or time.monotonic() < until:
+        for position in range(_N_DRAFTED):
+            began = time.monotonic()
+            model.decode([Span(0, position, [1], 1)])
+            times.append(time.monotonic() - began)
+        model.trim(0, 0)
+    return median(times)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(path: Path, options: ModelOptions) -> Model:
+    return Model(path, options)
