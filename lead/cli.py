@@ -1,4 +1,4 @@
-"""The `lead` program: `run`, `check`, `convert`, `generate`, `plan` and `doctor`."""
+"""The `lead` program: `run`, `check`, `convert`, `generate`, `plan`, `doctor` and `rpc-worker`."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from lead.server.server import Lead
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus, descriptors
 from shared.diagnostics.print_report import exit_with
-from shared.errors import ConfigError
+from shared.errors import ConfigError, EngineError
 from shared.logs import configure_logging
 
 log = logging.getLogger("lead")
@@ -51,6 +51,9 @@ def run(settings: LeadSettings) -> None:
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a sentence for a person, not a trace
         sys.exit(1)
+    except EngineError as error:
+        log.error("%s", error)  # noqa: TRY400 - as above
+        sys.exit(_FAILED)
     except Exception:
         log.exception("the lead failed")
         sys.exit(_FAILED)
@@ -96,4 +99,11 @@ def plan(arguments: Sequence[str]) -> None:
     plan_program.main(arguments)
 
 
-_SUBCOMMANDS = {"convert": convert, "generate": generate, "plan": plan}
+def rpc_worker(arguments: Sequence[str]) -> None:
+    """Compute layers for a lead on another machine."""
+    from lead import rpc_worker as program  # noqa: PLC0415 - keeps the start fast
+
+    program.main(arguments)
+
+
+_SUBCOMMANDS = {"convert": convert, "generate": generate, "plan": plan, "rpc-worker": rpc_worker}

@@ -17,7 +17,9 @@ from shared.llama.memory_plan import describe_checkpoints
 from shared.llama.mtp_heads import is_heads_file
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
-from shared.settings.model_options import ModelOptions
+from shared.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
+
+_PROBE_SECONDS = 3.0
 
 
 def check(settings: LeadSettings) -> PreflightReport:
@@ -25,18 +27,20 @@ def check(settings: LeadSettings) -> PreflightReport:
     report = PreflightReport()
     with read_model(report, settings.source) as vocabulary:
         if vocabulary:
-            _check_memory(report, vocabulary, settings.model_options)
+            _check_memory(report, vocabulary, settings)
     if not vocabulary and not report.problems:
         _check_demo(report)
     check_cores(report, settings.cpus, lambda: settings.n_threads)
     _check_address(report, settings)
+    _check_workers(report, settings)
     _check_draft_model(report, settings, vocabulary)
     _check_back(report, settings, vocabulary)
     return report
 
 
-def _check_memory(report: PreflightReport, vocabulary: Vocabulary, options: ModelOptions) -> None:
-    plan = check_memory(report, vocabulary.info, options)
+def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
+    options = settings.model_options
+    plan = check_memory(report, vocabulary.info, options, with_workers=bool(settings.workers.rpc))
     if plan and (checkpoints := describe_checkpoints(plan.traits, options)):
         report.add("checkpoints", checkpoints)
 
@@ -59,6 +63,20 @@ def _check_address(report: PreflightReport, settings: LeadSettings) -> None:
         report.add_problem(str(error))
     keys = "with keys" if settings.security.has_keys else "no keys: anyone who can reach it can use it"
     report.add("address", f"{settings.host} port {settings.port}, {keys}")
+
+
+def _check_workers(report: PreflightReport, settings: LeadSettings) -> None:
+    try:
+        settings.workers.check_built()
+    except ConfigError as error:
+        report.add_problem(str(error))
+        return
+    for address in settings.workers.rpc:
+        try:
+            probe(address, _PROBE_SECONDS)
+            report.add("RPC worker", f"{address} answers")
+        except (WorkerAwayError, ForeignWorkerError) as error:
+            report.add_problem(str(error))
 
 
 def _check_draft_model(

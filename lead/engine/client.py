@@ -144,7 +144,8 @@ class EngineClient:
     async def run(self, sequences: SequenceListener, backs: BackListener) -> None:
         """Keep an engine running and pass its events to the listeners.
 
-        Raises ModelLoadError if there is never one that is ready, EngineError if no further one will be.
+        Raises ModelLoadError if there is never one that is ready, EngineError if no further one will be, or
+        if what the first one needs is not there yet.
         """
         while not self._stopped:
             try:
@@ -264,7 +265,7 @@ class EngineClient:
             case LoadFailed():
                 if self.ready is None:
                     self.state = EngineState.FAILED
-                    raise ModelLoadError(event.reason)
+                    raise EngineError(event.reason) if event.may_recover else ModelLoadError(event.reason)
                 log.error("%s", event.reason)
             case Alive():
                 pass

@@ -36,7 +36,8 @@ class Load(BaseModel, frozen=True):
 
     `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
     measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
-    not beside a draft model.
+    not beside a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
+    `rpc_seconds`.
     """
 
     type: Literal["load"] = "load"
@@ -53,6 +54,8 @@ class Load(BaseModel, frozen=True):
     calibrate: bool = True
     heartbeat_seconds: float = 0.0  # between signs of life; 0: none
     exactness: Exactness | None = None
+    rpc: tuple[str, ...] = ()
+    rpc_seconds: float = 0.0
 
 
 class RequestOptions(BaseModel, frozen=True):

@@ -51,10 +51,11 @@ class Alive(BaseModel, frozen=True):
 
 
 class LoadFailed(BaseModel, frozen=True):
-    """The model cannot be loaded; the engine ends."""
+    """The model cannot be loaded; the engine ends. `may_recover`: the same may succeed later."""
 
     type: Literal["load_failed"] = "load_failed"
     reason: str
+    may_recover: bool = False
 
 
 class Started(BaseModel, frozen=True):

@@ -59,9 +59,8 @@ def _measured(load: Load, *, with_heads: bool) -> tuple[Model, Exactness]:
 
 
 def _load(load: Load, *, exact: bool, with_heads: bool) -> Model:
-    if not exact:
-        return Model(load.model, load.options, with_heads=with_heads)
-    return Model(load.model, load.options.for_exact(), n_reserve=RESERVE, with_heads=with_heads)
+    options, n_reserve = (load.options.for_exact(), RESERVE) if exact else (load.options, 0)
+    return Model(load.model, options, n_reserve=n_reserve, with_heads=with_heads, with_workers=bool(load.rpc))
 
 
 def put_into_force(model: Model) -> Exactness:
@@ -100,7 +99,10 @@ def _why_never(model: Model) -> str:
     if model.traits.equal_lengths:
         return "a recurrent state depends on how a text was divided into batches"
     if model.is_offloaded:
-        return "with layers on a GPU it has never been shown that any widths agree; try --n-gpu-layers 0"
+        return (
+            "with layers on a GPU or on RPC workers it has never been shown that any widths agree; try "
+            "--n-gpu-layers 0"
+        )
     if model.n_ctx_slot < NEEDED_CONTEXT:
         return f"each slot needs a context of at least {NEEDED_CONTEXT} tokens"
     return ""

@@ -27,20 +27,23 @@ from lead.engine.drafters.suffix import SuffixDrafter
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
 from lead.engine.exact_model import load_target
-from lead.engine.heartbeat import Heartbeat
+from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
+from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from shared.errors import ModelLoadError
+from shared.llama import rpc
 from shared.llama.memory_plan import describe_checkpoints, n_prompt_checkpoints
 from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads
 from shared.llama.width_policy import RESERVE
 from shared.logs import configure_logging
+from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
 from shared.sampling.remote_grammar import GrammarServer, Patience
 from shared.sampling.sampler import Sampler
@@ -65,15 +68,29 @@ def main() -> None:
     if heartbeat:
         heartbeat.start()
     try:
+        _reach_workers(load, heartbeat)
         model, exactness = load_target(load, with_heads=wants_heads(load))
         drafts_with = _load_drafting(load, model)
     except ModelLoadError as error:
         pipe.send(LoadFailed(reason=str(error)))
         sys.exit(1)
+    except WorkerAwayError as error:
+        pipe.send(LoadFailed(reason=str(error), may_recover=True))
+        sys.exit(1)
     if heartbeat:
         progress = model.watch_steps()
         heartbeat.watch(lambda: pipe.has_been_read() or progress.has_proceeded())
     _serve(model, exactness, drafts_with, load, pipe)
+
+
+def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
+    """Raises ModelLoadError, WorkerAwayError."""
+    if not load.rpc:
+        return
+    wait_for_workers(load.rpc, load.rpc_seconds)
+    if heartbeat:
+        heartbeat.watch(Computing().has_proceeded)  # a worker that hangs lets llama.cpp wait for ever
+    rpc.add_workers(load.rpc)
 
 
 def _load_drafting(load: Load, model: Model) -> Model | MtpHeads | None:

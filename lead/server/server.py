@@ -268,6 +268,8 @@ class Lead:
             suffix_memory=settings.suffix_mib,
             suffix_max_age=settings.suffix_max_age,
             calibrate=settings.calibrate,
+            rpc=settings.workers.rpc,
+            rpc_seconds=settings.workers.rpc_timeout,
         )
 
     def _limit_stopping(self) -> None:

@@ -14,6 +14,7 @@ from lead.settings.draft_model import DraftModelOptions
 from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
 from lead.settings.own_back import OwnBackOptions
+from lead.settings.rpc import RpcOptions
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import SecurityOptions
 from shared import cpus
@@ -42,6 +43,7 @@ class LeadSettings(FileSettings):
         lead convert stories15M.bin stories15M.gguf    write a GGUF file of a llama2.c or GPT-2 model
         lead plan --model 70B.gguf --draft-model 1B.gguf
                                                        measure both, and say where the draft model runs best
+        lead rpc-worker                                compute layers for `lead --rpc` on another machine
         lead doctor [options]                          find out why a running lead is not faster
 
     Each option can also be set by an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS, …
@@ -56,6 +58,7 @@ class LeadSettings(FileSettings):
         "host": "network",
         "api_key": "keys, host names and HTTPS",
         "cpus": "computing",
+        "rpc": "other machines that compute",
         "context_shift": "long texts",
         "draft_model": "speculation",
         "chat_template": "conversations",
@@ -94,6 +97,7 @@ class LeadSettings(FileSettings):
         None, description="CPU cores to run on, as in 0-7,16; backs on this machine should use other cores"
     )
     compute: ModelOptions = ModelOptions()
+    workers: RpcOptions = RpcOptions()
     context_shift: bool = Field(
         False,
         description="when the context of a request is full, discard the older half of what follows the first "
@@ -198,6 +202,7 @@ class LeadSettings(FileSettings):
 
     def located(self) -> Self:
         """With models that exist: files are checked, those of the hub downloaded. Raises ConfigError."""
+        self.workers.check_built()
         return self.model_copy(
             update={
                 "source": self.source.located(),

@@ -12,7 +12,7 @@ import psutil
 from shared import cpus
 from shared.diagnostics.findings import count
 from shared.errors import ConfigError, ModelLoadError
-from shared.llama import library
+from shared.llama import devices
 from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.vocabulary import ModelInfo, Vocabulary
 from shared.llama.width_policy import RESERVE
@@ -112,10 +112,13 @@ def check_memory(
     options: ModelOptions,
     n_slots: int | None = None,
     n_step_checkpoints: int = 0,
+    *,
+    with_workers: bool = False,
 ) -> MemoryPlan | None:
     """Compare what a model needs with the free memory; the arguments are those of `Model`.
 
-    Only llama.cpp knows what fits on a GPU. None if the model cannot be loaded, with a problem added.
+    Only llama.cpp knows what fits on a GPU or on RPC workers. None if the model cannot be
+    loaded, with a problem added.
     """
     is_exact = options.exact != "off"
     used, n_reserve = (options.for_exact(), RESERVE) if is_exact else (options, 0)
@@ -129,9 +132,10 @@ def check_memory(
         "context",
         f"{plan.parameters.n_ctx} tokens for {options.parallel} slots, KV cache {types}: {plan.size}",
     )
-    if options.n_gpu_layers != 0 and library.supports_gpu():
+    if options.n_gpu_layers != 0 and (with_workers or devices.has_gpu()):
         layers = "all layers" if options.n_gpu_layers < 0 else f"{options.n_gpu_layers} layers"
-        report.add("memory", f"{layers} in VRAM, which is not checked")
+        where = "on RPC workers" if with_workers else "in VRAM"
+        report.add("memory", f"{layers} {where}, which is not checked")
         return plan
     n_free = psutil.virtual_memory().available
     n_needed = info.size + plan.size.total

@@ -46,11 +46,6 @@ def captured_log() -> Iterator[list[str]]:
         _captures.remove(lines)
 
 
-def supports_gpu() -> bool:
-    """Whether layers can be on a GPU at all."""
-    return bool(llama_cpp.llama_supports_gpu_offload())
-
-
 def build() -> str:
     """Which build of llama.cpp this is, and which of the CPU's instructions it uses."""
     files = sorted((Path(llama_cpp.__file__).parent / "lib").glob("*"))

@@ -15,7 +15,7 @@ from llama_cpp import llama_cpp_ext
 from numpy.typing import NDArray
 
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
-from shared.llama import library
+from shared.llama import devices, library, rpc
 from shared.llama.batch import Batch
 from shared.llama.hidden_rows import HiddenRows
 from shared.llama.memory_plan import plan_memory
@@ -45,13 +45,15 @@ class Model:
         n_reserve: int = 0,
         *,
         with_heads: bool = False,
+        with_workers: bool = False,
     ) -> None:
         """n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
 
         n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what
         suits a target, from which only the last draft is taken back. n_reserve: cells of each slot in
         addition to `ctx_size`, for padding. with_heads: load the heads for further tokens (MTP), too, and
-        keep what they read: `hidden`. Raises ModelLoadError.
+        keep what they read: `hidden`. with_workers: layers may be on RPC workers that were added, not only
+        on this machine. Raises ModelLoadError.
         """
         library.start()
         self.n_slots = options.parallel if n_slots is None else n_slots
@@ -61,6 +63,9 @@ class Model:
         self._options = options
         native_options = model_parameters(options)
         native_options.load_mtp = with_heads and has_heads(path)
+        if rpc.has_workers() and not with_workers:
+            own_gpus = devices.own_gpus()
+            native_options.devices = ctypes.cast(own_gpus, ctypes.c_void_p)
         self._model = load_native(path, native_options)
         self.vocabulary = Vocabulary(self._model, path)
         self._context = llama_cpp.llama_init_from_model(self._model, plan.parameters)
@@ -85,8 +90,8 @@ class Model:
         self.n_ctx_slot = min(n_ctx_slot, self.vocabulary.info.n_ctx_train or n_ctx_slot)
         """Tokens that one slot may have at most: with `kv_unified` all cells, within the training context."""
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
-        self.is_offloaded = options.n_gpu_layers != 0 and bool(llama_cpp.llama_supports_gpu_offload())
-        """Whether a GPU computes some of the layers."""
+        self.is_offloaded = options.n_gpu_layers != 0 and (with_workers or devices.has_gpu())
+        """Whether a GPU or another machine computes some of the layers."""
         self.tiles_attention = (
             self.kv_unified and self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
         )

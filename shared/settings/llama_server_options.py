@@ -23,6 +23,7 @@ ThreadCount = Annotated[int, _reading({"-1": 0})]
 _SPELLINGS: Final = {
     "alias": Spelling(("-a",), ("LLAMA_ARG_ALIAS",)),
     "tags": Spelling((), ("LLAMA_ARG_TAGS",)),
+    "rpc": Spelling(variables=("LLAMA_ARG_RPC",)),
     "api_key": Spelling(variables=("LLAMA_API_KEY",)),
     "api_key_file": Spelling(variables=("LLAMA_ARG_API_KEY_FILE",)),
     "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",), default=2048),
@@ -197,7 +198,6 @@ _REFUSED: Final = {
     ),
     "use --model FILE or -hf USER/REPO[:QUANT]": "-mu --model-url -dr --docker-repo",
     "batching is always continuous": "-nocb --no-cont-batching",
-    "other machines can draft instead: start a back there": "--rpc",
     "chat templates are always Jinja; --chat-template sets another one": "--no-jinja",
     "only common prefixes of prompts are reused": "--cache-reuse",
     "use a reverse proxy to add a prefix": "--api-prefix",

@@ -1,0 +1,90 @@
+"""`lead rpc-worker`: this machine computes layers of the model of a lead on another machine."""
+
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from lead.http.middleware.hosts import is_loopback
+from lead.server.server import listen
+from shared import cpus
+from shared.errors import ConfigError
+from shared.llama import rpc
+from shared.logs import configure_logging
+from shared.settings.base import CommaList, CpuList, OptionError, ProgramSettings
+from shared.settings.model_options import MAX_THREADS
+
+log = logging.getLogger("rpc-worker")
+
+
+class RpcWorkerSettings(ProgramSettings):
+    """Compute layers of a model for `lead --rpc host:port` on another machine, with llama.cpp's RPC server.
+
+    It has neither keys nor encryption, and whoever can connect can make it run code: keep it on loopback and
+    let a tunnel lead there (docs/security.md). It serves one lead at a time.
+
+        lead rpc-worker                                   the CPU, for leads here or through a tunnel
+        lead rpc-worker --device CUDA0,CUDA1 --cache ~/.cache/rpc
+        lead rpc-worker --host 10.8.0.2 --insecure        on the address of a closed network
+    """
+
+    program = "lead rpc-worker"
+    prefix = "LEAD_RPC_WORKER_"
+
+    device: CommaList = Field(
+        ("CPU",),
+        description="devices to offer, comma-separated, by llama.cpp's names: CPU, CUDA0, Metal, …",
+    )
+    host: str = Field("127.0.0.1", description="IPv4 address to listen on; other than loopback: --insecure")
+    port: int = Field(50052, ge=1, le=65535, description="port to listen on")
+    insecure: bool = Field(False, description="listen on an address that other machines can reach")
+    cpus: CpuList | None = Field(None, description="CPU cores to run on, as in 0-7,16")
+    threads: int = Field(
+        0, ge=0, le=MAX_THREADS, description="number of CPU threads; 0: all physical cores of --cpus"
+    )
+    cache: Path | None = Field(
+        None,
+        description="folder in which weights are kept, so that a lead that starts again need not send them "
+        "again",
+    )
+
+    @model_validator(mode="after")
+    def _check_address(self) -> Self:
+        if not (is_loopback(self.host) or self.insecure):
+            raise OptionError(
+                "host",
+                "whoever can reach this address can make the worker run code: use loopback and a tunnel, or "
+                "--insecure on a network that is closed",
+            )
+        return self
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serves until a signal; exits with status 1 and a sentence if it cannot."""
+    settings = RpcWorkerSettings.from_command_line(arguments)
+    configure_logging("info")
+    try:
+        serve(settings)
+    except ConfigError as error:
+        sys.exit(f"{settings.program}: {error}")
+
+
+def serve(settings: RpcWorkerSettings) -> None:
+    """Returns only by raising ConfigError."""
+    rpc.require()
+    if settings.cpus:
+        cpus.pin(cpus.parse_cpus(settings.cpus))
+    if settings.cache:
+        settings.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    listen(settings.host, settings.port).close()  # llama.cpp does not say why it cannot
+    # It never returns to Python, which handles signals between its own instructions only.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    address = f"{settings.host}:{settings.port}"
+    log.info("computing on %s for `lead --rpc %s`", ",".join(settings.device), address)
+    rpc.serve(address, settings.device, settings.threads or cpus.n_physical(), settings.cache)
+    raise ConfigError(f"cannot serve at {address}")

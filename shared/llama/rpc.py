@@ -1,0 +1,78 @@
+"""llama.cpp's RPC backend: layers of a model on other machines (`lead --rpc`), and serving as one of these.
+
+It exists only where llama.cpp was built with it.
+"""
+
+import ctypes
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+
+from shared.errors import ConfigError, ModelLoadError
+from shared.llama import devices, library
+
+HOW_TO_BUILD = "this llama.cpp was built without RPC; build it with: CMAKE_ARGS=-DGGML_RPC=ON make setup"
+_added: set[str] = set()
+
+
+def is_available() -> bool:
+    """Whether llama.cpp was built with RPC."""
+    return bool(llama_cpp.llama_supports_rpc())
+
+
+def require() -> None:
+    """Raises ConfigError with what to do if it was not."""
+    if not is_available():
+        raise ConfigError(HOW_TO_BUILD)
+
+
+def add_workers(addresses: Sequence[str]) -> None:
+    """Let models of this process have layers on these workers (host:port), in this order.
+
+    llama.cpp ends the process if one does not answer, so ask them first (`shared.rpc_probe`). Raises
+    ModelLoadError for a worker without devices.
+    """
+    library.start()
+    # A worker that goes ends this process; llama.cpp would have a debugger print where, which takes seconds.
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+    add = _procedure(b"ggml_backend_rpc_add_server", ctypes.c_void_p, ctypes.c_char_p)
+    for address in addresses:
+        worker = add(address.encode())
+        if not worker:
+            raise ModelLoadError(f"RPC worker {address} has no device to compute on")
+        if address not in _added:
+            devices.call("ggml_backend_register", None, ctypes.c_void_p(worker))
+            _added.add(address)
+
+
+def has_workers() -> bool:
+    """Whether models of this process have layers on workers unless they are told not to."""
+    return bool(_added)
+
+
+def serve(address: str, names: Sequence[str], n_threads: int, cache: Path | None) -> None:
+    """Compute on these devices for one lead after the other; returns only if it cannot listen.
+
+    cache: a folder in which weights are kept for the next start of a lead. Raises ConfigError.
+    """
+    require()
+    known = dict(zip(devices.names(), devices.pointers(), strict=True))
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(f"--device {','.join(unknown)}: there are {', '.join(known)}")
+    chosen = (ctypes.c_void_p * len(names))(*(known[name] for name in names))
+    start = _procedure(
+        b"ggml_backend_rpc_start_server",
+        *(None, ctypes.c_char_p, ctypes.c_char_p),
+        *(ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p),
+    )
+    folder = f"{cache}/".encode() if cache else None
+    start(address.encode(), folder, n_threads, len(names), ctypes.cast(chosen, ctypes.c_void_p))
+
+
+def _procedure(name: bytes, result: Any, *arguments: Any) -> Any:
+    backend = ctypes.c_void_p(devices.call("ggml_backend_reg_by_name", ctypes.c_void_p, b"RPC"))
+    found = devices.call("ggml_backend_reg_get_proc_address", ctypes.c_void_p, backend, name)
+    return ctypes.CFUNCTYPE(result, *arguments)(found)

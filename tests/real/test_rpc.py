@@ -1,0 +1,124 @@
+"""A target whose layers are on two workers (`lead rpc-worker`): its text, and workers that fail."""
+
+import signal
+
+import pytest
+
+from bench.processes import Program, ProgramError, start_lead
+from shared.llama import rpc
+from tests.real.client import ENDLESS, ask, stream
+from tests.real.processes import LEAD, free_port, kill
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not rpc.is_available(), reason=rpc.HOW_TO_BUILD),
+]
+
+N_TOKENS = 300
+ARGUMENTS = (*LEAD, "--engine-timeout", "8", "--max-restarts", "20")
+
+
+class Workers:
+    """Two of them, at ports that stay the same."""
+
+    def __init__(self):
+        self.addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        self._running = {}
+
+    def start(self, n):
+        port = self.addresses[n].rpartition(":")[2]
+        self._running[n] = Program("lead", "rpc-worker", "--port", port, "--threads", "1")
+        self._running[n].wait_for("computing on CPU")
+
+    def __getitem__(self, n):
+        return self._running[n]
+
+    def stop(self):
+        for worker in self._running.values():
+            worker.stop()
+
+
+@pytest.fixture
+def workers():
+    two = Workers()
+    two.start(0)
+    two.start(1)
+    yield two
+    two.stop()
+
+
+def split_lead(target, workers, *arguments):
+    at = ("--rpc", ",".join(workers.addresses))
+    return start_lead("--model", str(target), *ARGUMENTS, *at, *arguments)
+
+
+@pytest.fixture(scope="module")
+def whole(served):
+    _, url = served
+    return ask(url, max_tokens=N_TOKENS).text
+
+
+def test_a_target_over_two_workers_writes_the_same_text(target, workers, whole):
+    lead, url = split_lead(target, workers, "--log-level", "debug")
+    with lead:
+        assert ask(url, max_tokens=N_TOKENS).text == whole
+        for n, address in enumerate(workers.addresses):
+            assert f"RPC{n} ({address})" in lead.log
+            assert f"assigned to device RPC{n}," in lead.log
+
+
+def test_an_answer_goes_on_when_a_killed_worker_is_back(target, workers, whole):
+    lead, url = split_lead(target, workers)
+    with lead, stream(url, max_tokens=N_TOKENS) as answer:
+        answer.until(lambda reply: reply.text)
+        kill(workers[1])
+        lead.wait_for("cannot be reached.*; waiting for it")
+        workers.start(1)
+        reply = answer.rest()
+        assert (reply.text, reply.done, reply.error) == (whole, True, None)
+
+
+def test_an_answer_goes_on_when_a_stopped_worker_goes_on(target, workers, whole):
+    lead, url = split_lead(target, workers)
+    with lead, stream(url, max_tokens=N_TOKENS) as answer:
+        answer.until(lambda reply: reply.text)
+        workers[0].signal(signal.SIGSTOP)
+        lead.wait_for("shown no sign of life")
+        lead.wait_for("does not answer.*; waiting for it")
+        workers[0].signal(signal.SIGCONT)
+        assert answer.rest().text == whole
+
+
+def test_an_answer_whose_worker_never_returns_ends_with_an_error_and_the_lead_goes_on(target, workers, whole):
+    lead, url = split_lead(target, workers, "--rpc-timeout", "0.5", "--max-restarts", "1")
+    with lead:
+        with stream(url, max_tokens=ENDLESS) as answer:
+            answer.until(lambda reply: reply.text)
+            kill(workers[1])
+            assert answer.rest().error
+        since = lead.n_lines()
+        workers.start(1)
+        lead.wait_for(" ready: ", since=since)
+        assert ask(url, max_tokens=N_TOKENS).text == whole
+
+
+def test_a_lead_may_be_started_before_its_workers(target, whole):
+    late = Workers()
+    lead = Program(
+        "lead", "--port", "0", "--model", str(target), *ARGUMENTS, "--rpc", ",".join(late.addresses)
+    )
+    with lead:
+        lead.wait_for("cannot be reached.*; waiting for it")
+        late.start(0)
+        late.start(1)
+        url = lead.wait_for(r"listening on (http://\S+),").group(1)
+        lead.wait_for(" ready: ")
+        assert ask(url, max_tokens=N_TOKENS).text == whole
+    late.stop()
+
+
+def test_what_is_no_worker_is_refused_at_the_start(served, target):
+    _, url = served
+    foreign = url.removeprefix("http://")
+    with pytest.raises(ProgramError, match="is not an RPC worker"):
+        start_lead("--model", str(target), "--rpc", foreign)

@@ -1,0 +1,57 @@
+import ctypes
+
+import pytest
+
+from shared.llama import devices, rpc
+
+CPU, GPU, INTEGRATED = 0, 1, 2
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Makes ggml report these devices: (name, type, backend)."""
+
+    def have(*found):
+        answers = {
+            "ggml_backend_dev_count": lambda: len(found),
+            "ggml_backend_dev_get": lambda i: 1 + i.value,
+            "ggml_backend_dev_backend_reg": lambda device: device.value,
+            "ggml_backend_dev_name": lambda device: found[device.value - 1][0].encode(),
+            "ggml_backend_dev_type": lambda device: found[device.value - 1][1],
+            "ggml_backend_reg_name": lambda device: found[device.value - 1][2].encode(),
+        }
+        monkeypatch.setattr(devices, "call", lambda name, _, *arguments: answers[name](*arguments))
+
+    return have
+
+
+def test_every_machine_has_a_cpu():
+    assert "CPU" in devices.names()
+
+
+@pytest.mark.parametrize("kind", [GPU, INTEGRATED])
+def test_a_gpu_is_found(machine, kind):
+    machine(("CPU", CPU, "CPU"), ("CUDA0", kind, "CUDA"))
+    assert devices.has_gpu()
+
+
+def test_a_gpu_behind_rpc_is_not_this_machines(machine):
+    machine(("CPU", CPU, "CPU"), ("RPC0", GPU, "RPC"))
+    assert not devices.has_gpu()
+
+
+def test_a_model_that_stays_here_gets_the_gpus_of_this_machine(machine):
+    machine(("RPC0", GPU, "RPC"), ("CUDA0", GPU, "CUDA"), ("CPU", CPU, "CPU"), ("CUDA1", GPU, "CUDA"))
+    assert list(devices.own_gpus()) == [2, 4, None]
+
+
+def test_without_gpus_it_gets_none(machine):
+    machine(("CPU", CPU, "CPU"), ("RPC0", GPU, "RPC"))
+    assert list(devices.own_gpus()) == [None]
+    assert ctypes.cast(devices.own_gpus(), ctypes.c_void_p).value
+
+
+def test_a_build_with_rpc_and_without_a_gpu_has_no_gpu():
+    if not rpc.is_available():
+        pytest.skip(rpc.HOW_TO_BUILD)
+    assert not devices.has_gpu() or len(devices.names()) > 1
