@@ -54,6 +54,14 @@ def _path(load: Load, *, with_heads: bool) -> Path:
     for part in parts_of(load.model):
         state = part.stat()
         digest.update(f"{part.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
-    for fact in (VERSION, load.options.model_dump_json(), with_heads, library.build(), cpus.kind()):
+    facts = (
+        VERSION,
+        load.options.model_dump_json(),
+        with_heads,
+        bool(load.rpc),
+        library.build(),
+        cpus.kind(),
+    )
+    for fact in facts:
         digest.update(f"{fact}\0".encode())
     return user_cache_path("llama-duo") / "exactness" / f"{digest.hexdigest()[:24]}.json"
