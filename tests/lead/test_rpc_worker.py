@@ -1,5 +1,6 @@
 import llama_cpp
 import pytest
+from pydantic import ValidationError
 
 from lead import rpc_worker
 from lead.rpc_worker import RpcWorkerSettings
@@ -12,7 +13,7 @@ def test_it_listens_on_loopback_unless_told_otherwise():
 
 
 def test_an_address_for_others_needs_another_word():
-    with pytest.raises(ConfigError, match="--insecure"):
+    with pytest.raises(ValidationError, match="--insecure"):
         RpcWorkerSettings.from_options(host="0.0.0.0")
     assert RpcWorkerSettings.from_options(host="0.0.0.0", insecure=True).host == "0.0.0.0"
 
