@@ -1,8 +1,9 @@
-# Six verbs, each of which sets up what it needs by itself:
+# Seven verbs, each of which sets up what it needs by itself:
 #   make demo    compare a lead alone with lead and back, then chat
 #   make test    all tests but those that download packages; ARGS="tests/chat -k terminal" for some of them
 #   make check   format, lint, types
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
+#   make fleet   two leads with backs behind a router, and a chat through it
 #   make docs    regenerate the parts of the documentation that are derived from the code
 #   make setup   only the set-up: .venv with llama-cpp-python compiled for this compiler and CPU
 #
@@ -12,6 +13,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+ROUTER := $(VENV)/router/.ready
 
 # GCC 11 and 12 on x86-64 compile llama.cpp's AMX code into a crash: _tile_loadconfig names only 8 of the 64
 # bytes that it reads as its input. Without that code the rest of -march=native stays.
@@ -33,7 +35,7 @@ endif
 INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--force-reinstall -c constraints.txt llama-cpp-python
 
-.PHONY: setup demo test check bench docs clean
+.PHONY: setup demo fleet router test check bench docs clean
 
 setup: $(READY)
 
@@ -52,6 +54,17 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	@$(BIN)/python -m bench demo
+
+# SMG, in an environment of its own: nothing else needs what it brings along.
+router: $(ROUTER)
+
+$(ROUTER): deploy/fleet/requirements.txt | $(READY)
+	$(PYTHON) -m venv $(VENV)/router
+	$(VENV)/router/bin/pip install --quiet --disable-pip-version-check -r deploy/fleet/requirements.txt
+	@touch $(ROUTER)
+
+fleet: $(READY) $(ROUTER)
+	@$(BIN)/python -m bench fleet
 
 # Two at a time: most tests that start processes wait more than they compute. Byte code is written even where
 # the environment forbids it, as in many containers: the tests start some hundred Python programs.

@@ -1,6 +1,5 @@
 """llama-server beside the lead: the same target, the same cores, its own draft model on the same host."""
 
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import Self
 import httpx
 
 from bench.client import client
-from bench.processes import Program
+from bench.processes import Program, free_port
 from shared import cpus
 from shared.errors import ConfigError
 
@@ -53,7 +52,7 @@ class Peer:
         extra: Sequence[str] = (),
     ) -> None:
         """Start it and wait until it is ready. Raises ConfigError."""
-        port = _free_port()
+        port = free_port()
         n_threads = str(len(cpus.parse_cpus(cores)))
         arguments = [
             *("-m", str(target), "--host", "127.0.0.1", "--port", str(port)),
@@ -98,10 +97,3 @@ def help_text(binary: Path) -> str:
     """The --help of this version."""
     done = subprocess.run([str(binary), "--help"], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -131,3 +132,11 @@ def split_cores(cores: Sequence[int]) -> tuple[str, str]:
     ordered = sorted(cores)
     lead, back = (ordered[:-1], ordered[-1:]) if len(ordered) > 1 else (ordered, ordered)
     return ",".join(map(str, lead)), ",".join(map(str, back))
+
+
+def free_port() -> int:
+    """A port of loopback that nothing listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

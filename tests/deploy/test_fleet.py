@@ -1,0 +1,117 @@
+"""The routers' files: systemd, compose and HAProxy take them; keys and ports are as the README promises."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from bench.routers import haproxy
+from tests.docker.compose import ROOT, load, seconds
+from tests.docker.test_compose import compose_command
+
+FOLDER = ROOT / "deploy/fleet"
+UNIT = FOLDER / "llama-duo-smg.service"
+COMPOSE = FOLDER / "compose.yml"
+SMG_GRACE = 180.0
+"""SMG's --shutdown-grace-period-secs by default."""
+
+
+def unit():
+    lines = UNIT.read_text().splitlines()
+    return [tuple(line.split("=", 1)) for line in lines if "=" in line and not line.startswith("#")]
+
+
+# systemd
+
+
+def test_systemd_knows_every_line(tmp_path):
+    if (systemd := shutil.which("systemd-analyze")) is None:
+        pytest.skip("no systemd-analyze")
+    path = tmp_path / UNIT.name
+    # The program is not installed here, and that would be a complaint, too.
+    path.write_text(UNIT.read_text().replace("/opt/llama-duo-router/bin/python", shutil.which("true")))
+    result = subprocess.run([systemd, "verify", str(path)], check=False, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_systemd_finds_little_that_the_service_could_do_without():
+    if (systemd := shutil.which("systemd-analyze")) is None:
+        pytest.skip("no systemd-analyze")
+    command = [systemd, "security", "--offline=true", "--threshold=20", UNIT]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+
+
+def test_answers_may_finish_before_smg_is_killed():
+    assert float(dict(unit())["TimeoutStopSec"]) > SMG_GRACE
+    assert seconds(load(COMPOSE)["services"]["smg"]["stop_grace_period"]) > SMG_GRACE
+
+
+def test_keys_are_on_no_command_line():
+    assert "--key-file ${CREDENTIALS_DIRECTORY}/api" in dict(unit())["ExecStart"]
+    assert "--key-file=/run/secrets/api" in load(COMPOSE)["services"]["smg"]["command"]
+
+
+# compose
+
+
+def test_only_the_door_is_published_and_only_on_loopback_unless_asked_for():
+    services = load(COMPOSE)["services"]
+    assert [name for name, service in services.items() if "ports" in service] == ["door"]
+    assert services["door"]["ports"] == ["127.0.0.1:8080:8080"]
+    asked = load(COMPOSE, ADDRESS="192.168.1.9")["services"]["door"]["ports"]
+    assert asked == ["192.168.1.9:8080:8080"]
+
+
+def test_both_routers_get_the_same_leads():
+    services = load(COMPOSE, LEAD_A="10.0.0.1:5555", LEAD_B="10.0.0.2:5555")["services"]
+    assert services["smg"]["command"][-2:] == ["http://10.0.0.1:5555", "http://10.0.0.2:5555"]
+    environment = services["door"]["environment"]
+    assert (environment["FLEET_LEAD_A"], environment["FLEET_LEAD_B"]) == ("10.0.0.1:5555", "10.0.0.2:5555")
+
+
+def test_the_door_gets_every_variable_that_its_configuration_names():
+    named = set(re.findall(r'"\$\{(\w+)\}"', (FOLDER / "haproxy.cfg").read_text()))
+    assert named == set(load(COMPOSE)["services"]["door"]["environment"])
+
+
+def test_containers_can_change_nothing():
+    for service in load(COMPOSE)["services"].values():
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert "no-new-privileges:true" in service["security_opt"]
+
+
+def test_docker_compose_takes_the_file():
+    if (command := compose_command()) is None:
+        pytest.skip("no docker compose")
+    result = subprocess.run(
+        [*command, "-f", str(COMPOSE), "config"], check=False, capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+# HAProxy
+
+
+def test_haproxy_takes_the_configuration(tmp_path):
+    if (binary := haproxy()) is None:
+        pytest.skip("no haproxy")
+    (tmp_path / "api").write_text("# clients\nkey\n")
+    variables = {
+        "FLEET_BIND": "127.0.0.1:8080",
+        "FLEET_KEYS": str(tmp_path / "api"),
+        "FLEET_SMG": "127.0.0.1:30000",
+        "FLEET_LEAD_A": "127.0.0.1:5555",
+        "FLEET_LEAD_B": "127.0.0.1:5556",
+    }
+    result = subprocess.run(
+        [binary, "-c", "-f", FOLDER / "haproxy.cfg"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | variables,
+    )
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
