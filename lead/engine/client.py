@@ -263,10 +263,7 @@ class EngineClient:
             case Explained():
                 self._explained(event.report)
             case LoadFailed():
-                if self.ready is None:
-                    self.state = EngineState.FAILED
-                    raise EngineError(event.reason) if event.may_recover else ModelLoadError(event.reason)
-                log.error("%s", event.reason)
+                self._take_load_failure(event, sequences)
             case Alive():
                 pass
             case _:
@@ -276,6 +273,15 @@ class EngineClient:
                 if self._submissions.holds_back:
                     self.feed()
         self._send_held()  # the engine has finished a step and reads again
+
+    def _take_load_failure(self, event: LoadFailed, sequences: SequenceListener) -> None:
+        if self.ready is None:
+            self.state = EngineState.FAILED
+            raise EngineError(event.reason) if event.may_recover else ModelLoadError(event.reason)
+        log.error("%s", event.reason)
+        if event.may_recover:  # what it lacks is no fault of its own, nor of the sequences
+            self._restarts.on_outage()
+            sequences.fail_all(event.reason)
 
     def _become_ready(self, ready: Ready) -> None:
         self.ready = ready

@@ -44,6 +44,10 @@ class Restarts:
         """It has generated tokens."""
         self._has_worked = True
 
+    def on_outage(self) -> None:
+        """It ends for want of another machine, which may return: more starts are not in vain."""
+        self._has_worked = True
+
     def on_death(self, *, was_busy: bool) -> None:
         """It is gone. `was_busy`: it had something to do, which may be the reason."""
         if self._has_worked or self._clock() - self._started_at >= STABLE_SECONDS:

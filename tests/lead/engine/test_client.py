@@ -296,6 +296,21 @@ async def test_a_model_that_is_gone_at_the_second_start_is_tried_again(start):
     assert len(front.lost) == 2
 
 
+AWAY = """say('{"type": "load_failed", "reason": "desk1 is away", "may_recover": true}\\n'); sys.exit(1)"""
+
+
+async def test_a_first_start_for_which_another_machine_is_away_may_be_tried_again(start):
+    with pytest.raises(EngineError, match="desk1 is away"):
+        await start(AWAY).running
+
+
+async def test_answers_do_not_outlast_the_wait_for_a_machine_that_is_away(start):
+    body = f"if first_time():\n    ready()\nelse:\n    {AWAY}"
+    front = start(body)
+    await front.until(lambda front: "desk1 is away" in front.lost)
+    assert front.client.state is EngineState.RESTARTING
+
+
 async def test_a_stop_ends_the_engine(start):
     front = start("ready()\n" + LISTEN)
     await front.until(is_up)

@@ -46,6 +46,15 @@ def test_a_process_that_has_worked_or_lived_long_is_followed_without_a_delay(sup
     assert supervisor.life(**life) == 0
 
 
+def test_a_machine_that_is_away_for_long_ends_no_lead(supervisor):
+    supervisor.life(worked=True)
+    for _ in range(3 * MOST_IDLE_DEATHS):
+        supervisor.restarts.on_start()
+        supervisor.restarts.on_outage()
+        supervisor.restarts.on_death(was_busy=False)
+        assert not supervisor.restarts.are_in_vain
+
+
 @pytest.mark.parametrize(("ready", "n"), [(False, MOST_DEATHS_AT_START), (True, MOST_IDLE_DEATHS)])
 def test_processes_that_die_with_nothing_to_do_are_given_up(supervisor, ready, n):
     for _ in range(n - 1):
