@@ -24,7 +24,10 @@ def names() -> list[str]:
 def has_gpu() -> bool:
     """Whether this machine has a GPU that llama.cpp can use; one behind RPC does not count."""
     library.start()
-    return any(_is_own_gpu(device) for device in pointers())
+    try:
+        return any(_is_own_gpu(device) for device in pointers())
+    except AttributeError:  # Windows: a library's handle does not find what that library needs itself
+        return bool(llama_cpp.llama_supports_gpu_offload())
 
 
 def own_gpus() -> Any:

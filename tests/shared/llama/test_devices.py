@@ -1,5 +1,6 @@
 import ctypes
 
+import llama_cpp
 import pytest
 
 from shared.llama import devices, rpc
@@ -38,6 +39,16 @@ def test_a_gpu_is_found(machine, kind):
 def test_a_gpu_behind_rpc_is_not_this_machines(machine):
     machine(("CPU", CPU, "CPU"), ("RPC0", GPU, "RPC"))
     assert not devices.has_gpu()
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_where_ggml_cannot_be_asked_llama_cpp_says_whether_there_is_a_gpu(monkeypatch, says):
+    def missing(*_):
+        raise AttributeError
+
+    monkeypatch.setattr(devices, "call", missing)
+    monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: says)
+    assert devices.has_gpu() is says
 
 
 def test_a_model_that_stays_here_gets_the_gpus_of_this_machine(machine):
