@@ -13,7 +13,7 @@ from lead.http.middleware.hosts import is_loopback
 from lead.server.server import listen
 from shared import cpus
 from shared.errors import ConfigError
-from shared.llama import rpc
+from shared.llama import rpc_backend
 from shared.logs import configure_logging
 from shared.settings.base import CommaList, CpuList, OptionError, ProgramSettings
 from shared.settings.model_options import MAX_THREADS
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def serve(settings: RpcWorkerSettings) -> None:
     """Returns only by raising ConfigError."""
-    rpc.require()
+    rpc_backend.require()
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
     if settings.cache:
@@ -86,5 +86,5 @@ def serve(settings: RpcWorkerSettings) -> None:
         signal.signal(number, signal.SIG_DFL)
     address = f"{settings.host}:{settings.port}"
     log.info("computing on %s for `lead --rpc %s`", ",".join(settings.device), address)
-    rpc.serve(address, settings.device, settings.threads or cpus.n_physical(), settings.cache)
+    rpc_backend.serve(address, settings.device, settings.threads or cpus.n_physical(), settings.cache)
     raise ConfigError(f"cannot serve at {address}")

@@ -36,7 +36,7 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from shared.errors import ModelLoadError
-from shared.llama import rpc
+from shared.llama import rpc_backend
 from shared.llama.memory_plan import describe_checkpoints, n_prompt_checkpoints
 from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
@@ -90,7 +90,7 @@ def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
     wait_for_workers(load.rpc, load.rpc_seconds)
     if heartbeat:
         heartbeat.watch(Computing().has_proceeded)  # a worker that hangs lets llama.cpp wait for ever
-    rpc.add_workers(load.rpc)
+    rpc_backend.add_workers(load.rpc)
 
 
 def _load_drafting(load: Load, model: Model) -> Model | MtpHeads | None:

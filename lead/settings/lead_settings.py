@@ -14,7 +14,7 @@ from lead.settings.draft_model import DraftModelOptions
 from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
 from lead.settings.own_back import OwnBackOptions
-from lead.settings.remote_layers import RpcOptions
+from lead.settings.rpc import RpcOptions
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import SecurityOptions
 from shared import cpus

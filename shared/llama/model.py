@@ -15,7 +15,7 @@ from llama_cpp import llama_cpp_ext
 from numpy.typing import NDArray
 
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
-from shared.llama import devices, library, rpc
+from shared.llama import devices, library, rpc_backend
 from shared.llama.batch import Batch
 from shared.llama.hidden_rows import HiddenRows
 from shared.llama.memory_plan import plan_memory
@@ -63,7 +63,7 @@ class Model:
         self._options = options
         native_options = model_parameters(options)
         native_options.load_mtp = with_heads and has_heads(path)
-        if rpc.has_workers() and not with_workers:
+        if rpc_backend.has_workers() and not with_workers:
             own_gpus = devices.own_gpus()
             native_options.devices = ctypes.cast(own_gpus, ctypes.c_void_p)
         self._model = load_native(path, native_options)

@@ -7,7 +7,7 @@ from typing import Any
 import llama_cpp
 
 from shared.errors import ModelLoadError
-from shared.llama import devices, rpc
+from shared.llama import devices, rpc_backend
 from shared.llama.memory_traits import MemoryTraits
 from shared.settings.model_options import (
     DEFAULT_SLOTS,
@@ -93,7 +93,7 @@ def _ggml_type(name: CacheType) -> int:
 def _flash_attention(options: ModelOptions, n_slots: int) -> int:
     if options.flash_attn == "on" or options.cache_type_v not in UNQUANTIZED:
         return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED)
-    on_cpu = options.n_gpu_layers == 0 or not (devices.has_gpu() or rpc.has_workers())
+    on_cpu = options.n_gpu_layers == 0 or not (devices.has_gpu() or rpc_backend.has_workers())
     if options.flash_attn == "off" or (on_cpu and not _holds_many_texts(options, n_slots)):
         return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED)
     return int(llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO)

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from lead import rpc_worker
 from lead.rpc_worker import RpcWorkerSettings
 from shared.errors import ConfigError
-from shared.llama import rpc
+from shared.llama import rpc_backend
 
 
 def test_it_listens_on_loopback_unless_told_otherwise():
@@ -25,7 +25,7 @@ def test_without_rpc_in_llama_cpp_it_says_how_to_build_it(monkeypatch):
 
 
 def test_a_port_that_is_taken_is_named(monkeypatch):
-    monkeypatch.setattr(rpc, "require", lambda: None)
+    monkeypatch.setattr(rpc_backend, "require", lambda: None)
     with (
         rpc_worker.listen("127.0.0.1", 0) as taken,
         pytest.raises(SystemExit, match="cannot listen on"),
@@ -35,8 +35,8 @@ def test_a_port_that_is_taken_is_named(monkeypatch):
 
 def test_it_offers_its_devices_at_its_address(monkeypatch, tmp_path):
     served = []
-    monkeypatch.setattr(rpc, "require", lambda: None)
-    monkeypatch.setattr(rpc, "serve", lambda *arguments: served.append(arguments))
+    monkeypatch.setattr(rpc_backend, "require", lambda: None)
+    monkeypatch.setattr(rpc_backend, "serve", lambda *arguments: served.append(arguments))
     monkeypatch.setattr(rpc_worker.signal, "signal", lambda *_: None)
     cache = tmp_path / "kept"
     with rpc_worker.listen("127.0.0.1", 0) as free:

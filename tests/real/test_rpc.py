@@ -5,13 +5,13 @@ import signal
 import pytest
 
 from bench.processes import Program, ProgramError, start_lead
-from shared.llama import rpc
+from shared.llama import rpc_backend
 from tests.real.client import ENDLESS, ask, stream
 from tests.real.processes import LEAD, free_port, kill
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not rpc.is_available(), reason=rpc.HOW_TO_BUILD),
+    pytest.mark.skipif(not rpc_backend.is_available(), reason=rpc_backend.HOW_TO_BUILD),
 ]
 
 N_TOKENS = 300

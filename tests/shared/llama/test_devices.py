@@ -3,7 +3,7 @@ import ctypes
 import llama_cpp
 import pytest
 
-from shared.llama import devices, rpc
+from shared.llama import devices, rpc_backend
 
 CPU, GPU, INTEGRATED = 0, 1, 2
 
@@ -63,6 +63,6 @@ def test_without_gpus_it_gets_none(machine):
 
 
 def test_a_build_with_rpc_and_without_a_gpu_has_no_gpu():
-    if not rpc.is_available():
-        pytest.skip(rpc.HOW_TO_BUILD)
+    if not rpc_backend.is_available():
+        pytest.skip(rpc_backend.HOW_TO_BUILD)
     assert not devices.has_gpu() or len(devices.names()) > 1

@@ -4,7 +4,7 @@ import llama_cpp
 import pytest
 
 from shared.errors import ConfigError
-from shared.llama import rpc
+from shared.llama import rpc_backend
 
 
 @pytest.fixture
@@ -15,19 +15,19 @@ def unbuilt(monkeypatch):
 @pytest.mark.usefixtures("unbuilt")
 def test_a_worker_says_how_to_build_it():
     with pytest.raises(ConfigError, match="CMAKE_ARGS=-DGGML_RPC=ON make setup"):
-        rpc.serve("127.0.0.1:1", ["CPU"], 1, None)
+        rpc_backend.serve("127.0.0.1:1", ["CPU"], 1, None)
 
 
 @pytest.mark.usefixtures("unbuilt")
 def test_it_is_not_there():
-    assert not rpc.is_available()
+    assert not rpc_backend.is_available()
 
 
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(monkeypatch):
     monkeypatch.setattr(llama_cpp, "llama_supports_rpc", lambda: True)
     with pytest.raises(ConfigError, match=r"--device CUDA9: there are .*CPU"):
-        rpc.serve("127.0.0.1:1", ["CPU", "CUDA9"], 1, None)
+        rpc_backend.serve("127.0.0.1:1", ["CPU", "CUDA9"], 1, None)
 
 
 def test_models_have_no_workers_before_any_was_added():
-    assert not rpc.has_workers()
+    assert not rpc_backend.has_workers()

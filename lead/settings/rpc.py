@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from shared.llama import rpc
+from shared.llama import rpc_backend
 from shared.rpc_probe import split_address
 from shared.settings.base import CommaList, OptionError, OptionGroup
 
@@ -46,4 +46,4 @@ class RpcOptions(OptionGroup):
     def check_built(self) -> None:
         """Raises ConfigError if there are workers, and llama.cpp cannot use any."""
         if self.rpc:
-            rpc.require()
+            rpc_backend.require()
