@@ -28,6 +28,7 @@ PARTS = {
     "fuzz": "messages of every kind against the protocol code of lead and back",
     "translation": "what is lost when the draft model speaks another vocabulary",
     "flood": "tokens/s of the lead beside a back that floods it",
+    "backs": "tokens/s of a lead with many connected backs whose drafts are all wrong",
     "memory": "whether memory grows with the tokens that are served",
     "plan": "what `lead plan` predicts, against what its commands then reach",
     "simulate": "a model of lead, backs and network, beyond this machine",

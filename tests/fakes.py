@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from lead.backs.assignment import Assignment
 from lead.engine.commands import Cancel, PostDraft, Submit
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.drafters.ngram import NgramDrafter
@@ -18,6 +19,7 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.draft_tree import DraftTree
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from shared.cache_edits import SlotMemory
@@ -510,6 +512,57 @@ class Several:
 
     def drafts(self, committed: Texts) -> Drafts:
         return [draft for drafter in self._inner for draft in drafter.drafts(committed)]
+
+
+class Crowd:
+    """Backs of every character that join and leave, each asked for what the lead's front assigns to it."""
+
+    def __init__(self, inner: dict, rng: random.Random):
+        """`inner`: drafters by the names of their backs."""
+        self._inner, self._rng = inner, rng
+        self._now = 0.0
+        self._assignment = Assignment(0.0)
+        self._connected: set[str] = set()
+        self._told: Texts = {}
+
+    def drafts(self, committed: Texts) -> Drafts:
+        self._now += 0.05
+        self._change_connections()
+        self._tell(committed)
+        drafts = [draft for name in sorted(self._connected) for draft in self._drafts_of(name, committed)]
+        self._assignment.check_integrity()
+        return drafts
+
+    def _change_connections(self):
+        name = self._rng.choice(sorted(self._inner))
+        if name not in self._connected:
+            self._connected.add(name)
+            self._assignment.join(name, self._rng.randint(1, 4), self._now)
+        elif self._rng.random() < 0.05:
+            self._connected.remove(name)
+            self._assignment.leave(name, self._now)
+
+    def _tell(self, committed: Texts):
+        for sequence in self._told.keys() - committed.keys():
+            self._assignment.close(sequence, self._now)
+        for sequence, tokens in committed.items():
+            if sequence not in self._told:
+                self._assignment.open(sequence, self._now)
+            elif new := tokens[len(self._told[sequence]) :]:
+                self._assignment.on_step(sequence, len(self._told[sequence]), new, self._now)
+        self._told = {sequence: list(tokens) for sequence, tokens in committed.items()}
+
+    def _drafts_of(self, name: str, committed: Texts) -> Drafts:
+        asked = {sequence: committed[sequence] for sequence in sorted(self._assignment.asked(name))}
+        drafts = [draft.model_copy(update={"source": name}) for draft in self._inner[name].drafts(asked)]
+        return [draft for draft in drafts if self._passes(draft, committed)]
+
+    def _passes(self, draft: PostDraft, committed: Texts) -> bool:
+        tokens = committed.get(draft.sequence)
+        if tokens is None or draft.base > len(tokens):
+            return False
+        tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
+        return self._assignment.on_draft(draft.source, draft.sequence, tree, tokens)
 
 
 class RealBack:

@@ -17,6 +17,7 @@ from tests.fakes import (
     END_TOKENS,
     N_VOCAB,
     Branching,
+    Crowd,
     Duplicating,
     FailingTarget,
     FakeFront,
@@ -65,6 +66,18 @@ DRAFTERS = CHAINS | {
     "thicket": lambda _requests, truth, rng: Thicket(truth, rng),
     "several": lambda requests, truth, rng: Several(
         Growing(truth), Random(rng), Branching(truth, rng), Hostile(truth, rng), RealBack(requests, blur=0.3)
+    ),
+    "crowd": lambda requests, truth, rng: Crowd(
+        {
+            **{f"perfect-{i}": Perfect(truth) for i in range(2)},
+            **{f"random-{i}": Random(rng) for i in range(4)},
+            "branching": Branching(truth, rng),
+            "hostile": Hostile(truth, rng),
+            "late": Late(Perfect(truth)),
+            "thicket": Thicket(truth, rng),
+            "back": RealBack(requests, blur=0.3),
+        },
+        rng,
     ),
 }
 POLICIES = ["adaptive", "sync", "off"]  # beside fixed

@@ -7,18 +7,20 @@ import itertools
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lead.backs.assignment import Assignment
 from lead.backs.back_stats import BackStats
 from lead.backs.draft_limits import DraftLimits
 from lead.backs.join_limits import JoinLimits
 from lead.backs.updates import Updates
 from lead.engine.commands import OWN_SOURCES, PostDraft
 from lead.engine.events import Committed
-from lead.generation.sequences import LiveSequence, Sequences
+from lead.engine.speculation.draft_tree import DraftTree
+from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from lead.settings.limits import RequestLimits
 from shared.errors import ProtocolError, UnavailableError, VocabularyError
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello, LeadMessage, Tune, VocabularyId, Welcome
@@ -36,7 +38,8 @@ HTTP_SILENCE_SECONDS = 90.0
 class Back:
     """A connected back. Times are in seconds of the registry's clock.
 
-    `peer` tells its sender from others: see `JoinLimits`.
+    `peer` tells its sender from others: see `JoinLimits`. `changed` is notified when there are updates, or
+    when it has been removed.
     """
 
     id: str
@@ -49,6 +52,7 @@ class Back:
     updates: Updates
     draft_limits: DraftLimits
     stats: BackStats
+    changed: Broadcast = field(default_factory=Broadcast)
 
     def __str__(self) -> str:
         return f"{self.name} ({one_line(self.hello.vocabulary.model)}, {self.transport})"
@@ -81,7 +85,12 @@ class Backs:
         self._clock = clock
         self._limits = limits or RequestLimits()
         self._backs: dict[str, Back] = {}
+        self._names: dict[str, Back] = {}
         self._join_limits = JoinLimits()
+        self._assignment = Assignment(clock())
+        for sequence in sequences:
+            self._open(sequence)
+        sequences.on_create(self._open)
         sequences.observe(self)
 
     def __iter__(self) -> Iterator[Back]:
@@ -140,7 +149,8 @@ class Backs:
             draft_limits=DraftLimits(self._limits, self._n_vocab, stats, now),
             stats=stats,
         )
-        self._backs[back.id] = back
+        self._backs[back.id] = self._names[back.name] = back
+        self._assignment.join(back.name, hello.n_sequences, now)
         log.info("back %s joined", back)
         self._report_change()
         return back
@@ -160,6 +170,9 @@ class Backs:
     def leave(self, back: Back) -> None:
         """Remove a back. Its drafts stay with the engine: they may still be right."""
         if self._backs.pop(back.id, None):
+            del self._names[back.name]
+            self._assignment.leave(back.name, self._clock())
+            back.changed.notify()
             log.info(
                 "back %s left after %.0f s: %d drafts, %d of their tokens verified, %d accepted",
                 back,
@@ -182,16 +195,15 @@ class Backs:
         for back in list(self._backs.values()):
             if back.transport == "http":
                 self.leave(back)
-        self._sequences.changed.notify()
 
     def updates(self, back: Back) -> list[LeadMessage]:
         """All messages for `back` since the last call; empty if nothing has changed."""
-        return back.updates.take(self._sequences, self._tune)
+        return back.updates.take(self._sequences, self._tune, self._assignment.asked(back.name))
 
     def tune(self, tune: Tune) -> None:
         """How all backs should draft from now on."""
         self._tune = tune
-        self._sequences.changed.notify()
+        self._wake(self._backs.values())
 
     def may_send(self, back: Back, n_bytes: float) -> bool:
         """Whether to read its next message, of `n_bytes`; raises ProtocolError after too many of them."""
@@ -205,26 +217,35 @@ class Backs:
         """Check a draft and pass it on; raises ProtocolError after too many invalid ones."""
         back.last_seen = now = self._clock()
         sequence = self._sequences.get(draft.sequence)
-        if back.draft_limits.accept(draft, sequence, is_open=back.updates.has_open(draft.sequence), now=now):
+        is_open = back.updates.has_open(draft.sequence)
+        if not back.draft_limits.accept(draft, sequence, is_open=is_open, now=now) or sequence is None:
+            return
+        tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
+        if self._assignment.on_draft(back.name, sequence.id, tree, sequence.tokens):
             self._post_draft(
                 PostDraft.model_construct(source=back.name, received_at=now, **dict(draft))  # the same fields
             )
 
     def count_stale(self, name: str, n: int) -> None:
         """The engine found `n` drafts of a back stale."""
-        if back := self._by_name(name):
+        if back := self._names.get(name):
             back.draft_limits.count_stale(n, self._clock())
 
-    def on_step(self, _sequence: LiveSequence, step: Committed) -> None:
-        """Credit the backs whose drafts were verified."""
+    def on_step(self, sequence: LiveSequence, step: Committed) -> None:
+        """Credit the backs whose drafts were verified, and send the tokens to those that are asked."""
         for i, source in enumerate(step.sources):
-            if back := self._by_name(source):
+            if back := self._names.get(source):
                 back.stats.n_used_tokens += 1
                 back.stats.n_accepted_tokens += i < step.n_accepted
+        self._assignment.on_step(sequence.id, step.start, step.tokens, self._clock())
+        self._wake(self._names[name] for name in self._assignment.backs(sequence.id))
 
-    def on_end(self, _sequence: LiveSequence) -> None:
+    def on_end(self, sequence: LiveSequence) -> None:
         """Remove silent backs here as well: otherwise that happens only when the list of backs is read."""
         self._remove_silent()
+        told = [self._names[name] for name in self._assignment.followers(sequence.id)]
+        self._assignment.close(sequence.id, self._clock())
+        self._wake(told)
 
     def describe(self) -> list[dict[str, Any]]:
         """One record per back, for people and dashboards."""
@@ -235,6 +256,8 @@ class Backs:
                 "transport": back.transport,
                 "connected_seconds": round(self._clock() - back.connected_at, 3),
                 "n_sequences": back.updates.n_open,
+                "n_asked": len(self._assignment.asked(back.name)),
+                "gain": round(self._assignment.gain(back.name), 3),
                 **back.stats.as_dict(),
             }
             for back in self
@@ -247,14 +270,20 @@ class Backs:
             sums.update(back.stats.as_dict())
         return dict(sums)
 
+    def _open(self, sequence: LiveSequence) -> None:
+        if not sequence.private:
+            self._assignment.open(sequence.id, self._clock())
+            self._wake(self._names[name] for name in self._assignment.backs(sequence.id))
+
+    def _wake(self, backs: Iterable[Back]) -> None:
+        for back in backs:
+            back.changed.notify()
+
     def _report_change(self) -> None:
         self._on_change([back.name for back in self._backs.values()])
 
-    def _by_name(self, name: str) -> Back | None:
-        return next((back for back in self._backs.values() if back.name == name), None)
-
     def _unique_name(self, wanted: str) -> str:
-        taken = {*OWN_SOURCES, *(back.name for back in self._backs.values())}
+        taken = {*OWN_SOURCES, *self._names}
         names = (wanted if i == 1 else f"{wanted}-{i}" for i in itertools.count(1))
         return next(name for name in names if name not in taken)
 

@@ -4,6 +4,7 @@ They are computed from cursors when they are sent: a back that is slow or discon
 gets what it has missed in few messages.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from lead.generation.sequences import LiveSequence, Sequences
@@ -40,8 +41,11 @@ class Updates:
         """Whether this sequence has been opened for the back and not yet closed."""
         return sequence_id in self._sent.n_tokens
 
-    def take(self, sequences: Sequences, tune: Tune | None) -> list[LeadMessage]:
-        """All messages since the last call; empty if nothing has changed."""
+    def take(self, sequences: Sequences, tune: Tune | None, asked: Collection[str]) -> list[LeadMessage]:
+        """All messages since the last call; empty if nothing has changed.
+
+        The tokens of sequences that are not `asked` are sent when they are again.
+        """
         messages: list[LeadMessage] = []
         if tune is not None and tune != self._sent.tune:
             self._sent.tune = tune
@@ -51,7 +55,7 @@ class Updates:
             del cursors[sequence_id]
             messages.append(Close(sequence=sequence_id, reason="ended"))
         for sequence in sequences:
-            if not sequence.private:
+            if sequence.id in asked:
                 messages += self._messages_of(sequence)
         return messages
 

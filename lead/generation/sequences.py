@@ -156,14 +156,14 @@ class Observer(Protocol):
 
 
 class Sequences:
-    """All sequences that have not ended. `changed` is notified of any change to any of them."""
+    """All sequences that have not ended."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds; the times given to `apply` must be of the same clock."""
         self._clock = clock
         self._live: dict[str, LiveSequence] = {}
         self._observers: list[Observer] = []
-        self.changed = Broadcast()
+        self._on_create: list[Callable[[LiveSequence], None]] = []
 
     def __len__(self) -> int:
         return len(self._live)
@@ -175,6 +175,10 @@ class Sequences:
     def observe(self, observer: Observer) -> None:
         """Notify `observer` from now on."""
         self._observers.append(observer)
+
+    def on_create(self, callback: Callable[[LiveSequence], None]) -> None:
+        """Call `callback` for each sequence from now on when it begins."""
+        self._on_create.append(callback)
 
     def get(self, sequence_id: str) -> LiveSequence | None:
         """The sequence in progress with this id."""
@@ -196,7 +200,8 @@ class Sequences:
         sequence.created_at = self._clock()
         sequence.changed = changed or sequence.changed
         self._live[sequence.id] = sequence
-        self.changed.notify()
+        for callback in self._on_create:
+            callback(sequence)
         return sequence
 
     def apply(self, event: SequenceEvent, now: float) -> None:
@@ -220,21 +225,18 @@ class Sequences:
                 sequence.failure = _failure(event)
                 self._end(sequence, Status.FAILED)
         sequence.changed.notify()
-        self.changed.notify()
 
     def discard(self, sequence: LiveSequence) -> None:
         """Forget a sequence that is not read any more. Does nothing if it has ended."""
         if sequence.id in self._live:
             sequence.finish_reason = "stop"
             self._end(sequence, Status.FINISHED)
-            self.changed.notify()
 
     def fail(self, sequence: LiveSequence, error: DuoError) -> None:
         """End a sequence in progress with an error."""
         sequence.failure = error
         self._end(sequence, Status.FAILED)
         sequence.changed.notify()
-        self.changed.notify()
 
     def fail_all(self, reason: str) -> None:
         """End all sequences in progress: nobody continues them."""

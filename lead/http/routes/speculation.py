@@ -15,7 +15,6 @@ from lead.backs.registry import Back, Backs
 from lead.engine.commands import PolicyName
 from lead.engine.exactness import promise
 from lead.engine.speculation.draft_chain import MAX_DEPTH
-from lead.generation.sequences import Sequences
 from lead.http.json_route import JsonRoute
 from lead.http.sse import unless_gone
 from lead.server.services import Services, get_ready_services, get_services
@@ -203,7 +202,7 @@ async def _serve(socket: WebSocket, back: Back, services: Services) -> None:
 async def _send_updates(socket: WebSocket, back: Back, services: Services) -> None:
     """A back that does not read blocks only this task, until its pings fail."""
     while True:
-        change = services.sequences.changed.next_change()
+        change = back.changed.next_change()
         for message in services.backs.updates(back):
             await _send(socket, message)
         await change.wait()
@@ -288,11 +287,10 @@ def _refused(error: ProtocolError) -> Refused:
 
 
 async def _updates_within(back: Back, services: Services, seconds: float) -> list[LeadMessage]:
-    sequences: Sequences = services.sequences
     try:
         async with asyncio.timeout(seconds):
             while services.backs.is_connected(back):
-                change = sequences.changed.next_change()
+                change = back.changed.next_change()
                 if updates := services.backs.updates(back):
                     return updates
                 await change.wait()

@@ -104,8 +104,28 @@ def test_tune_is_sent_before_sequences_are_opened(harness):
 
 
 async def test_tune_wakes_requests_that_wait_for_updates(harness):
-    change = harness.sequences.changed.next_change()
+    change = harness.join().changed.next_change()
     harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    assert change.is_set()
+
+
+async def test_new_sequences_and_their_tokens_wake_a_back(harness):
+    back = harness.join()
+    created = back.changed.next_change()
+    sequence = harness.sequence()
+    assert created.is_set()
+    committed = back.changed.next_change()
+    harness.commit(sequence, [4])
+    assert committed.is_set()
+    ended = back.changed.next_change()
+    harness.sequences.discard(sequence)
+    assert ended.is_set()
+
+
+async def test_a_back_that_has_left_is_woken(harness):
+    back = harness.join(transport="http")
+    change = back.changed.next_change()
+    harness.backs.disconnect_http()
     assert change.is_set()
 
 

@@ -109,11 +109,10 @@ async def test_a_reader_that_takes_the_next_change_first_misses_none(sequences, 
         await change.wait()
 
 
-async def test_a_change_of_any_sequence_wakes_those_who_wait_for_all(sequences):
-    change = sequences.changed.next_change()
-    sequences.create([1], SAMPLING)
-    async with asyncio.timeout(60):
-        await change.wait()
+def test_a_new_sequence_is_reported(sequences):
+    new = []
+    sequences.on_create(new.append)
+    assert new == [sequences.create([1], SAMPLING)]
 
 
 def test_one_that_gave_way_is_timed_from_its_first_slot(sequences, running):

@@ -50,9 +50,10 @@ async def test_requests_are_503_with_a_delay_before_the_model_is_loaded(lead, cl
 async def test_requests_wait_while_the_engine_is_started_again(lead, client):
     lead.will_say("so it goes")
     lead.engine.state = EngineState.RESTARTING
+    begun = asyncio.Event()
+    lead.sequences.on_create(lambda _: begun.set())
     asking = asyncio.ensure_future(client.post("/v1/completions", json={"prompt": "x"}))
-    while not lead.sequences:
-        await lead.sequences.changed.next_change().wait()
+    await begun.wait()
     assert lead.engine.submitted == []
     lead.engine.state = EngineState.READY
     lead.engine.feed()

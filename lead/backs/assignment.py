@@ -1,0 +1,262 @@
+"""Which backs are asked to draft for which sequences.
+
+An update to a back and its answer take CPU time that the engine could use, so a sequence's tokens go to the
+few backs that draft it best. The others are tried in turn: their drafts are compared with the text, and do
+not reach the engine. Knows neither messages nor transports; times are seconds of one clock.
+"""
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lead.engine.speculation.board import Board, TokenOutcome
+from lead.engine.speculation.draft_tree import DraftTree
+from shared.bucket import Bucket
+
+MOST_ASKED = 4
+"""Backs for one sequence, beside one on trial. More agree with the best, or are worse."""
+UPDATE_SECONDS = 0.25e-3
+"""CPU time of the lead's processes for an update to a back and a draft in reply, as `bench backs` shows."""
+TRIAL_UPDATES = 16
+"""As many in a row are one trial."""
+_COST_SHARE, _TRIAL_SHARE = 0.03, 0.01
+"""Of the time of a step, for updates to the backs that are asked; of all time, for those on trial."""
+_LEAST_GAIN = 0.02
+"""Right tokens per update; a back with fewer is worth no verification."""
+_DECAY = 0.95
+"""Of a back's record, for each update: its last 20 count most."""
+_LATE_WEIGHT = 0.5
+"""Of a right token that arrived after the lead's own: if the back is worth it, the engine waits for it."""
+_PROMOTING = 3
+"""Right tokens with which a trial ends early if another back is wanted."""
+_INCUMBENT = 1.25
+"""A back must be so much better than one that is asked: changing takes time, for reading the text."""
+_REVIEW_STEPS = 16
+_MOST_REVIEWED = 16
+"""Sequences for which backs are chosen when one joins or is free again; many may be waiting for a slot."""
+_FIRST_STEP_SECONDS, _STEP_GAIN = 0.05, 0.1
+
+
+@dataclass(slots=True)
+class _BackRecord:
+    """`sequences`: those that it follows, also if it is not asked now; `asked` is a part of them.
+
+    Both counts are weighted by age, and begin with one update answered by one right token.
+    """
+
+    name: str
+    max_sequences: int
+    n_updates: float = 1.0
+    n_right: float = 1.0
+    n_answered: int = 0
+    tried_at: int = 0
+    sequences: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+
+    @property
+    def gain(self) -> float:
+        """Right tokens per update."""
+        return self.n_right / max(1.0, self.n_updates)
+
+    @property
+    def is_proven(self) -> bool:
+        return self.n_answered >= TRIAL_UPDATES
+
+    def has_room(self, sequence: str) -> bool:
+        return sequence in self.sequences or len(self.sequences) < self.max_sequences
+
+    def ask(self, sequence: str, *, asked: bool) -> None:
+        if asked:
+            self.asked.add(sequence)
+            self.sequences.add(sequence)
+        else:
+            self.asked.discard(sequence)
+
+    def begin_trial(self, number: int) -> None:
+        self.tried_at = number
+        if not self.is_proven:
+            self.n_updates = self.n_right = 0.0  # a trial begins without trust
+
+    def count_update(self) -> None:
+        self.n_updates = self.n_updates * _DECAY + 1
+        self.n_right *= _DECAY
+        self.n_answered += 1
+
+
+@dataclass(slots=True)
+class _Followers:
+    """Of a sequence. The trial ends after `n_left` more updates."""
+
+    chosen: list[str] = field(default_factory=list)
+    trial: str | None = None
+    n_left: int = 0
+    trial_right: float = 0.0
+    n_steps: int = 0
+    last_step: float | None = None
+
+    @property
+    def asked(self) -> list[str]:
+        return [*self.chosen, self.trial] if self.trial else self.chosen
+
+    @property
+    def has_passed(self) -> bool:
+        return self.trial_right >= _PROMOTING
+
+
+class Assignment:
+    """Backs are known by their names."""
+
+    def __init__(self, now: float) -> None:
+        self._backs: dict[str, _BackRecord] = {}
+        self._sequences: dict[str, _Followers] = {}
+        self._drafts = Board()
+        self._trials = Bucket(_TRIAL_SHARE / UPDATE_SECONDS, 4 * TRIAL_UPDATES, now)
+        self._n_trials = 0
+        self._step_seconds = _FIRST_STEP_SECONDS
+
+    def join(self, back: str, max_sequences: int, now: float) -> None:
+        """A back is connected; it drafts for at most `max_sequences` at the same time."""
+        self._backs[back] = _BackRecord(back, max_sequences)
+        self._review_wanting(now)
+
+    def leave(self, back: str, now: float) -> None:
+        """A back is not connected any more."""
+        del self._backs[back]
+        for followers in self._sequences.values():
+            followers.chosen = [each for each in followers.chosen if each != back]
+            followers.trial = None if followers.trial == back else followers.trial
+        self._drafts.pop_stale()  # nobody else asks for them
+        self._review_wanting(now)
+
+    def open(self, sequence: str, now: float) -> None:
+        """A sequence begins that backs may draft for."""
+        self._sequences[sequence] = _Followers()
+        self._drafts.open(sequence)
+        self._review(sequence, now)
+
+    def close(self, sequence: str, now: float) -> None:
+        """A sequence has ended; one that was not opened is ignored."""
+        if self._sequences.pop(sequence, None) is None:
+            return
+        self._drafts.close(sequence)
+        for back in self._backs.values():
+            back.sequences.discard(sequence)
+            back.asked.discard(sequence)
+        self._review_wanting(now)
+
+    def asked(self, back: str) -> Collection[str]:
+        """The sequences whose tokens a back gets now."""
+        record = self._backs.get(back)
+        return record.asked if record else ()
+
+    def backs(self, sequence: str) -> Sequence[str]:
+        """Those that get the tokens of a sequence now."""
+        followers = self._sequences.get(sequence)
+        return followers.asked if followers else ()
+
+    def followers(self, sequence: str) -> Iterator[str]:
+        """Those that have ever been asked for a sequence."""
+        return (back.name for back in self._backs.values() if sequence in back.sequences)
+
+    def gain(self, back: str) -> float:
+        """Right tokens per update, of late."""
+        return self._backs[back].gain
+
+    def on_draft(self, back: str, sequence: str, tree: DraftTree, committed: Sequence[int]) -> bool:
+        """A valid draft arrived; returns whether the engine is to have it."""
+        followers = self._sequences.get(sequence)
+        if followers is None or back not in followers.asked:
+            return False
+        self._credit(self._drafts.post(sequence, back, tree, committed).outcomes, followers, _LATE_WEIGHT)
+        return back in followers.chosen
+
+    def on_step(self, sequence: str, start: int, tokens: Sequence[int], now: float) -> None:
+        """committed[start : start + len(tokens)] = tokens; the backs that are asked get them now."""
+        followers = self._sequences.get(sequence)
+        if followers is None:
+            return
+        self._credit(self._drafts.extend(sequence, start, tokens), followers, 1.0)
+        self._learn_step(followers, now)
+        for back in followers.asked:
+            self._backs[back].count_update()
+        followers.n_left -= 1
+        followers.n_steps += 1
+        if self._is_review_due(followers):
+            self._review(sequence, now)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless all records agree."""
+        self._drafts.check_integrity(set(self._sequences))
+        for back in self._backs.values():
+            asked = {name for name, each in self._sequences.items() if back.name in each.asked}
+            assert back.asked == asked <= back.sequences <= set(self._sequences), back
+            assert len(back.sequences) <= back.max_sequences, back
+
+    def _credit(self, outcomes: Sequence[TokenOutcome], followers: _Followers, weight: float) -> None:
+        for outcome in outcomes:
+            if outcome.right and (back := self._backs.get(outcome.source)):
+                back.n_right += weight
+                if back.name == followers.trial:
+                    followers.trial_right += weight
+
+    def _learn_step(self, followers: _Followers, now: float) -> None:
+        if followers.last_step is not None:
+            self._step_seconds += _STEP_GAIN * (now - followers.last_step - self._step_seconds)
+        followers.last_step = now
+
+    def _is_review_due(self, followers: _Followers) -> bool:
+        if followers.trial is None:
+            n = followers.n_steps
+            return n % _REVIEW_STEPS == 0 or (not followers.chosen and n.bit_count() == 1)
+        wanted = len(followers.chosen) < self._n_places
+        return followers.n_left <= 0 or (wanted and followers.has_passed)
+
+    def _review_wanting(self, now: float) -> None:
+        """The oldest sequences that have fewer backs than they might."""
+        wanting = (name for name, each in self._sequences.items() if len(each.chosen) < self._n_places)
+        for sequence in list(itertools.islice(wanting, _MOST_REVIEWED)):
+            self._review(sequence, now)
+
+    def _review(self, sequence: str, now: float) -> None:
+        """Choose again who is asked for a sequence."""
+        followers = self._sequences[sequence]
+        before = followers.asked
+        ready = [back for back in self._backs.values() if back.has_room(sequence)]
+        followers.chosen = [back.name for back in self._best(ready, followers)]
+        if followers.trial is None or followers.n_left <= 0 or followers.trial in followers.chosen:
+            self._begin_trial(followers, ready, now)
+        for name in {*before, *followers.asked} & self._backs.keys():
+            self._backs[name].ask(sequence, asked=name in followers.asked)
+
+    @property
+    def _n_places(self) -> int:
+        n = int(_COST_SHARE * self._step_seconds / UPDATE_SECONDS)
+        return min(max(1, n), MOST_ASKED)
+
+    def _best(self, ready: Sequence[_BackRecord], followers: _Followers) -> list[_BackRecord]:
+        """Those worth their updates, the best first."""
+        worth = max(_LEAST_GAIN, UPDATE_SECONDS / self._step_seconds)
+        good = [back for back in ready if back.gain >= worth and self._is_known(back, followers)]
+
+        def rank(back: _BackRecord) -> tuple[bool, float]:
+            is_asked, stays = back.name in followers.asked, back.name in followers.chosen
+            n_others = len(back.asked) - is_asked
+            return back.is_proven, back.gain * (_INCUMBENT if stays else 1) / (1 + n_others)
+
+        return sorted(good, key=rank, reverse=True)[: self._n_places]
+
+    def _is_known(self, back: _BackRecord, followers: _Followers) -> bool:
+        """Whether it may be chosen without a trial: among few backs there is no choice to make."""
+        if back.name == followers.trial and followers.has_passed:
+            return True
+        return back.is_proven or back.name in followers.chosen or len(self._backs) <= MOST_ASKED
+
+    def _begin_trial(self, followers: _Followers, ready: Sequence[_BackRecord], now: float) -> None:
+        """Of the back whose last trial is the longest ago, or that has had none."""
+        followers.trial = None
+        others = [back for back in ready if back.name not in followers.chosen]
+        if others and self._trials.take(now, TRIAL_UPDATES):
+            self._n_trials += 1
+            back = min(others, key=lambda each: each.tried_at)
+            back.begin_trial(self._n_trials)
+            followers.trial, followers.n_left, followers.trial_right = back.name, TRIAL_UPDATES, 0.0

@@ -1,0 +1,166 @@
+"""Who is asked to draft: the best few, and the others in turn."""
+
+import random
+
+import pytest
+
+from lead.backs.assignment import MOST_ASKED, TRIAL_UPDATES, UPDATE_SECONDS, Assignment
+from lead.engine.speculation.draft_tree import DraftTree
+
+SLOW, FAST = 0.05, 0.0015  # seconds of a step
+
+
+class Text:
+    """One sequence that grows by a token in each step; each back has a chance to draft it right."""
+
+    def __init__(self, step_seconds=SLOW, n_sequences=1):
+        self.now = 0.0
+        self.skill: dict[str, float] = {}
+        self.assignment = Assignment(0.0)
+        self.n_updates, self.n_passed = 0, 0
+        self.names = [f"s{i}" for i in range(n_sequences)]
+        self._step_seconds = step_seconds
+        self._rng = random.Random(5)
+        self._texts = {name: [0] for name in self.names}
+        for name in self.names:
+            self.assignment.open(name, 0.0)
+
+    def join(self, skill, n=1, max_sequences=8):
+        names = [f"back-{len(self.skill) + i}" for i in range(n)]
+        for name in names:
+            self.skill[name] = skill
+            self.assignment.join(name, max_sequences, self.now)
+        return names
+
+    def leave(self, name):
+        del self.skill[name]
+        self.assignment.leave(name, self.now)
+
+    def run(self, n_steps):
+        """Returns how often the drafts of each back reached the engine, per step."""
+        passed = dict.fromkeys(self.skill, 0)
+        for _ in range(n_steps):
+            for sequence in self.names:
+                self._step(sequence, passed)
+            self.now += self._step_seconds
+            self.assignment.check_integrity()
+        return {name: n / n_steps for name, n in passed.items()}
+
+    def _step(self, sequence, passed):
+        text = self._texts[sequence]
+        token = self._rng.randrange(1000)
+        for name in list(self.assignment.backs(sequence)):
+            right = self._rng.random() < self.skill[name]
+            tree = DraftTree(len(text), [token if right else 1000])
+            self.n_updates += 1
+            passed[name] += self.assignment.on_draft(name, sequence, tree, text)
+        self.assignment.on_step(sequence, len(text), [token], self.now)
+        text.append(token)
+
+
+def test_a_few_backs_are_all_asked():
+    text = Text()
+    text.join(0.7, n=MOST_ASKED)
+    assert set(text.run(200).values()) == {1.0}
+
+
+def test_of_many_backs_a_few_are_asked():
+    text = Text()
+    text.join(0.7, n=40)
+    text.run(400)
+    assert len(text.assignment.backs("s0")) <= MOST_ASKED + 1
+
+
+def test_the_best_back_is_found_among_many_useless_ones():
+    text = Text()
+    text.join(0.0, n=60)
+    (good,) = text.join(0.8)
+    text.run(3000)
+    passed = text.run(200)
+    assert passed.pop(good) == 1.0
+    assert max(passed.values()) == 0.0
+
+
+def test_a_better_back_that_arrives_is_found():
+    text = Text()
+    text.join(0.3, n=8)
+    text.run(1000)
+    (better,) = text.join(0.9)
+    text.run(500)
+    assert text.run(100)[better] == 1.0
+
+
+def test_when_the_best_back_leaves_others_take_its_place():
+    text = Text()
+    (best,) = text.join(0.9)
+    text.join(0.4, n=10)
+    text.run(1000)
+    text.leave(best)
+    text.run(200)
+    assert sum(text.run(100).values()) >= 1.0
+
+
+def test_a_useless_back_does_not_reach_the_engine():
+    text = Text()
+    (useless,) = text.join(0.0)
+    text.run(100)
+    assert text.run(1000)[useless] < 0.02
+
+
+def test_a_back_that_becomes_useful_is_noticed():
+    text = Text()
+    (back,) = text.join(0.0)
+    text.run(1000)
+    text.skill[back] = 0.8
+    text.run(2 * TRIAL_UPDATES)
+    assert text.run(100)[back] == 1.0
+
+
+@pytest.mark.parametrize("step_seconds", [SLOW, FAST])
+@pytest.mark.parametrize("skill", [0.0, 0.9])
+def test_many_backs_take_little_of_the_time(step_seconds, skill):
+    text = Text(step_seconds)
+    text.join(skill, n=128)
+    n_steps = 2000
+    text.run(n_steps)
+    least = UPDATE_SECONDS / step_seconds if skill else 0.0  # of the one that is always asked
+    assert text.n_updates * UPDATE_SECONDS / (n_steps * step_seconds) < max(0.05, least + 0.02)
+
+
+def test_few_drafts_of_many_useless_backs_reach_the_engine():
+    text = Text()
+    text.join(0.0, n=128)
+    assert sum(text.run(1000).values()) < 0.2
+    assert sum(text.run(1000).values()) == 0.0
+
+
+def test_a_token_that_came_too_late_counts_for_less():
+    text = Text()
+    (back,) = text.join(0.0)
+    text.run(100)
+    before = text.assignment.gain(back)
+    text.assignment.on_draft(back, "s0", DraftTree(0, [0, 1]), [0])
+    assert before < text.assignment.gain(back) < before + 0.1
+
+
+def test_backs_share_sequences_among_themselves():
+    text = Text(n_sequences=8)
+    text.join(0.7, n=16)
+    text.run(2000)
+    asked = [len(text.assignment.asked(name)) for name in text.skill]
+    assert max(asked) <= 5
+    assert sum(each > 0 for each in asked) >= 12
+
+
+def test_no_back_gets_more_sequences_than_it_asked_for():
+    text = Text(n_sequences=5)
+    text.join(0.9, n=3, max_sequences=2)
+    text.run(300)
+    assert sum(len(text.assignment.asked(name)) for name in text.skill) <= 6
+
+
+def test_what_was_drafted_for_an_unknown_sequence_does_not_reach_the_engine():
+    text = Text()
+    (back,) = text.join(0.9)
+    assert not text.assignment.on_draft(back, "unknown", DraftTree(0, [1]), [])
+    text.assignment.close("unknown", 0.0)
