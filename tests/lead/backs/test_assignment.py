@@ -135,12 +135,15 @@ def test_few_drafts_of_many_useless_backs_reach_the_engine():
 
 
 def test_a_token_that_came_too_late_counts_for_less():
-    text = Text()
-    (back,) = text.join(0.0)
-    text.run(100)
-    before = text.assignment.gain(back)
-    text.assignment.on_draft(back, "s0", DraftTree(0, [0, 1]), [0])
-    assert before < text.assignment.gain(back) < before + 0.1
+    assignment = Assignment(0.0)
+    assignment.open("s", 0.0)
+    for back in ("late", "early"):
+        assignment.join(back, 1, 0.0)
+    assignment.on_draft("early", "s", DraftTree(1, [7]), [0])
+    assignment.on_step("s", 1, [7], 0.1)
+    nothing_yet = assignment.gain("late")
+    assignment.on_draft("late", "s", DraftTree(1, [7, 8]), [0, 7])
+    assert nothing_yet < assignment.gain("late") < assignment.gain("early")
 
 
 def test_backs_share_sequences_among_themselves():
