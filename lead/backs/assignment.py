@@ -84,7 +84,7 @@ class _BackRecord:
 
 
 @dataclass(slots=True)
-class _Followers:
+class _AskedBacks:
     """Of a sequence. The trial ends after `n_left` more updates."""
 
     chosen: list[str] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Assignment:
 
     def __init__(self, now: float) -> None:
         self._backs: dict[str, _BackRecord] = {}
-        self._sequences: dict[str, _Followers] = {}
+        self._sequences: dict[str, _AskedBacks] = {}
         self._drafts = Board()
         self._trials = Bucket(_TRIAL_SHARE / UPDATE_SECONDS, 4 * TRIAL_UPDATES, now)
         self._n_trials = 0
@@ -130,7 +130,7 @@ class Assignment:
 
     def open(self, sequence: str, now: float) -> None:
         """A sequence begins that backs may draft for."""
-        self._sequences[sequence] = _Followers()
+        self._sequences[sequence] = _AskedBacks()
         self._drafts.open(sequence)
         self._review(sequence, now)
 
@@ -192,19 +192,19 @@ class Assignment:
             assert back.asked == asked <= back.sequences <= set(self._sequences), back
             assert len(back.sequences) <= back.max_sequences, back
 
-    def _credit(self, outcomes: Sequence[TokenOutcome], followers: _Followers, weight: float) -> None:
+    def _credit(self, outcomes: Sequence[TokenOutcome], followers: _AskedBacks, weight: float) -> None:
         for outcome in outcomes:
             if outcome.right and (back := self._backs.get(outcome.source)):
                 back.n_right += weight
                 if back.name == followers.trial:
                     followers.trial_right += weight
 
-    def _learn_step(self, followers: _Followers, now: float) -> None:
+    def _learn_step(self, followers: _AskedBacks, now: float) -> None:
         if followers.last_step is not None:
             self._step_seconds += _STEP_GAIN * (now - followers.last_step - self._step_seconds)
         followers.last_step = now
 
-    def _is_review_due(self, followers: _Followers) -> bool:
+    def _is_review_due(self, followers: _AskedBacks) -> bool:
         if followers.trial is None:
             n = followers.n_steps
             return n % _REVIEW_STEPS == 0 or (not followers.chosen and n.bit_count() == 1)
@@ -233,7 +233,7 @@ class Assignment:
         n = int(_COST_SHARE * self._step_seconds / UPDATE_SECONDS)
         return min(max(1, n), MOST_ASKED)
 
-    def _best(self, ready: Sequence[_BackRecord], followers: _Followers) -> list[_BackRecord]:
+    def _best(self, ready: Sequence[_BackRecord], followers: _AskedBacks) -> list[_BackRecord]:
         """Those worth their updates, the best first."""
         worth = max(_LEAST_GAIN, UPDATE_SECONDS / self._step_seconds)
         good = [back for back in ready if back.gain >= worth and self._is_known(back, followers)]
@@ -245,13 +245,13 @@ class Assignment:
 
         return sorted(good, key=rank, reverse=True)[: self._n_places]
 
-    def _is_known(self, back: _BackRecord, followers: _Followers) -> bool:
+    def _is_known(self, back: _BackRecord, followers: _AskedBacks) -> bool:
         """Whether it may be chosen without a trial: among few backs there is no choice to make."""
         if back.name == followers.trial and followers.has_passed:
             return True
         return back.is_proven or back.name in followers.chosen or len(self._backs) <= MOST_ASKED
 
-    def _begin_trial(self, followers: _Followers, ready: Sequence[_BackRecord], now: float) -> None:
+    def _begin_trial(self, followers: _AskedBacks, ready: Sequence[_BackRecord], now: float) -> None:
         """Of the back whose last trial is the longest ago, or that has had none."""
         followers.trial = None
         others = [back for back in ready if back.name not in followers.chosen]
