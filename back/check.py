@@ -26,5 +26,5 @@ def check(settings: BackSettings) -> PreflightReport:
                 settings.n_step_checkpoints,
             )
     check_cores(report, settings.cpus, lambda: settings.n_threads)
-    report.add("lead", settings.lead)
+    report.add("lead", ", ".join(settings.lead))
     return report

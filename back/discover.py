@@ -55,7 +55,7 @@ async def follow(settings: BackSettings, link: Link, listener: LeadListener) -> 
         except RefusedError as error:
             if is_first or isinstance(error, OtherVocabularyError):
                 raise
-            log.warning("%s: going back to %s", error, settings.lead)
+            log.warning("%s: going back to %s", error, settings.url)
             link.set_lead(settings.websocket_url, settings.tls())
             is_first = True
 

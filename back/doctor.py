@@ -52,13 +52,13 @@ def diagnose(settings: BackSettings) -> DoctorReport:
     except ConfigError as error:
         report.add([problem(str(error))])
         return report
-    with LeadProbe(settings.lead, key, tls=tls) as probe:
+    with LeadProbe(settings.url, key, tls=tls) as probe:
         report.add(probe.run())
     if report.status == 0:
         report.add(_join(settings, model.vocabulary, key, tls, probe))
     report.add(_draft(settings, model, probe))
     if probe.report:
-        if is_own_address(settings.lead):
+        if is_own_address(settings.url):
             report.add(check_shared_cores(probe.report, cpus.usable(), settings.n_threads))
         report.add(check_lead(probe.report, settings.own_name))
     return report
@@ -112,7 +112,7 @@ def _translate(
 ) -> Iterator[Finding]:
     """Whether the draft model can draft in the lead's vocabulary, and how much of that it knows."""
     try:
-        projection = vocabulary_pair(vocabulary, lead_vocabulary(settings.lead, key, tls))
+        projection = vocabulary_pair(vocabulary, lead_vocabulary(settings.url, key, tls))
     except (DuoError, OSError) as error:
         yield problem(f"the lead has another vocabulary, and this back cannot translate: {error}")
         return
@@ -159,7 +159,7 @@ def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[F
     where = f" (with --threads {settings.n_threads})"
     yield from (Finding(each.severity, each.sentence + where) for each in found)
     if report:
-        is_beside = is_own_address(settings.lead)
+        is_beside = is_own_address(settings.url)
         yield from check_contention(report, settings.own_name, 1000 * seconds, beside=is_beside)
 
 

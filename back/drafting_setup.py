@@ -87,7 +87,7 @@ def _setup(
 def _options(settings: BackSettings, model: Model) -> DrafterOptions:
     return DrafterOptions.for_cache(
         model.n_ctx,
-        n_slots=settings.compute.parallel,
+        n_slots=settings.n_parallel,
         n_train=model.vocabulary.info.n_ctx_train,
         n_ahead=n_ahead(settings, model),
         n_branches=settings.n_branches_each,

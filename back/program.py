@@ -18,6 +18,7 @@ from back.drafting_setup import DraftingSetup, n_ahead, setup_for
 from back.link import Link
 from back.send_scheduler import SendScheduler
 from back.settings import BackSettings
+from back.several_leads import follow_all
 from back.vocabulary_download import lead_vocabulary
 from back.worker import Worker
 from shared import cpus
@@ -100,15 +101,7 @@ def _load(settings: BackSettings) -> Model:
 
 async def _run(settings: BackSettings, model: Model) -> None:
     loop = asyncio.get_running_loop()
-    link = Link(
-        settings.websocket_url,
-        _hello(settings, model),
-        _jitter(),
-        key=settings.read_key(),
-        tls=settings.tls(),
-        ping_seconds=settings.ping_seconds,
-        max_absence_seconds=discover.REDISCOVER_SECONDS if settings.discover else math.inf,
-    )
+    links = [_link(settings.with_lead(url), model) for url in settings.lead]
     failed: asyncio.Future[None] = loop.create_future()
 
     def on_failure(error: Exception) -> None:
@@ -117,10 +110,14 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
     scheduler = SendScheduler(_BATCHED_SECONDS, _SOON_SECONDS)
     setup = setup_for(settings, model)
-    worker = Worker(setup.make(), scheduler, link.outbox.post, on_failure)
-
+    posts = [link.outbox.post for link in links]
+    worker = Worker(setup.make(), scheduler, posts, on_failure, n_sequences=settings.compute.parallel)
     worker.start()
-    following = asyncio.ensure_future(_follow(settings, model, setup, link, worker))
+    following = asyncio.ensure_future(
+        _follow(settings, model, setup, links[0], worker)
+        if len(links) == 1
+        else follow_all(links, [worker.inbox_of(lead) for lead in range(len(links))])
+    )
     for number in _SIGNALS:
         loop.add_signal_handler(number, _end, loop, following)
     await asyncio.wait({following, failed}, return_when=asyncio.FIRST_COMPLETED)
@@ -138,7 +135,7 @@ async def _follow(
     delays = jittered_delays(_FIRST_DELAY, _MAX_DELAY, _jitter())
     while True:
         try:
-            await discover.follow(settings, link, worker)
+            await discover.follow(settings, link, worker.inbox_of(0))
         except OtherVocabularyError as refusal:
             try:
                 new = await asyncio.to_thread(_setup_for_lead, settings, model, link)
@@ -151,6 +148,18 @@ async def _follow(
                 worker.change_drafter(functools.partial(_replace, setup, new))
                 setup = new
             await asyncio.sleep(next(delays))
+
+
+def _link(settings: BackSettings, model: Model) -> Link:
+    return Link(
+        settings.websocket_url,
+        _hello(settings, model),
+        _jitter(),
+        key=settings.read_key(),
+        tls=settings.tls(),
+        ping_seconds=settings.ping_seconds,
+        max_absence_seconds=discover.REDISCOVER_SECONDS if settings.discover else math.inf,
+    )
 
 
 def _setup_for_lead(settings: BackSettings, model: Model, link: Link) -> DraftingSetup:

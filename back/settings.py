@@ -15,7 +15,7 @@ from shared.discovery import choose, find_leads
 from shared.key_file import read_key
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
-from shared.settings.base import CpuList, FileSettings
+from shared.settings.base import CommaList, CpuList, FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER, SlotCount, ThreadCount
 from shared.settings.model_options import (
     DEFAULT_CTX,
@@ -33,6 +33,7 @@ DISCOVER_SECONDS = 10.0
 STATES_BESIDE_DRAFT = 2
 """A recurrent draft model keeps a state after each draft token, and those before the first ones."""
 _HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
+_MOST_LEADS = 16
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -40,7 +41,7 @@ class BackComputeOptions(ComputeOptions):
     """The same options as the lead's, described as they apply to a back."""
 
     parallel: SlotCount = Field(
-        4, ge=1, le=MAX_SLOTS, description="number of sequences to draft for in parallel"
+        4, ge=1, le=MAX_SLOTS, description="number of sequences to draft for in parallel, for each lead"
     )
     ctx_size: int = Field(
         0,
@@ -86,7 +87,13 @@ class BackSettings(FileSettings):
     }
 
     source: ModelSource = ModelSource()
-    lead: str = Field("http://127.0.0.1:5555", description="URL of the lead")
+    lead: CommaList = Field(
+        ("http://127.0.0.1:5555",),
+        min_length=1,
+        max_length=_MOST_LEADS,
+        description="URL of the lead. Give it several times for leads with models of the same vocabulary, "
+        "which share this back's time: one that is away or has nothing to do costs nothing",
+    )
     discover: bool = Field(
         False,
         description="find a lead that runs with --announce on the local network, instead of using --lead. "
@@ -142,23 +149,19 @@ class BackSettings(FileSettings):
 
     @field_validator("lead")
     @classmethod
-    def _check_lead(cls, value: str) -> str:
-        """Also accept `/v1` at the end, as in the base URL of OpenAI clients."""
-        try:
-            parts = urlsplit(value)
-            sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-            (parts.hostname or "").encode("idna")
-        except ValueError as error:  # of the host or the port
-            raise ValueError(f"{error}; {_HOW_TO_WRITE}") from None
-        if not sound or parts.query or parts.fragment:
-            raise ValueError(_HOW_TO_WRITE)
-        # urlsplit has made the scheme lower-case, as what is made of this expects it.
-        return urlunsplit(parts).rstrip("/").removesuffix("/v1").rstrip("/")
+    def _check_leads(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_checked_url(each) for each in urls))
 
     @model_validator(mode="after")
     def _check_context(self) -> Self:
         """llama.cpp aborts where a cache has fewer cells than slots."""
         compute, n_slots = self.compute, self.n_slots
+        if self.n_parallel > MAX_SLOTS:
+            raise ValueError(
+                f"--parallel {compute.parallel} for {len(self.lead)} leads: at most {MAX_SLOTS} in all"
+            )
+        if self.discover and len(self.lead) > 1:
+            raise ValueError("--discover finds one lead; name several with --lead only")
         if 0 < compute.ctx_size < n_slots:
             raise ValueError(
                 f"--ctx-size {compute.ctx_size} is too small for --parallel {compute.parallel} and "
@@ -180,14 +183,23 @@ class BackSettings(FileSettings):
         """
         if not self.discover:
             return self
-        former = self.lead if again else None
+        former = self.url if again else None
         found = choose(find_leads(DISCOVER_SECONDS), with_https=self.ca_file is not None, former=former)
-        return self.model_copy(update={"lead": found.url})
+        return self.with_lead(found.url)
+
+    @property
+    def url(self) -> str:
+        """The URL of the only lead, or of the first one."""
+        return self.lead[0]
+
+    def with_lead(self, url: str) -> Self:
+        """With this lead only."""
+        return self.model_copy(update={"lead": (url,)})
 
     @property
     def websocket_url(self) -> str:
         """The URL of the lead's WebSocket for backs."""
-        return "ws" + self.lead.removeprefix("http") + "/v1/speculation"
+        return "ws" + self.url.removeprefix("http") + "/v1/speculation"
 
     def read_key(self) -> str | None:
         """The key to send to the lead; raises ConfigError."""
@@ -195,7 +207,7 @@ class BackSettings(FileSettings):
 
     def tls(self) -> ssl.SSLContext | None:
         """How to verify a lead at https://…; None for http. Raises ConfigError."""
-        if not self.lead.startswith("https:"):
+        if not self.url.startswith("https:"):
             return None
         return pinning(self.pinned_certificate) if self.pinned_certificate else trusting(self.ca_file)
 
@@ -204,7 +216,8 @@ class BackSettings(FileSettings):
         """One beside a lead on the same machine: two programs that busy-wait slow each other down."""
         if self.compute.threads:
             return self.compute.threads
-        beside_lead = urlsplit(self.lead).hostname in _LOOPBACK and not self.cpus
+        hosts = {urlsplit(each).hostname for each in self.lead}
+        beside_lead = bool(hosts & _LOOPBACK) and not self.cpus
         return 1 if beside_lead else cpus.n_physical()
 
     @property
@@ -213,17 +226,23 @@ class BackSettings(FileSettings):
 
         A draft may be rejected many decodes after its tokens were decoded: a window is not enough.
         """
-        return ModelOptions(**self.compute.model_dump() | {"threads": self.n_threads, "swa_full": True})
+        chosen = {"threads": self.n_threads, "parallel": self.n_parallel, "swa_full": True}
+        return ModelOptions(**self.compute.model_dump() | chosen)
+
+    @property
+    def n_parallel(self) -> int:
+        """Sequences of all leads: each may use --parallel."""
+        return self.compute.parallel * len(self.lead)
 
     @property
     def n_branches_each(self) -> int:
         """Side branches per sequence: --n-branches, or fewer if llama.cpp's slots do not suffice."""
-        return min(self.n_branches, MAX_SLOTS // self.compute.parallel - 1)
+        return min(self.n_branches, MAX_SLOTS // self.n_parallel - 1)
 
     @property
     def n_slots(self) -> int:
         """One for the main draft of each sequence, and one for each side branch."""
-        return self.compute.parallel * (1 + self.n_branches_each)
+        return self.n_parallel * (1 + self.n_branches_each)
 
     @property
     def n_step_checkpoints(self) -> int:
@@ -234,3 +253,17 @@ class BackSettings(FileSettings):
     def own_name(self) -> str:
         """A name that the protocol allows."""
         return re.sub(r"[^A-Za-z0-9._:-]", "-", self.name or platform.node())[:64] or "back"
+
+
+def _checked_url(value: str) -> str:
+    """Also accept `/v1` at the end, as in the base URL of OpenAI clients."""
+    try:
+        parts = urlsplit(value)
+        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        (parts.hostname or "").encode("idna")
+    except ValueError as error:  # of the host or the port
+        raise ValueError(f"{error}; {_HOW_TO_WRITE}") from None
+    if not sound or parts.query or parts.fragment:
+        raise ValueError(_HOW_TO_WRITE)
+    # urlsplit has made the scheme lower-case, as what is made of this expects it.
+    return urlunsplit(parts).rstrip("/").removesuffix("/v1").rstrip("/")

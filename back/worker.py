@@ -5,83 +5,140 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from back.lead_shares import LeadShares
 from back.send_scheduler import SendScheduler
+from shared.drafting.draft_update import DraftUpdate
 from shared.drafting.drafter import Drafter
-from shared.protocol import Close, Draft, Extend, Open, Tune
+from shared.protocol import MAX_SEQUENCES, Close, Draft, Extend, Open, Tune
 
 WorkerMessage = Open | Extend | Close | Tune
+_Change = WorkerMessage | Callable[[], Drafter] | None
+"""None: the connection has ended."""
+
+
+class LeadInbox:
+    """What one lead has sent. May be used from any thread."""
+
+    def __init__(self, lead: int, inbox: queue.SimpleQueue[tuple[int, _Change]]) -> None:
+        """All leads' messages go into `inbox`, each with the number of its lead."""
+        self._lead = lead
+        self._inbox = inbox
+
+    @property
+    def n_unread(self) -> int:
+        """How many messages, of all leads, are yet to be handled."""
+        return self._inbox.qsize()
+
+    def on_message(self, message: WorkerMessage) -> None:
+        """The lead has sent a message."""
+        self._inbox.put((self._lead, message))
+
+    def on_disconnect(self) -> None:
+        """The connection to the lead has ended."""
+        self._inbox.put((self._lead, None))
 
 
 class Worker:
-    """Owns the drafter. `on_message` and `on_disconnect` may be called from any thread."""
+    """Owns the drafter."""
 
     def __init__(
         self,
         drafter: Drafter,
         scheduler: SendScheduler,
-        post: Callable[[Draft], None],
+        posts: list[Callable[[Draft], None]],
         on_failure: Callable[[Exception], None],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        n_sequences: int = MAX_SEQUENCES,
     ) -> None:
-        """`post` and `on_failure` are called in the worker's thread, which ends after `on_failure`."""
+        """`posts` send a draft to each of the leads, which are numbered as there; each may open
+        `n_sequences`.
+
+        They and `on_failure` are called in the worker's thread, which ends after `on_failure`.
+        """
         self._drafter = drafter
         self._scheduler = scheduler
         self._clock = clock
-        self._post = post
+        self._posts = posts
         self._on_failure = on_failure
-        # Bounded by the link, which reads no more from the lead while there are many.
-        self._inbox: queue.SimpleQueue[WorkerMessage | Callable[[], Drafter] | None] = queue.SimpleQueue()
+        self._n_sequences = n_sequences
+        self._shares = LeadShares(len(posts))
+        self._lead_of: dict[str, int] = {}  # each open sequence
+        # Bounded by the links, which read no more from the leads while there are many.
+        self._inbox: queue.SimpleQueue[tuple[int, _Change]] = queue.SimpleQueue()
 
     def start(self) -> None:
         """Draft from now on, until the process ends."""
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
 
-    @property
-    def n_unread(self) -> int:
-        """How many messages are yet to be handled."""
-        return self._inbox.qsize()
-
-    def on_message(self, message: WorkerMessage) -> None:
-        """The lead has sent a message."""
-        self._inbox.put(message)
+    def inbox_of(self, lead: int) -> LeadInbox:
+        """Where the messages of a lead go."""
+        return LeadInbox(lead, self._inbox)
 
     def change_drafter(self, make: Callable[[], Drafter]) -> None:
         """Draft with another drafter from now on; `make` is called in the worker's thread."""
-        self._inbox.put(make)
-
-    def on_disconnect(self) -> None:
-        """The connection to the lead has ended."""
-        self._inbox.put(None)
+        self._inbox.put((0, make))
 
     def step(self) -> None:
         """Handle all messages, waiting for one if there is nothing else to do; then one decode."""
         if self._handle_messages():
             # The lead is about to choose the draft that it verifies: it may need what is still unsent.
             self._send(self._scheduler.flush(self._clock()))
-        updates = self._drafter.step()
+        updates = self._drafter.step() if len(self._posts) == 1 else self._step_for_some()
         self._send(self._scheduler.due(updates, self._clock(), idle=self._drafter.idle))
+
+    def _step_for_some(self) -> list[DraftUpdate]:
+        waiting = self._drafter.waiting
+        served = self._shares.choose(waiting.keys())
+        began = self._clock()
+        updates = self._drafter.step(only={sequence for lead in served for sequence in waiting[lead]})
+        self._shares.charge(self._drafter.n_decoded, self._clock() - began)
+        return updates
 
     def _handle_messages(self) -> bool:
         """Whether there were any. Nothing is unsent while it waits: `due` sends everything when idle."""
         received = False
         while not received or not self._inbox.empty():
             try:
-                message = self._inbox.get(block=self._drafter.idle)
+                lead, message = self._inbox.get(block=self._drafter.idle)
             except queue.Empty:
                 break
             received = True
-            if message is None:
-                self._drafter.reset()
-            elif callable(message):
-                self._drafter = message()
-            else:
-                self._drafter.handle(message)
+            self._handle(lead, message)
         return received
+
+    def _handle(self, lead: int, message: _Change) -> None:
+        match message:
+            case None:
+                self._drafter.reset(lead)
+                self._lead_of = {name: each for name, each in self._lead_of.items() if each != lead}
+            case Tune():
+                self._shares.claim(lead, message.value)
+                self._drafter.handle(message, lead)
+            case Open() | Extend() | Close():
+                self._follow(lead, message)
+            case _:
+                self._drafter = message()
+
+    def _follow(self, lead: int, message: Open | Extend | Close) -> None:
+        """Ignores what concerns another lead's sequence, and what is beyond this lead's part of the slots."""
+        name = message.sequence
+        if isinstance(message, Open) and list(self._lead_of.values()).count(lead) < self._n_sequences:
+            self._lead_of.setdefault(name, lead)
+        if self._lead_of.get(name) != lead:
+            return
+        self._drafter.handle(message, lead)
+        if not self._drafter.follows(name):
+            del self._lead_of[name]
+        if isinstance(message, Extend):
+            self._shares.learn(lead, self._drafter.n_right[lead], self._drafter.n_wrong[lead])
+            del self._drafter.n_right[lead], self._drafter.n_wrong[lead]
 
     def _send(self, sequences: Iterable[str]) -> None:
         for sequence in sequences:
-            if draft := self._drafter.draft(sequence):
-                self._post(draft)
+            lead = self._lead_of.get(sequence)
+            if lead is not None and (draft := self._drafter.draft(sequence)):
+                self._posts[lead](draft)
 
     def _run(self) -> None:
         try:

@@ -153,10 +153,10 @@ async def _run(arguments: argparse.Namespace, model: Model) -> None:
             link.outbox.post(draft)
 
         drafter = _drafter(model, arguments.delay_ms / 1000)
-        worker = Worker(drafter, SendScheduler(0.0, 0.0), on_draft, _give_up)
+        worker = Worker(drafter, SendScheduler(0.0, 0.0), [on_draft], _give_up)
 
         worker.start()
-        listener = worker
+        listener = worker.inbox_of(0)
     await until_signal(link.run(listener))
 
 

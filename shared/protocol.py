@@ -16,6 +16,8 @@ from shared.terminal import one_line
 PROTOCOL_VERSION = 2
 MAX_DRAFT_TOKENS = 64
 """More than any lead verifies in one step; bounds the memory that a back can use in the lead."""
+MAX_SEQUENCES = 1024
+"""That a back may ask for."""
 MAX_TOKENS_PER_MESSAGE = 4096
 """More committed tokens are sent as several `extend` messages, so that frames stay small."""
 MAX_BACK_MESSAGE_BYTES = 65_536
@@ -55,7 +57,7 @@ class Hello(_Message):
     name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
     vocabulary: VocabularyId
     n_ctx: Count
-    n_sequences: Annotated[int, Field(ge=1, le=1024)]
+    n_sequences: Annotated[int, Field(ge=1, le=MAX_SEQUENCES)]
 
 
 class Draft(_Message):
@@ -142,11 +144,15 @@ class Extend(_Message):
 class Tune(_Message):
     """What is worth drafting now: at most `n_ahead` tokens past the committed ones, and fewer where the
     product of their confidences falls below `min_confidence`.
+
+    `value`: the tokens by which one more draft token of this back is expected to advance the lead's texts,
+    for backs that serve several leads; None: not known yet.
     """
 
     type: Literal["tune"] = "tune"
     n_ahead: Annotated[int, Field(ge=0, le=MAX_DRAFT_TOKENS)]
     min_confidence: Confidence
+    value: Confidence | None = None
 
 
 class Close(_Message):

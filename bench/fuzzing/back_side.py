@@ -19,9 +19,9 @@ from websockets.protocol import State
 
 from back import dial
 from back.dial import RefusedError
-from back.link import Link
+from back.link import LeadListener, Link
 from back.send_scheduler import SendScheduler
-from back.worker import Worker, WorkerMessage
+from back.worker import LeadInbox, Worker, WorkerMessage
 from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
 from bench.replay import Rows
@@ -106,14 +106,23 @@ class _Model(SlotMemory):
         self._n_held[slot] = n_keep
 
 
-class _CountingWorker(Worker):
+class _CountingInbox:
     """Counts the messages that the link hands over."""
 
-    n_heard = 0
+    def __init__(self, inbox: LeadInbox) -> None:
+        self._inbox = inbox
+        self.n_heard = 0
+
+    @property
+    def n_unread(self) -> int:
+        return self._inbox.n_unread
 
     def on_message(self, message: WorkerMessage) -> None:
         self.n_heard += 1
-        super().on_message(message)
+        self._inbox.on_message(message)
+
+    def on_disconnect(self) -> None:
+        self._inbox.on_disconnect()
 
 
 class _NoDelays(random.Random):
@@ -167,15 +176,16 @@ class BackFuzzer:
             port = server.sockets[0].getsockname()[1]
             link = Link(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
             scheduler = SendScheduler(0.005, 0.001)
-            self._worker = _CountingWorker(self._drafter, scheduler, link.outbox.post, failures.append)
-            self._worker.start()
-            following = asyncio.ensure_future(self._follow(link, self._worker))
+            worker = Worker(self._drafter, scheduler, [link.outbox.post], failures.append)
+            worker.start()
+            self._inbox = _CountingInbox(worker.inbox_of(0))
+            following = asyncio.ensure_future(self._follow(link, self._inbox))
             while not self._done.is_set() and not failures:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._done.wait(), 1.0)
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-            while self._worker.n_unread and not failures:  # noqa: ASYNC110 - the worker is a thread
+            while self._inbox.n_unread and not failures:  # noqa: ASYNC110 - the worker is a thread
                 await asyncio.sleep(_IDLE_SECONDS)
         self._tally.note(n)
         for failure in failures:
@@ -185,13 +195,13 @@ class BackFuzzer:
     @property
     def _n_read(self) -> int:
         """Those that the link has handed over, and one for each connection: its last, which was broken."""
-        return self._worker.n_heard + self._tally.counts["connections"]
+        return self._inbox.n_heard + self._tally.counts["connections"]
 
-    async def _follow(self, link: Link, worker: Worker) -> None:
+    async def _follow(self, link: Link, listener: LeadListener) -> None:
         """Run the link, again after a refusal, which is final for a real back."""
         while True:
             try:
-                await link.run(worker)
+                await link.run(listener)
             except RefusedError:
                 self._tally.counts["refusals"] += 1
             except Exception as error:  # noqa: BLE001 - that is what is looked for

@@ -9,6 +9,7 @@ paths are complete, only branches.
 """
 
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -91,7 +92,8 @@ class Drafter:
         self._model = model
         self._look_ahead = look_ahead
         self._patience = patience or NoWait()
-        self._own_options = self._options = options
+        self._options = options
+        self._tuned: dict[int, DrafterOptions] = {}  # by group
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._slots = SlotPool(model, options.n_slots, options.n_model_slots, model.traits)
@@ -99,35 +101,49 @@ class Drafter:
         self._cache_is_full = False  # since the last sequence ended; there are no branches then
         self._logged_full = False
         self._logged_unusable = False
+        self.n_decoded: Counter[int] = Counter()
+        """Tokens in the last step, by group."""
+        self.n_right: Counter[int] = Counter()
+        self.n_wrong: Counter[int] = Counter()
+        """Draft tokens that were committed, and those in whose place others were, by group."""
 
     @property
     def idle(self) -> bool:
         """Nothing to do until the next message of the lead."""
-        return not any(
-            self._can_extend_main(state) or self._can_extend_branches(state) or any(_unranked(state))
-            for state in self._sequences.values()
-        )
+        return not any(self._has_work(state) for state in self._sequences.values())
 
-    def handle(self, message: Open | Extend | Close | Tune) -> None:
-        """Apply a message of the lead.
+    @property
+    def waiting(self) -> dict[int, list[str]]:
+        """The sequences with something to do, by group."""
+        waiting: defaultdict[int, list[str]] = defaultdict(list)
+        for state in self._sequences.values():
+            if self._has_work(state):
+                waiting[state.group].append(state.id)
+        return waiting
+
+    def handle(self, message: Open | Extend | Close | Tune, group: int = 0) -> None:
+        """Apply a message of the lead whose sequences are `group`.
 
         A sequence that cannot be drafted for is ignored, which does not change its text.
         """
         match message:
             case Open():
-                self._open(message)
+                self._open(message, group)
             case Extend():
                 self._extend(message)
             case Close():
                 self._close(message.sequence)
             case Tune():
-                self._tune(message)
+                self._tune(message, group)
 
-    def reset(self) -> None:
-        """Drop all sequences: the connection is lost. The caches stay, for when the same texts come back."""
-        for sequence in list(self._sequences):
-            self._close(sequence)
-        self._options = self._own_options
+    def reset(self, group: int = 0) -> None:
+        """Drop the sequences of a group: the connection to its lead is lost.
+
+        The caches stay, for when the same texts come back.
+        """
+        for state in [state for state in self._sequences.values() if state.group == group]:
+            self._close(state.id)
+        self._tuned.pop(group, None)
 
     def draft(self, sequence: str) -> Draft | None:
         """The current draft of a sequence; None if it is empty or the sequence has ended."""
@@ -164,6 +180,7 @@ class Drafter:
         only: of these sequences; None: of all. n_most: tokens in the batch, at least one for each of them;
         None: as many as it holds.
         """
+        self.n_decoded.clear()
         self._patience.grant(0.0)
         updates = self._rank_again()
         work = self._choose_work(only)
@@ -177,8 +194,9 @@ class Drafter:
         except KvCacheFullError:
             self._make_room()
             return []
-        for (_, path), span in zip(work, spans, strict=True):
+        for (state, path), span in zip(work, spans, strict=True):
             path.cache.add(span.tokens)
+            self.n_decoded[state.group] += len(span.tokens)
         self._slots.save(path.cache for (_, path), span in zip(work, spans, strict=True) if span.n_logits)
         return self._append_tokens(
             (state, path, rows[0]) for (state, path), rows in zip(work, logits, strict=True) if len(rows)
@@ -193,7 +211,7 @@ class Drafter:
 
     # Messages of the lead
 
-    def _open(self, message: Open) -> None:
+    def _open(self, message: Open, group: int) -> None:
         if not self._slots or message.sequence in self._sequences or not self._has_tokens(message.tokens):
             return
         try:
@@ -207,7 +225,13 @@ class Drafter:
         slot.keep(min(slot.shared_with(message.tokens), max(0, len(message.tokens) - 1)))
         main = DraftPath(slot, sampler, len(message.tokens))
         self._sequences[message.sequence] = SequenceState(
-            message.sequence, message.sampling, list(message.tokens), main, previous_cache=previous
+            message.sequence,
+            message.sampling,
+            list(message.tokens),
+            main,
+            self._tuned.get(group, self._options),
+            group,
+            previous_cache=previous,
         )
 
     def _extend(self, message: Extend) -> None:
@@ -222,8 +246,14 @@ class Drafter:
             return
         if new := message.tokens[n_known:]:
             with self._closing_on_error(state):
+                self._score(state, new)
                 self._slots.give_back_branches(state.commit(new))
                 state.restore_cache()
+
+    def _score(self, state: SequenceState, tokens: Sequence[int]) -> None:
+        n_right = state.main.n_matching(tokens)
+        self.n_right[state.group] += n_right
+        self.n_wrong[state.group] += n_right < min(len(tokens), len(state.main.drafted))
 
     def _log_unusable(self, message: Extend) -> None:
         log.log(
@@ -235,9 +265,13 @@ class Drafter:
         )
         self._logged_unusable = True
 
-    def _tune(self, message: Tune) -> None:
-        n_ahead = min(self._own_options.n_ahead, message.n_ahead)
-        self._options = replace(self._options, n_ahead=n_ahead, min_confidence=message.min_confidence)
+    def _tune(self, message: Tune, group: int) -> None:
+        n_ahead = min(self._options.n_ahead, message.n_ahead)
+        tuned = replace(self._options, n_ahead=n_ahead, min_confidence=message.min_confidence)
+        self._tuned[group] = tuned
+        for state in self._sequences.values():
+            if state.group == group:
+                state.options = tuned
 
     def _close(self, sequence: str) -> None:
         state = self._sequences.pop(sequence, None)
@@ -269,8 +303,10 @@ class Drafter:
             state.previous_cache = []
         self._slots.trim_all()
         work = [(state, state.main) for state in drafting[: self._model.n_batch]]
-        if not any(len(state.main.drafted) < self._options.n_per_step for state in drafting):
+        if not any(len(state.main.drafted) < state.options.n_per_step for state in drafting):
             for state in self._sequences.values():
+                if only is not None and state.id not in only:
+                    continue
                 work += [(state, branch) for branch in self._choose_branches(state, state in drafting)]
         return work[: self._model.n_batch]
 
@@ -278,7 +314,7 @@ class Drafter:
         if not self._may_branch(state):
             return []
         n = self._options.n_beside_main if beside_main else self._options.n_branches
-        chosen = side_branches.choose(state, self._options, self._end_tokens, n)
+        chosen = side_branches.choose(state, state.options, self._end_tokens, n)
         paths = [
             self._start_branch(state, each) if isinstance(each, BranchCandidate) else each for each in chosen
         ]
@@ -388,28 +424,31 @@ class Drafter:
             self._slots.recover(self._slots_in_use())
 
     def _urgency(self, state: SequenceState, path: DraftPath) -> Urgency:
-        n_per_step = self._options.n_per_step
+        n_per_step = state.options.n_per_step
         if path is not state.main:
             return "batched"
         if len(path.drafted) == n_per_step or not self._can_extend_main(state):
             return "immediate"
         return "soon" if len(path.drafted) < n_per_step else "batched"
 
+    def _has_work(self, state: SequenceState) -> bool:
+        return self._can_extend_main(state) or self._can_extend_branches(state) or any(_unranked(state))
+
     def _can_extend_main(self, state: SequenceState) -> bool:
         drafted = state.main.drafted
-        if state.main.unranked is not None or not state.main.end or len(drafted) >= self._options.n_ahead:
+        if state.main.unranked is not None or not state.main.end or len(drafted) >= state.options.n_ahead:
             return False
         if not drafted:
             return True
         return (
             drafted[-1].token not in self._end_tokens
-            and state.main.confidence >= self._options.min_confidence
+            and state.main.confidence >= state.options.min_confidence
         )
 
     def _can_extend_branches(self, state: SequenceState) -> bool:
         if not self._may_branch(state):
             return False
-        return bool(side_branches.choose(state, self._options, self._end_tokens, 1))
+        return bool(side_branches.choose(state, state.options, self._end_tokens, 1))
 
     def _may_branch(self, state: SequenceState) -> bool:
         return self._options.n_branches > 0 and not self._cache_is_full and state.can_branch

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shared.drafting.draft_path import DraftPath
+from shared.drafting.drafter_options import DrafterOptions
 from shared.protocol import MAX_DRAFT_TOKENS, Draft
 from shared.sampling.parameters import SamplingParameters
 from shared.slot_cache import SlotCache, common_prefix_length
@@ -20,12 +21,16 @@ class SequenceState:
     in the main path's cache     [window_start .. window_start + len(cache))
     main path                    [len(committed) .... main.end)
     a branch                          [start .... end)    instead of the main path's tokens there
+
+    `group`: of sequences whose lead is the same; `options`: as it has tuned them.
     """
 
     id: str
     sampling: SamplingParameters
     committed: list[int]
     main: DraftPath
+    options: DrafterOptions
+    group: int = 0
     branches: list[DraftPath] = field(default_factory=list)
     window_start: int = 0
     can_branch: bool = True  # False after a branch has failed

@@ -132,4 +132,23 @@ def test_a_lead_that_announces_https_is_contacted_with_it(monkeypatch):
 
 def test_with_a_ca_file_leads_without_https_are_ignored(monkeypatch):
     monkeypatch.setattr(module, "find_leads", lambda _: [PLAIN, SAFE])
-    assert settings("--discover", "--ca-file", "ca.pem").discovered().lead == SAFE.url
+    assert settings("--discover", "--ca-file", "ca.pem").discovered().url == SAFE.url
+
+
+def test_several_leads_are_named_one_by_one_or_with_commas():
+    both = ("http://one:5555", "http://two:5555")
+    assert settings("--lead", "http://one:5555/v1", "--lead", "http://two:5555").lead == both
+    assert settings("--lead", "http://one:5555,http://two:5555,http://one:5555/").lead == both
+
+
+def test_each_lead_may_use_as_many_sequences_as_a_single_one():
+    one, two = settings("--parallel", "3"), settings("--parallel", "3", "--lead", "http://a:1,http://b:1")
+    assert (one.n_parallel, two.n_parallel) == (3, 6)
+    assert two.model_options.parallel == 6
+    assert two.n_slots == 2 * one.n_slots
+
+
+def test_several_leads_cannot_be_discovered_as_well(capsys):
+    with pytest.raises(SystemExit):
+        settings("--discover", "--lead", "http://a:1,http://b:1")
+    assert "name several with --lead only" in capsys.readouterr().err

@@ -2,13 +2,14 @@
 
 import itertools
 import queue
+from collections import Counter
 
 import pytest
 
 from back.send_scheduler import SendScheduler
 from back.worker import Worker
 from shared.drafting.draft_update import DraftUpdate
-from shared.protocol import Close, Draft, Extend, Open
+from shared.protocol import Close, Draft, Extend, Open, Tune
 from tests.fakes import GREEDY
 
 OPEN = Open(sequence="s", sampling=GREEDY, tokens=[1])
@@ -28,23 +29,44 @@ class ScriptedDrafter:
         self._paced = paced
         self._drafts = {}
         self.told = []
+        self.tuned = {}
+        self.only = []
+        self.n_right, self.n_wrong, self.n_decoded = Counter(), Counter(), Counter()
+        self._open = {}
+
+    def follows(self, sequence):
+        return sequence in self._open
+
+    @property
+    def waiting(self):
+        waiting = {}
+        for sequence, lead in self._open.items():
+            waiting.setdefault(lead, []).append(sequence)
+        return waiting
 
     @property
     def idle(self):
         return not self._results
 
-    def handle(self, message):
+    def handle(self, message, lead):
         self.told.append(message)
+        self.tuned[lead] = message if isinstance(message, Tune) else self.tuned.get(lead)
+        if isinstance(message, Open):
+            self._open[message.sequence] = lead
         if isinstance(message, Close):
             self._drafts.pop(message.sequence, None)
+            self._open.pop(message.sequence, None)
 
-    def reset(self):
+    def reset(self, lead):
         self.told.append("reset")
+        self._open = {name: each for name, each in self._open.items() if each != lead}
 
     def draft(self, sequence):
         return self._drafts.get(sequence)
 
-    def step(self):
+    def step(self, only=None):
+        self.only.append(only)
+        self.n_decoded = Counter(self._open[sequence] for sequence in only or ())
         if not self._results:
             return []
         result = self._results.pop(0)
@@ -59,12 +81,25 @@ def drafts():
     return queue.Queue()
 
 
-def worker_of(drafter, drafts, on_failure=None):
+def worker_of(drafter, drafts, on_failure=None, *, opened="st", n_leads=1, **options):
     """Of the clock it only matters that it goes: 1 ms a look, for a pace of 5 ms."""
     ticks = itertools.count()
-    return Worker(
-        drafter, SendScheduler(0.005, 0.001), drafts.put, on_failure or drafts.put, lambda: next(ticks) / 1000
+    posts = [lambda draft, lead=lead: drafts.put((lead, draft)) for lead in range(n_leads)]
+    worker = Worker(
+        drafter,
+        SendScheduler(0.005, 0.001),
+        posts if n_leads > 1 else [drafts.put],
+        on_failure or drafts.put,
+        lambda: next(ticks) / 1000,
+        **options,
     )
+    for sequence in opened:
+        worker._handle(0, open_of(sequence))
+    return worker
+
+
+def open_of(sequence):
+    return OPEN.model_copy(update={"sequence": sequence})
 
 
 def sent(drafts):
@@ -83,19 +118,19 @@ def test_a_busy_worker_does_not_wait_for_news(drafts):
 
 def test_all_news_is_taken_in_before_a_step_and_in_order(drafts):
     drafter = ScriptedDrafter([DRAFT])
-    worker = worker_of(drafter, drafts)
+    worker = worker_of(drafter, drafts, opened="")
     for message in (OPEN, EXTEND, CLOSE):
-        worker.on_message(message)
-    worker.on_disconnect()
-    worker.on_message(OPEN)
+        worker.inbox_of(0).on_message(message)
+    worker.inbox_of(0).on_disconnect()
+    worker.inbox_of(0).on_message(OPEN)
     worker.step()
     assert drafter.told == [OPEN, EXTEND, CLOSE, "reset", OPEN]
 
 
 def test_an_idle_worker_takes_in_what_was_told(drafts):
     drafter = ScriptedDrafter()
-    worker = worker_of(drafter, drafts)
-    worker.on_message(OPEN)
+    worker = worker_of(drafter, drafts, opened="")
+    worker.inbox_of(0).on_message(OPEN)
     worker.step()
     assert drafter.told == [OPEN]
     assert drafts.empty()
@@ -128,7 +163,7 @@ def test_news_makes_it_send_what_waits(drafts):
     worker = worker_of(ScriptedDrafter(*([draft] for draft in growing), [], [], paced=growing), drafts)
     worker.step()
     worker.step()
-    worker.on_message(EXTEND)
+    worker.inbox_of(0).on_message(EXTEND)
     worker.step()
     assert sent(drafts) == growing
 
@@ -138,7 +173,7 @@ def test_of_a_sequence_that_was_closed_nothing_is_sent(drafts):
     worker = worker_of(ScriptedDrafter(*([draft] for draft in growing), [], paced=growing), drafts)
     worker.step()
     worker.step()
-    worker.on_message(CLOSE)
+    worker.inbox_of(0).on_message(CLOSE)
     worker.step()
     assert sent(drafts) == growing[:1]
 
@@ -154,3 +189,49 @@ def test_an_error_in_its_thread_is_handed_over(drafts):
     worker_of(ScriptedDrafter([DRAFT], error), drafts, failures.put).start()
     assert failures.get(timeout=60) is error
     assert drafts.get_nowait() == DRAFT
+
+
+def test_drafts_go_to_the_lead_whose_sequence_it_is(drafts):
+    other = draft_of(5, sequence="u")
+    worker = worker_of(ScriptedDrafter([DRAFT, other]), drafts, opened="s", n_leads=2)
+    worker.inbox_of(1).on_message(open_of("u"))
+    worker.step()
+    assert sent(drafts) == [(0, DRAFT), (1, other)]
+
+
+def test_a_lead_cannot_touch_the_sequences_of_another(drafts):
+    drafter = ScriptedDrafter([DRAFT])
+    worker = worker_of(drafter, drafts, opened="s", n_leads=2)
+    for message in (open_of("s"), EXTEND, CLOSE):
+        worker.inbox_of(1).on_message(message)
+    worker.step()
+    assert drafter.told == [OPEN]
+    assert sent(drafts) == [(0, DRAFT)]
+
+
+def test_a_lead_cannot_open_more_than_its_share(drafts):
+    drafter = ScriptedDrafter([DRAFT])
+    worker = worker_of(drafter, drafts, opened="abcd", n_leads=2, n_sequences=2)
+    worker.inbox_of(1).on_message(open_of("e"))
+    worker.step()
+    assert [message.sequence for message in drafter.told] == ["a", "b", "e"]
+
+
+def test_when_one_lead_is_lost_the_others_are_served(drafts):
+    other = draft_of(5, sequence="u")
+    drafter = ScriptedDrafter([DRAFT, other])
+    worker = worker_of(drafter, drafts, opened="s", n_leads=2)
+    worker.inbox_of(1).on_message(open_of("u"))
+    worker.inbox_of(0).on_disconnect()
+    worker.step()
+    assert sent(drafts) == [(1, other)]
+    assert drafter.only == [{"u"}]
+
+
+def test_each_lead_tunes_its_own_sequences(drafts):
+    drafter = ScriptedDrafter([])
+    worker = worker_of(drafter, drafts, opened="s", n_leads=2)
+    tune = Tune(n_ahead=2, min_confidence=0)
+    worker.inbox_of(1).on_message(tune)
+    worker.step()
+    assert drafter.tuned == {0: None, 1: tune}

@@ -1,0 +1,87 @@
+"""How a back divides its time among several leads.
+
+Leads with equally good drafts get equal time as long as they have work; all their sequences are decoded
+together as long as nobody is ahead of the others. A lead whose draft tokens are worth less gets less, but
+never below a quarter of another's. What a lead says of that can only lower its own share: it counts as far as
+the texts bear it out. A lead without work costs nothing, and earns no claim to time later.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+_SLACK_SECONDS = 0.02
+"""How far a lead may be ahead before it has to wait for the others; alternating less often saves decodes."""
+_LEAST_WEIGHT = 0.25
+_EQUAL = 0.75
+"""Values above this part of the best count as equal: a difference must be worth a change."""
+_DECAY = 0.98
+"""Of what was learned, for each token: about the last 50 count."""
+
+
+@dataclass(slots=True)
+class _LeadAccount:
+    """`seconds`: of decoding for it, divided by its weight. `n_right` of `n_drafted` tokens were
+    committed.
+    """
+
+    seconds: float = 0.0
+    weight: float = 1.0
+    claim: float = 1.0
+    n_right: float = 1.0
+    n_drafted: float = 1.0
+
+    @property
+    def value(self) -> float:
+        """Of a draft token, in tokens of its texts."""
+        return min(self.claim, self.n_right / self.n_drafted)
+
+
+class LeadShares:
+    """Leads are numbered from 0. Knows no clock."""
+
+    def __init__(self, n_leads: int) -> None:
+        self._leads = [_LeadAccount() for _ in range(n_leads)]
+        self._waiting: Collection[int] = ()
+        self._now = 0.0  # the least weighted time of those that had work
+
+    def seconds(self, lead: int) -> float:
+        """The weighted time spent for a lead."""
+        return self._leads[lead].seconds
+
+    def choose(self, waiting: Collection[int]) -> set[int]:
+        """Those of the leads with work to serve in the next step; all of one or none."""
+        for lead in waiting:
+            if lead not in self._waiting:
+                account = self._leads[lead]
+                account.seconds = max(account.seconds, self._now)
+        self._waiting = set(waiting)
+        if not waiting:
+            return set()
+        self._now = max(self._now, min(self._leads[lead].seconds for lead in waiting))
+        return {lead for lead in waiting if self._leads[lead].seconds <= self._now + _SLACK_SECONDS}
+
+    def charge(self, n_tokens: Mapping[int, int], seconds: float) -> None:
+        """A step took `seconds` for so many tokens of each lead."""
+        total = sum(n_tokens.values())
+        for lead, n in n_tokens.items():
+            account = self._leads[lead]
+            account.seconds += seconds * n / (total * account.weight)
+
+    def claim(self, lead: int, value: float | None) -> None:
+        """A lead says what a draft token is worth to it."""
+        self._leads[lead].claim = 1.0 if value is None else value
+        self._weigh()
+
+    def learn(self, lead: int, n_right: int, n_wrong: int) -> None:
+        """So many draft tokens were committed, and in the place of so many others were."""
+        account = self._leads[lead]
+        kept = _DECAY ** (n_right + n_wrong)
+        account.n_drafted = account.n_drafted * kept + n_right + n_wrong
+        account.n_right = account.n_right * kept + n_right
+        self._weigh()
+
+    def _weigh(self) -> None:
+        best = max(account.value for account in self._leads)
+        for account in self._leads:
+            part = account.value / best if best else 1.0
+            account.weight = 1.0 if part >= _EQUAL else max(part, _LEAST_WEIGHT)
