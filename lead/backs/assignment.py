@@ -162,6 +162,14 @@ class Assignment:
         """Right tokens per update, of late."""
         return self._backs[back].gain
 
+    def value(self, back: str) -> float | None:
+        """Of one more draft token, in tokens of the text; None before it is known.
+
+        `gain` tokens in a row are right on average if each is with this probability.
+        """
+        record = self._backs[back]
+        return record.gain / (1 + record.gain) if record.is_proven else None
+
     def on_draft(self, back: str, sequence: str, tree: DraftTree, committed: Sequence[int]) -> bool:
         """A valid draft arrived; returns whether the engine is to have it."""
         followers = self._sequences.get(sequence)

@@ -33,6 +33,10 @@ Transport = Literal["websocket", "http"]
 HTTP_SILENCE_SECONDS = 90.0
 """A back that posts is taken for disconnected after this time without a request; it polls for at most 60."""
 
+_VALUE_CHANGE = 0.15
+"""Smaller changes of what its drafts are worth are not worth a message to a back, which would divide its time
+anew."""
+
 
 @dataclass(slots=True)
 class Back:
@@ -52,6 +56,7 @@ class Back:
     updates: Updates
     draft_limits: DraftLimits
     stats: BackStats
+    value: float | None = None  # as it was last told
     changed: Broadcast = field(default_factory=Broadcast)
 
     def __str__(self) -> str:
@@ -198,12 +203,19 @@ class Backs:
 
     def updates(self, back: Back) -> list[LeadMessage]:
         """All messages for `back` since the last call; empty if nothing has changed."""
-        return back.updates.take(self._sequences, self._tune, self._assignment.asked(back.name))
+        asked = self._assignment.asked(back.name)
+        return back.updates.take(self._sequences, self._tune_for(back), asked)
 
     def tune(self, tune: Tune) -> None:
         """How all backs should draft from now on."""
         self._tune = tune
         self._wake(self._backs.values())
+
+    def _tune_for(self, back: Back) -> Tune | None:
+        value = self._assignment.value(back.name)
+        if value is not None and (back.value is None or abs(value - back.value) > _VALUE_CHANGE):
+            back.value = round(value, 2)
+        return self._tune and self._tune.model_copy(update={"value": back.value})
 
     def may_send(self, back: Back, n_bytes: float) -> bool:
         """Whether to read its next message, of `n_bytes`; raises ProtocolError after too many of them."""

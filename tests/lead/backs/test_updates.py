@@ -165,3 +165,15 @@ def test_two_lost_replies_are_both_sent_again(harness):
     assert harness.backs.updates(back) == [
         Open(sequence=sequence.id, sampling=SAMPLING, tokens=[1, 2, 3, 9, 9])
     ]
+
+
+def test_a_back_is_told_what_its_drafts_are_worth_once_that_is_known(harness):
+    back, sequence = harness.join(), harness.sequence()
+    harness.backs.tune(Tune(n_ahead=4, min_confidence=0.25))
+    told = [message for message in harness.backs.updates(back) if isinstance(message, Tune)]
+    for _ in range(40):
+        right = Draft(sequence=sequence.id, base=len(sequence.tokens), tokens=[7, 8, 9])
+        harness.backs.take_draft(back, right)
+        harness.commit(sequence, [7, 8, 9])
+        told += [message for message in harness.backs.updates(back) if isinstance(message, Tune)]
+    assert [tune.value for tune in told] == [None, 0.74]

@@ -7,7 +7,7 @@ import pytest
 
 from shared.drafting import drafter as drafter_module
 from shared.errors import PendingAnswerError, RequestError
-from shared.protocol import Draft
+from shared.protocol import Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
 from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
@@ -415,3 +415,36 @@ def test_a_committed_token_ends_the_wait_for_an_answer():
     harness.drafter.check_integrity()
     harness.close("slow")
     assert harness.drafter.idle
+
+
+def test_each_group_is_tuned_and_dropped_by_itself():
+    harness = DrafterHarness(n_slots=3, n_ahead=8)
+    drafter = harness.drafter
+    drafter.handle(Tune(n_ahead=2, min_confidence=0), 1)
+    for group, sequence in ((0, "a"), (1, "b"), (1, "c")):
+        drafter.handle(Open(sequence=sequence, sampling=GREEDY, tokens=LONG), group)
+    assert drafter.waiting == {0: ["a"], 1: ["b", "c"]}
+    harness.drain()
+    assert [len(drafter.drafted(sequence)) for sequence in "abc"] == [8, 2, 2]
+    drafter.handle(Tune(n_ahead=4, min_confidence=0), 1)
+    assert drafter.waiting == {1: ["b", "c"]}
+    drafter.reset(1)
+    assert [drafter.follows(sequence) for sequence in "abc"] == [True, False, False]
+
+
+def test_a_step_counts_its_tokens_by_group():
+    harness = DrafterHarness(n_slots=2, n_ahead=4)
+    for group, sequence in ((0, "a"), (1, "b")):
+        harness.drafter.handle(Open(sequence=sequence, sampling=GREEDY, tokens=LONG), group)
+    harness.drafter.step()
+    assert harness.drafter.n_decoded == {0: len(LONG), 1: len(LONG)}
+    harness.drafter.step(only={"b"})
+    assert harness.drafter.n_decoded == {1: 1}
+
+
+def test_right_and_wrong_draft_tokens_are_counted_by_group():
+    harness = DrafterHarness(n_ahead=4)
+    harness.drafter.handle(Open(sequence="s", sampling=GREEDY, tokens=TEXT[:2]), 3)
+    harness.drain()
+    harness.drafter.handle(Extend(sequence="s", start=2, tokens=[*TEXT[2:4], (TEXT[4] + 1) % 24]), 3)
+    assert (harness.drafter.n_right[3], harness.drafter.n_wrong[3]) == (2, 1)
