@@ -47,6 +47,8 @@ _BEATS = 10
 """The engine gives a sign of life so many times within --engine-timeout."""
 _EXPLAIN_SECONDS = 10.0
 """The engine replies between two steps; with a long prompt on a slow machine a step may take this long."""
+_LEAST_DOZE_SECONDS = 0.01
+"""Between two looks at whether there is still nothing to do."""
 _N_SPARE = 8
 """Descriptors held back for starting an engine: the pipe to it, and what starting a process takes."""
 RETRY_AFTER_SECONDS = 5
@@ -54,13 +56,22 @@ RETRY_AFTER_SECONDS = 5
 
 
 class EngineState(enum.Enum):
-    """STARTING → READY → RESTARTING → READY …; FAILED and STOPPED are final."""
+    """STARTING → READY → RESTARTING → READY …, or READY → SLEEPING → WAKING → READY.
+
+    FAILED and STOPPED are final.
+    """
 
     STARTING = "the model is being loaded"
     READY = "ready"
     RESTARTING = "the engine has died and is being started again"
+    SLEEPING = "the model is not loaded, because nobody has asked for a while"
+    WAKING = "the model is being loaded again"
     FAILED = "the engine cannot be started"
     STOPPED = "the server is shutting down"
+
+
+SERVING = frozenset({EngineState.READY, EngineState.RESTARTING, EngineState.SLEEPING, EngineState.WAKING})
+"""Requests are taken in these states, and may have to wait."""
 
 
 class SequenceListener(Protocol):
@@ -71,6 +82,9 @@ class SequenceListener(Protocol):
 
     def fail_all(self, reason: str) -> None:
         """There will be no engine any more."""
+
+    def __len__(self) -> int:
+        """How many sequences have not ended."""
 
 
 class SubmissionSource(Protocol):
@@ -108,15 +122,21 @@ class EngineClient:
         *,
         log_json: bool = False,
         timeout: float = 0.0,
+        sleep_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """The engine is killed after `timeout` seconds without a sign of life; 0: never.
 
+        After `sleep_seconds` with no sequence it ends, until there is one again; 0 or less:
+        never.
         `clock` returns seconds; times of events are measured with it.
         """
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
         self._submissions = submissions
         self._timeout = timeout
+        self._sleep_seconds = sleep_seconds
+        self._fed_at = clock()
+        self._wanted = asyncio.Event()
         self._restarts = Restarts(random.Random(), clock)  # noqa: S311 - jitter is no secret
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
@@ -155,6 +175,9 @@ class EngineClient:
                 log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
             else:
                 await self._run_once(process, sequences, backs)
+            if self.state is EngineState.SLEEPING:
+                await self._sleep()
+                continue
             if self._restarts.are_in_vain:
                 self._fail(sequences)
             with contextlib.suppress(TimeoutError):
@@ -165,6 +188,7 @@ class EngineClient:
         """Let the engine finish its step and exit; it is killed if that takes too long."""
         self.state = EngineState.STOPPED
         self._stopping.set()
+        self._wanted.set()
         if self._process:
             await self._process.reap()
 
@@ -173,10 +197,12 @@ class EngineClient:
 
         Raises UnavailableError.
         """
+        self._fed_at = self._clock()
+        self._wanted.set()
         if self.state is EngineState.READY:
             for submission in self._submissions.take_due():
                 self._send(submission)
-        elif self.state is not EngineState.RESTARTING:
+        elif self.state not in SERVING:
             raise UnavailableError(f"{self.state.value}: try again in a moment")
 
     def cancel(self, sequence_id: str) -> None:
@@ -222,6 +248,7 @@ class EngineClient:
     ) -> None:
         self._process = process
         self._restarts.on_start()
+        dozing = asyncio.ensure_future(self._fall_asleep(process, sequences))
         try:
             if not self._stopped:  # while it was being started
                 self._send(self._load)
@@ -229,17 +256,44 @@ class EngineClient:
                     async for event in events:
                         self._take(event, sequences, backs)
         finally:
+            dozing.cancel()
             self._lose_process()
             end = await process.reap()
-            if not self._stopped:
+            if not self._stopped and self.state is not EngineState.SLEEPING:
                 log.error("the engine (pid %d) ended with %s", process.pid, end)
+
+    async def _fall_asleep(self, process: EngineProcess, sequences: SequenceListener) -> None:
+        """End the process when there has been nothing to do for long enough."""
+        while self._sleep_seconds > 0:
+            now = self._clock()
+            if len(sequences) or self.state is not EngineState.READY:
+                self._fed_at = now
+            left = self._fed_at + self._sleep_seconds - now
+            if left <= 0:
+                log.info("idle for %g s (--sleep-idle-seconds): the model is freed", self._sleep_seconds)
+                self.state = EngineState.SLEEPING
+                self._wanted.clear()
+                process.close()
+                return
+            await asyncio.sleep(max(left, _LEAST_DOZE_SECONDS))
+
+    async def _sleep(self) -> None:
+        await self._wanted.wait()
+        if not self._stopped:
+            log.info("somebody asks: the model is loaded again")
+            self.state = EngineState.WAKING
 
     def _lose_process(self) -> None:
         """It does not reply any more. Whoever waits for it learns that before it is reaped."""
         self._process = None
         self._held_drafts.clear()
         self._explained(None)
-        if self.state in {EngineState.STARTING, EngineState.READY, EngineState.RESTARTING}:
+        if self.state in {
+            EngineState.STARTING,
+            EngineState.READY,
+            EngineState.RESTARTING,
+            EngineState.WAKING,
+        }:
             self.state = EngineState.RESTARTING if self.ready else EngineState.STARTING
             self._restarts.on_death(was_busy=self._submissions.on_death())
 

@@ -10,7 +10,7 @@ from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
-from lead.engine.client import EngineState
+from lead.engine.client import SERVING, EngineState
 from lead.engine.commands import PolicyName
 from lead.generation.admission import Admission, Engine
 from lead.generation.answer_stats import SpecDecodeDetail
@@ -83,9 +83,9 @@ def get_services(request: Request) -> Services:
 def get_ready_services(request: Request) -> Services:
     """The dependency of handlers that need the engine; raises UnavailableError before it has been ready.
 
-    While it is being started again, requests wait for it.
+    While it is being started again, or is woken, requests wait for it.
     """
     services = get_services(request)
-    if services.engine.state not in {EngineState.READY, EngineState.RESTARTING}:
+    if services.engine.state not in SERVING:
         raise UnavailableError(f"{services.engine.state.value}: try again in a moment")
     return services

@@ -188,7 +188,6 @@ _REFUSED: Final = {
     "/completion returns the text as the model writes it": (
         "--skip-chat-parsing --no-skip-chat-parsing -sp --special"
     ),
-    "the model always stays loaded": "--sleep-idle-seconds",
     "--check reports what would be run, and where": "--list-devices -cl --cache-list",
     "this sampler is not supported": (
         "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay"

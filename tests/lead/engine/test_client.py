@@ -6,6 +6,7 @@ The engine here is a script that is run in place of `python -m lead.engine`.
 import asyncio
 import contextlib
 import errno
+import itertools
 import os
 import signal
 import socket
@@ -56,8 +57,12 @@ UP = Finished(sequence="up", reason="stop")
 class Front:
     """The owner of a client, and the listener to its events."""
 
-    def __init__(self, timeout=0.0):
-        self.client = EngineClient(LOAD, self, "info", timeout=timeout, clock=lambda: 1.0)
+    def __init__(self, timeout=0.0, sleep_seconds=0.0):
+        clock = itertools.count(1.0).__next__ if sleep_seconds else lambda: 1.0
+        self.client = EngineClient(
+            LOAD, self, "info", timeout=timeout, sleep_seconds=sleep_seconds, clock=clock
+        )
+        self.n_sequences = 0
         self.events = []
         self.lost = []
         self.processes = []
@@ -68,13 +73,16 @@ class Front:
         self.running = asyncio.ensure_future(self.client.run(self, self))
 
     def apply(self, event, now):
-        assert now == 1.0
+        assert now >= 1.0
         self.processes.append(self.client.pid)
         self.events.append(event)
         self._news.set()
 
     def fail_all(self, reason):
         self.lost.append(reason)
+
+    def __len__(self):
+        return self.n_sequences
 
     def take_due(self):
         due, self.due = self.due, []
@@ -111,10 +119,10 @@ async def start(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(path))
     fronts = []
 
-    def start(body, timeout=0.0):
+    def start(body, timeout=0.0, **options):
         path.write_text(SCRIPT.format(python=python, notes=str(tmp_path / "notes"), body=body))
         path.chmod(0o700)
-        fronts.append(Front(timeout))
+        fronts.append(Front(timeout, **options))
         return fronts[-1]
 
     yield start
@@ -470,3 +478,47 @@ async def test_an_engine_that_dies_explains_nothing(start):
 async def test_an_engine_that_is_not_ready_explains_nothing(start):
     front = start(LISTEN)
     assert await front.client.explain() is None
+
+
+async def until_state(front, state):
+    async with asyncio.timeout(60):
+        while front.client.state is not state:  # noqa: ASYNC110 - it has no event for this
+            await asyncio.sleep(0.01)
+
+
+async def test_an_idle_engine_ends_and_is_started_again_for_the_next_request(start, tmp_path):
+    front = start("ready()\n" + LISTEN, sleep_seconds=3.0)
+    await until_state(front, EngineState.SLEEPING)
+    assert front.client.ready
+    front.due, front.n_sequences = [submission()], 1
+    front.client.feed()
+    await front.until(lambda front: front.events == [UP, UP])
+    await front.stop()
+    assert (tmp_path / "notes").read_bytes() == encode_command(submission())
+    assert front.lost == []
+
+
+async def test_a_request_while_the_engine_falls_asleep_is_not_lost(start, tmp_path):
+    front = start("ready()\n" + LISTEN, sleep_seconds=3.0)
+    await until_state(front, EngineState.SLEEPING)
+    front.due, front.n_sequences = [submission()], 1
+    front.client.feed()
+    await front.until(lambda front: front.events == [UP, UP])
+    await front.stop()
+    assert (tmp_path / "notes").read_bytes() == encode_command(submission())
+
+
+async def test_an_engine_with_a_sequence_stays_awake(start):
+    front = start("ready()\n" + LISTEN, sleep_seconds=0.001)
+    front.n_sequences = 1
+    await front.until(is_up)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert front.client.state is EngineState.READY
+
+
+async def test_a_sleeping_lead_ends_at_once(start):
+    front = start("ready()\n" + LISTEN, sleep_seconds=3.0)
+    await until_state(front, EngineState.SLEEPING)
+    await front.stop()
+    assert front.client.state is EngineState.STOPPED
