@@ -44,6 +44,9 @@ def diagnose(settings: BackSettings) -> DoctorReport:
     Raises nothing.
     """
     report = DoctorReport()
+    if len(settings.lead) > 1:
+        report.add([problem("doctor looks at one lead at a time: name it alone with --lead")])
+        return report
     try:
         key = settings.read_key()
         settings = settings.discovered().located()

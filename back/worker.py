@@ -3,7 +3,7 @@
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from back.lead_shares import LeadShares
 from back.send_scheduler import SendScheduler
@@ -45,7 +45,7 @@ class Worker:
         self,
         drafter: Drafter,
         scheduler: SendScheduler,
-        posts: list[Callable[[Draft], None]],
+        posts: Sequence[Callable[[Draft], None]],
         on_failure: Callable[[Exception], None],
         clock: Callable[[], float] = time.monotonic,
         *,

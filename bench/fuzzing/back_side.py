@@ -216,9 +216,9 @@ class BackFuzzer:
         reading = asyncio.ensure_future(self._read(connection))
         with contextlib.suppress(ConnectionClosed):
             await connection.send(self._first_frame())
-            n_before, n_sent = self._worker.n_heard, 0
+            n_before, n_sent = self._inbox.n_heard, 0
             while self._n_read < self._n:
-                if n_sent - (self._worker.n_heard - n_before) > _MAX_AHEAD:
+                if n_sent - (self._inbox.n_heard - n_before) > _MAX_AHEAD:
                     await asyncio.sleep(0)
                     if connection.state is not State.OPEN:
                         break

@@ -138,3 +138,9 @@ class Steady:
 def test_a_step_is_timed_by_its_median():
     ticks = iter([0.0, 9.0] + [10.0 + i / 100 for i in range(46)])  # the first step takes long
     assert measure_step(Steady(), lambda: next(ticks)) == pytest.approx(0.01)
+
+
+def test_of_several_leads_one_has_to_be_named():
+    report = diagnose(BackSettings(lead="http://a:1,http://b:1"))
+    assert report.status == 1
+    assert "name it alone with --lead" in str(report)
