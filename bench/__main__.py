@@ -29,6 +29,8 @@ PARTS = {
     "translation": "what is lost when the draft model speaks another vocabulary",
     "flood": "tokens/s of the lead beside a back that floods it",
     "backs": "tokens/s of a lead with many connected backs whose drafts are all wrong",
+    "leads": "one back for two leads, against two backs that share its core",
+    "takeover": "whether clients lose answers while one lead replaces another",
     "memory": "whether memory grows with the tokens that are served",
     "plan": "what `lead plan` predicts, against what its commands then reach",
     "simulate": "a model of lead, backs and network, beyond this machine",

@@ -44,6 +44,7 @@ def create_app(
         middleware=stack.middlewares(),
     )
     app.state.services = services
+    app.state.is_leaving = False
     app.state.bodies = BodyReader(stack.limits)
     error_responses.install(app)
 

@@ -41,11 +41,15 @@ class DrainingServer(uvicorn.Server):
         on_stopping: Callable[[], None] = lambda: None,
         on_drain: Callable[[], None],
         on_drained: Callable[[], Awaitable[None]],
+        on_started: Callable[[], None] = lambda: None,
+        notice_seconds: float = 0.0,
         tls: tuple[Path | None, Path | None] = (None, None),
     ) -> None:
         """`on_stopping` is called at each signal, before anything else.
 
-        `on_drain` ends what would wait for ever, `on_drained` what serves running answers.
+        `on_drain` ends what would wait for ever, `on_drained` what serves running answers. `on_started` is
+        called when connections are accepted. For `notice_seconds` before the drain, they still are, while
+        /health says that this server is about to end.
 
         `limits` has the times that clients get. `tls` is a certificate and its key; without them HTTP is
         plain.
@@ -71,7 +75,11 @@ class DrainingServer(uvicorn.Server):
         self._on_stopping = on_stopping
         self._on_drain = on_drain
         self._on_drained = on_drained
+        self._on_started = on_started
+        self._notice_seconds = notice_seconds
+        self._app_state = app.state
         self._is_hurried = False
+        self._is_replaced = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
@@ -88,9 +96,22 @@ class DrainingServer(uvicorn.Server):
             for each in sockets or []
         ]
         self.started = True
+        self._on_started()
+
+    def replace(self) -> None:
+        """Another process accepts the connections from now on; end when all answers have."""
+        for server in self.servers:
+            server.close()
+        self._is_replaced = self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """The drain, then uvicorn's own end, which sends the connected backs away with 1012."""
+        # A client that sends its next request on a connection learns that it should open another one.
+        self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
+        if self._is_replaced:
+            await self._wait_for_connections(None)
+        else:
+            await self._give_notice()
         self._on_drain()
         self._close_to_newcomers(sockets or [])
         await self._drain()
@@ -141,8 +162,19 @@ class DrainingServer(uvicorn.Server):
                 _have_answers(len(self._sequences)),
                 self._drain_seconds,
             )
+        await self._wait_for_connections(self._drain_seconds)
+
+    async def _give_notice(self) -> None:
+        self._app_state.is_leaving = True
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._drain_seconds):
+            async with asyncio.timeout(self._notice_seconds):
+                while not self._is_hurried:  # noqa: ASYNC110 - see _LOOK_SECONDS
+                    await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _wait_for_connections(self, seconds: float | None) -> None:
+        """Until all of clients have ended, idle ones after the usual time; None: however long that takes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
                 while self._is_answering() and not self._is_hurried:  # noqa: ASYNC110 - see _LOOK_SECONDS
                     await asyncio.sleep(_LOOK_SECONDS)
 

@@ -32,6 +32,7 @@ from lead.server.app import create_app
 from lead.server.draining import DrainingServer
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.services import Services
+from lead.server.takeover import Inheritance, meeting_point, wait_for_heir
 from lead.settings.demo_model import demo_model
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.jobs import Setup
@@ -63,6 +64,9 @@ class Lead:
         self._chat_template: str | None = None
         self._server: DrainingServer | None = None
         self._assembled = asyncio.Event()
+        self._owns_address = asyncio.Event()
+        self._inheritance: Inheritance | None = None
+        self._succession: asyncio.Future[None] | None = None
         self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
         security = settings.security
@@ -88,7 +92,7 @@ class Lead:
 
         Whatever hangs, the process exits with status 1 and a trace _END_SECONDS after the drain time.
         """
-        listener = listen(self._settings.host, self._settings.port)
+        listener = self._listen()
         host, port = listener.getsockname()[:2]
         scheme: Scheme = "https" if self._settings.security.https else "http"
         address = f"[{host}]" if ":" in host else host
@@ -105,13 +109,23 @@ class Lead:
         finally:
             await asyncio.to_thread(announcement.__exit__, None, None, None)
 
+    def _listen(self) -> socket.socket:
+        host, port = self._settings.host, self._settings.port
+        if not self._settings.takeover:
+            return listen(host, port)
+        self._inheritance = Inheritance(meeting_point(host, port))
+        return self._inheritance.listener
+
     async def ready(self) -> Services:
         """The parts, once the model is loaded; waits for ever if `serve` fails before."""
+        await self._engine_ready()
+        services: Services = self._app.state.services
+        return services
+
+    async def _engine_ready(self) -> None:
         await self._assembled.wait()
         assert self._engine
         await self._engine.has_been_ready.wait()
-        services: Services = self._app.state.services
-        return services
 
     def stop(self) -> None:
         """End as after a signal."""
@@ -143,13 +157,20 @@ class Lead:
             on_stopping=self._limit_stopping,
             on_drain=self._disconnect_backs,
             on_drained=self._end_local_back,
+            on_started=lambda: self._begin_to_accept(listener, port),
+            notice_seconds=self._settings.drain_notice_seconds,
             tls=(self._settings.security.ssl_cert_file, self._settings.security.ssl_key_file),
         )
         running = asyncio.ensure_future(self._run_engine(server))
         try:
+            if self._inheritance:
+                await self._wait_until_ready(running)
             await server.serve(sockets=[listener])
         finally:
             self._stopping.set()
+            if self._succession:
+                self._succession.cancel()
+                await asyncio.gather(self._succession, return_exceptions=True)
             await self._end_local_back()
             if self._tokenizing:
                 self._tokenizing.cancel()
@@ -160,6 +181,25 @@ class Lead:
                 running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await running
+
+    async def _wait_until_ready(self, running: asyncio.Future[None]) -> None:
+        """A lead that cannot load its model must not replace one that runs; raises what `running` does."""
+        ready = asyncio.ensure_future(self._engine_ready())
+        await asyncio.wait({ready, running}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if running.done():
+            running.result()
+
+    def _begin_to_accept(self, listener: socket.socket, port: int) -> None:
+        self._succession = asyncio.ensure_future(self._follow_succession(listener, port))
+
+    async def _follow_succession(self, listener: socket.socket, port: int) -> None:
+        """From one lead on this address to this one, and to the next."""
+        if self._inheritance:
+            await self._inheritance.take()
+        self._owns_address.set()
+        assert self._server
+        await wait_for_heir(meeting_point(self._settings.host, port), listener, self._server.replace)
 
     async def _run_engine(self, server: DrainingServer) -> None:
         try:
@@ -172,6 +212,7 @@ class Lead:
                 self._settings.log_level,
                 log_json=self._settings.log_json,
                 timeout=self._settings.engine_timeout,
+                sleep_seconds=self._settings.sleep_idle_seconds,
             )
             template, problem = await asyncio.to_thread(model_template, vocabulary, self._chat_template)
             if problem:
@@ -181,7 +222,9 @@ class Lead:
             self._assembled.set()
             if not self._stopping.is_set():
                 if self._local_back:
-                    self._backing = asyncio.ensure_future(self._local_back.run(self._engine.has_been_ready))
+                    # Not before the lead that this one replaces has left the address.
+                    may_join = self._owns_address if self._inheritance else self._engine.has_been_ready
+                    self._backing = asyncio.ensure_future(self._local_back.run(may_join))
                 await self._engine.run(self._sequences, services.backs)
         except BaseException:
             server.should_exit = True
@@ -274,7 +317,8 @@ class Lead:
 
     def _limit_stopping(self) -> None:
         # This timer needs neither the event loop nor the interpreter, which a thread may keep from ending.
-        faulthandler.dump_traceback_later(self._settings.drain_seconds + _END_SECONDS, exit=True)
+        seconds = self._settings.drain_notice_seconds + self._settings.drain_seconds + _END_SECONDS
+        faulthandler.dump_traceback_later(seconds, exit=True)
 
     def _disconnect_backs(self) -> None:
         if self._backs:

@@ -146,6 +146,25 @@ class LeadSettings(FileSettings):
     drain_seconds: float = Field(
         10.0, ge=0, le=3600, description="seconds for which running requests may continue after SIGTERM"
     )
+    drain_notice_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=3600,
+        description="after SIGTERM, go on accepting requests for so many seconds while /health answers 503 "
+        "and /loads says draining, so that a router sends them elsewhere before the port is closed",
+    )
+    takeover: bool = Field(
+        False,
+        description="replace the lead of the same user on this --host and --port without losing a "
+        "connection: load the model, take over the port, and let the other one finish its answers",
+    )
+    sleep_idle_seconds: float = Field(
+        -1.0,
+        ge=-1,
+        le=31_536_000,
+        description="free the model after so many seconds without a request, and load it again for the next "
+        "one, which waits for that; 0 or -1: never",
+    )
     max_restarts: int = Field(
         3,
         ge=0,

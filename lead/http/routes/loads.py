@@ -4,7 +4,7 @@ import importlib.metadata
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 
 from lead.generation.occupancy import Occupancy
 from lead.server.services import Services, get_ready_services
@@ -14,7 +14,9 @@ router = APIRouter()
 
 @router.get("/loads")
 @router.get("/v1/loads")
-async def loads(services: Annotated[Services, Depends(get_ready_services)]) -> dict[str, Any]:
+async def loads(
+    request: Request, services: Annotated[Services, Depends(get_ready_services)]
+) -> dict[str, Any]:
     """How busy this lead is, as one data-parallel rank; no text, and nothing of single clients."""
     assert services.engine.ready
     load = Occupancy.of(services.sequences, services.engine.ready)
@@ -22,6 +24,7 @@ async def loads(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "timestamp": datetime.now(UTC).isoformat(),
         "version": importlib.metadata.version("llama-duo"),
         "dp_rank_count": 1,
+        "draining": request.app.state.is_leaving,
         "loads": [
             {
                 "dp_rank": 0,

@@ -20,8 +20,10 @@ router = APIRouter()
 @router.get("/health")
 @router.get("/v1/health", include_in_schema=False)
 async def health(request: Request) -> Response:
-    """200 once requests are served; 503 before, and while the engine restarts and requests wait for it."""
+    """200 while requests are served; 503 before, shortly before the end, and while the engine restarts."""
     services: Services | None = request.app.state.services
+    if request.app.state.is_leaving:
+        return error_response(UnavailableError(EngineState.STOPPED.value), status="draining")
     if services is None or services.engine.state is EngineState.STARTING:
         raise UnavailableError("Loading model")
     if services.engine.state is EngineState.RESTARTING:
@@ -83,7 +85,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "endpoint_slots": services.shows_slots,
         "endpoint_props": False,
         "endpoint_metrics": services.metrics is not None,
-        "is_sleeping": False,
+        "is_sleeping": services.engine.state is EngineState.SLEEPING,
         "build_info": library.version(),
         "context_shift": services.admission.shifts,
         "speculates": ready.speculates,

@@ -168,3 +168,41 @@ async def test_a_back_does_not_hold_up_an_end_without_answers(lead, serve):
         served.shut_down()
         async with asyncio.timeout(60):
             await served.serving
+
+
+async def get(served, path):
+    """Status line, headers and body of a response on a connection of its own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: lead\r\n\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    body = await reader.readexactly(length)
+    await hang_up(writer)
+    return head, body
+
+
+async def test_before_the_port_is_closed_routers_are_told_and_requests_answered(serve):
+    served = serve(notice_seconds=LONG)
+    await get(served, "/health")
+    served.shut_down()
+    while b"503" not in (await get(served, "/health"))[0]:
+        pass
+    assert b'"draining"' in (await get(served, "/health"))[1]
+    head, loads = await get(served, "/loads")
+    assert b'"draining":true' in loads.replace(b" ", b"")
+    assert b"connection: close" in head.lower()
+    served.shut_down()
+    await served.serving
+
+
+async def test_a_replaced_server_answers_on_the_connections_that_it_has(lead, serve):
+    lead.will_say("one two")
+    lead.engine.pause_after = 1
+    served = serve(drain_seconds=0.0)
+    reader, writer = await served.post(stream=True)
+    await reader.readuntil(b'"content":"one"')
+    served.server.replace()
+    lead.engine.release()
+    assert (await reader.read()).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    await served.serving
+    await hang_up(writer)

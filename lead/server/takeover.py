@@ -1,0 +1,112 @@
+"""Replacing a running lead without losing a connection: the new process takes over the listening socket.
+
+The old lead waits at a Unix socket that only its user can open. The new one (`lead --takeover`) gets a copy
+of the listening socket there at once, loads its model, begins to accept connections, and then says so: from
+then on the old one accepts none, and ends when its last answer has. As both hold the same socket, a client
+that connects at any moment is in its queue.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from platformdirs import user_runtime_path
+
+from shared.errors import ConfigError
+
+log = logging.getLogger("lead")
+
+_READY = b"r"
+_BACKLOG = 4
+_TAKE_SECONDS = 10.0
+"""How long the old lead may take to hand over its socket, or to stop accepting."""
+_MOST_PATH_BYTES = 100
+"""Of the path of a Unix socket, on all systems."""
+
+
+def meeting_point(host: str, port: int) -> Path:
+    """The Unix socket at which the lead that listens there can be asked."""
+    return user_runtime_path("llama-duo") / f"lead-{host}-{port}.socket"
+
+
+class Inheritance:
+    """The new lead's side."""
+
+    def __init__(self, path: Path) -> None:
+        """Get a copy of the listening socket of the lead at `path`; raises ConfigError."""
+        self._old = socket.socket(socket.AF_UNIX)
+        self._old.settimeout(_TAKE_SECONDS)
+        try:
+            self._old.connect(str(path))
+            _, descriptors, _, _ = socket.recv_fds(self._old, 1, 1)
+            self.listener = socket.socket(fileno=descriptors[0])
+        except (OSError, IndexError) as error:
+            self._old.close()
+            raise ConfigError(
+                f"--takeover: no lead of this user can be replaced on this --port ({path}: {error})"
+            ) from error
+
+    async def take(self) -> None:
+        """Tell the old lead that this one accepts connections; returns when the old one does not any more."""
+        self._old.setblocking(False)
+        loop = asyncio.get_running_loop()
+        with self._old, contextlib.suppress(OSError, TimeoutError):  # the old one may just have died
+            async with asyncio.timeout(_TAKE_SECONDS):
+                await loop.sock_sendall(self._old, _READY)
+                await loop.sock_recv(self._old, 1)
+
+
+async def wait_for_heir(path: Path, listener: socket.socket, stop_accepting: Callable[[], None]) -> None:
+    """The old lead's side: returns when another process has taken over `listener`, or if none ever can.
+
+    `stop_accepting` is called before the new one is told.
+    """
+    meeting = _listen(path)
+    if meeting is None:
+        return
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            heir, _ = await loop.sock_accept(meeting)
+            with heir, contextlib.suppress(OSError):
+                heir.setblocking(False)
+                socket.send_fds(heir, [_READY], [listener.fileno()])
+                log.info("another lead is about to take over this address")
+                if await loop.sock_recv(heir, 1) == _READY:
+                    log.info("another lead has taken over: this one ends with its last answer")
+                    stop_accepting()
+                    _remove(path)
+                    return
+                log.warning("the lead that was about to take over has ended: this one goes on")
+    except asyncio.CancelledError:
+        _remove(path)
+        raise
+    finally:
+        meeting.close()
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _listen(path: Path) -> socket.socket | None:
+    """None where there can be no such socket."""
+    if not hasattr(socket, "send_fds") or len(os.fsencode(path)) > _MOST_PATH_BYTES:
+        return None
+    meeting = socket.socket(socket.AF_UNIX)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # of a lead that was killed: the address is ours now
+        meeting.bind(str(path))
+        path.chmod(0o600)
+        meeting.listen(_BACKLOG)
+    except OSError as error:
+        log.debug("no other lead can take over: %s", error)
+        meeting.close()
+        return None
+    meeting.setblocking(False)
+    return meeting
