@@ -51,7 +51,7 @@ async def follow(settings: BackSettings, link: Link, listener: LeadListener) -> 
         except LostError:
             if found := await asyncio.to_thread(discovery.search):
                 link.set_lead(found.websocket_url, found.tls())
-                is_first = found.lead == settings.lead
+                is_first = found.url == settings.url
         except RefusedError as error:
             if is_first or isinstance(error, OtherVocabularyError):
                 raise

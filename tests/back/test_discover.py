@@ -14,20 +14,20 @@ from shared.errors import ConfigError
 class Network:
     """Settings of a back whose searches give the entries of `looks` in turn: a lead or an error."""
 
-    def __init__(self, *looks, lead="first"):
+    def __init__(self, *looks, url="first"):
         self.looks = list(looks)
-        self.lead = lead
+        self.url = url
 
     @property
     def websocket_url(self):
-        return f"ws://{self.lead}"
+        return f"ws://{self.url}"
 
     def discovered(self, *, again=False):
         self.again = again
         look = self.looks.pop(0)
         if isinstance(look, Exception):
             raise look
-        return Network(*self.looks, lead=look)
+        return Network(*self.looks, url=look)
 
     def tls(self):
         return None
