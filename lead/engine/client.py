@@ -175,9 +175,6 @@ class EngineClient:
                 log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
             else:
                 await self._run_once(process, sequences, backs)
-            if self.state is EngineState.SLEEPING:
-                await self._sleep()
-                continue
             if self._restarts.are_in_vain:
                 self._fail(sequences)
             with contextlib.suppress(TimeoutError):
@@ -261,6 +258,8 @@ class EngineClient:
             end = await process.reap()
             if not self._stopped and self.state is not EngineState.SLEEPING:
                 log.error("the engine (pid %d) ended with %s", process.pid, end)
+        if self.state is EngineState.SLEEPING:
+            await self._sleep()
 
     async def _fall_asleep(self, process: EngineProcess, sequences: SequenceListener) -> None:
         """End the process when there has been nothing to do for long enough."""
@@ -278,6 +277,7 @@ class EngineClient:
             await asyncio.sleep(max(left, _LEAST_DOZE_SECONDS))
 
     async def _sleep(self) -> None:
+        self._restarts.on_death(was_busy=True)  # as after work: the next start is not delayed
         await self._wanted.wait()
         if not self._stopped:
             log.info("somebody asks: the model is loaded again")
