@@ -3,18 +3,21 @@
     python -m shared.sampling.grammar_server DESCRIPTOR MODEL
 
 It reads the vocabulary once, then forks a process for each connection that arrives over the inherited
-socket. What a client's grammar costs is that process's alone: one that takes too much time or memory, or
-crashes, ends without touching another. `shared.sampling.remote_grammar` is the other end.
+socket, always one in advance. What a client's grammar costs is that process's alone: one that takes too much
+time or memory, or crashes, ends without touching another. `shared.sampling.remote_grammar` is the other end.
 """
 
 import array
 import contextlib
+import enum
 import gc
 import os
 import resource
+import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,10 +39,14 @@ _MEMORY = 1 << 30
 """Bytes that one grammar may take."""
 _NICENESS = 10
 """Behind the threads that decode: their tokens do not wait for this."""
+_REST_SECONDS = 0.05
+"""Before the next process is forked, unless it is needed: the latest grammar is compiled first."""
+_PAUSE_SECONDS = 0.1
+"""Before a spare process that has died is followed by another one."""
 
 
 def main() -> None:
-    """Fork for each connection until the other end is closed."""
+    """Serve each connection until the other end is closed."""
     # A terminal and systemd send these to all processes; this one ends with the one that it serves.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -48,28 +55,66 @@ def main() -> None:
     prepare(vocabulary)
     gc.freeze()  # children share these pages as long as nobody writes to them
     with socket.socket(fileno=int(sys.argv[1])) as requests:
-        while True:
-            flags, descriptors, _, _ = socket.recv_fds(requests, 1, 2)
-            if not flags:
-                return
-            if os.fork() == 0:
-                requests.close()
-                _serve(vocabulary, descriptors, is_optional=flags == b"\x01")
-            for descriptor in descriptors:
-                os.close(descriptor)
+        while (outcome := _fork_spare(requests, vocabulary)) is not _SpareOutcome.CLOSED:
+            if outcome is _SpareOutcome.SERVES:
+                select.select([requests], [], [], _REST_SECONDS)
+            else:  # killed for want of memory, say: no other one before it is needed
+                time.sleep(_PAUSE_SECONDS)
+                select.select([requests], [], [])
 
 
-def _serve(vocabulary: Vocabulary, descriptors: Sequence[int], *, is_optional: bool) -> NoReturn:
-    connection, text = descriptors
+class _SpareOutcome(enum.Enum):
+    """What became of a forked process: it serves a connection, the other end was closed, or it has died."""
+
+    SERVES = b"S"
+    CLOSED = b"C"
+    DIED = b""
+
+
+def _fork_spare(requests: socket.socket, vocabulary: Vocabulary) -> _SpareOutcome:
+    """Fork the process for the next connection in advance, and wait until it is no longer a spare one.
+
+    Forking and the first use of what was forked take ten times as long as compiling a usual grammar.
+    """
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        _wait_for_connection(requests, writer, vocabulary)
+    os.close(writer)
     try:
-        _limit_memory()
+        return _SpareOutcome(os.read(reader, 1))
+    finally:
+        os.close(reader)
+
+
+def _wait_for_connection(requests: socket.socket, writer: int, vocabulary: Vocabulary) -> NoReturn:
+    try:
         os.nice(_NICENESS)
-        with os.fdopen(text, encoding="utf-8") as file:
-            grammar = file.read()
-        with Connection(connection) as answers, contextlib.suppress(EOFError, OSError):
-            _Follower(_compile(grammar, vocabulary, is_optional=is_optional)).serve(answers)
+        _warm_up(vocabulary)
+        flags, descriptors, _, _ = socket.recv_fds(requests, 1, 2)
+        requests.close()
+        with contextlib.suppress(BrokenPipeError):  # the parent has died: this one serves all the same
+            os.write(writer, (_SpareOutcome.SERVES if flags else _SpareOutcome.CLOSED).value)
+        os.close(writer)
+        if flags:
+            _serve(vocabulary, descriptors, is_optional=flags == b"\x01")
     finally:
         os._exit(0)
+
+
+def _warm_up(vocabulary: Vocabulary) -> None:
+    """Touch the memory that a grammar needs."""
+    with contextlib.suppress(ValueError, RequestError):
+        GrammarMatcher('start: "a"\n', vocabulary).allowed()
+
+
+def _serve(vocabulary: Vocabulary, descriptors: Sequence[int], *, is_optional: bool) -> None:
+    connection, text = descriptors
+    _limit_memory()
+    with os.fdopen(text, encoding="utf-8") as file:
+        grammar = file.read()
+    with Connection(connection) as answers, contextlib.suppress(EOFError, OSError):
+        _Follower(_compile(grammar, vocabulary, is_optional=is_optional)).serve(answers)
 
 
 def _compile(text: str, vocabulary: Vocabulary, *, is_optional: bool) -> Constraint | RequestError:

@@ -1,9 +1,13 @@
 """The process that follows grammars: it ends with the one that it serves, and not before."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from shared.models.builtin import builtin_target
 from shared.sampling.remote_grammar import GrammarServer, Patience
@@ -28,4 +32,26 @@ def test_signals_for_the_whole_group_do_not_end_it():
         server._process.send_signal(number)
     assert len(server.follow(ANYTHING).allowed()) > 0
     assert server._process.poll() is None
+    server.close()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_spare_process_that_is_killed_is_replaced():
+    server = GrammarServer(builtin_target(), Patience())
+    server.follow(ANYTHING).allowed()
+    for pid in _children(server._process.pid):
+        os.kill(pid, signal.SIGKILL)
+    assert len(server.follow(ANYTHING).allowed()) > 0
+    server.close()
+
+
+def test_many_grammars_at_once_are_each_followed():
+    server = GrammarServer(builtin_target(), Patience())
+    grammars = [server.follow(f'start: "{letter}"\n') for letter in "abcdefgh"]
+    pieces = [len(grammar.allowed()) for grammar in grammars]
+    assert min(pieces) > 0
     server.close()
