@@ -41,7 +41,7 @@ class PlanReport:
         chosen, remote = best(self.forecasts), better_elsewhere(self.forecasts)
         parts = [self._measured(), self._table(), f"Fastest here: {self._verdict(chosen)}"]
         if remote:
-            parts.append(f"With another machine like this one, a {self._verdict(remote)}")
+            parts.append(f"Faster still: {self._verdict(remote)}")
         return "\n\n".join([*parts, *self.remarks])
 
     def to_json(self) -> str:
@@ -129,8 +129,9 @@ def describe(arrangement: Arrangement) -> str:
 
 
 def _contention(split: SplitTimes) -> str:
+    where = count(len(split.back_cpus), "core")
     return (
-        f"With the back on cores {as_ranges(split.back_cpus)}: a step {_ms(split.steps[1])}, a draft token "
+        f"With a back on {where} ({as_ranges(split.back_cpus)}): a step {_ms(split.steps[1])}, a draft token "
         f"{_ms(split.token_s)}; while both compute {split.lead_factor:.2f} and {split.back_factor:.2f} times "
         "as long."
     )

@@ -32,7 +32,7 @@ def test_the_fastest_is_named_with_its_command(report):
     text = str(report)
     assert "Fastest here: draft model in the engine, 40.0 tokens/s, 2.00 times as fast as without" in text
     assert "\n  lead --draft-model x\n" in text
-    assert "With another machine" not in text
+    assert "Faster still" not in text
     assert text.endswith("A remark.")
 
 
@@ -40,7 +40,7 @@ def test_a_back_elsewhere_is_named_beside_it_if_it_is_faster(report):
     forecasts = [*report.forecasts[:3], SpeedForecast(report.forecasts[3].arrangement, 50.0, 40.0, 60.0)]
     text = str(replace(report, forecasts=forecasts))
     assert "Fastest here: draft model in the engine" in text
-    assert "With another machine like this one, a back on another machine, 0.3 ms away, 50.0 tokens/s" in text
+    assert "Faster still: back on another machine, 0.3 ms away, 50.0 tokens/s" in text
     assert "\n  lead --host\n  back\n" in text
 
 
