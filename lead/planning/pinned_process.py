@@ -22,7 +22,8 @@ class PinnedProcess:
 
     def __init__(self, cores: frozenset[int] | None) -> None:
         """`cores`: where it runs; None: wherever this process may."""
-        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _prepare, (cores,))
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        self._pinning = self._pool.submit(_prepare, cores)
 
     def __enter__(self) -> Self:
         return self
@@ -35,13 +36,17 @@ class PinnedProcess:
     def start(
         self, call: Callable[_Arguments, _Returned], *arguments: _Arguments.args, **named: _Arguments.kwargs
     ) -> Future[_Returned]:
-        """Call a function of a module there; its result is sent back."""
+        """Call a function of a module there; its result is sent back.
+
+        Raises ConfigError if the process cannot be pinned, or has died.
+        """
+        result(self._pinning)
         return self._pool.submit(call, *arguments, **named)
 
     def call(
         self, call: Callable[_Arguments, _Returned], *arguments: _Arguments.args, **named: _Arguments.kwargs
     ) -> _Returned:
-        """As `start`, and wait. Raises what it raises, and ConfigError if the process dies."""
+        """As `start`, and wait. Raises also what the function raises."""
         return result(self.start(call, *arguments, **named))
 
 

@@ -18,7 +18,9 @@ _LEAD_ADDRESS = "http://LEAD:5555"
 def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[int]) -> list[str]:
     """In the order in which to run them; `settings` as they were given."""
     lead = ["lead", *_model_words(settings)]
-    threads = ["--threads", str(settings.compute.threads or len(cores))]
+    threads = ["--cpus", settings.cpus] if settings.cpus else []
+    if settings.compute.threads or not settings.cpus:
+        threads += ["--threads", str(settings.compute.threads or len(cores))]
     model = draft_model_words(settings)
     if arrangement.split:
         back = _renamed(model, "--back", "--back-hf-repo")

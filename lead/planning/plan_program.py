@@ -36,6 +36,10 @@ def main(arguments: Sequence[str]) -> None:
     """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C."""
     settings = PlanSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
+    if settings.check:
+        from lead import cli  # noqa: PLC0415 - which imports this module where it is needed
+
+        cli.check(settings)
     try:
         report = plan(settings)
     except DuoError as error:
@@ -60,7 +64,7 @@ def plan(settings: PlanSettings) -> PlanReport:
         for split in core_splits(cores, lead_is_offloaded=engine.is_offloaded):
             _say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
             splits.append(_measure_split(split, load, is_offloaded=engine.is_offloaded))
-    found = arrangements(engine, splits, settings.round_trip)
+    found = arrangements(engine, splits, settings.round_trips)
     return PlanReport(
         engine,
         splits,

@@ -4,8 +4,8 @@ import dataclasses
 import re
 from typing import Annotated, ClassVar
 
-from pydantic import BeforeValidator, Field
-from pydantic_settings import CliToggleFlag, NoDecode
+from pydantic import AfterValidator, Field
+from pydantic_settings import CliToggleFlag
 
 from lead.settings.lead_settings import LeadSettings
 from shared.settings.command_line import Spelling
@@ -14,11 +14,18 @@ from shared.settings.llama_server_options import LLAMA_SERVER
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0}
 _LONGEST = 60.0
+_MOST_TRIPS = 8
 
 
-def _read_durations(given: object) -> object:
+def _check_durations(text: str) -> str:
+    if len(_read_durations(text)) > _MOST_TRIPS:
+        raise ValueError(f"more than {_MOST_TRIPS} times")
+    return text
+
+
+def _read_durations(text: str) -> tuple[float, ...]:
     """`5ms,0.1s` → (0.005, 0.1)."""
-    return tuple(map(_seconds, given.split(","))) if isinstance(given, str) else given
+    return tuple(map(_seconds, text.split(",")))
 
 
 def _seconds(text: str) -> float:
@@ -28,7 +35,8 @@ def _seconds(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-RoundTrips = Annotated[tuple[float, ...], NoDecode, BeforeValidator(_read_durations)]
+Durations = Annotated[str, AfterValidator(_check_durations)]
+"""Times, as in 0.3ms,20ms."""
 
 
 class PlanSettings(LeadSettings):
@@ -53,9 +61,8 @@ class PlanSettings(LeadSettings):
     headings: ClassVar = {"round_trip": "planning", **LeadSettings.headings}
     defaults: ClassVar = {"log_level": "warning"}
 
-    round_trip: RoundTrips = Field(
-        (0.001,),
-        max_length=8,
+    round_trip: Durations = Field(
+        "1ms",
         description="round-trip times of backs on other machines, as in 0.3ms,20ms; such a back is assumed "
         "to be as fast as this machine",
     )
@@ -70,3 +77,8 @@ class PlanSettings(LeadSettings):
         description="beginning of the text on which drafts are tried; without it, those of some short texts",
     )
     as_json: CliToggleFlag[bool] = Field(False, description="print one JSON object, with all measurements")
+
+    @property
+    def round_trips(self) -> tuple[float, ...]:
+        """In seconds."""
+        return _read_durations(self.round_trip)

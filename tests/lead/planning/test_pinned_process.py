@@ -35,6 +35,11 @@ def test_a_process_that_dies_is_told_in_a_sentence():
         process.call(os.abort)
 
 
+def test_a_core_that_is_not_there_is_named():
+    with PinnedProcess(frozenset({60_000})) as process, pytest.raises(ConfigError, match="60000"):
+        process.call(cpus.usable)
+
+
 def test_results_can_be_awaited_later(process):
     later = process.start(time.monotonic)
     assert result(later) > 0

@@ -60,6 +60,11 @@ def test_a_back_of_a_lead_on_a_gpu_stays_on_the_cpu():
     assert read(written("split", "--back", "small.gguf", split=split)[0]).own_back.back_gpu_layers == 0
 
 
+def test_cores_that_were_chosen_stay_chosen():
+    settings = read(written("engine", "--draft-model", "small.gguf", "--cpus", "0")[0])
+    assert (settings.cpus, settings.compute.threads) == ("0", 0)
+
+
 def test_on_a_system_that_cannot_pin_threads_are_divided(monkeypatch):
     monkeypatch.setattr("shared.cpus.can_pin", lambda: False)
     settings = read(written("split", "--back", "small.gguf", split=SPLIT)[0])

@@ -13,7 +13,7 @@ def read(*arguments):
     ("text", "seconds"), [("5ms", [0.005]), ("0.3ms,20ms", [0.0003, 0.02]), ("1s, .5s", [1.0, 0.5])]
 )
 def test_round_trips_are_times_with_a_unit(text, seconds):
-    assert list(read("--round-trip", text).round_trip) == pytest.approx(seconds)
+    assert list(read("--round-trip", text).round_trips) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["5", "fast", "-1ms", "90s", "5ms,", ",".join(["1ms"] * 9)])
