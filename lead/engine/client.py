@@ -167,19 +167,14 @@ class EngineClient:
         Raises ModelLoadError if there is never one that is ready, EngineError if no further one will be, or
         if what the first one needs is not there yet.
         """
-        while not self._stopped:
-            try:
-                with self._spare.released():
-                    process = await EngineProcess.start(self._log_options, self._timeout)
-            except OSError as error:  # no descriptors, memory or processes: there may be some later
-                log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
-            else:
-                await self._run_once(process, sequences, backs)
-            if self._restarts.are_in_vain:
-                self._fail(sequences)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._restarts.next_delay()):
-                    await self._stopping.wait()
+        with contextlib.closing(self._spare):
+            while not self._stopped:
+                await self._run_next(sequences, backs)
+                if self._restarts.are_in_vain:
+                    self._fail(sequences)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._restarts.next_delay()):
+                        await self._stopping.wait()
 
     async def stop(self) -> None:
         """Let the engine finish its step and exit; it is killed if that takes too long."""
@@ -239,6 +234,16 @@ class EngineClient:
             async with asyncio.timeout(_EXPLAIN_SECONDS):
                 return await asyncio.shield(self._explanation)
         return None
+
+    async def _run_next(self, sequences: SequenceListener, backs: BackListener) -> None:
+        """Start a process and run it to its end; one that cannot be started is logged."""
+        try:
+            with self._spare.released():
+                process = await EngineProcess.start(self._log_options, self._timeout)
+        except OSError as error:  # no descriptors, memory or processes: there may be some later
+            log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
+        else:
+            await self._run_once(process, sequences, backs)
 
     async def _run_once(
         self, process: EngineProcess, sequences: SequenceListener, backs: BackListener

@@ -20,6 +20,7 @@ from lead.engine import process
 from lead.engine.client import EngineClient, EngineState
 from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy, Submit, encode_command
 from lead.engine.events import Finished
+from shared.descriptors import n_open
 from shared.errors import EngineError, ModelLoadError, UnavailableError
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
@@ -28,7 +29,6 @@ LOAD = Load(model=Path("m.gguf"), options=ModelOptions(), depth=4)
 SCRIPT = """#!{python}
 import os, signal, socket, sys
 from pathlib import Path
-from shared.settings.model_options import ModelOptions
 
 pipe = socket.socket(fileno=int(sys.argv[3]))
 commands = pipe.makefile()
@@ -337,6 +337,14 @@ async def test_an_engine_that_does_not_end_is_killed(start, monkeypatch):
     await front.stop()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_after_the_end_no_descriptor_is_held_back(start):
+    before = n_open()
+    front = start("ready()\n" + LISTEN)
+    await front.until(is_up)
+    await front.stop()
+    assert n_open() == before
 
 
 async def test_a_stop_between_two_engines_starts_no_third(start):
