@@ -13,6 +13,8 @@ import uvloop
 from hypothesis import HealthCheck, settings
 
 from bench.tiny_models import TinyModel, write_tiny_model
+from shared.models.builtin import builtin_target
+from shared.models.grow import Shape, grow
 
 settings.register_profile(
     "steady",
@@ -32,10 +34,29 @@ def pytest_configure():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+    """Files that take long come first, so that workers which share out whole files end at the same time."""
+    items.sort(
+        key=lambda item: not (item.get_closest_marker("real") or item.path.name.startswith("test_proof"))
+    )
+
+
 def pytest_asyncio_loop_factories(item):
     """A hook of pytest-asyncio: the event loops under which a test runs."""
     loops = {"asyncio": asyncio.new_event_loop}
     return loops | {"uvloop": uvloop.new_event_loop} if item.get_closest_marker("both_loops") else loops
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory):
+    """The shipped target, grown so that a step takes some milliseconds and drafts arrive in time.
+
+    Other sequences in the batch and in the cache change the last bits of a token's logits. Quantized weights
+    round activations, too, and may amplify such a difference until another token is chosen; f32 does not.
+    """
+    path = tmp_path_factory.mktemp("models") / "target.gguf"
+    grow(builtin_target(), path, Shape(width=480, n_layers=6, n_heads=14, n_feed_forward=1344), "f32")
+    return path
 
 
 @pytest.fixture(scope="session")

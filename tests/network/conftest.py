@@ -3,7 +3,6 @@ import pytest
 from bench.processes import start_back, start_lead
 from tests.network.client import BACK_KEY, CLIENT_KEY, PORT, ask
 from tests.network.namespaces import Network, why_not
-from tests.real.conftest import target  # noqa: F401 - a fixture
 from tests.real.processes import BACK, LEAD
 
 
@@ -30,7 +29,7 @@ def far(network):
 
 
 @pytest.fixture(scope="session")
-def lead(network, target):  # noqa: F811
+def lead(network, target):
     """(lead, url) as all machines see it; it has keys, and announces itself."""
     with network.at("lead"):
         program, _ = start_lead(

@@ -9,7 +9,7 @@ from typing import Any, Self
 import httpx
 
 PROMPT = "Tell me a story about a fox named Zorvi who gets lost, with a red umbrella."
-N_TOKENS = 120
+N_TOKENS = 80
 ENDLESS = 2000
 """More tokens than any test waits for; fewer than the context has."""
 TIMEOUT_S = 240.0

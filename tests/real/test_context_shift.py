@@ -12,7 +12,7 @@ from tests.real.processes import LEAD, back_of, engine_of
 
 pytestmark = pytest.mark.real
 
-N_CTX = 256
+N_CTX = 128
 LONG = {"temperature": 0.8, "max_tokens": 3 * N_CTX, "repeat_penalty": 1.1, "n_keep": 12}
 
 

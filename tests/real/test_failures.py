@@ -38,16 +38,6 @@ def test_a_back_may_be_started_before_the_lead_and_comes_back_to_one_that_was_st
         assert back.process.poll() is None
 
 
-def test_sigterm_ends_an_answer_with_an_error_event_when_the_drain_time_is_over(own_lead):
-    lead, url = own_lead("--drain-seconds", "0.1")
-    with stream(url, max_tokens=ENDLESS) as answer:
-        answer.until(lambda reply: reply.text)
-        lead.signal(signal.SIGTERM)
-        reply = answer.rest()
-    assert reply.error["message"] == "the server is shutting down"
-    assert lead.process.wait(TIMEOUT_S) == 0
-
-
 def listens(url):
     try:
         httpx.get(f"{url}/health", trust_env=False)

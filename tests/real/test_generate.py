@@ -84,14 +84,13 @@ def test_a_back_changes_no_text(generate, story, plain):
     assert re.search(r"drafts  \d+ of \d+ tokens accepted", drafted.stderr)
 
 
-@pytest.mark.parametrize("back", ["small.bin", "q8.bin"])
-def test_models_of_llama2_c_draft_for_each_other(generate, back):
+def test_models_of_llama2_c_draft_for_each_other(generate):
     ended = generate(
-        "--model", "large.bin", "--back", back, "-n", "30", "-i", PROMPT, "--compare", "--temp", "0"
+        "--model", "large.bin", "--back", "q8.bin", "-n", "30", "-i", PROMPT, "--compare", "--temp", "0"
     )
     assert ended.returncode == 0, ended.stderr
     assert "same text  yes, every character" in ended.stderr
-    assert f"with {back.removesuffix('.bin')}" in ended.stderr
+    assert "with q8" in ended.stderr
     assert ended.stdout.count(PROMPT) == 1
 
 
@@ -122,11 +121,11 @@ def test_models_with_learned_positions_draft_to_the_end_of_their_context(generat
 @pytest.mark.parametrize(("model", "back"), [("gpt2", "gpt2-small"), ("large.bin", "small.bin")])
 def test_with_context_shifts_a_text_is_longer_than_the_context(generate, model, back):
     ended = generate(
-        *("--model", model, "--back", back, "-n", "200", "-i", PROMPT, "--ignore-eos", "--compare"),
+        *("--model", model, "--back", back, "-n", "120", "-i", PROMPT, "--ignore-eos", "--compare"),
         *("--context-shift", "--keep", "3", "--temp", "0.5", "--seed", "1"),
     )
     assert ended.returncode == 0, ended.stderr
-    assert "plain  200 tokens" in ended.stderr
+    assert "plain  120 tokens" in ended.stderr
     assert "same text  yes, every character" in ended.stderr
 
 

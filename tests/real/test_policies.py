@@ -56,7 +56,7 @@ def test_a_prediction_is_accepted_and_changes_no_text(drafting, plain):
     choose(url, "fixed", 5)  # how many tokens adaptive takes depends on how long steps take here and now
     reply = ask(url, **SAMPLING, prediction={"type": "content", "content": plain})
     assert reply.text == plain
-    assert reply.n_accepted > 80
+    assert reply.n_accepted > 50
 
 
 def test_the_planner_reports_what_it_has_measured(drafting, plain):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -21,25 +22,19 @@ SAMPLING = {"temperature": 0.8, "seed": 3}
 
 
 async def ask_at_once(url):
-    """(index of the prompt, text or None at the end) in the order in which they arrive; roles left out."""
-    arrived = []
+    """The texts of streamed answers to all prompts."""
 
-    async def one(client, index):
-        body = chat(PROMPTS[index], **SAMPLING, stream=True)
+    async def one(client, prompt):
+        body, text = chat(prompt, **SAMPLING, stream=True), ""
         async with client.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
             async for line in response.aiter_lines():
                 if line.startswith("data: {"):
                     (choice,) = json.loads(line.removeprefix("data: "))["choices"]
-                    if "role" not in choice["delta"]:
-                        arrived.append((index, choice["delta"].get("content")))
+                    text += choice["delta"].get("content") or ""
+        return text
 
     async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_S) as client:
-        await asyncio.gather(*(one(client, index) for index in range(len(PROMPTS))))
-    return arrived
-
-
-def texts(arrived):
-    return ["".join(text or "" for i, text in arrived if i == index) for index in range(len(PROMPTS))]
+        return await asyncio.gather(*(one(client, prompt) for prompt in PROMPTS))
 
 
 @pytest.fixture(scope="module")
@@ -47,24 +42,24 @@ def one_by_one(served):
     return [ask(served[1], prompt=prompt, **SAMPLING).text for prompt in PROMPTS]
 
 
-@pytest.fixture(scope="module")
-def at_once(served):
-    return asyncio.run(ask_at_once(served[1]))
+def test_four_requests_are_served_at_the_same_time(served):
+    url = served[1]
+    with ExitStack() as stack:
+        for prompt in PROMPTS:
+            answer = stack.enter_context(stream(url, prompt=prompt, max_tokens=ENDLESS))
+            answer.until(lambda reply: reply.text)
+        slots = httpx.get(f"{url}/slots", trust_env=False, timeout=TIMEOUT_S).json()
+    assert [slot["is_processing"] for slot in slots] == [True] * len(PROMPTS)
 
 
-def test_four_requests_are_served_at_the_same_time(at_once):
-    first_end = next(i for i, (_, text) in enumerate(at_once) if text is None)
-    assert {index for index, text in at_once[:first_end] if text} == {0, 1, 2, 3}
-
-
-def test_four_requests_at_once_get_the_texts_that_each_gets_alone(at_once, one_by_one):
-    assert texts(at_once) == one_by_one
+def test_four_requests_at_once_get_the_texts_that_each_gets_alone(served, one_by_one):
+    assert asyncio.run(ask_at_once(served[1])) == one_by_one
 
 
 def test_four_requests_with_a_back_get_the_texts_that_each_gets_alone(served, one_by_one):
     lead, url = served
     with back_of(lead, url, "helper"):
-        assert texts(asyncio.run(ask_at_once(url))) == one_by_one
+        assert asyncio.run(ask_at_once(url)) == one_by_one
 
 
 def test_a_second_turn_does_not_process_the_first_again(served):
