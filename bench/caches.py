@@ -6,82 +6,17 @@ fresh evaluation by more than the bound.
 """
 
 import argparse
-import json
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from bench import table
+from bench.architectures import ARCHITECTURES, Row, finish, rows_of
 from bench.options import listed
-from bench.tiny_models import ArchitectureError, TinyModel, write_tiny_model
+from bench.tiny_models import TinyModel
 from bench.traffic import Traffic, TrafficRun
 from shared.llama.memory_plan import plan_memory
 from shared.settings.model_options import CacheType, ModelOptions
-
-ARCHITECTURES = (
-    *(
-        "llama",
-        "deci",
-        "falcon",
-        "grok",
-        "gpt2",
-        "gptneox",
-        "mpt",
-        "baichuan",
-        "starcoder",
-        "refact",
-        "bloom",
-    ),
-    *(
-        "stablelm",
-        "qwen",
-        "qwen2",
-        "qwen2moe",
-        "qwen2vl",
-        "qwen3",
-        "qwen3moe",
-        "qwen3vl",
-        "qwen3vlmoe",
-        "phi2",
-    ),
-    *("phimoe", "plamo", "codeshell", "orion", "internlm2", "minicpm", "gemma", "starcoder2", "xverse"),
-    *("command-r", "dbrx", "olmo", "olmoe", "openelm", "deepseek", "deepseek2", "chatglm", "glm4", "glm4moe"),
-    *(
-        "jais",
-        "jais2",
-        "nemotron",
-        "exaone",
-        "granite",
-        "granitemoe",
-        "chameleon",
-        "bailingmoe",
-        "bailingmoe2",
-    ),
-    *("dots1", "arcee", "ernie4_5", "ernie4_5-moe", "hunyuan-dense", "hunyuan-moe", "smollm3", "seed_oss"),
-    *("minimax-m2", "pangu-embedded", "mistral3", "maincoder", "nanbeige"),
-    *("gemma2", "gemma3", "cohere2", "cohere2moe", "exaone4", "exaone-moe", "olmo2", "plamo3", "gpt-oss"),
-    *(
-        "smallthinker",
-        "laguna",
-        "llama4",
-        "afmoe",
-        "muse-glimmer",
-        "granite_swa",
-        "mimo2",
-        "spark2_5",
-        "mellum",
-    ),
-    *("qwen35", "qwen35moe", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe"),
-    *("qwen3next", "mamba", "mamba2", "granitehybrid", "falcon-h1", "jamba", "minimax-01"),
-    "rwkv6",
-)
-"""All kinds of memory: attention over the whole text, sliding windows, recurrent states with rollback and
-without. Of others llama.cpp writes no file, or not from these metadata, or aborts when it decodes. RWKV 7 is
-left out because with random weights it amplifies the last bits, plamo2 because llama.cpp computes other
-logits where a pass has several tokens of several sequences.
-"""
 
 _COLUMNS = {
     "architecture": ("architecture", ""),
@@ -97,32 +32,21 @@ _COLUMNS = {
 def main(arguments: Sequence[str]) -> None:
     """Print a table, then a line of JSON."""
     options = _parse(arguments)
-    rows = list(_rows(options))
-    table.show("logits after random traffic, against a fresh evaluation", rows, _COLUMNS)
-    print(json.dumps({"part": "caches", "rows": rows}))
-    if any(row["n_wrong"] for row in rows):
-        sys.exit(1)
+    models = (TinyModel(architecture, options.seed) for architecture in options.architectures)
+    rows = list(rows_of(models, partial(_rows, options)))
+    finish("caches", "logits after random traffic, against a fresh evaluation", rows, _COLUMNS)
 
 
-def _rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as folder:
-        for architecture in options.architectures:
-            model = TinyModel(architecture, options.seed)
-            try:
-                path = write_tiny_model(model, Path(folder) / f"{architecture}.gguf")
-            except ArchitectureError as error:
-                print(error, file=sys.stderr)
-                continue
-            for kv_unified in (True, False):
-                yield _row(options, architecture, path, kv_unified=kv_unified)
-            if plan_memory(path, ModelOptions()).n_window:
-                yield _row(options, architecture, path, kv_unified=True, swa_full=True)
-            path.unlink()
+def _rows(options: argparse.Namespace, architecture: str, path: Path) -> Iterator[Row]:
+    for kv_unified in (True, False):
+        yield _row(options, architecture, path, kv_unified=kv_unified)
+    if plan_memory(path, ModelOptions()).n_window:
+        yield _row(options, architecture, path, kv_unified=True, swa_full=True)
 
 
 def _row(
     options: argparse.Namespace, architecture: str, path: Path, *, kv_unified: bool, swa_full: bool = False
-) -> dict[str, Any]:
+) -> Row:
     traffic = Traffic(
         path,
         seed=options.seed,
@@ -135,7 +59,7 @@ def _row(
     run = TrafficRun(traffic)
     comparison = run.run(options.comparisons)
     run.close()
-    row = {
+    return {
         "architecture": architecture,
         "cells": ("one pool" if kv_unified else "per slot") + (", --swa-full" if swa_full else ""),
         "n_compared": len(comparison.differences),
@@ -144,8 +68,6 @@ def _row(
         "worst": comparison.worst,
         "spread": comparison.spread,
     }
-    print(f"{architecture:14} {row['cells']}: {comparison.worst:.5f}", file=sys.stderr)
-    return row
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -10,23 +10,18 @@ Where another token is chosen, the last bits decided if it is also chosen with a
 """
 
 import argparse
-import json
 import random
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import table
-from bench.caches import ARCHITECTURES
+from bench.architectures import ARCHITECTURES, Row, finish, rows_of
 from bench.options import listed
-from bench.tiny_models import ArchitectureError, TinyModel, write_tiny_model
+from bench.tiny_models import ArchitectureError, TinyModel
 from bench.traffic import limits_of
 from lead.engine.commands import PostDraft, RequestOptions, Submit
 from lead.engine.events import Committed, Finished
@@ -243,29 +238,12 @@ class Service:
 def main(arguments: Sequence[str]) -> None:
     """Print a table, then a line of JSON."""
     options = _parse(arguments)
-    rows = list(_rows(options))
-    table.show("the same texts beside right, half-right and wrong drafters", rows, _COLUMNS)
-    print(json.dumps({"part": "same_text", "rows": rows}))
-    if any(row["n_wrong"] for row in rows):
-        sys.exit(1)
+    models = (TinyModel(each, options.seed, sd=options.sd) for each in options.architectures)
+    rows = list(rows_of(models, lambda architecture, path: [_row(options, architecture, path)]))
+    finish("same_text", "the same texts beside right, half-right and wrong drafters", rows, _COLUMNS)
 
 
-def _rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as folder:
-        for architecture in options.architectures:
-            model = TinyModel(architecture, options.seed, sd=options.sd)
-            try:
-                path = write_tiny_model(model, Path(folder) / f"{architecture}.gguf")
-                row = _row(options, architecture, path)
-            except ArchitectureError as error:
-                print(f"{architecture}: {error}", file=sys.stderr)
-                continue
-            print(row, file=sys.stderr)
-            yield row
-            path.unlink()
-
-
-def _row(options: argparse.Namespace, architecture: str, path: Path) -> dict[str, Any]:
+def _row(options: argparse.Namespace, architecture: str, path: Path) -> Row:
     target = Target(path, options.tokens, options.seed)
     questions = target.questions(options.texts)
     found: Counter[str] = Counter()

@@ -71,11 +71,39 @@ def compare(loads: Sequence[Load]) -> list[dict[str, Any]]:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench serve", description=__doc__)
-    parser.add_argument("--target", default="0.4G:f16", help="size:type, or a GGUF file")
+    _add_load_options(parser)
+    _add_server_options(parser)
+    options.add_workload_options(parser)
+    report.add_options(parser)
+    settings = report.parse(parser, arguments, _QUICK)
+    if settings.back and settings.all_cores:
+        parser.error("--back needs the cores that --all-cores gives away")
+    return settings
+
+
+def _add_load_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clients", type=listed(int), default=[1, 2, 4, 8, 16], help="numbers of concurrent clients"
     )
     parser.add_argument("--answers", type=int, default=2, help="answers per client")
+    parser.add_argument(
+        "--preamble",
+        type=int,
+        default=0,
+        metavar="WORDS",
+        help="length of a text with which all prompts begin",
+    )
+    parser.add_argument(
+        "--own-words",
+        type=int,
+        default=0,
+        metavar="WORDS",
+        help="length of a text with which each prompt begins, another one for each",
+    )
+
+
+def _add_server_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", default="0.4G:f16", help="size:type, or a GGUF file")
     parser.add_argument(
         "--back", action="store_true", help="connect a back with the shipped draft model, on the back's cores"
     )
@@ -91,20 +119,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="further options of the lead; llama-server's own are '--no-kv-unified -fa on'",
     )
     parser.add_argument(
-        "--preamble",
-        type=int,
-        default=0,
-        metavar="WORDS",
-        help="length of a text with which all prompts begin",
-    )
-    parser.add_argument(
-        "--own-words",
-        type=int,
-        default=0,
-        metavar="WORDS",
-        help="length of a text with which each prompt begins, another one for each",
-    )
-    parser.add_argument(
         "--slot-ctx", type=int, default=2048, metavar="TOKENS", help="context for each client"
     )
     parser.add_argument("--all-cores", action="store_true", help="let the servers use the back's cores, too")
@@ -114,12 +128,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--peer-options", type=shlex.split, default=[], help="further options of llama-server"
     )
-    options.add_workload_options(parser)
-    report.add_options(parser)
-    settings = report.parse(parser, arguments, _QUICK)
-    if settings.back and settings.all_cores:
-        parser.error("--back needs the cores that --all-cores gives away")
-    return settings
 
 
 def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:

@@ -23,10 +23,3 @@ def test_a_wrong_row_is_a_failure(capsys):
         run("--bound", "-1")
     assert status.value.code == 1
     assert '"n_wrong": 5' in capsys.readouterr().out
-
-
-def test_an_unknown_architecture_is_left_out(capsys):
-    caches.main(["--architectures", "nothing"])
-    captured = capsys.readouterr()
-    assert "does not make a nothing" in captured.err
-    assert json.loads(captured.out.splitlines()[-1])["rows"] == []

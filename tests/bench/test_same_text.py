@@ -44,13 +44,6 @@ def test_another_token_is_a_tie_if_only_the_last_bits_are_against_it(tiny_model)
     target.close()
 
 
-def test_an_unknown_architecture_is_left_out(capsys):
-    run("--architectures", "nothing")
-    captured = capsys.readouterr()
-    assert "does not make a nothing" in captured.err
-    assert json.loads(captured.out.splitlines()[-1])["rows"] == []
-
-
 def test_weights_that_overflow_show_nothing(capsys):
     run("--architectures", "rwkv7", "--sd", "1")
     captured = capsys.readouterr()
