@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import devices, library, rpc_backend
 from shared.llama.batch import Batch
+from shared.llama.context_limits import read_limits
 from shared.llama.hidden_rows import HiddenRows
 from shared.llama.memory_plan import plan_memory
 from shared.llama.memory_traits import PLAIN
@@ -68,14 +69,7 @@ class Model:
             native_options.devices = ctypes.cast(own_gpus, ctypes.c_void_p)
         self._model = load_native(path, native_options)
         self.vocabulary = Vocabulary(self._model, path)
-        self._context = llama_cpp.llama_init_from_model(self._model, plan.parameters)
-        if not self._context:
-            llama_cpp.llama_model_free(self._model)
-            raise ModelLoadError(_why_no_context(path, options))
-        self._memory = llama_cpp.llama_get_memory(self._context)
-        if not self._memory:  # an embedding model, such as BERT
-            self.close()
-            raise unusable(path, f"{self.vocabulary.info.architecture} models keep no KV cache")
+        self._context, self._memory = self._open_context(path, plan.parameters)
         self.hidden = self._keep_hidden() if with_heads else None
         self._guard = WindowGuard(self._memory, self.n_slots, plan.n_window) if plan.is_guarded else None
         self._windows = WindowCheck(self._memory, plan.n_window) if plan.checks_windows else None
@@ -84,28 +78,39 @@ class Model:
         self._stored = StoredStates(self._context)
         self._untrimmed: dict[int, int] = {}  # slots that end with padding, and their length without
         self.n_vocab = self.vocabulary.n_tokens
-        self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
-        n_ctx_slot: int = llama_cpp.llama_n_ctx_seq(self._context)
-        # Models with learned positions (GPT-2) have no others: llama.cpp aborts.
-        self.n_ctx_slot = min(n_ctx_slot, self.vocabulary.info.n_ctx_train or n_ctx_slot)
-        """Tokens that one slot may have at most: with `kv_unified` all cells, within the training context."""
-        self.n_batch: int = llama_cpp.llama_n_batch(self._context)
+        limits = read_limits(self._context, self.vocabulary.info.n_ctx_train)
+        self.n_ctx, self.n_ctx_slot = limits.n_ctx, limits.n_ctx_slot
+        self.n_batch, self.n_ubatch = limits.n_batch, limits.n_ubatch
         self.is_offloaded = options.n_gpu_layers != 0 and (with_workers or devices.has_gpu())
         """Whether a GPU or another machine computes some of the layers."""
         self.tiles_attention = (
             self.kv_unified and self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
         )
         """Whether flash attention compares the tokens of several sequences with the cells of all of them."""
-        n_embd, n_layers = (
-            llama_cpp.llama_model_n_embd(self._model),
-            llama_cpp.llama_model_n_layer(self._model),
-        )
-        self.n_activations: int = n_embd * n_layers
-        """Of one token: its numbers between two layers, in all layers."""
-        self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
         self.widths: WidthPolicy | None = None
         """In which widths to decode, so that logits depend on nothing but the tokens; None: in any."""
         self._batch = Batch(self.n_batch)
+
+    def _open_context(self, path: Path, parameters: Any) -> tuple[Any, Any]:
+        """A llama_context and its memory; frees the model and raises ModelLoadError if there is none."""
+        context = llama_cpp.llama_init_from_model(self._model, parameters)
+        memory = llama_cpp.llama_get_memory(context) if context else None
+        if memory:
+            return context, memory
+        architecture = self.vocabulary.info.architecture
+        if context:  # an embedding model, such as BERT
+            llama_cpp.llama_free(context)
+        llama_cpp.llama_model_free(self._model)
+        if context:
+            raise unusable(path, f"{architecture} models keep no KV cache")
+        raise ModelLoadError(_why_no_context(path, self._options))
+
+    @property
+    def n_activations(self) -> int:
+        """Of one token: its numbers between two layers, in all layers."""
+        width: int = llama_cpp.llama_model_n_embd(self._model)
+        n_layers: int = llama_cpp.llama_model_n_layer(self._model)
+        return width * n_layers
 
     def open_heads(self, path: Path | None = None) -> MtpHeads:
         """The model's heads, with a cache for as many slots and tokens; raises ModelLoadError.
