@@ -1,13 +1,13 @@
-"""The scheduler: which tokens of which sequences go into the next step, and what the step's logits mean.
+"""The scheduler: which tokens of which sequences go into the next step, and what becomes of each after it.
 
 Continuous batching: every step is one decode over all running sequences, prompt chunks beside generation.
+What a step's logits mean is the verifier's part.
 Knows no model and no clock: logits and times are passed in; it is tested with a fake model in milliseconds.
 """
 
 import contextlib
 import functools
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,25 +24,20 @@ from lead.engine.events import (
     PromptProgress,
     SequenceEvent,
     Started,
-    TokenProbabilities,
 )
-from lead.engine.probabilities import filtered_probabilities, model_probabilities
 from lead.engine.prompt_chunk import PromptChunk
-from lead.engine.sequence import EngineSequence, Verification
+from lead.engine.sequence import EngineSequence
 from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.manager import GeneratingSequence, SpeculationManager, SpeculationPlan
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan
-from lead.engine.verify import VerifiedTokens, verify
-from shared.errors import PendingAnswerError, RequestError
+from lead.engine.verifier import Outcome, Verifier
 from shared.llama.span import Span, n_passes, padding, wants_two_passes
 from shared.llama.width_policy import passes
 from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.sampler import Sampler
-
-log = logging.getLogger("engine")
 
 _N_ANSWER_HEADER = 8
 """Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
@@ -50,12 +45,6 @@ _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
 _MIN_COPIED = 32
 """Where slots have cells of their own, all of them are copied: as quick as reading a few tokens."""
-_GRAMMAR_SHARE = 0.25
-"""How much longer a step may take because of grammars. Beyond that their sequences sit out the next steps."""
-_LEAST_GRAMMAR_SECONDS = 0.001
-"""The least of that: a usual answer takes a tenth of it."""
-_ALONE_GRAMMAR_SECONDS = 0.005
-"""Where nothing else runs: until commands are looked at again."""
 
 
 class Scheduler:
@@ -80,7 +69,7 @@ class Scheduler:
         self._speculation = speculation
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._patience = patience or NoWait()
+        self._verifier = Verifier(end_tokens, patience or NoWait())
         self._slots = SlotManager(
             limits.n_slots,
             limits.n_ctx,
@@ -130,11 +119,11 @@ class Scheduler:
 
     def plan(self, now: float) -> StepPlan | None:
         """The next step, or None if there is nothing to do."""
-        events = self._verify_waiting(now)
+        events = self._take(self._verifier.go_on(self._slots.running()), now)
         self._slots.shift_contexts()
         events += self._with_progress(self._slots.admit(only_if_idle=self._minimal_step))
         self._slots.make_room_for_one_token_each()
-        running = [slot for slot in self._slots.running() if not _is_waiting(slot)]
+        running = [slot for slot in self._slots.running() if not slot.is_waiting]
         if not running:
             return StepPlan(events) if events or not self.idle else None
         generating = self._generating_slots(running)
@@ -167,16 +156,16 @@ class Scheduler:
         """
         self._minimal_step = False
         self._prompt_chunk.learn(plan.n_prompt, seconds)
-        self._patience.grant(0.0)
+        self._verifier.begin_step()
         events: list[SequenceEvent] = []
         for entry, rows in zip(plan.entries, logits, strict=True):
             events += self._commit_entry(entry, rows, now)
-        events += self._wait_for_grammars([entry.slot for entry in plan.entries], now, seconds)
+        events += self._take(self._verifier.end_step([entry.slot for entry in plan.entries], seconds), now)
         depths = [
             len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
         ]
         n_committed = sum(len(event.tokens) for event in events if isinstance(event, Committed))
-        is_usual = not any(_is_waiting(entry.slot) for entry in plan.entries)
+        is_usual = not any(entry.slot.is_waiting for entry in plan.entries)
         n_expected = plan.n_expected if is_usual else None
         self._speculation.on_step(
             StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.n_passes)
@@ -333,69 +322,22 @@ class Scheduler:
             return events
         if sequence.max_tokens == 0:
             return [*events, self._finish(slot, "length")]
-        sequence.verification = Verification(entry.draft, rows)
-        return events + self._commit_verified(slot, now)
+        return events + self._take(self._verifier.begin(slot, entry.draft, rows), now)
 
-    def _wait_for_grammars(self, slots: Sequence[Slot], now: float, seconds: float) -> list[SequenceEvent]:
-        """Give choices that are not ready a share of the step's `seconds`; those that take longer sit out."""
-        events = self._try_waiting(slots, now, max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds))
-        for slot in slots:
-            if slot.sequence and (verification := slot.sequence.verification):
-                verification.rows = verification.rows.copy()  # the model reuses their memory
-        return events
-
-    def _verify_waiting(self, now: float) -> list[SequenceEvent]:
-        """Go on with choices that were not ready when their step was over."""
-        running = self._slots.running()
-        is_alone = all(map(_is_waiting, running))
-        return self._try_waiting(running, now, _ALONE_GRAMMAR_SECONDS if is_alone else 0.0)
-
-    def _try_waiting(self, slots: Sequence[Slot], now: float, patience: float) -> list[SequenceEvent]:
-        """Go on with choices that are ready within `patience` seconds, which each has an equal part of."""
-        waiting = [slot for slot in slots if _is_waiting(slot)]
+    def _take(self, outcomes: Iterable[Outcome], now: float) -> list[SequenceEvent]:
+        """Commit what was verified, before the next one is looked at; end what cannot go on."""
         events: list[SequenceEvent] = []
-        for slot in waiting:
-            self._patience.grant(patience / len(waiting))
-            if slot.sequence and slot.sequence.sampler.is_ready:
-                events += self._commit_verified(slot, now)
+        for slot, outcome in outcomes:
+            if isinstance(outcome, Failed):
+                events.append(self._fail(slot, outcome))
+                continue
+            self._slots.commit(slot, outcome.tokens)
+            self._speculation.on_commit(outcome, now)
+            events.append(outcome)
+            assert slot.sequence
+            if reason := self._finish_reason(slot.sequence):
+                events.append(self._finish(slot, reason))
         return events
-
-    def _commit_verified(self, slot: Slot, now: float) -> list[SequenceEvent]:
-        """Commit what the target chooses; nothing yet if a choice is not ready."""
-        sequence = slot.sequence
-        assert sequence
-        verification = sequence.verification
-        assert verification
-        try:
-            verified = self._verify(sequence, verification)
-        except PendingAnswerError:
-            return []
-        except RequestError as error:  # its grammar has become too complex
-            return [self._fail(slot, str(error), error.param)]
-        except MemoryError:  # not the sequence's fault: the next engine process continues it
-            raise
-        except Exception:
-            log.exception("sequence %s cannot continue", sequence.id)
-            return [self._fail(slot, "a token could not be chosen; see the lead's log", None)]
-        sequence.verification = None
-        committed = _committed(sequence, verification.draft, verified, verification.probabilities)
-        self._slots.commit(slot, verified.tokens)
-        self._speculation.on_commit(committed, now)
-        reason = self._finish_reason(sequence)
-        return [committed] if reason is None else [committed, self._finish(slot, reason)]
-
-    def _verify(self, sequence: EngineSequence, verification: Verification) -> VerifiedTokens:
-        """The tokens that the sequence commits; adds their probabilities if requested."""
-        start, rows = len(sequence.tokens), verification.rows
-
-        def choose(i: int) -> int:
-            token = sequence.sampler.choose(rows[i], start + i)
-            if sequence.options.n_probs is not None:
-                verification.probabilities.append(_probabilities(sequence, rows[i], start + i, token))
-            sequence.sampler.accept(token)
-            return token
-
-        return verify(verification.draft.tokens, choose, self._end_tokens, verification.chosen)
 
     def _finish_reason(self, sequence: EngineSequence) -> FinishReason | None:
         if sequence.tokens[-1] in self._end_tokens:
@@ -405,10 +347,11 @@ class Scheduler:
     def _finish(self, slot: Slot, reason: FinishReason) -> Finished:
         return Finished(sequence=self._end(slot), reason=reason)
 
-    def _fail(self, slot: Slot, reason: str, param: str | None) -> Failed:
+    def _fail(self, slot: Slot, failure: Failed) -> Failed:
         """One sequence's failure does not affect the others."""
         self._slots.discard_draft(slot)
-        return Failed(sequence=self._end(slot), reason=reason, param=param)
+        self._end(slot)
+        return failure
 
     def _end(self, slot: Slot) -> str:
         sequence = slot.sequence
@@ -416,11 +359,6 @@ class Scheduler:
         self._slots.release(slot)
         self._speculation.close(sequence.id)
         return sequence.id
-
-
-def _is_waiting(slot: Slot) -> bool:
-    """For a choice under its grammar."""
-    return slot.sequence is not None and slot.sequence.verification is not None
 
 
 def _begin_sampler(slot: Slot) -> None:
@@ -437,29 +375,3 @@ def _progress(slot: Slot, sequence: EngineSequence) -> PromptProgress:
         n_total=sequence.n_prompt,
         n_cached=sequence.n_cached,
     )
-
-
-def _committed(
-    sequence: EngineSequence,
-    draft: DraftChain,
-    verified: VerifiedTokens,
-    probabilities: list[TokenProbabilities],
-) -> Committed:
-    return Committed(
-        sequence=sequence.id,
-        start=len(sequence.tokens),
-        tokens=verified.tokens,
-        n_accepted=verified.n_accepted,
-        rejected=list(draft.tokens[verified.n_accepted :]),
-        sources=list(draft.sources),
-        probabilities=probabilities,
-    )
-
-
-def _probabilities(
-    sequence: EngineSequence, row: NDArray[np.float32], position: int, token: int
-) -> TokenProbabilities:
-    n = sequence.options.n_probs or 0
-    if sequence.options.filtered:
-        return filtered_probabilities(sequence.sampler, row, position, token, n)
-    return model_probabilities(row, token, n)

@@ -47,6 +47,11 @@ class Slot:
         return self.is_replaying and self.n_to_decode <= MAX_REPLAY + MAX_DEPTH
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether what was decoded is still being verified: its sequence sits out the next steps."""
+        return self.sequence is not None and self.sequence.verification is not None
+
+    @property
     def is_replaying(self) -> bool:
         """Whether tokens that were generated have to be decoded again."""
         return self.cache.traits.replays and self.sequence is not None and self.sequence.n_generated > 0

@@ -1,0 +1,130 @@
+"""What a step's logits mean: drafts are compared with what each sequence's sampler chooses.
+
+A choice under a grammar may not be ready when the step is over. It gets a share of the step's time; beyond
+that its sequence sits out the next steps, and the others go on.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lead.engine.events import Committed, Failed, TokenProbabilities
+from lead.engine.probabilities import filtered_probabilities, model_probabilities
+from lead.engine.sequence import EngineSequence, Verification
+from lead.engine.slot import Slot
+from lead.engine.speculation.draft_chain import DraftChain
+from lead.engine.verify import VerifiedTokens, verify
+from shared.errors import PendingAnswerError, RequestError
+from shared.sampling.grammar_waits import WaitsForGrammars
+
+log = logging.getLogger("engine")
+
+_GRAMMAR_SHARE = 0.25
+"""How much longer a step may take because of grammars."""
+_LEAST_GRAMMAR_SECONDS = 0.001
+"""The least of that: a usual answer takes a tenth of it."""
+_ALONE_GRAMMAR_SECONDS = 0.005
+"""Where nothing else runs: until commands are looked at again."""
+
+Outcome = tuple[Slot, Committed | Failed]
+"""What a slot's sequence is to commit, or why it cannot go on."""
+
+
+class Verifier:
+    """The only writer of `EngineSequence.verification`. Whoever reads an outcome acts on it at once."""
+
+    def __init__(self, end_tokens: frozenset[int], patience: WaitsForGrammars) -> None:
+        self._end_tokens = end_tokens
+        self._patience = patience
+
+    def begin_step(self) -> None:
+        """No choice is waited for until `end_step`: those that are ready come first."""
+        self._patience.grant(0.0)
+
+    def begin(self, slot: Slot, draft: DraftChain, rows: NDArray[np.float32]) -> Iterator[Outcome]:
+        """Verify `draft`; rows: shape (n_draft + 1, n_vocab), valid until `end_step`."""
+        assert slot.sequence
+        slot.sequence.verification = Verification(draft, rows)
+        yield from self._outcomes(slot)
+
+    def end_step(self, slots: Sequence[Slot], seconds: float) -> Iterator[Outcome]:
+        """Wait for choices that are not ready, for a share of the `seconds` that the step has taken."""
+        yield from self._try(slots, max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds))
+        for slot in slots:
+            if slot.sequence and (verification := slot.sequence.verification):
+                verification.rows = verification.rows.copy()  # the model reuses their memory
+
+    def go_on(self, running: Sequence[Slot]) -> Iterator[Outcome]:
+        """Look again at choices that were not ready when their step was over."""
+        is_alone = all(slot.is_waiting for slot in running)
+        return self._try(running, _ALONE_GRAMMAR_SECONDS if is_alone else 0.0)
+
+    def _try(self, slots: Iterable[Slot], seconds: float) -> Iterator[Outcome]:
+        """Choices that are ready within `seconds`, which each has an equal part of."""
+        waiting = [slot for slot in slots if slot.is_waiting]
+        for slot in waiting:
+            self._patience.grant(seconds / len(waiting))
+            if slot.sequence and slot.sequence.sampler.is_ready:
+                yield from self._outcomes(slot)
+
+    def _outcomes(self, slot: Slot) -> Iterator[Outcome]:
+        """One, or none if a choice is not ready."""
+        assert slot.sequence
+        outcome = self._outcome(slot.sequence)
+        if outcome is not None:
+            yield slot, outcome
+
+    def _outcome(self, sequence: EngineSequence) -> Committed | Failed | None:
+        verification = sequence.verification
+        assert verification
+        try:
+            verified = self._verify(sequence, verification)
+        except PendingAnswerError:
+            return None
+        except RequestError as error:  # its grammar has become too complex
+            return Failed(sequence=sequence.id, reason=str(error), param=error.param)
+        except MemoryError:  # not the sequence's fault: the next engine process continues it
+            raise
+        except Exception:
+            log.exception("sequence %s cannot continue", sequence.id)
+            reason = "a token could not be chosen; see the lead's log"
+            return Failed(sequence=sequence.id, reason=reason, param=None)
+        sequence.verification = None
+        return _committed(sequence, verification, verified)
+
+    def _verify(self, sequence: EngineSequence, verification: Verification) -> VerifiedTokens:
+        """The tokens that the sequence commits; adds their probabilities if requested."""
+        start, rows = len(sequence.tokens), verification.rows
+
+        def choose(i: int) -> int:
+            token = sequence.sampler.choose(rows[i], start + i)
+            if sequence.options.n_probs is not None:
+                verification.probabilities.append(_probabilities(sequence, rows[i], start + i, token))
+            sequence.sampler.accept(token)
+            return token
+
+        return verify(verification.draft.tokens, choose, self._end_tokens, verification.chosen)
+
+
+def _committed(sequence: EngineSequence, verification: Verification, verified: VerifiedTokens) -> Committed:
+    draft = verification.draft
+    return Committed(
+        sequence=sequence.id,
+        start=len(sequence.tokens),
+        tokens=verified.tokens,
+        n_accepted=verified.n_accepted,
+        rejected=list(draft.tokens[verified.n_accepted :]),
+        sources=list(draft.sources),
+        probabilities=verification.probabilities,
+    )
+
+
+def _probabilities(
+    sequence: EngineSequence, row: NDArray[np.float32], position: int, token: int
+) -> TokenProbabilities:
+    n = sequence.options.n_probs or 0
+    if sequence.options.filtered:
+        return filtered_probabilities(sequence.sampler, row, position, token, n)
+    return model_probabilities(row, token, n)

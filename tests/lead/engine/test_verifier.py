@@ -1,0 +1,135 @@
+"""The verifier: what a step's logits mean for each sequence, and how long choices are waited for."""
+
+import numpy as np
+import pytest
+
+from lead.engine.events import Committed, Failed
+from lead.engine.sequence import EngineSequence
+from lead.engine.slot import Slot
+from lead.engine.speculation.draft_chain import DraftChain
+from lead.engine.verifier import Verifier
+from shared.errors import PendingAnswerError, RequestError
+from shared.llama.memory_traits import PLAIN
+from shared.sampling.grammar_waits import NoWait
+from shared.slot_cache import SlotCache
+from tests.fakes import END_TOKENS, N_VOCAB
+
+PROMPT = [1, 2]
+TEXT = [1, 2, 5, 6, 7]
+ROWS = np.zeros((3, N_VOCAB), np.float32)
+
+
+class Choosing:
+    """A sampler that chooses TEXT, once `is_ready`; from position `at` on it raises `error`."""
+
+    def __init__(self, error=None, at=99):
+        self.error, self.at = error, at
+        self.is_ready = True
+        self.accepted = []
+
+    def choose(self, _logits, position):
+        if not self.is_ready:
+            raise PendingAnswerError("wait")
+        if self.error and position >= self.at:
+            raise self.error
+        return TEXT[position]
+
+    def accept(self, token):
+        self.accepted.append(token)
+
+
+class Patience:
+    def __init__(self):
+        self.granted = []
+
+    def grant(self, seconds):
+        self.granted.append(seconds)
+
+
+def slot_of(sampler, index=0):
+    sequence = EngineSequence(f"s{index}", list(PROMPT), lambda: sampler, None)
+    return Slot(SlotCache(index, PLAIN), sequence)
+
+
+def chain(*tokens):
+    return DraftChain(tokens, ("a",) * len(tokens), (1.0,) * len(tokens))
+
+
+def begin(sampler, verifier=None, draft=(), index=0):
+    """The slot, and what comes of it at once."""
+    slot = slot_of(sampler, index)
+    outcomes = (verifier or Verifier(END_TOKENS, NoWait())).begin(slot, chain(*draft), ROWS)
+    return slot, [outcome for _, outcome in outcomes]
+
+
+def test_what_the_target_chooses_is_committed_and_the_rest_of_the_draft_rejected():
+    _, outcomes = begin(Choosing(), draft=(5, 9))
+    (committed,) = outcomes
+    assert (committed.start, committed.tokens, committed.n_accepted) == (2, [5, 6], 1)
+    assert (committed.rejected, committed.sources) == ([9], ["a", "a"])
+
+
+def test_a_choice_that_is_not_ready_is_looked_at_again_and_goes_on_where_it_was():
+    verifier, sampler = Verifier(END_TOKENS, NoWait()), Choosing()
+    sampler.is_ready = False
+    slot, outcomes = begin(sampler, verifier, draft=(5,))
+    assert (outcomes, slot.is_waiting) == ([], True)
+    assert list(verifier.go_on([slot])) == []
+    sampler.is_ready = True
+    ((_, committed),) = verifier.go_on([slot])
+    assert (committed.tokens, sampler.accepted, slot.is_waiting) == ([5, 6], [5, 6], False)
+
+
+def test_logits_of_what_waits_outlive_their_step():
+    verifier, sampler = Verifier(END_TOKENS, NoWait()), Choosing()
+    sampler.is_ready = False
+    slot, _ = begin(sampler, verifier)
+    assert slot.sequence.verification.rows is ROWS
+    assert list(verifier.end_step([slot], 0.01)) == []
+    assert slot.sequence.verification.rows is not ROWS
+
+
+@pytest.mark.parametrize(
+    ("error", "param"), [(RequestError("too complex", "grammar"), "grammar"), (ValueError(), None)]
+)
+def test_a_choice_that_fails_fails_its_sequence(error, param):
+    _, (failed,) = begin(Choosing(error, at=3), draft=(5,))
+    assert isinstance(failed, Failed)
+    assert (failed.sequence, failed.param) == ("s0", param)
+
+
+def test_no_memory_for_a_choice_ends_the_engine_and_not_the_sequence():
+    with pytest.raises(MemoryError):
+        begin(Choosing(MemoryError(), at=2))
+
+
+def test_a_step_waits_in_proportion_to_its_own_time_and_gives_each_choice_an_equal_part():
+    patience = Patience()
+    verifier = Verifier(END_TOKENS, patience)
+    verifier.begin_step()
+    waiting = Choosing()
+    waiting.is_ready = False
+    slots = [begin(waiting, verifier, index=i)[0] for i in range(2)]
+    list(verifier.end_step(slots, 0.08))
+    assert patience.granted == [0.0, 0.01, 0.01]
+
+
+def test_where_others_run_what_waits_is_only_looked_at():
+    patience = Patience()
+    verifier = Verifier(END_TOKENS, patience)
+    waiting = Choosing()
+    waiting.is_ready = False
+    slot, _ = begin(waiting, verifier)
+    list(verifier.go_on([slot, slot_of(Choosing(), 1)]))
+    list(verifier.go_on([slot]))
+    assert patience.granted[0] == 0.0 < patience.granted[1]
+
+
+def test_one_is_committed_before_the_next_is_looked_at():
+    verifier, sampler = Verifier(END_TOKENS, NoWait()), Choosing()
+    sampler.is_ready = False
+    slots = [begin(sampler, verifier, index=i)[0] for i in range(2)]
+    sampler.is_ready = True
+    outcomes = verifier.go_on(slots)
+    assert isinstance(next(outcomes)[1], Committed)
+    assert slots[1].is_waiting
