@@ -97,7 +97,7 @@ async def test_a_lead_that_answers_no_pings_is_dialled_again():
         await connection.wait_closed()
 
     silent = saying(WELCOME, OPEN, then=fall_silent)
-    async with linked(silent, saying(WELCOME, OPEN), ping_seconds=0.05) as (_, listener, _):
+    async with linked(silent, saying(WELCOME, OPEN), ping_seconds=0.25) as (_, listener, _):
         assert [await listener.received.get() for _ in range(3)] == [OPEN, "disconnected", OPEN]
         deaf[0].abort()
 

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import json
 
 import httpx
@@ -15,13 +16,18 @@ from shared.protocol import MAX_BACK_MESSAGE_BYTES
 JSON = {"Content-Type": "application/json"}
 
 
-@pytest.fixture
-async def client(lead):
-    app = create_app(
-        lead.app.state.services, MiddlewareStack(limits=RequestLimits(max_body_bytes=1024, body_seconds=0.05))
-    )
+@contextlib.asynccontextmanager
+async def limited(lead, **limits):
+    """A client of an app with these limits."""
+    app = create_app(lead.app.state.services, MiddlewareStack(limits=RequestLimits(**limits)))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://lead") as client:
+        yield client
+
+
+@pytest.fixture
+async def client(lead):
+    async with limited(lead, max_body_bytes=1024) as client:
         yield client
 
 
@@ -97,12 +103,13 @@ async def test_bodies_from_backs_have_their_own_size_limit(lead):
         assert (await client.post("/v1/speculation", content=most + b" ", headers=JSON)).status_code == 413
 
 
-async def test_a_body_that_does_not_arrive_is_answered_with_408(client):
+async def test_a_body_that_does_not_arrive_is_answered_with_408(lead):
     async def stuck():
         yield b"{"
         await asyncio.Event().wait()
 
-    response = await client.post("/tokenize", content=stuck(), headers=JSON)
+    async with limited(lead, body_seconds=0.05) as client:
+        response = await client.post("/tokenize", content=stuck(), headers=JSON)
     assert (response.status_code, error_of(response)) == (408, "the body did not arrive within 0.05 seconds")
 
 

@@ -151,7 +151,7 @@ async def test_a_refused_websocket_is_no_error_of_ours(serve, caplog):
 
 
 async def test_a_back_that_answers_no_pings_is_gone(lead, serve):
-    port = serve(limits=RequestLimits(ping_seconds=0.05)).port
+    port = serve(limits=RequestLimits(ping_seconds=0.25)).port
     names = asyncio.Queue()
     lead.backs._on_change = names.put_nowait
     url = f"ws://127.0.0.1:{port}/v1/speculation"
