@@ -318,7 +318,7 @@ def test_cancelled_sequences_leave_the_others_tokens_as_they_are(drafter):
         assert front.texts[sequence] == truth[sequence][: len(front.texts[sequence])]
 
 
-@pytest.mark.parametrize(("drafter", "memory"), zip(DRAFTERS, cycle(ALL_MEMORIES), strict=False))
+@pytest.mark.parametrize(("drafter", "memory"), [*zip(DRAFTERS, cycle(ALL_MEMORIES), strict=False)])
 def test_a_model_that_runs_out_of_room_at_random_changes_no_text(drafter, memory):
     rng = random.Random(drafter)
     limits = replace(CRAMPED, traits=ALL_MEMORIES[memory])
