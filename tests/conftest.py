@@ -6,6 +6,7 @@ connections begin and end.
 
 import asyncio
 import functools
+import os
 import signal
 
 import pytest
@@ -45,6 +46,14 @@ def pytest_asyncio_loop_factories(item):
     """A hook of pytest-asyncio: the event loops under which a test runs."""
     loops = {"asyncio": asyncio.new_event_loop}
     return loops | {"uvloop": uvloop.new_event_loop} if item.get_closest_marker("both_loops") else loops
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk():
+    """What tests write is read at once: it need not survive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")
