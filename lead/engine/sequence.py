@@ -29,7 +29,7 @@ class Verification:
 
 @dataclass(slots=True)
 class EngineSequence:
-    """`tokens` only ever grows. Written by `SlotManager`, but `verification` by the verifier.
+    """`tokens` only ever grows. Written by `SlotManager`, but `verification` by `Verifier`.
 
     `context` is what the model sees of it: all tokens, until a `shift` discards some. Without one the
     sequence ends when its context is full.

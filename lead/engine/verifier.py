@@ -33,7 +33,7 @@ Outcome = tuple[Slot, Committed | Failed]
 
 
 class Verifier:
-    """The only writer of `EngineSequence.verification`. Whoever reads an outcome acts on it at once."""
+    """Keeps what is being verified in the sequences. Act on each outcome before reading the next one."""
 
     def __init__(self, end_tokens: frozenset[int], patience: WaitsForGrammars) -> None:
         self._end_tokens = end_tokens
