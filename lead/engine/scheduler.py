@@ -33,7 +33,7 @@ from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.manager import GeneratingSequence, SpeculationManager, SpeculationPlan
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan
-from lead.engine.verifier import Outcome, Verifier
+from lead.engine.verifier import SlotOutcome, Verifier
 from shared.llama.span import Span, n_passes, padding, wants_two_passes
 from shared.llama.width_policy import passes
 from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
@@ -324,7 +324,7 @@ class Scheduler:
             return [*events, self._finish(slot, "length")]
         return events + self._take(self._verifier.begin(slot, entry.draft, rows), now)
 
-    def _take(self, outcomes: Iterable[Outcome], now: float) -> list[SequenceEvent]:
+    def _take(self, outcomes: Iterable[SlotOutcome], now: float) -> list[SequenceEvent]:
         """Commit what was verified, before the next one is looked at; end what cannot go on."""
         events: list[SequenceEvent] = []
         for slot, outcome in outcomes:

@@ -28,7 +28,7 @@ _LEAST_GRAMMAR_SECONDS = 0.001
 _ALONE_GRAMMAR_SECONDS = 0.005
 """Where nothing else runs: until commands are looked at again."""
 
-Outcome = tuple[Slot, Committed | Failed]
+SlotOutcome = tuple[Slot, Committed | Failed]
 """What a slot's sequence is to commit, or why it cannot go on."""
 
 
@@ -43,25 +43,25 @@ class Verifier:
         """No choice is waited for until `end_step`: those that are ready come first."""
         self._patience.grant(0.0)
 
-    def begin(self, slot: Slot, draft: DraftChain, rows: NDArray[np.float32]) -> Iterator[Outcome]:
+    def begin(self, slot: Slot, draft: DraftChain, rows: NDArray[np.float32]) -> Iterator[SlotOutcome]:
         """Verify `draft`; rows: shape (n_draft + 1, n_vocab), valid until `end_step`."""
         assert slot.sequence
         slot.sequence.verification = Verification(draft, rows)
         yield from self._outcomes(slot)
 
-    def end_step(self, slots: Sequence[Slot], seconds: float) -> Iterator[Outcome]:
+    def end_step(self, slots: Sequence[Slot], seconds: float) -> Iterator[SlotOutcome]:
         """Wait for choices that are not ready, for a share of the `seconds` that the step has taken."""
         yield from self._try(slots, max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds))
         for slot in slots:
             if slot.sequence and (verification := slot.sequence.verification):
                 verification.rows = verification.rows.copy()  # the model reuses their memory
 
-    def go_on(self, running: Sequence[Slot]) -> Iterator[Outcome]:
+    def go_on(self, running: Sequence[Slot]) -> Iterator[SlotOutcome]:
         """Look again at choices that were not ready when their step was over."""
         is_alone = all(slot.is_waiting for slot in running)
         return self._try(running, _ALONE_GRAMMAR_SECONDS if is_alone else 0.0)
 
-    def _try(self, slots: Iterable[Slot], seconds: float) -> Iterator[Outcome]:
+    def _try(self, slots: Iterable[Slot], seconds: float) -> Iterator[SlotOutcome]:
         """Choices that are ready within `seconds`, which each has an equal part of."""
         waiting = [slot for slot in slots if slot.is_waiting]
         for slot in waiting:
@@ -69,7 +69,7 @@ class Verifier:
             if slot.sequence and slot.sequence.sampler.is_ready:
                 yield from self._outcomes(slot)
 
-    def _outcomes(self, slot: Slot) -> Iterator[Outcome]:
+    def _outcomes(self, slot: Slot) -> Iterator[SlotOutcome]:
         """One, or none if a choice is not ready."""
         assert slot.sequence
         outcome = self._outcome(slot.sequence)
