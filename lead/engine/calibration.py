@@ -1,5 +1,6 @@
 """A first table of T(n), measured before the first request."""
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
@@ -17,6 +18,7 @@ _MAX_SECONDS = 10.0
 def calibrate(
     target: Target,
     cost: StepCost,
+    n_vocab: int,
     interrupted: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
     *,
@@ -33,7 +35,12 @@ def calibrate(
     for width in chain.from_iterable(repeat(widths, n_repeats)):
         if interrupted() or clock() - began > max_seconds:
             return
-        start = clock()
-        target.decode([Span(0, 0, [1] * width, width)])
+        tokens, start = varied_tokens(n_vocab, width), clock()
+        target.decode([Span(0, 0, tokens, width)])
         cost.learn(width, clock() - start)
         target.trim(0, 0)
+
+
+def varied_tokens(n_vocab: int, n: int) -> list[int]:
+    """As different as those of a text: a mixture of experts would send equal ones to the same experts."""
+    return random.Random(0).choices(range(n_vocab), k=n)  # noqa: S311 - the same at each start

@@ -9,6 +9,7 @@ from statistics import median
 
 import numpy as np
 
+from lead.engine.calibration import varied_tokens
 from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.drafters.mtp_drafter import MtpDrafter
@@ -102,7 +103,7 @@ def calibrate_heads(heads: MtpHeads, cost: StepCost, clock: Callable[[], float] 
         if width > heads.n_batch:
             return
         began = clock()
-        heads.decode([HeadSpan(0, 0, [1] * width, [row] * width)])
+        heads.decode([HeadSpan(0, 0, varied_tokens(heads.n_vocab, width), [row] * width)])
         cost.learn(width, clock() - began)
         heads.trim(0, 0)
 
@@ -134,8 +135,8 @@ def calibrate_drafting(model: Model, cost: StepCost, clock: Callable[[], float] 
 
 
 def _step_seconds(model: Model, width: int, clock: Callable[[], float]) -> float:
-    began = clock()
-    model.decode([Span(0, 0, [1] * width, 1)])
+    tokens, began = varied_tokens(model.n_vocab, width), clock()
+    model.decode([Span(0, 0, tokens, 1)])
     seconds = clock() - began
     model.trim(0, 0)
     return seconds

@@ -143,7 +143,7 @@ def _serve(
         )
     )
     if limits.traits.can_speculate and load.calibrate:
-        calibrate(model, speculation.cost, interrupted=lambda: pipe.readable)
+        calibrate(model, speculation.cost, model.n_vocab, interrupted=lambda: pipe.readable)
     Loop(model, scheduler, speculation, pipe).run()
 
 

@@ -109,7 +109,7 @@ class SimulatedLead:
             for n in range(1, 9):
                 self._speculation.inline.cost.learn(n, self._drafter.seconds(n))
         stopwatch = _Stopwatch(steps)
-        calibrate(stopwatch, self._speculation.cost, lambda: False, lambda: stopwatch.now)
+        calibrate(stopwatch, self._speculation.cost, 1, lambda: False, lambda: stopwatch.now)
         limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._scheduler = Scheduler(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
 

@@ -4,7 +4,7 @@ import pytest
 
 from lead.engine.calibration import calibrate
 from lead.engine.speculation.step_cost import StepCost
-from tests.fakes import FakeTarget
+from tests.fakes import N_VOCAB, FakeTarget
 
 
 class Timed(FakeTarget):
@@ -13,6 +13,7 @@ class Timed(FakeTarget):
     def __init__(self, seconds_of):
         super().__init__()
         self.now = 0.0
+        self.widest = []
         self._seconds_of = seconds_of
 
     def clock(self):
@@ -20,12 +21,13 @@ class Timed(FakeTarget):
 
     def decode(self, spans):
         self.now += self._seconds_of(len(spans[0].tokens))
+        self.widest = max(self.widest, spans[0].tokens, key=len)
         return super().decode(spans)
 
 
 def calibrated(seconds_of, interrupted=lambda: False):
     target, cost = Timed(seconds_of), StepCost()
-    calibrate(target, cost, interrupted, target.clock)
+    calibrate(target, cost, N_VOCAB, interrupted, target.clock)
     return target, cost
 
 
@@ -48,6 +50,11 @@ def test_one_busy_moment_spoils_no_entry():
 def test_the_cache_is_left_empty():
     target, _ = calibrated(dip)
     assert target.slots == [[]]
+
+
+def test_the_tokens_of_a_step_differ_as_those_of_a_text_do():
+    target, _ = calibrated(dip)
+    assert len(set(target.widest)) > len(target.widest) / 2
 
 
 def test_it_ends_when_interrupted():
