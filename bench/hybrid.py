@@ -5,7 +5,8 @@ about as long:
 
     second turn   a further turn of a chat: seconds to the first token. Either the request continues the text
                   that the engine has in its cache, or it departs from it before the last answer, as with chat
-                  templates that drop what a model has thought
+                  templates that drop what a model has thought. "Over first" compares what share of its first
+                  turn that is, since a token takes models differently long to read
     drafts        tokens that a back drafts in a second, in steps: what the model alone would take for each
                   is 1. Some are committed, then the draft is rejected
     memory        what is stated at start-up for keys, values and states, and what loading the model takes
@@ -25,6 +26,7 @@ from bench import table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from bench.traffic import limits_of
+from lead.engine.calibration import varied_tokens
 from lead.engine.commands import RequestOptions, Submit
 from lead.engine.events import Committed
 from lead.engine.scheduler import Scheduler
@@ -149,11 +151,12 @@ def drafted_per_second(model: Model, n_rounds: int, seed: int) -> float:
 def step_seconds(model: Model, n_steps: int) -> float:
     """T(1): the median time of a step with one token."""
     model.trim(0, 0)
-    model.decode([Span(0, 0, [1] * 64, 0)])
+    tokens = varied_tokens(model.n_vocab, 64 + n_steps)
+    model.decode([Span(0, 0, tokens[:64], 0)])
     seconds = []
     for position in range(64, 64 + n_steps):
         began = time.perf_counter()
-        model.decode([Span(0, position, [1], 1)])
+        model.decode([Span(0, position, [tokens[position]], 1)])
         seconds.append(time.perf_counter() - began)
     model.trim(0, 0)
     return median(seconds)
@@ -183,8 +186,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def _ratios(hybrid: dict[str, Any], plain: dict[str, Any]) -> dict[str, float]:
     """Of the first model over the second; memory: taken over stated."""
-    ratios = {name: hybrid[name] / plain[name] for name in ("continued", "departing", "drafts")}
-    return ratios | {"taken": hybrid["taken"] / hybrid["stated"]}
+    ratios = {name: hybrid[name] / plain[name] for name in ("first", "continued", "departing", "drafts")}
+    over_first = {f"{name} over first": ratios[name] / ratios["first"] for name in ("continued", "departing")}
+    return ratios | over_first | {"taken": hybrid["taken"] / hybrid["stated"]}
 
 
 def _row(options: argparse.Namespace, path: Path) -> dict[str, Any]:

@@ -4,21 +4,26 @@ The drafter costs nothing, so what is measured is the target alone: verifying, t
 and the choice of depths. The bound for such a drafter follows from T(n), the time of a step with n tokens: a
 step at depth d commits one token more than are right of the first d. It is computed from the drafts that were
 made, so that luck does not count.
+
+With `--peer`, llama-server answers in turns with it, on the same core, with drafts that are right as often.
 """
 
 import argparse
 import json
 import random
 import time
+from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from bench import table
+from bench import peer, table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
+from bench.synthetic_peer import SyntheticPeers
 from bench.traffic import limits_of
 from lead.engine.commands import PolicyName, PostDraft, RequestOptions, Submit
 from lead.engine.events import Committed, Finished
@@ -140,24 +145,28 @@ class KnownTexts:
 
 
 class StepTimes:
-    """T(n) of one sequence."""
+    """T(n) of one sequence, whose tokens differ: equal ones would all be sent to the same experts."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, seed: int) -> None:
         self._model = model
+        self._random = random.Random(seed)  # noqa: S311 - seeded on purpose
         self._samples: dict[int, list[float]] = {width: [] for width in _WIDTHS}
 
     def measure(self) -> dict[int, float]:
         """Time a step of each width once; the medians of all measurements."""
         model, position = self._model, _PROMPT
         model.trim(0, 0)
-        model.decode([Span(0, 0, [1] * _PROMPT, 0)])
+        model.decode([Span(0, 0, self._tokens(_PROMPT), 0)])
         for width, seconds in self._samples.items():
-            began = time.perf_counter()
-            model.decode([Span(0, position, [1] * width, width)])
+            tokens, began = self._tokens(width), time.perf_counter()
+            model.decode([Span(0, position, tokens, width)])
             seconds.append(time.perf_counter() - began)
             position += width
         model.trim(0, 0)
         return {width: median(seconds) for width, seconds in self._samples.items()}
+
+    def _tokens(self, n: int) -> list[int]:
+        return self._random.choices(range(self._model.n_vocab), k=n)
 
 
 def bound(n_right: Sequence[int], seconds: dict[int, float], most: int) -> float:
@@ -179,7 +188,7 @@ def main(arguments: Sequence[str]) -> None:
         options.model,
         ModelOptions(threads=options.threads, ctx_size=2048, parallel=options.sequences, n_gpu_layers=0),
     )
-    times, cost = StepTimes(model), StepCost()
+    times, cost = StepTimes(model, options.seed), StepCost()
     for _ in range(_CALIBRATIONS):
         seconds = times.measure()
     for width, each in seconds.items():
@@ -189,6 +198,10 @@ def main(arguments: Sequence[str]) -> None:
     seconds = times.measure()
     ratios = {width: round(each / seconds[1], 2) for width, each in seconds.items()}
     table.show(f"{options.model.name}: {model.traits}, T(n)/T(1) {ratios}", rows, _COLUMNS)
+    for row in rows:
+        for depth, rate in row["peer"].items():
+            ratio = row["drafted"] / rate
+            print(f"{peer.NAME}, drafts of {depth}: {rate:.1f} tokens/s; here {ratio:.2f} times that")
     print(json.dumps({"part": "known_text", "model": options.model.name, "step": ratios, "rows": rows}))
 
 
@@ -197,11 +210,16 @@ def _row(
 ) -> dict[str, Any]:
     """Plain and drafted answers and steps of each width take turns."""
     plain, drafted = [], []
+    peers = defaultdict[int, list[float]](list)
     texts.answer("adaptive", rate, options.tokens, options.sequences)  # what it has learned counts, as in use
-    for _ in range(options.repeats):
-        plain.append(texts.answer("off", rate, options.tokens, options.sequences).rate)
-        drafted.append(texts.answer("adaptive", rate, options.tokens, options.sequences))
-        seconds = times.measure()
+    with ExitStack() as stack:
+        others = _peers(options, rate, stack)
+        for _ in range(options.repeats):
+            plain.append(texts.answer("off", rate, options.tokens, options.sequences).rate)
+            drafted.append(texts.answer("adaptive", rate, options.tokens, options.sequences))
+            seconds = times.measure()
+            for depth, each in (others.answer(options.tokens) if others else {}).items():
+                peers[depth].append(each)
     speedup = median(after.rate / before for before, after in zip(plain, drafted, strict=True))
     limit = bound([n for each in drafted for n in each.n_right], seconds, min(most, _N_AHEAD))
     return {
@@ -211,7 +229,18 @@ def _row(
         "speedup": speedup,
         "bound": limit,
         "share": speedup / limit,
+        "peer": {depth: median(rates) for depth, rates in peers.items()},
     }
+
+
+def _peers(options: argparse.Namespace, rate: float, stack: ExitStack) -> SyntheticPeers | None:
+    if options.peer is None:
+        return None
+    return stack.enter_context(
+        SyntheticPeers(
+            options.peer, options.model, options.draft, options.cpus, rate=rate, depths=options.depths
+        )
+    )
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -224,4 +253,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cpus", help="cores to run on")
     parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--peer", type=peer.find, metavar="llama-server=PATH", help="also measure this server"
+    )
+    parser.add_argument(
+        "--draft", type=Path, help="a draft model for llama-server that costs next to nothing"
+    )
+    parser.add_argument("--depths", type=listed(int), default=[3, 5, 8], help="of llama-server's drafts")
+    options = parser.parse_args(arguments)
+    if options.peer and not (options.draft and options.cpus and options.sequences == 1):
+        parser.error("--peer needs --draft and --cpus, and one sequence")
+    return options
