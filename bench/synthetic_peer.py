@@ -16,7 +16,7 @@ _PROMPT = [7 * i for i in range(32)]
 
 
 class SyntheticPeers:
-    """A llama-server without drafts, and one for each length of drafts, on the same cores; a context manager."""
+    """llama-servers on the same cores: one without drafts, one for each length of them. A context manager."""
 
     def __init__(
         self, binary: Path, target: Path, draft: Path, cores: str, *, rate: float, depths: Sequence[int]
