@@ -46,7 +46,7 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
     with_heads = wants_heads(load.model_copy(update={"draft": None}))
     model = Model(load.model, load.options, with_heads=with_heads)
     cost = StepCost()
-    calibrate(model, cost, lambda: False)
+    calibrate(model, cost, model.n_vocab, lambda: False)
     if not model.traits.can_speculate:
         return EngineTimes(cost.table(), speculates=False, is_offloaded=model.is_offloaded)
     grammars = GrammarServer(load.model, Patience())
@@ -109,8 +109,8 @@ def _with_trial(  # noqa: PLR0917 - what was loaded, and what to do with it
 
 def measure_steps(path: Path, options: ModelOptions) -> dict[int, float]:
     """T(n) of a target. Raises ModelLoadError."""
-    cost = StepCost()
-    calibrate(_loaded(path, options), cost, lambda: False, max_seconds=_SPLIT_SECONDS)
+    model, cost = _loaded(path, options), StepCost()
+    calibrate(model, cost, model.n_vocab, lambda: False, max_seconds=_SPLIT_SECONDS)
     return cost.table()
 
 
@@ -125,10 +125,11 @@ def measure_token(load: LoadDraft) -> float:
 
 def steps_for(path: Path, options: ModelOptions, seconds: float) -> dict[int, float]:
     """Some T(n), measured for so long: while another process drafts."""
-    cost = StepCost()
+    model, cost = _loaded(path, options), StepCost()
     calibrate(
-        _loaded(path, options),
+        model,
         cost,
+        model.n_vocab,
         lambda: False,
         widths=_BESIDE_WIDTHS,
         n_repeats=_ENDLESS,

@@ -72,6 +72,7 @@ def test_a_slow_model_is_not_calibrated_for_long():
 
 def test_widths_and_time_can_be_chosen():
     target, cost = Timed(dip), StepCost()
-    calibrate(target, cost, lambda: False, target.clock, widths=(1, 3), n_repeats=100, max_seconds=1.0)
+    given = {"widths": (1, 3), "n_repeats": 100, "max_seconds": 1.0}
+    calibrate(target, cost, N_VOCAB, lambda: False, target.clock, **given)
     assert set(cost.table()) == {1, 3}
     assert 1.0 < target.now < 1.1
