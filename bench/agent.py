@@ -170,7 +170,7 @@ def main(arguments: Sequence[str]) -> None:
     cpus.pin(cores)
     path = loadable(options.model) if options.model else grown_target()
     model = Model(path, ModelOptions(threads=len(cores), ctx_size=_N_CTX, parallel=1, n_gpu_layers=0))
-    times = StepTimes(model)
+    times = StepTimes(model, options.seed)
     seconds = [times.measure() for _ in range(_N_MEASURED)][-1]
     rows = [_row(kind, model, seconds, options) for kind in options.kinds]
     table.show(f"{path.stem}, {options.requests} requests, {len(cores)} threads", rows, _COLUMNS)
