@@ -302,10 +302,9 @@ def _kill_engine(site: Site) -> None:
 
 
 def _is_at_work(url: str) -> bool:
-    is_ready = httpx.get(f"{url}/health", trust_env=False).is_success
-    return is_ready and any(
-        slot["is_processing"] for slot in httpx.get(f"{url}/slots", trust_env=False).json()
-    )
+    with client(url) as http:
+        is_ready = http.get("/health").is_success
+        return is_ready and any(slot["is_processing"] for slot in http.get("/slots").json())
 
 
 @contextmanager

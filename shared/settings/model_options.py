@@ -124,8 +124,9 @@ class ModelOptions(ComputeOptions):
     kv_unified: bool = Field(
         True,
         description="use a single KV cache shared by all slots; --no-kv-unified gives each slot an equal "
-        "part of --ctx-size, which is faster when all slots are busy or many long prompts have nothing in "
-        "common, and slower otherwise or with drafts",
+        "part of --ctx-size, which no text can exceed: many long prompts without anything in common are read "
+        "faster (on a CPU 1.15 times with eight of 900 tokens and a model of 0.2G, more with smaller ones), "
+        "steps with drafts or few busy slots may be slower",
     )
     exact: Exact = Field(
         "off",

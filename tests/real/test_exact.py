@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from bench.processes import start_lead
-from shared.models.builtin import builtin_target
+from bench.tiny_models import TinyModel, write_tiny_model
+from shared.models.builtin import builtin_draft, builtin_target
 from tests.real.client import chat, post
 from tests.real.processes import LEAD, back_of, engine_of
 
@@ -39,9 +40,20 @@ def say(url, prompt, **fields):
     return choice["message"]["content"], [token["logprob"] for token in choice["logprobs"]["content"]]
 
 
-def say_all_at_once(url):
+def say_all_at_once(url, **fields):
     with ThreadPoolExecutor(len(PROMPTS)) as pool:
-        return list(pool.map(lambda prompt: say(url, prompt), PROMPTS))
+        return list(pool.map(lambda prompt: say(url, prompt, **fields), PROMPTS))
+
+
+def say_all_while_the_engine_dies(lead, url, **fields):
+    with ThreadPoolExecutor(1) as pool:
+        answers = pool.submit(say_all_at_once, url, **fields)
+        while (
+            not answers.done() and not httpx.get(f"{url}/slots", trust_env=False).json()[0]["is_processing"]
+        ):
+            pass
+        os.kill(engine_of(lead), signal.SIGKILL)
+        return answers.result()
 
 
 def test_it_is_promised(exact):
@@ -57,11 +69,33 @@ def test_not_on_a_back_nor_on_other_clients(exact):
 
 def test_not_on_the_death_of_the_engine(exact):
     lead, url, alone = exact
-    with ThreadPoolExecutor(1) as pool:
-        answers = pool.submit(say_all_at_once, url)
-        while (
-            not answers.done() and not httpx.get(f"{url}/slots", trust_env=False).json()[0]["is_processing"]
-        ):
-            pass
-        os.kill(engine_of(lead), signal.SIGKILL)
-        assert answers.result() == alone
+    assert say_all_while_the_engine_dies(lead, url) == alone
+
+
+HEADS = {"nextn_predict_layers": 1, "rope.dimension_sections": [0, 0, 0, 0]}
+
+
+def with_a_draft_model(_folder):
+    return builtin_target(), "--draft-model", str(builtin_draft())
+
+
+def with_heads(folder):
+    model = TinyModel("glm4moe", n_layers=5, settings=HEADS)
+    return write_tiny_model(model, folder / "heads.gguf"), "--mtp", "on"
+
+
+@pytest.mark.parametrize(("drafting", "source"), [(with_a_draft_model, "draft_model"), (with_heads, "mtp")])
+def test_nor_on_drafts_of_the_engine_nor_on_shifts_of_the_context(tmp_path, monkeypatch, drafting, source):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model, *arguments = drafting(tmp_path)
+    arguments += ["--exact", "--policy", "fixed", "--depth", "3", "--context-shift", "-c", "704"]
+    lead, url = start_lead("--model", str(model), *LEAD, *arguments)
+    long = {"max_tokens": 280}  # of 256 that a slot holds
+    with lead:
+        alone = [
+            say(url, prompt, cache_prompt=False, **{"speculative.n_max": 0}, **long) for prompt in PROMPTS
+        ]
+        assert say_all_at_once(url, **long) == alone
+        planner = httpx.get(f"{url}/v1/speculation", trust_env=False).json()["planner"]
+        assert planner[source]["n_tokens"] > 0
+        assert say_all_while_the_engine_dies(lead, url, **long) == alone
