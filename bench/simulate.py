@@ -54,6 +54,7 @@ from bench.simulation.scenarios import (
 from bench.simulation.sensitivity import changed, sensitivity
 from lead.engine.speculation.constants import SpeculationConstants
 from lead.simulation.cell import Cell
+from lead.simulation.shared_machine import Contention
 from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill
 
@@ -64,6 +65,9 @@ _N_LEARNED = 1536
 _QUICK_DEPTHS = (0, 1, 2, 4, 6, 8)
 _USELESS = DraftSkill(0.02)
 _PIPED_WIDTH = 140
+_LOCAL_RTT_MS = 0.2
+_CONTENTION = Contention(lead=1.2, back=2.0)
+"""An assumption; `lead plan` measures it."""
 Rows = list[dict[str, Any]]
 
 
@@ -108,6 +112,7 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
         yield "gains", _gains(PAIRS, rtts, BACKS[:2] if quick else BACKS, run)
         yield "policies", _policies(quick, run)
         yield "clients", _clients(quick, run)
+        yield "contention", _contention(quick, run)
         yield "inline", _inline(quick, run)
         long = replace(run, n_tokens=max(run.n_tokens, _N_LEARNED))
         yield "useless_backs", _useless(long)
@@ -204,6 +209,15 @@ def _clients(quick: bool, run: _Run) -> Rows:
     return _compared(list(grid.cells()), quick, run)
 
 
+def _contention(quick: bool, run: _Run) -> Rows:
+    """A back on the lead's machine: each takes longer while the other computes."""
+    grid = Grid((F16,), (0.75,), (0.3,), (_LOCAL_RTT_MS,), n_tokens=run.n_tokens)
+    if not quick:
+        costs = (0.02, 0.13, 0.3)
+        grid = Grid((F16, FLAT), (0.6, 0.85), costs, (_LOCAL_RTT_MS,), n_tokens=run.n_tokens)
+    return _compared([replace(cell, contention=_CONTENTION) for cell in grid.cells()], quick, run)
+
+
 def _inline(quick: bool, run: _Run) -> Rows:
     """A draft model inside the lead's engine: adaptive against the best depth, and where it is useless."""
     costs, acceptances = (
@@ -297,6 +311,7 @@ _TITLES = {
     "gains": "What would I gain? Speed-up by round trip time (each back has a draft model of its own)",
     "policies": "Speed-up over no drafting: policies at their best depth, one back",
     "clients": "The same with several clients at once",
+    "contention": "The same with a back on the lead's machine: while both compute, 1.2 and 2 times as long",
     "inline": "A draft model in the engine: speed-up at the best depth, adaptively, and if it is useless",
     "sensitivity": "Speed with a constant halved or doubled over that with its default: worst cell, and mean",
     "validation": "Speed-up over no back: measured, and predicted from T(n) and acceptance",

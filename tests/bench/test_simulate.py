@@ -63,3 +63,9 @@ def test_a_draft_model_in_the_engine_is_compared_with_the_best_depth():
     rows = simulate._inline(quick=True, run=simulate._Run(48, 1, DEFAULTS))
     assert {row["cost"] for row in rows} == {0.02, 0.3}
     assert all(row["to_best"] > 0.7 and row["useless"] > 0.7 for row in rows)
+
+
+def test_a_back_on_the_lead_s_machine_is_compared_with_the_best_depth():
+    (row,) = simulate._contention(quick=True, run=simulate._Run(48, 1, DEFAULTS))
+    assert (row["cost"], row["rtt_ms"]) == (0.3, 0.2)
+    assert row["to_best"] > 0.7
