@@ -89,7 +89,6 @@ def test_options_without_effect_are_ignored(option):
     ("option", "reason"),
     [
         ("--mmproj", "only text"),
-        ("--rpc", "start a back"),
         ("-nocb", "always continuous"),
         ("-tbd", "--threads-draft"),
     ],
