@@ -27,11 +27,12 @@ from shared.diagnostics.lead_probe import LeadProbe, is_own_address
 from shared.errors import ConfigError, DuoError, ProtocolError, VocabularyError
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello, Refused, VocabularyId, Welcome, parse_lead_message
 from shared.terminal import one_line
-from shared.translation.vocabulary_pair import vocabulary_pair
+from shared.translation.retention import N_CONTEXT, Retention, measure_retention
+from shared.translation.stored_pair import stored_pair
+from shared.translation.vocabulary_pair import prefix_of
 
 _N_PINGS = 15
 _N_STEPS = 24
@@ -58,7 +59,7 @@ def diagnose(settings: BackSettings) -> DoctorReport:
     with LeadProbe(settings.url, key, tls=tls) as probe:
         report.add(probe.run())
     if report.status == 0:
-        report.add(_join(settings, model.vocabulary, key, tls, probe))
+        report.add(_join(settings, model, key, tls, probe))
     report.add(_draft(settings, model, probe))
     if probe.report:
         if is_own_address(settings.url):
@@ -71,7 +72,7 @@ def _load(settings: BackSettings) -> Model:
     """As the back would; raises ConfigError."""
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
-    options = settings.model_options.model_copy(update={"ctx_size": _N_STEPS * 2, "parallel": 1})
+    options = settings.model_options.model_copy(update={"ctx_size": N_CONTEXT, "parallel": 1})
     return Model(settings.source.model or builtin_draft(), options)
 
 
@@ -82,7 +83,7 @@ def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:
 
 def _join(
     settings: BackSettings,
-    vocabulary: Vocabulary,
+    model: Model,
     key: str | None,
     tls: ssl.SSLContext | None,
     probe: LeadProbe,
@@ -90,13 +91,13 @@ def _join(
     """Whether the lead accepts key, protocol and vocabulary, and the time of a round trip."""
     if probe.report:
         yield from check_version(probe.report, importlib.metadata.version("llama-duo"))
-    hello = _hello(settings, vocabulary.identify())
+    hello = _hello(settings, model.vocabulary.identify())
     try:
         seconds = asyncio.run(measure_round_trip(settings.websocket_url, hello, key, tls))
     except InvalidStatus as error:
         yield problem(f"the lead refuses this back: {refusal(error)}")
     except VocabularyError:
-        yield from _translate(settings, vocabulary, key, tls)
+        yield from _translate(settings, model, key, tls)
     except ProtocolError as error:
         yield problem(f"the lead refuses this back: {error}")
     except (OSError, ConnectionClosed, InvalidHandshake) as error:
@@ -111,19 +112,34 @@ def _join(
 
 
 def _translate(
-    settings: BackSettings, vocabulary: Vocabulary, key: str | None, tls: ssl.SSLContext | None
+    settings: BackSettings, model: Model, key: str | None, tls: ssl.SSLContext | None
 ) -> Iterator[Finding]:
-    """Whether the draft model can draft in the lead's vocabulary, and how much of that it knows."""
+    """Whether the draft model can draft in the lead's vocabulary, and how well."""
     try:
-        projection = vocabulary_pair(vocabulary, lead_vocabulary(settings.url, key, tls))
+        target = lead_vocabulary(settings.url, key, tls)
+        projection = stored_pair(model.vocabulary, target)
     except (DuoError, OSError) as error:
         yield problem(f"the lead has another vocabulary, and this back cannot translate: {error}")
         return
-    percent = 100 * projection.n_exact / len(projection.draft)
+    try:
+        kept = measure_retention(model, projection, prefix_of(model.vocabulary, target))
+    except DuoError as error:
+        yield problem(f"this back cannot translate: the draft model failed: {error}")
+        return
     yield hint(
-        f"this back translates: its model has another tokenizer than the lead's. {percent:.0f} % of its "
-        "tokens are also tokens of the lead, the others are split or joined. A model with the same tokenizer "
-        "drafts without that"
+        "this back translates: its model has another tokenizer than the lead's. "
+        f"{100 * projection.share_exact:.0f} % of its tokens have an exact counterpart there, the others are "
+        f"split or joined; {_expectation(kept)}"
+    )
+
+
+def _expectation(kept: Retention | None) -> str:
+    if kept is None:
+        return "a model with the same tokenizer drafts without that"
+    percent = f"{100 * kept.share:.0f} %"
+    return (
+        f"expect about {percent} of the acceptance that it would have with the lead's tokenizer (measured: "
+        f"of {kept.n_tokens} tokens of a text of its own, it drafts {percent} when it translates)"
     )
 
 

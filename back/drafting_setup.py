@@ -14,8 +14,8 @@ from shared.llama.vocabulary import Vocabulary
 from shared.protocol import VocabularyId
 from shared.sampling.remote_grammar import GrammarServer, Patience
 from shared.translation.projection import Projection
-from shared.translation.translating_model import TranslatingModel
-from shared.translation.vocabulary_pair import prefix_of, vocabulary_pair
+from shared.translation.stored_pair import stored_pair
+from shared.translation.translating_drafter import describe_translation, translating_drafter
 
 log = logging.getLogger("back")
 
@@ -40,14 +40,8 @@ def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | Non
     own = model.vocabulary.identify().fingerprint
     if vocabulary is None or vocabulary.identify().fingerprint == own:
         return _setup(settings, model, model.vocabulary, None)
-    projection = vocabulary_pair(model.vocabulary, vocabulary)
-    log.warning(
-        "translating: %s has another tokenizer than the lead's %s; %.0f %% of its tokens are also tokens of "
-        "the lead. A draft model with the same tokenizer is mostly right more often",
-        model.vocabulary.info.name,
-        vocabulary.info.name,
-        100 * projection.n_exact / len(projection.draft),
-    )
+    projection = stored_pair(model.vocabulary, vocabulary)
+    log.warning("%s", describe_translation(model.vocabulary, vocabulary, projection))
     return _setup(settings, model, vocabulary, projection)
 
 
@@ -69,17 +63,7 @@ def _setup(
         for slot in range(model.n_slots):
             model.trim(slot, 0)
         options = _options(settings, model)
-        if projection is None:
-            return Drafter(model, options, make_sampler, vocabulary.end_tokens, patience)
-        translating = TranslatingModel(model, projection, prefix_of(model.vocabulary, vocabulary))
-        return Drafter(
-            translating,
-            options,
-            make_sampler,
-            vocabulary.end_tokens,
-            patience,
-            look_ahead=translating.look_ahead,
-        )
+        return translating_drafter(model, vocabulary, projection, options, make_sampler, patience)
 
     return DraftingSetup(vocabulary.identify(), make, grammars.close)
 

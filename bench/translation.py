@@ -20,9 +20,9 @@ from typing import Any
 from bench import table
 from bench.knowing_model import KnowingModel
 from shared.errors import DuoError
-from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.translation.projection import Projection
+from shared.translation.retention import n_followed
 from shared.translation.translating_model import TranslatingModel
 from shared.translation.vocabulary_pair import vocabulary_pair
 
@@ -79,7 +79,7 @@ def measure(draft: Vocabulary, target: Vocabulary, text: bytes) -> PairResult:
     return PairResult(
         *names,
         same_text=_round_trip(projection, text) == text,
-        exact=projection.n_exact / len(projection.draft),
+        exact=projection.share_exact,
         right=n_right / n,
         passes_per_token=n_passes / n,
         pair_seconds=pair_seconds,
@@ -100,15 +100,7 @@ def _round_trip(projection: Projection, text: bytes) -> bytes:
 def _follow(projection: Projection, tokens: Sequence[int], text: bytes) -> tuple[int, int]:
     """How many of `tokens` but the first are drafted rightly, each by itself, and the passes for that."""
     own = KnowingModel(projection.draft, text)
-    model = TranslatingModel(own, projection)
-    n_right = 0
-    for position, (token, following) in enumerate(itertools.pairwise(tokens)):
-        (rows,) = model.decode([Span(0, position, [token], 1)])
-        logits = rows[0]
-        while better := model.look_ahead({0: int(logits.argmax())}):
-            logits = better[0]
-        n_right += int(logits.argmax()) == following
-    return n_right, own.n_decodes
+    return n_followed(TranslatingModel(own, projection), tokens, 1), own.n_decodes
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -12,12 +12,14 @@ from shared.diagnostics.preflight import (
     locate,
     read_model,
 )
-from shared.errors import ConfigError
+from shared.errors import ConfigError, TranslationError
 from shared.llama.memory_plan import describe_checkpoints
 from shared.llama.mtp_heads import is_heads_file
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
 from shared.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
+from shared.translation.stored_pair import stored_pair
+from shared.translation.translating_drafter import describe_translation
 
 _PROBE_SECONDS = 3.0
 
@@ -107,10 +109,22 @@ def _draft(
         report.add_problem(f"{option}: {error}")
         return None
     if vocabulary and draft.identify().fingerprint != vocabulary.identify().fingerprint:
-        report.add_problem(
-            f"{option}: the draft model has another vocabulary: use a smaller model of the same family"
-        )
+        _check_translation(report, option, draft, vocabulary)
     return draft
+
+
+def _check_translation(
+    report: PreflightReport, option: str, draft: Vocabulary, vocabulary: Vocabulary
+) -> None:
+    try:
+        projection = stored_pair(draft, vocabulary)
+    except TranslationError as error:
+        report.add_problem(
+            f"{option}: the draft model has another vocabulary, and {error}: use a smaller model of the same "
+            "family"
+        )
+    else:
+        report.add("", describe_translation(draft, vocabulary, projection))
 
 
 def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,10 +15,9 @@ from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.speculation.step_cost import StepCost
-from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
-from shared.errors import ModelLoadError
+from shared.errors import ModelLoadError, TranslationError
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama.mtp_span import HeadSpan
@@ -25,6 +25,9 @@ from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.grammar_waits import WaitsForGrammars
 from shared.sampling.remote_grammar import GrammarServer
+from shared.translation.projection import Projection
+from shared.translation.stored_pair import stored_pair
+from shared.translation.translating_drafter import describe_translation, translating_drafter
 
 log = logging.getLogger("engine")
 
@@ -36,33 +39,49 @@ _WIDTHS = (1, 2, 4, 8, 32, 128)
 _MAX_SECONDS = 3.0
 
 
-def load_draft_model(load: LoadDraft, target: Model) -> Model:
-    """Raises ModelLoadError, also for a model with another vocabulary than the target's."""
+class InlineModel(NamedTuple):
+    """A draft model in the engine.
+
+    vocabulary: the target's, with which it drafts. projection: onto that, if its own is another one.
+    """
+
+    model: Model
+    vocabulary: Vocabulary
+    projection: Projection | None
+
+    @property
+    def name(self) -> str:
+        return self.model.vocabulary.info.name
+
+
+def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
+    """Raises ModelLoadError, also for a model that cannot draft in the target's vocabulary."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
     model = Model(load.model, options, n_step_checkpoints=load.n_most + _STATES_BESIDE_DRAFT)
-    _check_vocabulary(model.vocabulary, target.vocabulary)
+    projection = _projection(model.vocabulary, target.vocabulary)
     if _n_most(load, model) < 1:
         raise ModelLoadError(
             f"{load.model} cannot draft: its recurrent states do not fit into memory often enough to take "
             "tokens back; try a smaller --parallel"
         )
-    return model
+    return InlineModel(model, target.vocabulary, projection)
 
 
 def make_drafter(
-    load: LoadDraft, model: Model, grammars: GrammarServer, patience: WaitsForGrammars
+    load: LoadDraft, inline: InlineModel, grammars: GrammarServer, patience: WaitsForGrammars
 ) -> ModelDrafter:
     """The inline drafter with this model, for as many sequences as there are slots."""
-    vocabulary, n_most = model.vocabulary, _n_most(load, model)
+    model, vocabulary, projection = inline
+    n_most = _n_most(load, model)
     options = DrafterOptions.for_cache(
         model.n_ctx,
         n_slots=load.options.parallel,
-        n_train=vocabulary.info.n_ctx_train,
+        n_train=model.vocabulary.info.n_ctx_train,
         n_ahead=n_most,
         n_branches=0,
     )
     make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
-    drafter = Drafter(model, options, make_sampler, vocabulary.end_tokens, patience)
+    drafter = translating_drafter(model, vocabulary, projection, options, make_sampler, patience)
     return ModelDrafter(DRAFT_MODEL, drafter, n_most)
 
 
@@ -148,11 +167,18 @@ def _n_most(load: LoadDraft, model: Model) -> int:
     return min(load.n_most, model.traits.n_step_checkpoints - _STATES_BESIDE_DRAFT)
 
 
-def _check_vocabulary(ours: Vocabulary, target: Vocabulary) -> None:
+def _projection(ours: Vocabulary, target: Vocabulary) -> Projection | None:
+    """None if the draft model has the target's vocabulary; raises ModelLoadError if it cannot translate."""
     draft, lead = ours.identify(), target.identify()
-    if draft.fingerprint != lead.fingerprint:
+    if draft.fingerprint == lead.fingerprint:
+        return None
+    try:
+        projection = stored_pair(ours, target)
+    except TranslationError as error:
         raise ModelLoadError(
             f"the vocabularies differ: the target is {lead.model!r} with {lead.n_tokens} tokens, the draft "
-            f"model {draft.model!r} with {draft.n_tokens}. Use a smaller model of the same family as "
-            f"{lead.model!r}: both must have the same tokenizer"
-        )
+            f"model {draft.model!r} with {draft.n_tokens}; and {error}. Use a smaller model of the "
+            f"family of {lead.model!r}"
+        ) from error
+    log.warning("%s", describe_translation(ours, target, projection))
+    return projection

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from lead.engine.calibration import calibrate
 from lead.engine.commands import NGRAM, PREDICTION, SUFFIX, Load, LoadDraft, Submit
 from lead.engine.draft_loading import (
+    InlineModel,
     calibrate_drafting,
     calibrate_heads,
     choose_threads,
@@ -93,7 +94,7 @@ def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
     rpc_backend.add_workers(load.rpc)
 
 
-def _load_drafting(load: Load, model: Model) -> Model | MtpHeads | None:
+def _load_drafting(load: Load, model: Model) -> InlineModel | MtpHeads | None:
     """What drafts inside the engine; raises ModelLoadError."""
     own_file = heads_file(load)
     if load.draft and not own_file:
@@ -102,7 +103,11 @@ def _load_drafting(load: Load, model: Model) -> Model | MtpHeads | None:
 
 
 def _serve(
-    model: Model, exactness: Exactness, drafts_with: Model | MtpHeads | None, load: Load, pipe: EnginePipe
+    model: Model,
+    exactness: Exactness,
+    drafts_with: InlineModel | MtpHeads | None,
+    load: Load,
+    pipe: EnginePipe,
 ) -> None:
     vocabulary = model.vocabulary
     limits = _limits(model, load, RESERVE if exactness.is_on else 0)
@@ -138,7 +143,9 @@ def _serve(
             n_slots=limits.n_slots,
             speculates=limits.traits.can_speculate,
             exactness=exactness,
-            draft_model=drafts_with.vocabulary.info.name if isinstance(drafts_with, Model) else None,
+            draft_model=drafts_with.model.vocabulary.info.name
+            if isinstance(drafts_with, InlineModel)
+            else None,
             mtp=isinstance(drafts_with, MtpHeads),
         )
     )
@@ -165,7 +172,7 @@ def _limits(model: Model, load: Load, n_reserve: int) -> EngineLimits:
 def _inline_drafter(
     load: Load,
     model: Model,
-    drafts_with: Model | MtpHeads | None,
+    drafts_with: InlineModel | MtpHeads | None,
     grammars: GrammarServer,
     patience: Patience,
 ) -> tuple[InlineDrafter | None, Callable[[StepCost], None]]:
@@ -175,7 +182,7 @@ def _inline_drafter(
         return drafting, functools.partial(_measure_heads, drafts_with, model, load.options.parallel)
     if load.draft and drafts_with:
         drafter = make_drafter(load.draft, drafts_with, grammars, patience)
-        return drafter, functools.partial(_measure_draft_model, load.draft, drafts_with)
+        return drafter, functools.partial(_measure_draft_model, load.draft, drafts_with.model)
     return None, lambda _: None
 
 

@@ -7,8 +7,9 @@ from typing import TypeVar
 from lead.generate.generate_settings import GenerateSettings
 from lead.server.server import Lead
 from lead.server.services import Services
-from shared.errors import ConfigError, UnavailableError
+from shared.errors import ConfigError, TranslationError, UnavailableError
 from shared.llama.vocabulary import Vocabulary
+from shared.translation.stored_pair import stored_pair
 
 _Result = TypeVar("_Result")
 _LOOK_SECONDS = 0.02
@@ -51,10 +52,18 @@ async def _work(
     if draft_model is not None:
         draft = await asyncio.to_thread(Vocabulary.load, draft_model)
         if draft.identify().fingerprint != services.backs.vocabulary.fingerprint:
-            raise ConfigError(
-                f"{draft.info.name} cannot draft for {services.vocabulary.info.name}: it has another "
-                "vocabulary; use a smaller model of the same family"
-            )
+            await asyncio.to_thread(_check_pair, draft, services.vocabulary)
         while not any(services.backs) and not lead.has_given_up_back:  # noqa: ASYNC110 - nobody else waits
             await asyncio.sleep(_LOOK_SECONDS)
     return await work(services)
+
+
+def _check_pair(draft: Vocabulary, target: Vocabulary) -> None:
+    """Raises ConfigError if the back cannot translate."""
+    try:
+        stored_pair(draft, target)
+    except TranslationError as error:
+        raise ConfigError(
+            f"{draft.info.name} cannot draft for {target.info.name}: it has another vocabulary, and {error}; "
+            "use a smaller model of the same family"
+        ) from error

@@ -26,6 +26,7 @@ class ByteVocabulary:
         preferred: tokens that represent others with the same bytes.
         """
         self.pieces = list(pieces)
+        self.preferred = list(preferred)
         self._tokenize = tokenize
         self._token_of: dict[bytes, int] = {}
         repeated = set[bytes]()
@@ -33,7 +34,7 @@ class ByteVocabulary:
             if piece and self._token_of.setdefault(piece, token) != token:
                 repeated.add(piece)
         self._token_of |= {piece: usual for piece in repeated if (usual := self._usual(piece)) is not None}
-        self._token_of |= {self.pieces[token]: token for token in preferred}
+        self._token_of |= {self.pieces[token]: token for token in self.preferred}
         order = sorted(range(len(self.pieces)), key=self.pieces.__getitem__)
         self._sorted = [self.pieces[token] for token in order]
         self.ranks: NDArray[np.int32] = np.empty(len(order), np.int32)

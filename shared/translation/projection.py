@@ -21,11 +21,16 @@ _N_REMEMBERED = 1 << 17
 class Projection:
     """Bytes → their first target token."""
 
-    def __init__(self, draft: ByteVocabulary, target: ByteVocabulary) -> None:
+    def __init__(
+        self, draft: ByteVocabulary, target: ByteVocabulary, whole: NDArray[np.int32] | None = None
+    ) -> None:
+        """whole: if it is known."""
         self.draft = draft
         self.target = target
         self._first: OrderedDict[bytes, int] = OrderedDict()
-        self.whole: NDArray[np.int32] = np.array([self._of_piece(piece) for piece in draft.pieces], np.int32)
+        if whole is None:
+            whole = np.array([self._of_piece(piece) for piece in draft.pieces], np.int32)
+        self.whole: NDArray[np.int32] = whole
         """For each draft token the first target token of its bytes."""
 
     def first(self, data: bytes) -> int:
@@ -38,9 +43,10 @@ class Projection:
         return found
 
     @property
-    def n_exact(self) -> int:
-        """How many draft tokens have a target token with the same bytes."""
-        return sum(self.target.token_of(piece) is not None for piece in self.draft.pieces)
+    def share_exact(self) -> float:
+        """The share of the draft tokens that have a target token with the same bytes."""
+        n_exact = sum(self.target.token_of(piece) is not None for piece in self.draft.pieces)
+        return n_exact / len(self.draft)
 
     def _of_piece(self, piece: bytes) -> int:
         """Nearly every token is what the tokenizer makes of its bytes: asking it costs 20 us."""

@@ -8,7 +8,8 @@ from shared.llama.vocabulary import Vocabulary
 from shared.translation.byte_vocabulary import ByteVocabulary
 from shared.translation.projection import Projection
 
-_PROBES = ("The cat, 12 naïve", "\n\tcafés:", " 世界", "😀", "  {x}\r\n", "A")
+PROBES = ("The cat, 12 naïve", "\n\tcafés:", " 世界", "😀", "  {x}\r\n", "A")
+"""All of a tokenizer's habits show in these: changed texts, blanks, unknown characters, lines."""
 _SENTINEL = "\x02"
 """SentencePiece joins it with nothing, and puts its leading blank before it."""
 _TEXT_BYTES = b"\t\n\r" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0xC0)) + bytes(range(0xC2, 0xF5))
@@ -19,7 +20,7 @@ TokenMarks = dict[int, bytes]
 
 
 def vocabulary_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
-    """The projection of a draft model's vocabulary onto the target's; takes about a second.
+    """The projection of a draft model's vocabulary onto the target's; takes seconds (see `stored_pair`).
 
     Raises TranslationError if one of them does not keep every byte of a text.
     """
@@ -69,7 +70,7 @@ def _byte_vocabulary(vocabulary: Vocabulary, marks: TokenMarks, literal: dict[in
         or (b"" if vocabulary.is_unused(token) else vocabulary.piece(token))
         for token in range(vocabulary.n_tokens)
     ]
-    found = ByteVocabulary(pieces, _tokenizer(vocabulary), preferred=_representatives(marks))
+    found = ByteVocabulary(pieces, tokenizer_inside_text(vocabulary), preferred=_representatives(marks))
     _check(vocabulary, found)
     return found
 
@@ -81,8 +82,8 @@ def _representatives(marks: TokenMarks) -> list[int]:
     return list(first.values())
 
 
-def _tokenizer(vocabulary: Vocabulary) -> Callable[[str], Sequence[int]]:
-    """Tokenizes text from the middle of a text: SentencePiece puts a blank before every text."""
+def tokenizer_inside_text(vocabulary: Vocabulary) -> Callable[[str], Sequence[int]]:
+    """Tokenizes what stands in the middle of a text: SentencePiece puts a blank before every text."""
     encode = partial(vocabulary.encode, add_special=False, parse_special=False)
     if b"".join(map(vocabulary.piece, encode("a"))) == b"a":
         return encode
@@ -92,8 +93,8 @@ def _tokenizer(vocabulary: Vocabulary) -> Callable[[str], Sequence[int]]:
 
 def _check(vocabulary: Vocabulary, tokens: ByteVocabulary) -> None:
     """Raise TranslationError unless texts keep all their bytes (some tokenizers normalize them)."""
-    tokenize = _tokenizer(vocabulary)
-    for probe in _PROBES:
+    tokenize = tokenizer_inside_text(vocabulary)
+    for probe in PROBES:
         if b"".join(tokens.pieces[token] for token in tokenize(probe)) != probe.encode():
             raise TranslationError(f"the tokenizer of {vocabulary.info.name} changes texts such as {probe!r}")
     missing = [byte for byte in _TEXT_BYTES if tokens.token_of(bytes([byte])) is None]

@@ -17,6 +17,11 @@ from tests.shared.models.convert import gpt2_reference
 from tests.shared.models.convert.conftest import small_gpt2
 
 
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("shared.translation.stored_pair.user_cache_path", lambda _name: tmp_path)
+
+
 @pytest.fixture(scope="module")
 def settings():
     return BackSettings(compute=BackComputeOptions(threads=1, ctx_size=512, parallel=1), n_branches=2)

@@ -1,7 +1,5 @@
 """Real draft models in the engine: what they draft, how they are loaded, which are refused."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from bench.tiny_models import TinyModel, write_tiny_model
@@ -23,17 +21,17 @@ from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
-from shared.errors import ModelLoadError
+from shared.errors import ModelLoadError, TranslationError
 from shared.llama.model import Model
 from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
-from shared.protocol import VocabularyId
 from shared.sampling.factory import make_sampler
 from shared.sampling.grammar_waits import NoWait
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 from tests.fakes import FakeFront, submit
+from tests.shuffled_model import write_shuffled
 
 OPTIONS = ModelOptions(ctx_size=512, parallel=2, batch_size=64, ubatch_size=64, threads=1, swa_full=True)
 GREEDY = SamplingParameters(seed=0, temperature=0, ignore_eos=True)
@@ -57,9 +55,9 @@ class NoGrammars:
         raise AssertionError((text, is_optional))
 
 
-def reference(path, sampling, n):
+def reference(path, sampling, n, prompt=PROMPT):
     """A plain loop: each draft token is decoded and chosen by itself."""
-    model, tokens = Model(path, OPTIONS), list(PROMPT)
+    model, tokens = Model(path, OPTIONS), list(prompt)
     sampler = make_sampler(sampling, model.vocabulary, tokens)
     (rows,) = model.decode([Span(0, 0, tokens, 1)])
     for _ in range(n):
@@ -67,7 +65,7 @@ def reference(path, sampling, n):
         sampler.accept(tokens[-1])
         (rows,) = model.decode([Span(0, len(tokens) - 1, tokens[-1:], 1)])
     model.close()
-    return tokens[len(PROMPT) :]
+    return tokens[len(prompt) :]
 
 
 def drafted(drafter, sampling, n, tokens=PROMPT):
@@ -78,13 +76,36 @@ def drafted(drafter, sampling, n, tokens=PROMPT):
     return done.drafts["s"][0]
 
 
+def drafted_with(path, target, sampling, n, prompt=PROMPT):
+    given = load(path)
+    inline = load_draft_model(given, target)
+    tokens = drafted(make_drafter(given, inline, NoGrammars(), NoWait()), sampling, n, prompt)
+    inline.model.close()
+    return tokens
+
+
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_a_draft_is_what_the_draft_model_writes(target, sampling):
-    given = load(builtin_draft())
-    model = load_draft_model(given, target)
-    drafter = make_drafter(given, model, NoGrammars(), NoWait())
-    assert drafted(drafter, sampling, 8) == reference(builtin_draft(), sampling, 8)
-    model.close()
+    assert drafted_with(builtin_draft(), target, sampling, 8) == reference(builtin_draft(), sampling, 8)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_with_another_vocabulary_it_is_translated(target, sampling, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("shared.translation.stored_pair.user_cache_path", lambda _name: tmp_path)
+    shuffled = write_shuffled(tmp_path / "shuffled.gguf")
+    prompt = target.vocabulary.tokenize("Once upon a time, a fox", add_special=False, parse_special=False)
+    found = drafted_with(shuffled, target, sampling, 6, prompt)
+    assert found == reference(builtin_draft(), sampling, 6, prompt)
+    assert "has another tokenizer" in caplog.text
+
+
+def test_a_model_that_cannot_translate_is_refused(target, monkeypatch, tmp_path):
+    def refuse(*_):
+        raise TranslationError("its tokenizer changes texts")
+
+    monkeypatch.setattr(module, "stored_pair", refuse)
+    with pytest.raises(ModelLoadError, match=r"the vocabularies differ: .* and its tokenizer changes texts"):
+        load_draft_model(load(write_shuffled(tmp_path / "shuffled.gguf")), target)
 
 
 @pytest.mark.parametrize("architecture", ["gemma3", "qwen35", "mamba2"])
@@ -92,24 +113,17 @@ def test_models_of_every_memory_can_draft(tiny_model, architecture):
     path = tiny_model(architecture)
     with_memory = Model(path, OPTIONS)
     given = load(path)
-    model = load_draft_model(given, with_memory)
-    drafter = make_drafter(given, model, NoGrammars(), NoWait())
+    inline = load_draft_model(given, with_memory)
+    drafter = make_drafter(given, inline, NoGrammars(), NoWait())
     expected = reference(path, GREEDY, 6)
     assert drafted(drafter, GREEDY, 6) == expected
     assert drafted(drafter, GREEDY, 3, [*PROMPT, *expected[:3]]) == expected[3:]
-    model.close()
+    inline.model.close()
     with_memory.close()
 
 
-def test_a_model_with_another_vocabulary_is_refused(target):
-    other = VocabularyId(fingerprint="other", n_tokens=9, model="Other")
-    target = SimpleNamespace(n_ctx=512, vocabulary=SimpleNamespace(identify=lambda: other))
-    with pytest.raises(ModelLoadError, match="the target is 'Other' with 9 tokens, the draft model "):
-        load_draft_model(load(builtin_draft()), target)
-
-
 def test_the_context_is_that_of_the_target(target):
-    model = load_draft_model(load(builtin_draft(), ctx_size=0), target)
+    model = load_draft_model(load(builtin_draft(), ctx_size=0), target).model
     assert model.n_ctx == target.n_ctx
     model.close()
 

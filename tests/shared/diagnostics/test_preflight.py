@@ -213,7 +213,7 @@ def test_a_demo_model_that_cannot_be_created_is_a_problem(monkeypatch, tmp_path)
     assert "is missing: install llama-duo again" in problem
 
 
-def test_a_model_to_convert_is_described_without_converting_it(checkpoint, gpt2_folder, cache):  # noqa: F811
+def test_a_model_to_convert_is_described_without_converting_it(checkpoint, cache):  # noqa: F811
     settings = LeadSettings.from_command_line(
         ["--model", str(checkpoint), "--back", str(checkpoint), "--port", "0", "-t", "2"]
     )
@@ -221,6 +221,14 @@ def test_a_model_to_convert_is_described_without_converting_it(checkpoint, gpt2_
     assert "stories.bin, a llama2.c checkpoint of version 1, converted to GGUF at the first start" in text
     assert "stories, 0.1M parameters, 0 MB, mostly ALL_F32, on any core" in text
     assert "PROBLEM" not in text
-    settings = LeadSettings.from_command_line(["-m", str(checkpoint), "--back", str(gpt2_folder), "-t", "2"])
-    assert "the draft model has another vocabulary" in str(check(settings))
     assert not cache.exists()
+
+
+def test_a_draft_model_that_must_translate_is_no_problem(checkpoint, gpt2_folder, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("shared.translation.stored_pair.user_cache_path", lambda _name: tmp_path)
+    settings = LeadSettings.from_command_line(
+        ["-m", str(checkpoint), "--back", str(gpt2_folder), "--port", "0", "-t", "2"]
+    )
+    report = check(settings)
+    assert report.problems == []
+    assert "translating: gpt2 has another tokenizer than stories" in str(report)

@@ -1,0 +1,72 @@
+"""How much of what a draft model writes it still drafts when it has to translate.
+
+What it writes itself it would draft without a mistake in its own vocabulary: all that is missing is lost by
+the translation.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shared.llama.model import Model
+from shared.llama.span import Span
+from shared.translation.projection import Projection
+from shared.translation.translating_model import TranslatingModel
+
+_PROMPT = b"Once upon a time there was a fox"
+_N_DRAFT_TOKENS = 96
+_N_LEAST = 16
+"""Fewer tokens than this say nothing."""
+
+N_CONTEXT = 192
+"""So many cells the model must have."""
+
+
+class Retention(NamedTuple):
+    """Of `n_tokens` target tokens, `share` were drafted rightly."""
+
+    share: float
+    n_tokens: int
+
+
+def measure_retention(model: Model, projection: Projection, prefix: Sequence[int]) -> Retention | None:
+    """At temperature 0, with a text of the model's own; None if it has nothing to say.
+
+    prefix: draft tokens before every text. The model's slot 0 is empty, and is empty again afterwards.
+    """
+    text = _PROMPT + _written(model, projection, prefix)
+    tokens = projection.target.encode(text)[:-1]  # the last one may be cut off
+    n_first = len(projection.target.encode(_PROMPT))
+    if len(tokens) - n_first < _N_LEAST:
+        return None
+    translating = TranslatingModel(model, projection, prefix)
+    n_right = n_followed(translating, tokens, n_first)
+    translating.trim(0, 0)
+    return Retention(n_right / (len(tokens) - n_first), len(tokens) - n_first)
+
+
+def n_followed(model: TranslatingModel, tokens: Sequence[int], n_first: int) -> int:
+    """How many of the target tokens after the first ones are drafted, each by itself, at temperature 0."""
+    n_right = start = 0
+    for end in range(n_first, len(tokens)):
+        (rows,) = model.decode([Span(0, start, tokens[start:end], 1)])
+        chosen = int(rows[0].argmax())
+        while better := model.look_ahead({0: chosen}):
+            chosen = int(better[0].argmax())
+        n_right += chosen == tokens[end]
+        start = end
+    return n_right
+
+
+def _written(model: Model, projection: Projection, prefix: Sequence[int]) -> bytes:
+    """What the draft model itself writes after the prompt."""
+    new = [*prefix, *projection.draft.encode(_PROMPT)]
+    data, n_decoded = b"", 0
+    for _ in range(_N_DRAFT_TOKENS):
+        (rows,) = model.decode([Span(0, n_decoded, new, 1)])
+        n_decoded += len(new)
+        new = [int(rows[0].argmax())]
+        if new[0] in model.vocabulary.end_tokens:
+            break
+        data += projection.draft.pieces[new[0]]
+    model.trim(0, 0)
+    return data

@@ -1,0 +1,106 @@
+"""The projection between two vocabularies, kept on disk: building one takes seconds.
+
+One file for each pair in the cache folder. A file that cannot be read, or is not what such a pair has, is
+built anew.
+"""
+
+import hashlib
+import logging
+import secrets
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from platformdirs import user_cache_path
+
+from shared.llama import library
+from shared.llama.vocabulary import Vocabulary
+from shared.translation.byte_vocabulary import ByteVocabulary
+from shared.translation.projection import NONE, Projection
+from shared.translation.vocabulary_pair import PROBES, tokenizer_inside_text, vocabulary_pair
+
+log = logging.getLogger("translation")
+
+VERSION = 1
+"""Raise this when other projections would be built, or they are written otherwise."""
+
+_N_FILES = 32
+"""So many are kept, of about 4 MB; the oldest ones go."""
+
+_Arrays = dict[str, NDArray[np.generic]]
+
+
+def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
+    """As `vocabulary_pair`, in a tenth of the time after the first one. Raises TranslationError."""
+    path = _path(draft, target)
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return _read(arrays, draft, target)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        log.info("%s is built anew: %s", path, error)
+    projection = vocabulary_pair(draft, target)
+    try:
+        _write(path, projection)
+    except OSError as error:
+        log.info("the next start will compare the vocabularies again: %s", error)
+    return projection
+
+
+def _path(draft: Vocabulary, target: Vocabulary) -> Path:
+    """A fingerprint is one of the tokens' texts: how texts are cut, and what tokens do, counts here, too."""
+    digest = hashlib.sha256(f"{VERSION}\0{library.build()}".encode())
+    for vocabulary in (draft, target):
+        digest.update(
+            f"\0{vocabulary.identify().fingerprint}\0{vocabulary.n_tokens}\0{vocabulary.bos}"
+            f"\0{vocabulary.turn_end}\0{sorted(vocabulary.end_tokens)}".encode()
+        )
+        for probe in PROBES:
+            digest.update(vocabulary.encode(probe, add_special=False, parse_special=True).tobytes())
+    return user_cache_path("llama-duo") / "translations" / f"{digest.hexdigest()[:24]}.npz"
+
+
+def _read(arrays: _Arrays, draft: Vocabulary, target: Vocabulary) -> Projection:
+    """Raises ValueError and KeyError for what is not a projection between these two."""
+    whole = arrays["whole"].astype(np.int32)
+    if whole.shape != (draft.n_tokens,) or whole.min() < NONE or whole.max() >= target.n_tokens:
+        raise ValueError("no projection between these two")
+    return Projection(_vocabulary(arrays, "draft", draft), _vocabulary(arrays, "target", target), whole)
+
+
+def _vocabulary(arrays: _Arrays, name: str, vocabulary: Vocabulary) -> ByteVocabulary:
+    data, ends = arrays[f"{name}_bytes"].tobytes(), arrays[f"{name}_ends"].tolist()
+    if len(ends) != vocabulary.n_tokens or ends != sorted(ends) or ends[-1] != len(data):
+        raise ValueError(f"these are not the tokens of {vocabulary.info.name}")
+    pieces = [data[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    preferred = arrays[f"{name}_preferred"].tolist()
+    return ByteVocabulary(pieces, tokenizer_inside_text(vocabulary), preferred)
+
+
+def _write(path: Path, projection: Projection) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{secrets.token_hex(4)}.part")
+    try:
+        with part.open("wb") as file:
+            np.savez(file, allow_pickle=False, **_arrays(projection))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    for old in _oldest(path.parent):
+        old.unlink(missing_ok=True)
+
+
+def _oldest(folder: Path) -> Sequence[Path]:
+    return sorted(folder.glob("*.npz"), key=lambda each: each.stat().st_mtime)[:-_N_FILES]
+
+
+def _arrays(projection: Projection) -> _Arrays:
+    arrays: _Arrays = {"whole": projection.whole}
+    for name, vocabulary in (("draft", projection.draft), ("target", projection.target)):
+        arrays[f"{name}_bytes"] = np.frombuffer(b"".join(vocabulary.pieces), np.uint8)
+        arrays[f"{name}_ends"] = np.cumsum([len(piece) for piece in vocabulary.pieces])
+        arrays[f"{name}_preferred"] = np.array(vocabulary.preferred, np.int32)
+    return arrays

@@ -1,0 +1,116 @@
+"""Projections on disk."""
+
+import numpy as np
+import pytest
+
+from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_target
+from shared.models.convert import read_conversion
+from shared.translation import stored_pair as module
+from shared.translation.stored_pair import stored_pair
+from shared.translation.vocabulary_pair import vocabulary_pair
+from tests.shared.models.convert import gpt2_reference, llama2c_reference
+from tests.shared.models.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
+
+DATA = "The hen and 世界 😀\r\n".encode()
+
+
+@pytest.fixture(scope="module")
+def vocabularies(tmp_path_factory):
+    """A byte-level BPE, another one, and SentencePiece, where several tokens have the same bytes."""
+    folder = tmp_path_factory.mktemp("vocabularies")
+    gpt2_reference.write_folder(folder / "gpt2", *small_gpt2())
+    (folder / "tokenizer.bin").write_bytes(llama2c_reference.tokenizer_bin(PIECES, SCORES))
+    (folder / "llama.bin").write_bytes(llama2c_reference.version_1(small_llama()))
+    for name in ("gpt2", "llama.bin"):
+        read_conversion(folder / name, None).file().write_outline(folder / f"{name}.gguf")
+    paths = (builtin_target(), folder / "gpt2.gguf", folder / "llama.bin.gguf")
+    return [Vocabulary.load(path) for path in paths]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "user_cache_path", lambda _name: tmp_path)
+    return tmp_path / "translations"
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The pairs that were built, as often as they were."""
+    pairs = []
+
+    def build(draft, target):
+        pairs.append((draft, target))
+        return vocabulary_pair(draft, target)
+
+    monkeypatch.setattr(module, "vocabulary_pair", build)
+    return pairs
+
+
+def assert_same(one, other):
+    assert np.array_equal(one.whole, other.whole)
+    for mine, theirs in ((one.draft, other.draft), (one.target, other.target)):
+        assert mine.pieces == theirs.pieces
+        assert [mine.token_of(piece) for piece in mine.pieces] == [
+            theirs.token_of(piece) for piece in mine.pieces
+        ]
+        assert mine.encode(DATA) == theirs.encode(DATA)
+
+
+@pytest.mark.parametrize(("draft", "target"), [(0, 1), (1, 2), (2, 0)])
+def test_what_is_read_is_what_was_built(vocabularies, built, draft, target):
+    pair = vocabularies[draft], vocabularies[target]
+    first = stored_pair(*pair)
+    assert_same(stored_pair(*pair), first)
+    assert built == [pair]
+
+
+@pytest.mark.parametrize(("n_keep", "end"), [(0, b""), (-200, b""), (0, b"x" * 900), (2000, b"x" * 900)])
+def test_a_damaged_file_is_built_anew(vocabularies, built, folder, n_keep, end):
+    first = stored_pair(*vocabularies[:2])
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes()[:n_keep] + end)
+    assert_same(stored_pair(*vocabularies[:2]), first)
+    assert_same(stored_pair(*vocabularies[:2]), first)
+    assert len(built) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: arrays | {"whole": arrays["whole"][1:]},
+        lambda arrays: arrays | {"whole": arrays["whole"] + 100_000},
+        lambda arrays: arrays | {"draft_ends": arrays["draft_ends"][::-1]},
+        lambda arrays: {name: each for name, each in arrays.items() if name != "target_bytes"},
+    ],
+    ids=["too short", "no such token", "no lengths", "no bytes"],
+)
+def test_a_file_with_another_content_is_built_anew(vocabularies, built, folder, change):
+    first = stored_pair(*vocabularies[:2])
+    (path,) = folder.iterdir()
+    with np.load(path) as arrays:
+        changed = change(dict(arrays))
+    np.savez(path, **changed)
+    assert_same(stored_pair(*vocabularies[:2]), first)
+    assert len(built) == 2
+
+
+def test_another_version_is_built_anew(vocabularies, built, monkeypatch):
+    stored_pair(*vocabularies[:2])
+    monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
+    stored_pair(*vocabularies[:2])
+    assert len(built) == 2
+
+
+def test_where_nothing_can_be_written_it_works_all_the_same(vocabularies, built, folder):
+    folder.write_text("not a folder")
+    stored_pair(*vocabularies[:2])
+    stored_pair(*vocabularies[:2])
+    assert len(built) == 2
+
+
+def test_only_the_latest_are_kept(vocabularies, folder, monkeypatch):
+    monkeypatch.setattr(module, "_N_FILES", 1)
+    stored_pair(*vocabularies[:2])
+    stored_pair(*vocabularies[1:])
+    assert len(list(folder.iterdir())) == 1
