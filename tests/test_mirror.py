@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
+    "tests/back/test_drafting_setup.py": ("shared/translation/translating_drafter.py",),
     "tests/shared/llama/test_vocabulary_file.py": ("shared/llama/gguf_functions.py",),
     "tests/chat/test_client.py": (
         "chat/errors.py",
