@@ -3,7 +3,8 @@
 Along texts that the target samples, at every position: the coupled choice (what backs draft), the draft
 model's likeliest token (what others draft), and 1 - TV, the largest chance that any drafting rule can have of
 proposing what the target samples. No truncation, so that all three speak of the same two distributions. Uses
-the shipped pair itself: a grown model computes the same function.
+the shipped pair itself: a grown model computes the same function. With files of draft models that have other
+tokenizers, those are compared with the shipped one (see `bench.translated_acceptance`).
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import report, table
+from bench import report, table, translated_acceptance
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
@@ -58,13 +59,29 @@ class Position:
 def main(arguments: Sequence[str]) -> None:
     """Print a table, then one JSON line."""
     parser = argparse.ArgumentParser(prog="bench acceptance", description=__doc__)
+    parser.add_argument("files", type=Path, nargs="*", help="draft models with other tokenizers (GGUF)")
     parser.add_argument("--seeds", type=int, default=8, help="texts per prompt")
     parser.add_argument("--tokens", type=int, default=120, help="tokens per text")
     report.add_options(parser)
     options = report.parse(parser, arguments, {"seeds": 1})
+    if options.files:
+        _translated(options)
+        return
     pair = Pair(builtin_target(), builtin_draft())
     rows = [_measure(pair, temperature, options.seeds, options.tokens) for temperature in _TEMPERATURES]
     table.show("Accepted fraction along the target's own samples, no truncation", rows, _COLUMNS)
+    report.finish("acceptance", rows, options)
+
+
+def _translated(options: argparse.Namespace) -> None:
+    prompts = [_CHAT.format(prompt) for prompt in _PROMPTS]
+    rows = [
+        row
+        for path in options.files
+        for row in translated_acceptance.measure(path, prompts, options.seeds, options.tokens)
+    ]
+    title = "Accepted fraction along the target's own samples, by the draft model's tokenizer"
+    table.show(title, rows, translated_acceptance.COLUMNS)
     report.finish("acceptance", rows, options)
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import table
+from bench import round_trips, table, translation_cost
 from bench.knowing_model import KnowingModel
 from shared.errors import DuoError
 from shared.llama.vocabulary import Vocabulary
@@ -107,6 +107,12 @@ def main(arguments: Sequence[str]) -> None:
     """Print a table, then one line of JSON."""
     parser = argparse.ArgumentParser(prog="bench translation", description=__doc__)
     parser.add_argument("files", type=Path, nargs="+", help="GGUF files")
+    parser.add_argument(
+        "--round-trips", action="store_true", help="only whether texts stay the same, for many files"
+    )
+    parser.add_argument(
+        "--cost", action="store_true", help="milliseconds for a token: DRAFT TARGET, vocabularies"
+    )
     parser.add_argument("--text", type=Path, help="a text to use in place of the built-in one")
     options = parser.parse_args(arguments)
     text = options.text.read_bytes() if options.text else _TEXT.encode()
@@ -116,6 +122,12 @@ def main(arguments: Sequence[str]) -> None:
             vocabularies.append(Vocabulary.load(path))
         except DuoError as error:
             print(f"left out: {error}", file=sys.stderr)
+    if options.cost:
+        draft, target = vocabularies
+        print(json.dumps(translation_cost.run(draft.info.path, target)))
+        return
+    if options.round_trips:
+        sys.exit(round_trips.run(vocabularies, text))
     results = [measure(draft, target, text) for draft, target in itertools.permutations(vocabularies, 2)]
     table.show("translation", [asdict(result) for result in results], _COLUMNS)
     print(json.dumps(_summary(results)))

@@ -11,7 +11,7 @@ they add behind the position. A draft token longer than the target's is split wi
 token longer than the draft model's gets its probability from nodes behind the position (look-ahead).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 from shared.translation.next_tokens import NextTokens
 from shared.translation.projection import NONE, Projection
 
-_N_SPLIT = 192
+_N_SPLIT = 32
 """So many continuations inside a target token are looked at; the others count as the likeliest one."""
 
-_HARDLY, _SMALLEST = -40.0, 1e-16
-"""The logit where there is no probability: filters compute with finite numbers."""
+_HARDLY = 1e-17
+"""In place of no probability: filters compute with finite logits."""
+
+_NO_IDS, _NO_WEIGHTS = np.empty(0, np.int32), np.empty(0, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +45,40 @@ class Node:
 class Reading(NamedTuple):
     """What makes a target token likely: the draft token `token` after the path's node `node`.
 
-    data: the text behind the position if that draft token follows.
+    data: the text behind the position if that draft token follows. begins_token: whether a draft token
+    begins at the position then.
     """
 
     node: int
     token: int
     data: bytes
+    begins_token: bool
 
 
 class Lattice:
     """The projection of one path at one position."""
 
-    def __init__(self, projection: Projection, text: bytes, position: int, path: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        projection: Projection,
+        text: bytes,
+        position: int,
+        path: Sequence[Node],
+        begun: Mapping[int, int] | None = None,
+    ) -> None:
         """text: from offset 0, with the path's text behind the position. path: nodes in order, at least one.
 
-        position: an offset in bytes; the first node is at or before it.
+        position: an offset in bytes; the first node is at or before it. begun: offset -> the text's target
+        token that begins there: draft tokens that begin with another one are out of the question.
         """
         self._projection = projection
+        self._position = position
         self._path = path
         weight = 1.0
         self._parts: list[_Exits] = []
         for index, node in enumerate(path):
-            place = _Place(index, text[position : node.end], text[node.end : position], weight)
+            rest = text[node.end : position]
+            place = _Place(index, text[position : node.end], rest, weight, (begun or {}).get(node.end))
             self._parts.append(_leaving(projection, node, place))
             if node.following is not None:
                 weight *= node.next_tokens.of_token(node.following)
@@ -76,12 +90,11 @@ class Lattice:
 
     def logits(self) -> NDArray[np.float32]:
         """Of all target tokens, shape (n_target_vocab,); finite also where the draft model expects none."""
-        logits = np.full(len(self._projection.target), _HARDLY, np.float32)
-        if self._parts:
-            targets = np.concatenate([part.targets for part in self._parts])
-            weights = np.concatenate([part.weights for part in self._parts])
-            found, places = np.unique(targets, return_inverse=True)
-            logits[found] = np.log(np.maximum(np.bincount(places, weights), _SMALLEST))
+        n_target = len(self._projection.target)
+        targets = np.concatenate([_NO_IDS, *(part.targets for part in self._parts)])
+        weights = np.concatenate([_NO_WEIGHTS, *(part.weights for part in self._parts)])
+        found = np.bincount(targets, weights, n_target).astype(np.float32)
+        logits: NDArray[np.float32] = np.log(np.maximum(found, _HARDLY, out=found), out=found)
         return logits
 
     def best_reading(self, token: int) -> Reading | None:
@@ -93,19 +106,22 @@ class Lattice:
             return None
         _, part, draft = best
         place, piece = part.place, self._projection.draft.pieces[draft]
-        return Reading(place.node, draft, place.lead + piece[len(place.rest) :])
+        begins_token = any(node.end == self._position for node in self._path[: place.node + 1])
+        return Reading(place.node, draft, place.lead + piece[len(place.rest) :], begins_token)
 
 
 class _Place(NamedTuple):
     """Where a node lies: `lead` is its path's text behind the position, `rest` what the path lacks up to it.
 
-    weight: the probability of the path to the node.
+    weight: the probability of the path to the node. begun: the target token that `rest` begins with, if
+    known.
     """
 
     node: int
     lead: bytes
     rest: bytes
     weight: float
+    begun: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +141,21 @@ class _Exits:
         return float(self.weights[place]), self, int(self.drafts[place])
 
 
+def inside(projection: Projection, following: NextTokens, rest: bytes, begun: int | None) -> NextTokens:
+    """Those of the draft tokens `following` that begin with `rest` and go on.
+
+    begun: the target token that `rest` begins with, if known: the target would have cut the others otherwise.
+    """
+    longer = following.in_range(projection.draft.ranks, *projection.draft.continuing(rest))
+    return longer if begun is None else longer.where(projection.whole[longer.ids] == begun)
+
+
 def _leaving(projection: Projection, node: Node, place: _Place) -> _Exits:
-    draft = projection.draft
     leaving = node.next_tokens
     if node.following is not None:
         leaving = leaving.without(node.following)
     if place.rest:
-        leaving = leaving.in_range(draft.ranks, *draft.continuing(place.rest))
+        leaving = inside(projection, leaving, place.rest, place.begun)
     if place.lead or place.rest:
         leaving, targets = _first_tokens(projection, leaving, place)
     else:

@@ -35,13 +35,15 @@ class NextTokens:
     def in_range(self, ranks: NDArray[np.int32], start: int, end: int) -> "NextTokens":
         """Those with start <= ranks[token] < end; probabilities stay as they are."""
         own = ranks[self.ids]
-        inside = (own >= start) & (own < end)
-        return NextTokens(self.ids[inside], self.probabilities[inside])
+        return self.where((own >= start) & (own < end))
+
+    def where(self, chosen: NDArray[np.bool_]) -> "NextTokens":
+        """Some of them; chosen: for each."""
+        return NextTokens(self.ids[chosen], self.probabilities[chosen])
 
     def without(self, token: int) -> "NextTokens":
         """All but one."""
-        others = self.ids != token
-        return NextTokens(self.ids[others], self.probabilities[others])
+        return self.where(self.ids != token)
 
     def likeliest(self, n: int) -> "NextTokens":
         """The `n` likeliest, in any order."""

@@ -4,6 +4,7 @@ Each draft token counts for one target token, so a projected distribution loses 
 over the tokens that both vocabularies have (TLI, arXiv 2502.05202).
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
 
 import numpy as np
@@ -32,6 +33,9 @@ class Projection:
             whole = np.array([self._of_piece(piece) for piece in draft.pieces], np.int32)
         self.whole: NDArray[np.int32] = whole
         """For each draft token the first target token of its bytes."""
+        self._only_target = sorted(
+            piece for piece in target.pieces if piece and draft.token_of(piece) is None
+        )
 
     def first(self, data: bytes) -> int:
         """The first target token of `data`, or NONE."""
@@ -41,6 +45,13 @@ class Projection:
             if len(self._first) > _N_REMEMBERED:
                 self._first.popitem(last=False)
         return found
+
+    def has_longer(self, data: bytes, *, only_target: bool) -> bool:
+        """Whether a target token begins with `data` and goes on; only_target: one that is no draft token."""
+        if not only_target:
+            return self.target.has_longer(data)
+        place = bisect_right(self._only_target, data)
+        return place < len(self._only_target) and self._only_target[place].startswith(data)
 
     @property
     def share_exact(self) -> float:

@@ -1,5 +1,6 @@
 """A text of the lead, and how the draft model reads it: what to decode so that the text is covered."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from shared.llama.memory_traits import MemoryTraits
 from shared.slot_cache import SlotCache
 from shared.translation.decoded_text import DecodedText
-from shared.translation.lattice import Lattice
+from shared.translation.lattice import Lattice, inside
 from shared.translation.projection import Projection
 
 _N_AHEAD = 4
@@ -122,17 +123,19 @@ class TranslatedSlot:
             if self._is_covered:
                 text += self.decoded.data[self.position - self.decoded.base :]
             path = self.decoded.path(self._n_first, n_last)
-            self._lattice = Lattice(self._projection, text, self.position, path)
+            begun = {node.end: token for node in path if (token := self._begun_at(node.end)) is not None}
+            self._lattice = Lattice(self._projection, text, self.position, path, begun)
         return self._lattice
 
     def look_ahead(self, token: int, n_room: int) -> Feed:
         """What to decode to see whether the target token `token` is only the beginning of a longer one.
 
-        NOTHING if that is settled, or if it does not fit into `n_room` draft tokens.
+        NOTHING if that is settled, or if it does not fit into `n_room` draft tokens. Where a draft token
+        begins as the target token does, the draft model would have chosen the longer one if it had it.
         """
         lattice = self.lattice()
         reading = lattice.best_reading(token)
-        if reading is None or not self._projection.target.has_longer(reading.data):
+        if reading is None or not self._projection.has_longer(reading.data, only_target=reading.begins_token):
             return NOTHING
         n_keep = self._n_first + reading.node
         turns = reading.node < lattice.n_nodes - 1
@@ -217,12 +220,21 @@ class TranslatedSlot:
         assert following
         token = draft.token_of(rest)
         exact = 0.0 if token is None else following.of_token(token)
-        longer = following.in_range(draft.ranks, *draft.continuing(rest)).total
+        begun = self._begun_at(self.decoded.end_of(n_tokens))
+        longer = inside(self._projection, following, rest, begun).total
         if longer >= max(exact, _PLAUSIBLE):
             return Feed(n_tokens, [], 0)
         if token is not None and exact >= _PLAUSIBLE:
             return Feed(n_tokens, [token], 1)
         return None
+
+    def _begun_at(self, offset: int) -> int | None:
+        """The target token of the text that begins at `offset`, if one does."""
+        n = bisect_right(self._ends, offset)
+        start = self._ends[n - 1] if n else 0
+        if start != offset or n == len(self):
+            return None
+        return self._projection.target.token_of(bytes(self._text[start : self._ends[n]]))
 
     def _spell(self, n_valid: int, *, unfinished: bool) -> Feed:
         """The text as the draft model's tokenizer cuts it, from the last word that was decoded whole."""

@@ -26,9 +26,7 @@ def vocabulary_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
     """
     draft_marks, target_marks = match_control_tokens(draft, target)
     literal = {token: text.encode() for text, token in target.special_tokens.items()}
-    return Projection(
-        _byte_vocabulary(draft, draft_marks, {}), _byte_vocabulary(target, target_marks, literal)
-    )
+    return Projection(byte_vocabulary(draft, draft_marks, {}), byte_vocabulary(target, target_marks, literal))
 
 
 def prefix_of(draft: Vocabulary, target: Vocabulary) -> list[int]:
@@ -63,7 +61,8 @@ def _mark(number: int) -> bytes:
     return b"\xff" + bytes(0x80 | number >> 6 * place & 0x3F for place in range(5))
 
 
-def _byte_vocabulary(vocabulary: Vocabulary, marks: TokenMarks, literal: dict[int, bytes]) -> ByteVocabulary:
+def byte_vocabulary(vocabulary: Vocabulary, marks: TokenMarks, literal: dict[int, bytes]) -> ByteVocabulary:
+    """literal: control tokens that stand for their text. Raises TranslationError if texts lose bytes."""
     pieces = [
         marks.get(token)
         or literal.get(token)

@@ -28,3 +28,10 @@ def test_a_pair_that_cannot_translate_is_named(capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "it changes texts" in out
     assert json.loads(out.splitlines()[-1])["refused"] == 2
+
+
+def test_round_trips_of_many_files_are_counted(capsys):
+    with pytest.raises(SystemExit) as end:
+        translation.main(["--round-trips", str(builtin_draft()), str(builtin_target())])
+    assert end.value.code == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"pairs": 2, "changed": [], "refused": {}}

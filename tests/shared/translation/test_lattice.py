@@ -54,6 +54,12 @@ def test_inside_a_draft_token_only_those_count_that_begin_like_the_text():
     assert probabilities(found, SPLITTING) == {"ater": 0.3}
 
 
+def test_inside_a_draft_token_those_do_not_count_that_the_target_would_have_cut_otherwise():
+    path = [Node(0, expecting(the=0.7, theater=0.3), THE), Node(3, expecting(a=1.0), None)]
+    found = Lattice(Projection(DRAFT, TARGET), b"the", 3, path, begun={0: TARGET.token_of(b"the")})
+    assert probabilities(found, TARGET) == {"a": 0.7}
+
+
 def test_both_ways_to_read_the_text_are_added():
     path = [Node(0, expecting(the=0.5, theater=0.3, a=0.2), THE), Node(3, expecting(ater=0.5, a=0.5), None)]
     found = lattice(SPLITTING, b"the", 3, *path)
@@ -73,7 +79,7 @@ def test_the_total_is_the_probability_of_the_text_since_the_first_node():
 
 def test_the_likeliest_reading_of_a_token():
     path = [Node(0, expecting(the=0.5, theater=0.3, a=0.2), THE), Node(3, expecting(ater=0.5, a=0.5), None)]
-    assert lattice(SPLITTING, b"the", 3, *path).best_reading(1) == (0, THEATER, b"ater")
+    assert lattice(SPLITTING, b"the", 3, *path).best_reading(1) == (0, THEATER, b"ater", False)
 
 
 def test_a_token_that_the_draft_model_does_not_expect_has_no_reading():

@@ -9,7 +9,9 @@ from shared.translation.translated_slot import NOTHING, TranslatedSlot
 from tests.shared.translation.toys import longest_first
 
 DRAFT = longest_first([bytes([byte]) for byte in range(256)] + [b" the", b" theater", b"ater", b" of"])
-TARGET = longest_first([bytes([byte]) for byte in range(256)] + [b" the", b" theater", b" o", b"at"])
+TARGET = longest_first(
+    [bytes([byte]) for byte in range(256)] + [b" the", b" theater", b" there", b" o", b"at"]
+)
 ROOM = 1000
 
 
@@ -110,6 +112,22 @@ def test_a_look_ahead_ends_where_no_longer_token_begins_so():
     append(text, b"a")
     decode(text, logits(_of=1.0))
     assert text.look_ahead(token(TARGET, b" o"), ROOM) == NOTHING
+
+
+def test_no_look_ahead_where_the_draft_model_would_have_chosen_the_longer_token():
+    target = longest_first([piece for piece in TARGET.pieces if piece != b" there"])
+    text = TranslatedSlot(0, PLAIN, Projection(DRAFT, target), [])
+    text.append([token(target, b"a")])
+    decode(text, logits(_the=0.9, _theater=0.1))
+    assert text.look_ahead(token(target, b" the"), ROOM) == NOTHING
+
+
+def test_a_chosen_token_is_not_the_beginning_of_a_draft_token_that_is_a_token_of_the_target_too():
+    text = slot()
+    append(text, b"a")
+    decode(text, logits(_the=0.5, _theater=0.5))
+    append(text, b" the")
+    assert decode(text) == [b" the"]
 
 
 def test_a_look_ahead_ends_with_the_context():
