@@ -143,7 +143,7 @@ class Ways:
 
 def measure(
     path: Path, prompts: Sequence[str], n_seeds: int, n_tokens: int
-) -> Iterator[dict[str, float | str]]:
+) -> Iterator[dict[str, float | str | None]]:
     """A row for each temperature; raises TranslationError."""
     ways = Ways(path)
     for temperature in TEMPERATURES:
@@ -158,7 +158,7 @@ def measure(
             "temperature": temperature,
             "n_positions": len(found),
             **shares,
-            "of_same": shares["translated"] / shares["same_tokenizer"],
+            "of_same": shares["translated"] / shares["same_tokenizer"] if shares["same_tokenizer"] else None,
         }
 
 

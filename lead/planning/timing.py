@@ -65,10 +65,10 @@ def _drafters(
     costs: dict[str, StepCost] = {}
     own_file = heads_file(load)
     if load.draft and not own_file:
-        draft = load_draft_model(load.draft, model)
-        choose_threads(load.draft, draft)
-        drafters.append(make_drafter(load.draft, draft, grammars, Patience()))
-        calibrate_drafting(draft, costs.setdefault(DRAFT_MODEL, StepCost()))
+        inline = load_draft_model(load.draft, model)
+        choose_threads(load.draft, inline.model)
+        drafters.append(make_drafter(load.draft, inline, grammars, Patience()))
+        calibrate_drafting(inline.model, costs.setdefault(DRAFT_MODEL, StepCost()))
     if with_heads or own_file:
         heads = model.open_heads(own_file)
         drafters.append(make_mtp_drafter(model, heads, load.n_most_mtp, grammars, Patience()))
