@@ -160,9 +160,11 @@ def _leaving(projection: Projection, node: Node, place: _Place) -> _Exits:
         leaving, targets = _first_tokens(projection, leaving, place)
     else:
         targets = projection.whole[leaving.ids]
-    weights = leaving.probabilities.astype(np.float64) * place.weight
+    drafts, weights = leaving.ids, leaving.probabilities.astype(np.float64) * place.weight
     known = targets != NONE
-    return _Exits(place, leaving.ids[known], targets[known], weights[known])
+    if not known.all():
+        drafts, targets, weights = drafts[known], targets[known], weights[known]
+    return _Exits(place, drafts, targets, weights)
 
 
 def _first_tokens(
