@@ -32,4 +32,4 @@ def test_the_first_token_of_any_bytes():
 
 
 def test_exact_counterparts_are_counted():
-    assert projected().n_exact == 2
+    assert projected().share_exact == 2 / len(projected().draft)

@@ -112,6 +112,6 @@ def test_a_tokenizer_that_changes_texts_is_refused(vocabularies, monkeypatch):
 def test_a_vocabulary_without_a_byte_is_refused(vocabularies, monkeypatch):
     monkeypatch.setattr(module, "_TEXT_BYTES", b"\x80\x00")
     monkeypatch.setattr(Vocabulary, "piece", lambda _self, token, **_: b"" if token < 300 else b"ab")
-    monkeypatch.setattr(module, "_PROBES", ())
+    monkeypatch.setattr(module, "PROBES", ())
     with pytest.raises(TranslationError, match="no token for the byte 0x"):
         vocabulary_pair(vocabularies["shipped"], vocabularies["gpt2"])
