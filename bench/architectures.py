@@ -47,7 +47,6 @@ ARCHITECTURES = (
         "exaone",
         "granite",
         "granitemoe",
-        "chameleon",
         "bailingmoe",
         "bailingmoe2",
     ),
@@ -72,7 +71,8 @@ ARCHITECTURES = (
 """All kinds of memory: attention over the whole text, sliding windows, recurrent states with rollback and
 without. Of others llama.cpp writes no file, or not from these metadata, or aborts when it decodes. RWKV 7 is
 left out because with random weights it amplifies the last bits, plamo2 because llama.cpp computes other
-logits where a pass has several tokens of several sequences.
+logits where a pass has several tokens of several sequences, Chameleon because llama.cpp expects its 8,192
+image tokens in every vocabulary.
 """
 
 
