@@ -96,6 +96,12 @@ def test_docker_compose_takes_the_file():
 # HAProxy
 
 
+def test_tokens_are_not_held_back():
+    """By up to 200 ms each, which `bench fleet --overhead` shows and a test cannot tell from a busy machine."""
+    defaults = (FOLDER / "haproxy.cfg").read_text().partition("\ndefaults\n")[2].partition("\nfrontend")[0]
+    assert "\toption http-no-delay\n" in defaults
+
+
 def test_haproxy_takes_the_configuration(tmp_path):
     if (binary := haproxy()) is None:
         pytest.skip("no haproxy")
