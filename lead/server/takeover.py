@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import socket
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +31,10 @@ _MOST_PATH_BYTES = 100
 
 def meeting_point(host: str, port: int) -> Path:
     """The Unix socket at which the lead that listens there can be asked."""
-    return user_runtime_path("llama-duo") / f"lead-{host}-{port}.socket"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR, as in containers, the fallback will do
+        folder = user_runtime_path("llama-duo")
+    return folder / f"lead-{host}-{port}.socket"
 
 
 class Inheritance:

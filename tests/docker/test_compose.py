@@ -61,7 +61,8 @@ def test_the_programs_start_with_what_the_files_set(path, name, variables, monke
 def test_what_a_person_sets_reaches_the_program(path, name, monkeypatch):
     settings = settings_of(path, name, monkeypatch, **SET)
     for variable in set(SET) & set(service(path, name)["environment"]):
-        assert str(option(settings, variable.partition("_")[2].lower())) == SET[variable]
+        value = option(settings, variable.partition("_")[2].lower())
+        assert (",".join(value) if isinstance(value, tuple) else str(value)) == SET[variable]
 
 
 @pytest.mark.parametrize(("path", "name"), SERVICES)

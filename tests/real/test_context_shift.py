@@ -18,7 +18,9 @@ LONG = {"temperature": 0.8, "max_tokens": 3 * N_CTX, "repeat_penalty": 1.1, "n_k
 
 @pytest.fixture(scope="module")
 def lead(target):
-    program, url = start_lead("--model", str(target), *LEAD, "-c", str(N_CTX), "--context-shift")
+    # Waiting for drafts: a quick lead could be done before its back has begun.
+    waiting = ("--policy", "sync", "--depth", "3")
+    program, url = start_lead("--model", str(target), *LEAD, "-c", str(N_CTX), "--context-shift", *waiting)
     with program:
         yield program, url
 

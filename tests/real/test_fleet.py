@@ -281,7 +281,7 @@ def test_nothing_is_lost_when_a_lead_is_told_to_stop(own):
         streams = []
         for way, url in own.ways.items():
             for number in range(4):
-                answer = stack.enter_context(stream(url, prompt=f"{way}, {number}", max_tokens=1500))
+                answer = stack.enter_context(stream(url, prompt=f"{way}, {number}", max_tokens=300))
                 streams.append(answer.until(lambda reply: reply.text))
         own.leads[0].signal(signal.SIGTERM)
         own.leads[0].wait_for("stopping: ")

@@ -6,6 +6,12 @@ from lead.engine.commands import DRAFT_MODEL, MTP
 from lead.planning.arrangements import arrangements, best, forecast
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, SplitTimes
 
+
+@pytest.fixture(autouse=True)
+def short_texts(monkeypatch):
+    monkeypatch.setattr("lead.planning.arrangements._N_TOKENS", 128)
+
+
 FLAT = {1: 0.05, 2: 0.051, 4: 0.053, 8: 0.057, 16: 0.06}
 STEEP = {n: 0.05 * n for n in (1, 2, 4, 8, 16)}
 

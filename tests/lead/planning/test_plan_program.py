@@ -81,12 +81,6 @@ def test_what_cannot_be_loaded_is_said_in_a_sentence(run, arguments, message):
     assert str(ended.value).startswith("lead plan: ")
 
 
-@pytest.mark.usefixtures("cache")
-def test_a_draft_model_with_another_vocabulary_is_refused(run, tiny_model, checkpoint):  # noqa: F811
-    with pytest.raises(SystemExit, match="the vocabularies differ"):
-        run("--model", tiny_model("llama"), "--draft-model", checkpoint)
-
-
 def test_a_machine_with_one_core_is_told_that_a_back_needs_another(tmp_path):
     draft = LoadDraft(model=tmp_path, options=ModelOptions(), n_most=4)
     load = Load(model=tmp_path, options=ModelOptions(), depth=0, draft=draft)
