@@ -66,11 +66,11 @@ $(ROUTER): deploy/fleet/requirements.txt | $(READY)
 fleet: $(READY) $(ROUTER)
 	@$(BIN)/python -m bench fleet
 
-# Two at a time: most tests that start processes wait more than they compute. Whole files, so that each starts
+# Three at a time: most tests that start processes wait more than they compute. Whole files, so that each starts
 # what its tests share once; tests/conftest.py puts the longest first. Byte code is written even where
 # the environment forbids it, as in many containers: the tests start some hundred Python programs.
 test: $(READY)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format $(if $(CI),--check) .
