@@ -150,7 +150,8 @@ def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float |
         found.append("This machine has one core for the lead, so that a back would need another machine.")
     if busy is not None and busy > _LOADED:
         found.append(
-            f"Other programs kept {busy:.1f} cores busy before this began: measure again without them."
+            f"These figures may be far off: other programs kept {busy:.1f} cores busy before this began. "
+            "Measure again without them."
         )
     found.append(
         "One client is assumed, and that drafts are right as often as on the measured texts: try your own "

@@ -37,12 +37,12 @@ class PlanReport:
     status = 0
 
     def __str__(self) -> str:
-        """Paragraphs: what was measured, the table, what is fastest and its commands, remarks."""
+        """Paragraphs: what was measured, remarks, the table, what is fastest and its commands."""
         chosen, remote = best(self.forecasts), better_elsewhere(self.forecasts)
-        parts = [self._measured(), self._table(), f"Fastest here: {self._verdict(chosen)}"]
+        parts = [self._measured(), *self.remarks, self._table(), f"Fastest here: {self._verdict(chosen)}"]
         if remote:
             parts.append(f"Faster still: {self._verdict(remote)}")
-        return "\n\n".join([*parts, *self.remarks])
+        return "\n\n".join(parts)
 
     def to_json(self) -> str:
         """In one line."""
