@@ -122,9 +122,9 @@ class Assignment:
     def leave(self, back: str, now: float) -> None:
         """A back is not connected any more."""
         del self._backs[back]
-        for followers in self._sequences.values():
-            followers.chosen = [each for each in followers.chosen if each != back]
-            followers.trial = None if followers.trial == back else followers.trial
+        for asked_backs in self._sequences.values():
+            asked_backs.chosen = [each for each in asked_backs.chosen if each != back]
+            asked_backs.trial = None if asked_backs.trial == back else asked_backs.trial
         self._drafts.pop_stale()  # nobody else asks for them
         self._review_wanting(now)
 
@@ -151,8 +151,8 @@ class Assignment:
 
     def backs(self, sequence: str) -> Sequence[str]:
         """Those that get the tokens of a sequence now."""
-        followers = self._sequences.get(sequence)
-        return followers.asked if followers else ()
+        asked_backs = self._sequences.get(sequence)
+        return asked_backs.asked if asked_backs else ()
 
     def followers(self, sequence: str) -> Iterator[str]:
         """Those that have ever been asked for a sequence."""
@@ -172,24 +172,24 @@ class Assignment:
 
     def on_draft(self, back: str, sequence: str, tree: DraftTree, committed: Sequence[int]) -> bool:
         """A valid draft arrived; returns whether the engine is to have it."""
-        followers = self._sequences.get(sequence)
-        if followers is None or back not in followers.asked:
+        asked_backs = self._sequences.get(sequence)
+        if asked_backs is None or back not in asked_backs.asked:
             return False
-        self._credit(self._drafts.post(sequence, back, tree, committed).outcomes, followers, _LATE_WEIGHT)
-        return back in followers.chosen
+        self._credit(self._drafts.post(sequence, back, tree, committed).outcomes, asked_backs, _LATE_WEIGHT)
+        return back in asked_backs.chosen
 
     def on_step(self, sequence: str, start: int, tokens: Sequence[int], now: float) -> None:
         """committed[start : start + len(tokens)] = tokens; the backs that are asked get them now."""
-        followers = self._sequences.get(sequence)
-        if followers is None:
+        asked_backs = self._sequences.get(sequence)
+        if asked_backs is None:
             return
-        self._credit(self._drafts.extend(sequence, start, tokens), followers, 1.0)
-        self._learn_step(followers, now)
-        for back in followers.asked:
+        self._credit(self._drafts.extend(sequence, start, tokens), asked_backs, 1.0)
+        self._learn_step(asked_backs, now)
+        for back in asked_backs.asked:
             self._backs[back].count_update()
-        followers.n_left -= 1
-        followers.n_steps += 1
-        if self._is_review_due(followers):
+        asked_backs.n_left -= 1
+        asked_backs.n_steps += 1
+        if self._is_review_due(asked_backs):
             self._review(sequence, now)
 
     def check_integrity(self) -> None:
@@ -200,24 +200,24 @@ class Assignment:
             assert back.asked == asked <= back.sequences <= set(self._sequences), back
             assert len(back.sequences) <= back.max_sequences, back
 
-    def _credit(self, outcomes: Sequence[TokenOutcome], followers: _AskedBacks, weight: float) -> None:
+    def _credit(self, outcomes: Sequence[TokenOutcome], asked_backs: _AskedBacks, weight: float) -> None:
         for outcome in outcomes:
             if outcome.right and (back := self._backs.get(outcome.source)):
                 back.n_right += weight
-                if back.name == followers.trial:
-                    followers.trial_right += weight
+                if back.name == asked_backs.trial:
+                    asked_backs.trial_right += weight
 
-    def _learn_step(self, followers: _AskedBacks, now: float) -> None:
-        if followers.last_step is not None:
-            self._step_seconds += _STEP_GAIN * (now - followers.last_step - self._step_seconds)
-        followers.last_step = now
+    def _learn_step(self, asked_backs: _AskedBacks, now: float) -> None:
+        if asked_backs.last_step is not None:
+            self._step_seconds += _STEP_GAIN * (now - asked_backs.last_step - self._step_seconds)
+        asked_backs.last_step = now
 
-    def _is_review_due(self, followers: _AskedBacks) -> bool:
-        if followers.trial is None:
-            n = followers.n_steps
-            return n % _REVIEW_STEPS == 0 or (not followers.chosen and n.bit_count() == 1)
-        wanted = len(followers.chosen) < self._n_places
-        return followers.n_left <= 0 or (wanted and followers.has_passed)
+    def _is_review_due(self, asked_backs: _AskedBacks) -> bool:
+        if asked_backs.trial is None:
+            n = asked_backs.n_steps
+            return n % _REVIEW_STEPS == 0 or (not asked_backs.chosen and n.bit_count() == 1)
+        wanted = len(asked_backs.chosen) < self._n_places
+        return asked_backs.n_left <= 0 or (wanted and asked_backs.has_passed)
 
     def _review_wanting(self, now: float) -> None:
         """The oldest sequences that have fewer backs than they might."""
@@ -227,44 +227,44 @@ class Assignment:
 
     def _review(self, sequence: str, now: float) -> None:
         """Choose again who is asked for a sequence."""
-        followers = self._sequences[sequence]
-        before = followers.asked
+        asked_backs = self._sequences[sequence]
+        before = asked_backs.asked
         ready = [back for back in self._backs.values() if back.has_room(sequence)]
-        followers.chosen = [back.name for back in self._best(ready, followers)]
-        if followers.trial is None or followers.n_left <= 0 or followers.trial in followers.chosen:
-            self._begin_trial(followers, ready, now)
-        for name in {*before, *followers.asked} & self._backs.keys():
-            self._backs[name].ask(sequence, asked=name in followers.asked)
+        asked_backs.chosen = [back.name for back in self._best(ready, asked_backs)]
+        if asked_backs.trial is None or asked_backs.n_left <= 0 or asked_backs.trial in asked_backs.chosen:
+            self._begin_trial(asked_backs, ready, now)
+        for name in {*before, *asked_backs.asked} & self._backs.keys():
+            self._backs[name].ask(sequence, asked=name in asked_backs.asked)
 
     @property
     def _n_places(self) -> int:
         n = int(_COST_SHARE * self._step_seconds / UPDATE_SECONDS)
         return min(max(1, n), MOST_ASKED)
 
-    def _best(self, ready: Sequence[_BackRecord], followers: _AskedBacks) -> list[_BackRecord]:
+    def _best(self, ready: Sequence[_BackRecord], asked_backs: _AskedBacks) -> list[_BackRecord]:
         """Those worth their updates, the best first."""
         worth = max(_LEAST_GAIN, UPDATE_SECONDS / self._step_seconds)
-        good = [back for back in ready if back.gain >= worth and self._is_known(back, followers)]
+        good = [back for back in ready if back.gain >= worth and self._is_known(back, asked_backs)]
 
         def rank(back: _BackRecord) -> tuple[bool, float]:
-            is_asked, stays = back.name in followers.asked, back.name in followers.chosen
+            is_asked, stays = back.name in asked_backs.asked, back.name in asked_backs.chosen
             n_others = len(back.asked) - is_asked
             return back.is_proven, back.gain * (_INCUMBENT if stays else 1) / (1 + n_others)
 
         return sorted(good, key=rank, reverse=True)[: self._n_places]
 
-    def _is_known(self, back: _BackRecord, followers: _AskedBacks) -> bool:
+    def _is_known(self, back: _BackRecord, asked_backs: _AskedBacks) -> bool:
         """Whether it may be chosen without a trial: among few backs there is no choice to make."""
-        if back.name == followers.trial and followers.has_passed:
+        if back.name == asked_backs.trial and asked_backs.has_passed:
             return True
-        return back.is_proven or back.name in followers.chosen or len(self._backs) <= MOST_ASKED
+        return back.is_proven or back.name in asked_backs.chosen or len(self._backs) <= MOST_ASKED
 
-    def _begin_trial(self, followers: _AskedBacks, ready: Sequence[_BackRecord], now: float) -> None:
+    def _begin_trial(self, asked_backs: _AskedBacks, ready: Sequence[_BackRecord], now: float) -> None:
         """Of the back whose last trial is the longest ago, or that has had none."""
-        followers.trial = None
-        others = [back for back in ready if back.name not in followers.chosen]
+        asked_backs.trial = None
+        others = [back for back in ready if back.name not in asked_backs.chosen]
         if others and self._trials.take(now, TRIAL_UPDATES):
             self._n_trials += 1
             back = min(others, key=lambda each: each.tried_at)
             back.begin_trial(self._n_trials)
-            followers.trial, followers.n_left, followers.trial_right = back.name, TRIAL_UPDATES, 0.0
+            asked_backs.trial, asked_backs.n_left, asked_backs.trial_right = back.name, TRIAL_UPDATES, 0.0
