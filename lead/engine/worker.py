@@ -136,22 +136,22 @@ def _serve(
         log.info("checkpoints: %s", checkpoints)
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
-    pipe.send(
-        Ready(
-            n_ctx=limits.n_ctx,
-            n_ctx_sequence=limits.n_ctx_sequence,
-            n_slots=limits.n_slots,
-            speculates=limits.traits.can_speculate,
-            exactness=exactness,
-            draft_model=drafts_with.model.vocabulary.info.name
-            if isinstance(drafts_with, InlineModel)
-            else None,
-            mtp=isinstance(drafts_with, MtpHeads),
-        )
-    )
+    pipe.send(_ready(limits, exactness, drafts_with))
     if limits.traits.can_speculate and load.calibrate:
         calibrate(model, speculation.cost, model.n_vocab, interrupted=lambda: pipe.readable)
     Loop(model, scheduler, speculation, pipe).run()
+
+
+def _ready(limits: EngineLimits, exactness: Exactness, drafts_with: InlineModel | MtpHeads | None) -> Ready:
+    return Ready(
+        n_ctx=limits.n_ctx,
+        n_ctx_sequence=limits.n_ctx_sequence,
+        n_slots=limits.n_slots,
+        speculates=limits.traits.can_speculate,
+        exactness=exactness,
+        draft_model=drafts_with.model.vocabulary.info.name if isinstance(drafts_with, InlineModel) else None,
+        mtp=isinstance(drafts_with, MtpHeads),
+    )
 
 
 def _limits(model: Model, load: Load, n_reserve: int) -> EngineLimits:
