@@ -2,197 +2,134 @@
 
     python -m shared.sampling.grammar_server DESCRIPTOR MODEL
 
-It reads the vocabulary once, then forks a process for each connection that arrives over the inherited
-socket, always one in advance. What a client's grammar costs is that process's alone: one that takes too much
-time or memory, or crashes, ends without touching another. `shared.sampling.remote_grammar` is the other end.
+It reads the vocabulary once, then hands each grammar that arrives over the inherited socket to a process
+that it has forked. What a client's grammar costs is that process's alone: one that takes too much time or
+memory, or crashes, ends without touching another. `shared.sampling.remote_grammar` is the other end.
 """
 
-import array
 import contextlib
-import enum
 import gc
 import os
-import resource
-import select
+import selectors
 import signal
 import socket
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NoReturn
 
-import numpy as np
-
-from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.constrained import Constraint
-from shared.sampling.grammar import FollowedGrammar, GrammarMatcher, Unconstrained, prepare
-from shared.sampling.grammar_messages import AnswerKind, Operation
+from shared.sampling.grammar import prepare
+from shared.sampling.grammar_follower import MemoryLimit, follow, warm_up
 
-_COMPILE_SECONDS = 2.0
-"""CPU time. A grammar was admitted because it took no longer than a quarter of this."""
-_CALL_SECONDS = 1.0
-"""CPU time between a question and its answer; the usual ones take up to 10 ms."""
-_MEMORY = 1 << 30
-"""Bytes that one grammar may take."""
 _NICENESS = 10
 """Behind the threads that decode: their tokens do not wait for this."""
+_N_IDLE = 2
+"""Processes kept for the next grammars: a new one needs ten times as long as a usual grammar."""
 _REST_SECONDS = 0.05
-"""Before the next process is forked, unless it is needed: the latest grammar is compiled first."""
-_PAUSE_SECONDS = 0.1
-"""Before a spare process that has died is followed by another one."""
+"""Before a process is forked in advance: the latest grammar is compiled first."""
 
 
 def main() -> None:
-    """Serve each connection until the other end is closed."""
+    """Serve until the other end of the socket is closed."""
     # A terminal and systemd send these to all processes; this one ends with the one that it serves.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     vocabulary = Vocabulary.load(Path(sys.argv[2]))
     prepare(vocabulary)
+    warm_up(vocabulary)
     gc.freeze()  # children share these pages as long as nobody writes to them
     with socket.socket(fileno=int(sys.argv[1])) as requests:
-        while (outcome := _fork_spare(requests, vocabulary)) is not _SpareOutcome.CLOSED:
-            if outcome is _SpareOutcome.SERVES:
-                select.select([requests], [], [], _REST_SECONDS)
-            else:  # killed for want of memory, say: no other one before it is needed
-                time.sleep(_PAUSE_SECONDS)
-                select.select([requests], [], [])
+        _Processes(vocabulary, requests).run()
 
 
-class _SpareOutcome(enum.Enum):
-    """What became of a forked process: it serves a connection, the other end was closed, or it has died."""
+class _Processes:
+    """The forked processes: each follows one grammar at a time, then waits for the next one.
 
-    SERVES = b"S"
-    CLOSED = b"C"
-    DIED = b""
-
-
-def _fork_spare(requests: socket.socket, vocabulary: Vocabulary) -> _SpareOutcome:
-    """Fork the process for the next connection in advance, and wait until it is no longer a spare one.
-
-    Forking and the first use of what was forked take ten times as long as compiling a usual grammar.
+    A socket leads to each. A process sends a byte when it is free again, and ends when the socket is closed.
     """
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        os.close(reader)
-        _wait_for_connection(requests, writer, vocabulary)
-    os.close(writer)
-    try:
-        return _SpareOutcome(os.read(reader, 1))
-    finally:
-        os.close(reader)
+
+    def __init__(self, vocabulary: Vocabulary, requests: socket.socket) -> None:
+        """A message of `requests` is a byte with two descriptors: a connection, and a file with a grammar."""
+        self._vocabulary = vocabulary
+        self._requests = requests
+        self._idle: list[socket.socket] = []
+        self._may_fork_in_advance = True
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(requests, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Hand over grammars until the other end of the socket is closed."""
+        is_open = True
+        while is_open:
+            wants_one = self._may_fork_in_advance and not self._idle
+            events = self._selector.select(_REST_SECONDS if wants_one else None)
+            if wants_one and not events:
+                self._fork()
+            for key, _ in events:
+                assert isinstance(key.fileobj, socket.socket)
+                if key.fileobj is self._requests:
+                    is_open = self._hand_over()
+                else:
+                    self._hear(key.fileobj)
+
+    def _hand_over(self) -> bool:
+        """Give the next grammar to a process. Returns False if there will be none."""
+        flags, descriptors, _, _ = socket.recv_fds(self._requests, 1, 2)
+        for _ in range(_N_IDLE + 1 if flags else 0):
+            if not self._idle:
+                self._fork(descriptors)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # killed for want of memory, say
+                socket.send_fds(self._idle.pop(), [flags], descriptors)
+                break
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._may_fork_in_advance = True
+        return bool(flags)
+
+    def _hear(self, process: socket.socket) -> None:
+        """`process` is free again, or has ended."""
+        with contextlib.suppress(ConnectionResetError):
+            if process.recv(1) and len(self._idle) < _N_IDLE:
+                self._idle.append(process)
+                return
+        if process in self._idle:  # it died without any work: no other one before it is needed
+            self._idle.remove(process)
+            self._may_fork_in_advance = False
+        self._selector.unregister(process)
+        process.close()
+
+    def _fork(self, unwanted: Sequence[int] = ()) -> None:
+        """Start an idle process, which closes the descriptors `unwanted`."""
+        ours, theirs = socket.socketpair()
+        if os.fork() == 0:
+            with contextlib.suppress(BaseException):  # nothing of this process goes on in the new one
+                others = [key.fd for key in self._selector.get_map().values()]
+                for descriptor in (ours.fileno(), *others, *unwanted):
+                    os.close(descriptor)
+                self._selector.close()
+                _work(theirs, self._vocabulary)
+            os._exit(0)
+        theirs.close()
+        self._selector.register(ours, selectors.EVENT_READ)
+        self._idle.append(ours)
 
 
-def _wait_for_connection(requests: socket.socket, writer: int, vocabulary: Vocabulary) -> NoReturn:
-    try:
-        os.nice(_NICENESS)
-        _warm_up(vocabulary)
-        flags, descriptors, _, _ = socket.recv_fds(requests, 1, 2)
-        requests.close()
-        with contextlib.suppress(BrokenPipeError):  # the parent has died: this one serves all the same
-            os.write(writer, (_SpareOutcome.SERVES if flags else _SpareOutcome.CLOSED).value)
-        os.close(writer)
-        if flags:
-            _serve(vocabulary, descriptors, is_optional=flags == b"\x01")
-    finally:
-        os._exit(0)
-
-
-def _warm_up(vocabulary: Vocabulary) -> None:
-    """Touch the memory that a grammar needs."""
-    with contextlib.suppress(ValueError, RequestError):
-        GrammarMatcher('start: "a"\n', vocabulary).allowed()
-
-
-def _serve(vocabulary: Vocabulary, descriptors: Sequence[int], *, is_optional: bool) -> None:
-    connection, text = descriptors
-    _limit_memory()
-    with os.fdopen(text, encoding="utf-8") as file:
-        grammar = file.read()
-    with Connection(connection) as answers, contextlib.suppress(EOFError, OSError):
-        _Follower(_compile(grammar, vocabulary, is_optional=is_optional)).serve(answers)
-
-
-def _compile(text: str, vocabulary: Vocabulary, *, is_optional: bool) -> Constraint | RequestError:
-    try:
-        with _time_limit(_COMPILE_SECONDS):
-            return FollowedGrammar(GrammarMatcher(text, vocabulary))
-    except ValueError as error:
-        return Unconstrained() if is_optional else RequestError(f"grammar: {error}", "grammar")
-
-
-class _Follower:
-    """The places in texts of one grammar, by number; 0 is the first one."""
-
-    def __init__(self, first: Constraint | RequestError) -> None:
-        self._places: dict[int, Constraint | RequestError] = {0: first}
-
-    def serve(self, connection: Connection) -> None:
-        """Answer until the other end is closed."""
-        while True:
-            numbers = array.array("i", connection.recv_bytes())
-            with _time_limit(_CALL_SECONDS):
-                answer = self._apply_all(numbers)
-            connection.send_bytes(answer)
-
-    def _apply_all(self, numbers: "array.array[int]") -> bytes:
-        """Messages are operations of the form (operation, place, n, n arguments); the last one asks."""
-        answer, at = b"", 0
-        while at < len(numbers):
-            operation, place, n = numbers[at : at + 3]
-            answer = self._apply(Operation(operation), place, numbers[at + 3 : at + 3 + n].tolist())
-            at += 3 + n
-        return answer
-
-    def _apply(self, operation: Operation, place: int, arguments: list[int]) -> bytes:
-        if operation is Operation.DROP:
-            self._places.pop(place, None)
-            return b""
-        constraint = self._places[place]
-        if isinstance(constraint, RequestError):  # one that failed fails for good, and so does its copy
-            if operation is Operation.COPY:
-                self._places[arguments[0]] = constraint
-            return AnswerKind.ERROR + str(constraint).encode()
-        try:
-            return AnswerKind.ANSWER + self._act(constraint, operation, arguments)
-        except RequestError as error:
-            self._places[place] = error
-            return AnswerKind.ERROR + str(error).encode()
-
-    def _act(self, constraint: Constraint, operation: Operation, arguments: list[int]) -> bytes:
-        match operation:
-            case Operation.ALLOWS:
-                return bytes(constraint.allows(arguments))
-            case Operation.ALLOWED:
-                return constraint.allowed().astype(np.int32).tobytes()
-            case Operation.ACCEPT:
-                for token in arguments:
-                    constraint.accept(token)
-            case Operation.ROLLBACK:
-                constraint.rollback(arguments[0])
-            case Operation.COPY:
-                self._places[arguments[0]] = constraint.copy()
-        return b""
-
-
-@contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """The kernel ends this process when it has used so much CPU time: native code notices no exception."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-def _limit_memory(page: Callable[[], int] = resource.getpagesize) -> None:
-    with contextlib.suppress(OSError, ValueError):  # no /proc, or no such limit on this system
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * page() + _MEMORY,) * 2)
+def _work(grammars: socket.socket, vocabulary: Vocabulary) -> None:
+    """Follow one grammar after the other until `grammars` is closed."""
+    os.nice(_NICENESS)
+    warm_up(vocabulary)
+    limit = MemoryLimit()
+    while True:
+        flags, descriptors, _, _ = socket.recv_fds(grammars, 1, 2)
+        if not flags:
+            return
+        connection, text = descriptors
+        follow(vocabulary, Connection(connection), text, is_optional=flags == b"\x01")
+        if limit.is_near:
+            return
+        grammars.send(b"\0")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The process that follows grammars: it ends with the one that it serves, and not before."""
 
+import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -43,8 +45,11 @@ def _children(pid: int) -> list[int]:
 def test_a_spare_process_that_is_killed_is_replaced():
     server = GrammarServer(builtin_target(), Patience())
     server.follow(ANYTHING).allowed()
-    for pid in _children(server._process.pid):
-        os.kill(pid, signal.SIGKILL)
+    while children := _children(server._process.pid):
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _wait_for_an_end(children)
     assert len(server.follow(ANYTHING).allowed()) > 0
     server.close()
 
@@ -55,3 +60,38 @@ def test_many_grammars_at_once_are_each_followed():
     pieces = [len(grammar.allowed()) for grammar in grammars]
     assert min(pieces) > 0
     server.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_process_follows_several_grammars_one_after_the_other():
+    server = GrammarServer(builtin_target(), Patience())
+    processes: set[int] = set()
+    for _ in range(10):
+        assert len(server.follow(ANYTHING).allowed()) > 0
+        processes.update(_children(server._process.pid))
+    assert len(processes) < 10
+    server.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_of_many_processes_few_are_kept():
+    server = GrammarServer(builtin_target(), Patience())
+    grammars = [server.follow(ANYTHING) for _ in range(8)]
+    assert all(len(grammar.allowed()) > 0 for grammar in grammars)
+    assert len(_children(server._process.pid)) >= 8
+    del grammars[:]
+    while len(children := _children(server._process.pid)) > 2:
+        _wait_for_an_end(children)
+    assert len(server.follow(ANYTHING).allowed()) > 0
+    server.close()
+
+
+def _wait_for_an_end(processes: list[int]) -> None:
+    descriptors = []
+    try:
+        with contextlib.suppress(ProcessLookupError):  # one has ended
+            descriptors.extend(os.pidfd_open(pid) for pid in processes)
+            select.select(descriptors, [], [])
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
