@@ -5,6 +5,7 @@ process id of a worker to be killed, if it still runs, and reaped. Each is answe
 with the status in which the process ended, as `Popen.returncode` has it.
 """
 
+import contextlib
 import gc
 import logging
 import os
@@ -32,17 +33,22 @@ END = b"E"
 
 def serve_forks(control: socket.socket) -> None:
     """Load what the first message names, then obey until the front closes the socket."""
-    _, n = HEADER.unpack(_read(control, HEADER.size))
-    setup: Setup = decode(_read(control, n))
-    configure_logging(setup.log_level, as_json=setup.log_json)
-    try:
-        preparation = _load(setup)
-    except ModelLoadError:
-        return  # the front, which loads the same file, says why
-    # What the garbage collector leaves alone stays shared with the workers.
-    gc.collect()
-    gc.freeze()
-    control.sendall(READY)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the front ends whenever it wants to
+        _, n = HEADER.unpack(_read(control, HEADER.size))
+        setup: Setup = decode(_read(control, n))
+        configure_logging(setup.log_level, as_json=setup.log_json)
+        try:
+            preparation = _load(setup)
+        except ModelLoadError:
+            return  # the front, which loads the same file, says why
+        # What the garbage collector leaves alone stays shared with the workers.
+        gc.collect()
+        gc.freeze()
+        control.sendall(READY)
+        _obey(control, preparation, setup.limits.prepare_seconds)
+
+
+def _obey(control: socket.socket, preparation: Preparation, base_seconds: float) -> None:
     children: set[int] = set()
     try:
         while True:
@@ -51,14 +57,12 @@ def serve_forks(control: socket.socket) -> None:
                 return
             command, pid = COMMAND.unpack(message)
             if command == FORK:
-                reply = _fork(control, descriptors[0], preparation, setup.limits.prepare_seconds)
+                reply = _fork(control, descriptors[0], preparation, base_seconds)
                 children.add(reply)
             else:
                 children.remove(pid)
                 reply = _end(pid)
             control.sendall(REPLY.pack(reply))
-    except (BrokenPipeError, ConnectionResetError):
-        return  # the front ended without waiting for a reply
     finally:
         for pid in children:
             _end(pid)
@@ -94,7 +98,10 @@ def _end(pid: int) -> int:
 
 
 def _read(control: socket.socket, n: int) -> bytes:
+    """Raises ConnectionResetError if the front closes the socket before."""
     data = b""
-    while len(data) < n and (more := control.recv(n - len(data))):
+    while len(data) < n:
+        if not (more := control.recv(n - len(data))):
+            raise ConnectionResetError
         data += more
     return data

@@ -4,11 +4,13 @@ import asyncio
 import json
 import os
 import signal
+import socket
 
 import pytest
 
 from lead.chat.options import ChatOptions
 from lead.settings.limits import RequestLimits
+from lead.tokenizer import forking
 from lead.tokenizer.fork_server import ForkServer, ForkServerGoneError, WorkerDiedError
 from lead.tokenizer.jobs import Refusal, Setup, TokenizeText, encode
 from shared.models.builtin import builtin_target
@@ -103,3 +105,15 @@ async def test_a_model_that_is_not_there_ends_the_process():
     async with ForkServer(missing) as server:
         with pytest.raises(ForkServerGoneError):
             await asyncio.wait_for(server.load(), 60)
+
+
+@pytest.mark.parametrize("n_sent", [0, 3, 20, None])
+def test_a_lead_that_ends_while_the_process_starts_leaves_no_traceback(monkeypatch, n_sent):
+    for function in ("configure_logging", "_load"):
+        monkeypatch.setattr(forking, function, lambda *_, **__: None)
+    monkeypatch.setattr(forking.gc, "freeze", lambda: None)
+    front, control = socket.socketpair()
+    with control:
+        with front:
+            front.sendall(encode(setup())[:n_sent])
+        forking.serve_forks(control)
