@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from pydantic import Field, model_validator
 
 from lead.http.middleware.hosts import is_loopback
 from lead.server.server import listen
-from shared import cpus
+from shared import cpus, keepalive
 from shared.errors import ConfigError
 from shared.llama import rpc_backend
 from shared.logs import configure_logging
@@ -53,6 +54,12 @@ class RpcWorkerSettings(ProgramSettings):
     )
 
     @model_validator(mode="after")
+    def _check_devices(self) -> Self:
+        if not self.device or len(self.device) != len(set(self.device)):
+            raise OptionError("device", "at least one, each named once")
+        return self
+
+    @model_validator(mode="after")
     def _check_address(self) -> Self:
         if not (is_loopback(self.host) or self.insecure):
             raise OptionError(
@@ -79,12 +86,31 @@ def serve(settings: RpcWorkerSettings) -> None:
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
     if settings.cache:
-        settings.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    listen(settings.host, settings.port).close()  # llama.cpp does not say why it cannot
+        _make_folder(settings.cache)
+    devices = rpc_backend.find_devices(settings.device)
+    host = _ipv4(settings.host)
+    address = f"{host}:{settings.port}"
+    listen(host, settings.port).close()  # llama.cpp does not say why it cannot
     # It never returns to Python, which handles signals between its own instructions only.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    address = f"{settings.host}:{settings.port}"
+    # Nor does it notice a lead whose machine is gone: it would serve that one for ever, and no other.
+    keepalive.watch_port(settings.port)
     log.info("computing on %s for `lead --rpc %s`", ",".join(settings.device), address)
-    rpc_backend.serve(address, settings.device, settings.threads or cpus.n_physical(), settings.cache)
+    rpc_backend.serve(address, devices, settings.threads or cpus.n_physical(), settings.cache)
     raise ConfigError(f"cannot serve at {address}")
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--cache {path}: {error.strerror}") from error
+
+
+def _ipv4(host: str) -> str:
+    """llama.cpp's RPC has neither names nor IPv6 for what it listens on; raises ConfigError."""
+    try:
+        return socket.gethostbyname(host)
+    except OSError as error:
+        raise ConfigError(f"--host {host} has no IPv4 address, which llama.cpp's RPC needs") from error

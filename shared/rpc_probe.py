@@ -6,16 +6,19 @@ answer at all.
 
 import socket
 import struct
+import time
 
 from shared.errors import DuoError
 
-VERSION = 7
-"""RPC_PROTO_MAJOR_VERSION in ggml-rpc.h."""
+VERSION = (7, 0)
+"""RPC_PROTO_MAJOR_VERSION and RPC_PROTO_MINOR_VERSION in ggml-rpc.h."""
 _HELLO = 14
 _N_CAPABILITIES = 24
 _REQUEST = struct.pack("<BQ", _HELLO, _N_CAPABILITIES) + bytes(_N_CAPABILITIES)
 _REPLY = struct.Struct(f"<Q4B{_N_CAPABILITIES}s")
-_HOW_MANY_SERVED = "it hangs, or it computes for another lead: a worker serves one at a time"
+_WHY_SILENT = (
+    "it hangs, computes for another lead, or is named twice: a worker serves one connection at a time"
+)
 
 
 class WorkerAwayError(DuoError):
@@ -34,36 +37,51 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def probe(address: str, seconds: float) -> None:
-    """Greet the worker at host:port; raises WorkerAwayError, ForeignWorkerError."""
+def probe(address: str, seconds: float) -> socket.socket:
+    """Greet the worker at host:port; raises WorkerAwayError, ForeignWorkerError.
+
+    It serves nobody else until the connection that is returned is closed.
+    """
+    deadline = time.monotonic() + seconds
+    host, port = split_address(address)
     try:
-        with socket.create_connection(split_address(address), timeout=seconds) as connection:
+        connection = socket.create_connection((socket.gethostbyname(host), port), timeout=seconds)
+        try:
             connection.sendall(_REQUEST)
-            reply = _read(connection, _REPLY.size)
+            _check(address, _read(connection, _REPLY.size, deadline))
+        except BaseException:
+            connection.close()
+            raise
     except TimeoutError as error:
-        raise WorkerAwayError(f"RPC worker {address} does not answer: {_HOW_MANY_SERVED}") from error
+        raise WorkerAwayError(f"RPC worker {address} does not answer: {_WHY_SILENT}") from error
     except OSError as error:
         raise WorkerAwayError(f"RPC worker {address} cannot be reached: {error}") from error
-    _check(address, reply)
+    return connection
 
 
 def _check(address: str, reply: bytes) -> None:
     """An empty reply is a worker that is ending."""
     if not reply:
         raise WorkerAwayError(f"RPC worker {address} has closed the connection")
-    size, major, *_ = _REPLY.unpack(reply.ljust(_REPLY.size, b"\0"))
+    size, major, minor, *_ = _REPLY.unpack(reply.ljust(_REPLY.size, b"\0"))
     if len(reply) < _REPLY.size or size != _REPLY.size - struct.calcsize("<Q"):
         raise ForeignWorkerError(f"what listens at {address} is not an RPC worker of llama.cpp")
-    if major != VERSION:
+    own_major, own_minor = VERSION
+    if major != own_major or minor > own_minor:
         raise ForeignWorkerError(
-            f"RPC worker {address} speaks version {major} of llama.cpp's RPC protocol, this lead version "
-            f"{VERSION}: install the same llama-cpp-python on both"
+            f"RPC worker {address} speaks version {major}.{minor} of llama.cpp's RPC protocol, this lead "
+            f"version {own_major}.{own_minor}: install the same llama-cpp-python on both"
         )
 
 
-def _read(connection: socket.socket, n_bytes: int) -> bytes:
-    """As many bytes, or fewer if the connection ends before."""
+def _read(connection: socket.socket, n_bytes: int, deadline: float) -> bytes:
+    """As many bytes, or fewer if the connection ends before; raises TimeoutError."""
     received = b""
-    while len(received) < n_bytes and (piece := connection.recv(n_bytes - len(received))):
+    while len(received) < n_bytes:
+        if (left := deadline - time.monotonic()) <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
+        if not (piece := connection.recv(n_bytes - len(received))):
+            break
         received += piece
     return received

@@ -1,5 +1,7 @@
 """`lead --check`: what the lead would serve, and what would prevent that."""
 
+import contextlib
+
 from lead.server.server import listen
 from lead.settings.draft_model import DraftModelOptions
 from lead.settings.lead_settings import LeadSettings
@@ -73,12 +75,13 @@ def _check_workers(report: PreflightReport, settings: LeadSettings) -> None:
     except ConfigError as error:
         report.add_problem(str(error))
         return
-    for address in settings.workers.rpc:
-        try:
-            probe(address, _PROBE_SECONDS)
-            report.add("RPC worker", f"{address} answers")
-        except (WorkerAwayError, ForeignWorkerError) as error:
-            report.add_problem(str(error))
+    with contextlib.ExitStack() as held:  # so that two addresses are two workers
+        for address in settings.workers.rpc:
+            try:
+                held.enter_context(probe(address, _PROBE_SECONDS))
+                report.add("RPC worker", f"{address} answers")
+            except (WorkerAwayError, ForeignWorkerError) as error:
+                report.add_problem(str(error))
 
 
 def _check_draft_model(

@@ -177,8 +177,8 @@ class LeadSettings(FileSettings):
         ge=0,
         le=86_400,
         description="kill and restart an engine that has shown no sign of life for this many seconds; 0: "
-        "never. A step may take longer on a CPU, since each operation in it is a sign of life; on a GPU a "
-        "whole step has to be shorter",
+        "never. A step may take longer on a CPU, since each operation in it is a sign of life; on a GPU or "
+        "an RPC worker a whole step has to be shorter",
     )
     log_level: LogLevel = Field("info", description="log level; debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")

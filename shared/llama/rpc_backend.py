@@ -53,23 +53,27 @@ def has_workers() -> bool:
     return bool(_added)
 
 
-def serve(address: str, names: Sequence[str], n_threads: int, cache: Path | None) -> None:
-    """Compute on these devices for one lead after the other; returns only if it cannot listen.
-
-    cache: a folder in which weights are kept for the next start of a lead. Raises ConfigError.
-    """
-    require()
+def find_devices(names: Sequence[str]) -> list[int]:
+    """The devices of these names, each a ggml_backend_dev_t; raises ConfigError."""
     known = dict(zip(devices.names(), devices.pointers(), strict=True))
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(f"--device {','.join(unknown)}: there are {', '.join(known)}")
-    chosen = (ctypes.c_void_p * len(names))(*(known[name] for name in names))
+    return [known[name] for name in names]
+
+
+def serve(address: str, offered: Sequence[int], n_threads: int, cache: Path | None) -> None:
+    """Compute on these devices for one lead after the other; returns only if it cannot listen.
+
+    address: IPv4, and a port. cache: a folder in which weights are kept for the next start of a lead.
+    """
     start = _procedure(
         b"ggml_backend_rpc_start_server",
         *(None, ctypes.c_char_p, ctypes.c_char_p),
         *(ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p),
     )
     folder = f"{cache}/".encode() if cache else None
-    start(address.encode(), folder, n_threads, len(names), ctypes.cast(chosen, ctypes.c_void_p))
+    pointers = (ctypes.c_void_p * len(offered))(*offered)
+    start(address.encode(), folder, n_threads, len(offered), ctypes.cast(pointers, ctypes.c_void_p))
 
 
 def _procedure(name: bytes, result: Any, *arguments: Any) -> Any:

@@ -33,17 +33,55 @@ def test_a_port_that_is_taken_is_named(monkeypatch):
         rpc_worker.main(["--port", str(taken.getsockname()[1])])
 
 
-def test_it_offers_its_devices_at_its_address(monkeypatch, tmp_path):
-    served = []
+@pytest.fixture
+def served(monkeypatch):
+    """What llama.cpp would be told to serve: (address, number of devices, threads, cache)."""
+    calls = []
+
+    def serve(address, offered, n_threads, cache):
+        calls.append((address, len(offered), n_threads, cache))
+
     monkeypatch.setattr(rpc_backend, "require", lambda: None)
-    monkeypatch.setattr(rpc_backend, "serve", lambda *arguments: served.append(arguments))
+    monkeypatch.setattr(rpc_backend, "serve", serve)
+    monkeypatch.setattr(rpc_worker.keepalive, "watch_port", lambda _: None)
     monkeypatch.setattr(rpc_worker.signal, "signal", lambda *_: None)
-    cache = tmp_path / "kept"
+    return calls
+
+
+@pytest.fixture
+def free_port():
     with rpc_worker.listen("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def test_it_offers_its_devices_at_its_address(served, free_port, tmp_path):
+    cache = tmp_path / "kept"
     with pytest.raises(ConfigError, match="cannot serve"):
-        rpc_worker.serve(
-            RpcWorkerSettings.from_options(device="CUDA0,CPU", port=port, threads=3, cache=cache)
-        )
-    assert served == [(f"127.0.0.1:{port}", ("CUDA0", "CPU"), 3, cache)]
+        rpc_worker.serve(RpcWorkerSettings.from_options(port=free_port, threads=3, cache=cache))
+    assert served == [(f"127.0.0.1:{free_port}", 1, 3, cache)]
     assert cache.is_dir()
+
+
+def test_a_name_is_looked_up_because_llama_cpp_does_not(served, free_port):
+    with pytest.raises(ConfigError, match="cannot serve"):
+        rpc_worker.serve(RpcWorkerSettings.from_options(host="localhost", port=free_port))
+    assert [address for address, *_ in served] == [f"127.0.0.1:{free_port}"]
+
+
+def test_an_address_that_is_not_ipv4_is_refused(served):
+    with pytest.raises(SystemExit, match="--host ::1 has no IPv4 address"):
+        rpc_worker.main(["--host", "::1"])
+    assert not served
+
+
+def test_a_cache_that_cannot_be_made_is_refused(served, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match=r"--cache .*file: File exists"):
+        rpc_worker.main(["--cache", str(tmp_path / "file")])
+    assert not served
+
+
+@pytest.mark.parametrize("devices", [",", "CPU,CPU"])
+def test_devices_are_named_once_each(devices):
+    with pytest.raises(ValidationError, match="each named once"):
+        RpcWorkerSettings.from_options(device=devices)

@@ -3,37 +3,44 @@
 import socket
 import struct
 import threading
+import time
 
 import pytest
 
+from shared import rpc_probe
 from shared.rpc_probe import VERSION, ForeignWorkerError, WorkerAwayError, probe, split_address
 
 HELLO_BYTES = 1 + 8 + 24
+MAJOR, MINOR = VERSION
 
 
-def greeting(major=VERSION, size=28):
-    return struct.pack("<Q4B", size, major, 0, 0, 0) + bytes(24)
+def greeting(major=MAJOR, minor=MINOR, size=28):
+    return struct.pack("<Q4B", size, major, minor, 0, 0) + bytes(24)
 
 
 @pytest.fixture
 def answering():
-    """Listens, and sends this to whoever has greeted; None: says nothing. Returns the address."""
+    """Listens, and sends this to whoever has greeted; None: says nothing. Returns the address.
+
+    Serves `n` connections, one after the other.
+    """
     listeners, threads = [], []
 
-    def start(reply, heard=None):
+    def start(reply, heard=None, n=1):
         listener = socket.create_server(("127.0.0.1", 0))
         listeners.append(listener)
 
         def serve():
-            connection, _ = listener.accept()
-            with connection:
-                received = connection.recv(HELLO_BYTES)
-                if heard is not None:
-                    heard.append(received)
-                if reply is None:
-                    connection.recv(1)  # until the other side gives up
-                else:
-                    connection.sendall(reply)
+            for _ in range(n):
+                connection, _ = listener.accept()
+                with connection:
+                    received = connection.recv(HELLO_BYTES)
+                    if heard is not None:
+                        heard.append(received)
+                    if reply:
+                        connection.sendall(reply)
+                    if reply in {None, greeting()}:
+                        connection.recv(1)  # until the other side is done
 
         threads.append(threading.Thread(target=serve))
         threads[-1].start()
@@ -48,7 +55,7 @@ def answering():
 
 def test_a_worker_of_this_version_is_there(answering):
     heard = []
-    probe(answering(greeting(), heard), 60)
+    probe(answering(greeting(), heard), 60).close()
     assert heard == [bytes([14]) + (24).to_bytes(8, "little") + bytes(24)]
 
 
@@ -65,8 +72,22 @@ def test_a_host_that_nobody_knows_may_be_known_later():
 
 
 def test_a_worker_that_hangs_or_is_busy(answering):
-    with pytest.raises(WorkerAwayError, match="serves one at a time"):
+    with pytest.raises(WorkerAwayError, match="serves one connection at a time"):
         probe(answering(None), 0.05)
+
+
+def test_a_worker_that_is_held_answers_nobody_else(answering):
+    address = answering(greeting(), n=2)
+    with probe(address, 60), pytest.raises(WorkerAwayError, match="is named twice"):
+        probe(address, 0.05)
+
+
+def test_a_worker_that_sends_byte_after_byte_gets_no_more_time():
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(greeting()[:5])
+        with pytest.raises(TimeoutError):
+            rpc_probe._read(near, len(greeting()), deadline=time.monotonic())
 
 
 def test_a_worker_that_is_ending_has_closed_the_connection(answering):
@@ -82,9 +103,10 @@ def test_something_else_is_foreign(answering, reply):
         probe(answering(reply), 60)
 
 
-def test_another_version_is_named(answering):
-    with pytest.raises(ForeignWorkerError, match=f"version {VERSION + 1} of"):
-        probe(answering(greeting(VERSION + 1)), 60)
+@pytest.mark.parametrize("version", [(MAJOR + 1, MINOR), (MAJOR - 1, MINOR), (MAJOR, MINOR + 1)])
+def test_another_version_is_named(answering, version):
+    with pytest.raises(ForeignWorkerError, match="version {}.{} of".format(*version)):
+        probe(answering(greeting(*version)), 60)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import logging
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,12 +12,21 @@ class Workers:
     """Answer from a time on; the clock goes on while somebody sleeps."""
 
     def __init__(self, **ready_at):
-        self.ready_at, self.now, self.asked = ready_at, 0.0, []
+        self.ready_at, self.now, self.asked, self.held = ready_at, 0.0, [], set()
 
     def ask(self, address, _):
         self.asked.append(address)
-        if self.now < self.ready_at[address]:
+        if self.now < self.ready_at[address] or address in self.held:
             raise WorkerAwayError(f"RPC worker {address} cannot be reached")
+        return self.hold(address)
+
+    @contextmanager
+    def hold(self, address):
+        self.held.add(address)
+        try:
+            yield
+        finally:
+            self.held.remove(address)
 
     def sleep(self, seconds):
         self.now += seconds
@@ -29,6 +39,13 @@ def test_workers_that_answer_are_asked_once():
     workers = Workers(a=0, b=0)
     workers.wait(60)
     assert (workers.asked, workers.now) == (["a", "b"], 0)
+
+
+def test_two_addresses_are_two_workers():
+    workers = Workers(a=0)
+    with pytest.raises(WorkerAwayError, match="worker a"):
+        wait_for_workers(["a", "a"], 60, workers.ask, lambda: workers.now, workers.sleep)
+    assert not workers.held
 
 
 def test_one_that_comes_in_time_is_waited_for():

@@ -4,7 +4,7 @@ import llama_cpp
 import pytest
 
 from shared.errors import ConfigError
-from shared.llama import rpc_backend
+from shared.llama import devices, rpc_backend
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def unbuilt(monkeypatch):
 @pytest.mark.usefixtures("unbuilt")
 def test_a_worker_says_how_to_build_it():
     with pytest.raises(ConfigError, match="CMAKE_ARGS=-DGGML_RPC=ON make setup"):
-        rpc_backend.serve("127.0.0.1:1", ["CPU"], 1, None)
+        rpc_backend.require()
 
 
 @pytest.mark.usefixtures("unbuilt")
@@ -23,10 +23,13 @@ def test_it_is_not_there():
     assert not rpc_backend.is_available()
 
 
-def test_a_device_that_is_not_there_is_refused_with_those_that_are(monkeypatch):
-    monkeypatch.setattr(llama_cpp, "llama_supports_rpc", lambda: True)
+def test_devices_are_found_by_name():
+    assert rpc_backend.find_devices(["CPU"]) == [devices.pointers()[devices.names().index("CPU")]]
+
+
+def test_a_device_that_is_not_there_is_refused_with_those_that_are():
     with pytest.raises(ConfigError, match=r"--device CUDA9: there are .*CPU"):
-        rpc_backend.serve("127.0.0.1:1", ["CPU", "CUDA9"], 1, None)
+        rpc_backend.find_devices(["CPU", "CUDA9"])
 
 
 def test_models_have_no_workers_before_any_was_added():
