@@ -31,6 +31,7 @@ from chat.streaming import AnswerStreamer
 from shared import interrupts
 from shared.errors import ConfigError
 from shared.interrupts import QuietInterrupts
+from shared.standard_output import discard_stdout
 from shared.terminal import sanitize
 
 EXIT_FAILED = 1
@@ -52,19 +53,14 @@ def main() -> None:
         sys.exit(EXIT_WRONG_SETTING)
     except BrokenPipeError:
         # The reader of the pipe has closed it (`chat | head -1`).
-        _discard_output()
+        discard_stdout()
     except KeyboardInterrupt:
         sys.exit(interrupts.STATUS)
     except OSError as error:
         # Network errors are LeadErrors, file errors ConfigErrors or CommandErrors: this one is from stdout.
         sys.stderr.write(f"chat: the answer cannot be written: {error.strerror}\n")
-        _discard_output()
+        discard_stdout()
         sys.exit(EXIT_FAILED)
-
-
-def _discard_output() -> None:
-    """Redirect stdout to os.devnull: the interpreter flushes it again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -> int:

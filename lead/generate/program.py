@@ -12,7 +12,7 @@ from lead.engine.commands import RequestOptions
 from lead.generate.generate_settings import GenerateSettings
 from lead.generate.generated_text import GeneratedText, compare, report
 from lead.generate.private_lead import StoppedError, with_lead
-from lead.generate.text_output import TextOutput, discard_stdout
+from lead.generate.text_output import TextOutput
 from lead.generation.assembler import TextToken
 from lead.http.answers import AnswerEnd, AnswerStream
 from lead.http.generation_request import GenerationRequest
@@ -24,10 +24,9 @@ from shared import cpus
 from shared.errors import DuoError
 from shared.interrupts import STATUS
 from shared.logs import configure_logging
+from shared.standard_output import end_unread
 
 _N_WARM_UP = 8
-_BROKEN_PIPE = 141
-"""128 + SIGPIPE, as in shells."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -45,8 +44,7 @@ def main(arguments: Sequence[str]) -> None:
     except (StoppedError, KeyboardInterrupt):
         sys.exit(STATUS)
     except BrokenPipeError:
-        discard_stdout()
-        sys.exit(_BROKEN_PIPE)
+        end_unread()
 
 
 def generate(settings: GenerateSettings) -> None:

@@ -1,7 +1,6 @@
 """The generated text on standard output."""
 
 import os
-import sys
 from collections.abc import Iterable
 from typing import TextIO
 
@@ -33,10 +32,3 @@ class TextOutput:
         shown = shown.encode(encoding, "replace").decode(encoding)
         if shown:
             self._out.write(f"{colour}{shown}{RESET}" if colour else shown)
-
-
-def discard_stdout() -> None:
-    """Nobody reads it any more; without this the interpreter complains when it flushes it at the end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

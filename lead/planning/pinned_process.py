@@ -1,6 +1,9 @@
 """A process on cores of its own: a process is pinned once, and llama.cpp's threads with it."""
 
 import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -17,12 +20,14 @@ _Arguments = ParamSpec("_Arguments")
 class PinnedProcess:
     """Calls functions in another process, one after the other.
 
-    A context manager: leaving it ends the process.
+    A context manager: leaving it ends the process. It ends at once if the one that uses it ends in any other
+    way.
     """
 
     def __init__(self, cores: frozenset[int] | None) -> None:
         """`cores`: where it runs; None: wherever this process may."""
-        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        spawn = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, spawn, initializer=_end_with_parent)
         self._pinning = self._pool.submit(_prepare, cores)
 
     def __enter__(self) -> Self:
@@ -58,6 +63,19 @@ def result(future: Future[_Returned]) -> _Returned:
         raise ConfigError(
             "the process that measures has died: is there enough memory for both models?"
         ) from error
+
+
+def _end_with_parent() -> None:
+    """Loading and measuring may take minutes, and the models all of the memory."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which a terminal sends to both
+    threading.Thread(target=_await_end_of_parent, daemon=True).start()
+
+
+def _await_end_of_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent
+    parent.join()
+    os._exit(1)
 
 
 def _prepare(cores: frozenset[int] | None) -> None:

@@ -23,6 +23,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
+from shared.standard_output import print_text
 from shared.terminal import sanitize
 
 _LEAST_BESIDE_S, _MOST_BESIDE_S = 1.5, 8.0
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(f"{settings.program}: {sanitize(str(error))}")
     except KeyboardInterrupt:
         sys.exit(STATUS)
-    sys.stdout.write(f"{report.to_json() if settings.as_json else sanitize(str(report))}\n")
+    print_text(report.to_json() if settings.as_json else sanitize(str(report)))
 
 
 def plan(settings: PlanSettings) -> PlanReport:

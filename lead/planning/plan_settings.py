@@ -2,12 +2,13 @@
 
 import dataclasses
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import CliToggleFlag
 
 from lead.settings.lead_settings import LeadSettings
+from shared.settings.base import OptionError
 from shared.settings.command_line import Spelling
 from shared.settings.llama_server_options import LLAMA_SERVER
 
@@ -77,6 +78,14 @@ class PlanSettings(LeadSettings):
         description="beginning of the text on which drafts are tried; without it, those of some short texts",
     )
     as_json: CliToggleFlag[bool] = Field(False, description="print one JSON object, with all measurements")
+
+    @model_validator(mode="after")
+    def _check_workers(self) -> Self:
+        if self.workers.rpc:
+            raise OptionError(
+                "rpc", "layers on other machines cannot be planned: what is measured is this one"
+            )
+        return self
 
     @property
     def round_trips(self) -> tuple[float, ...]:

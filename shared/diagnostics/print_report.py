@@ -3,6 +3,7 @@
 import sys
 from typing import NoReturn, Protocol
 
+from shared.standard_output import print_text
 from shared.terminal import sanitize
 
 
@@ -16,5 +17,5 @@ class Report(Protocol):
 
 def exit_with(report: Report) -> NoReturn:
     """Print it and exit. Whatever it quotes of peers and files cannot control the terminal."""
-    sys.stdout.write(f"{sanitize(str(report))}\n")
+    print_text(sanitize(str(report)))
     sys.exit(report.status)

@@ -1,6 +1,9 @@
 """Functions are called in a process on cores of its own."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -43,3 +46,24 @@ def test_a_core_that_is_not_there_is_named():
 def test_results_can_be_awaited_later(process):
     later = process.start(time.monotonic)
     assert result(later) > 0
+
+
+MEASURING = """
+import sys, time
+from lead.planning.pinned_process import PinnedProcess
+if __name__ == "__main__":
+    with PinnedProcess(None) as process:
+        process.start(time.sleep, 1000)
+        process.start(time.sleep, 1000)
+        print("measuring", flush=True)
+        time.sleep(1000)
+"""
+
+
+def test_it_ends_with_the_program_that_is_killed(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(MEASURING)
+    with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE) as started:
+        assert started.stdout.readline() == b"measuring\n"
+        started.send_signal(signal.SIGKILL)
+        assert started.stdout.read() == b""  # which ends with the last process that could write

@@ -34,3 +34,9 @@ def test_an_acceptance_is_between_zero_and_one(text, capsys):
 def test_json_is_spelled_as_everywhere():
     assert read("--json").as_json
     assert not read().as_json
+
+
+def test_layers_on_other_machines_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        read("--rpc", "desk1:50052")
+    assert "--rpc: layers on other machines cannot be planned" in capsys.readouterr().err
