@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.draft_tree import DraftToken, DraftTree
-from lead.engine.speculation.merge import Agreement, EstimateAcceptance, agreement_on, best_chain
+from lead.engine.speculation.merge import (
+    Agreement,
+    EstimateAcceptance,
+    agreement_on,
+    best_chain,
+    probabilities_of,
+)
 
 
 class TokenOutcome(NamedTuple):
@@ -110,6 +116,13 @@ class Board:
             return EMPTY_CHAIN
         branches = {source: tree.main_branch() for source, tree in drafts.trees.items()}
         return best_chain(branches, estimate, min_survival)
+
+    def probabilities(self, sequence: str, source: str, estimate: EstimateAcceptance) -> tuple[float, ...]:
+        """Of what one source proposes, without side branches: `merge.probabilities_of`; empty if nothing."""
+        trees = self._drafts[sequence].trees
+        if source not in trees:
+            return ()
+        return probabilities_of({name: tree.main_branch() for name, tree in trees.items()}, source, estimate)
 
     def pop_stale(self) -> dict[str, int]:
         """How many drafts of each source were stale on arrival since the last call."""

@@ -340,8 +340,7 @@ class SpeculationManager:
 
     def _probabilities(self, sequence: str, source: str) -> tuple[float, ...]:
         """Of a source's main branch: that each token is accepted if those before it are."""
-        branch = self._board.main_branch(sequence, source)
-        return tuple(self.acceptance.probability(source, each.confidence, "single") for each in branch)
+        return self._board.probabilities(sequence, source, self.acceptance.probability)
 
     def _candidate_without_inline(self, sequence: str, n_useful: int, now: float) -> Candidate:
         policy = self._policy_name

@@ -39,6 +39,23 @@ def best_chain(
     return DraftChain(*zip(*chosen, strict=True)) if chosen else EMPTY_CHAIN
 
 
+def probabilities_of(
+    drafts: Mapping[str, Sequence[DraftToken]], source: str, estimate: EstimateAcceptance
+) -> tuple[float, ...]:
+    """Of each token that `source` proposes: that it is accepted if those before it are.
+
+    Other sources count that agree with all tokens before it: they agree with this one, too, or conflict.
+    """
+    probabilities, sources = [], list(drafts)
+    for place, own in enumerate(drafts[source]):
+        here = [(each, drafts[each][place]) for each in sources if place < len(drafts[each])]
+        agreement = agreement_on(own.token, [draft.token for _, draft in here])
+        agreeing = [(each, draft) for each, draft in here if draft.token == own.token]
+        probabilities.append(max(estimate(each, draft.confidence, agreement) for each, draft in agreeing))
+        sources = [each for each, _ in agreeing]
+    return tuple(probabilities)
+
+
 class _Merge:
     def __init__(
         self, drafts: Mapping[str, Sequence[DraftToken]], estimate: EstimateAcceptance, min_survival: float

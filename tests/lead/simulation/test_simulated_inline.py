@@ -1,6 +1,8 @@
 """A simulated draft model in the engine keeps the records that a real one keeps."""
 
-from bench.simulation.scenarios import F16
+from dataclasses import replace
+
+from bench.simulation.scenarios import F16, FLAT
 from lead.simulation.cell import Cell, simulate
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.simulated_inline import SimulatedInlineDrafter
@@ -48,3 +50,11 @@ def test_a_good_draft_model_in_the_engine_is_faster_than_none_and_a_bad_one_cost
     alone = rate(SURE, "off")
     assert rate(DraftSkill(0.85)) > 1.5 * alone
     assert rate(DraftSkill(0.75, honest=False)) > 0.97 * alone
+
+
+def test_a_worse_back_beside_a_good_draft_model_in_the_engine_costs_little():
+    good, bad = BackSpec(0.03 * FLAT.first, skill=DraftSkill(0.8)), DraftSkill(0.6, 1)
+    cell = Cell(FLAT, inline=good, n_tokens=512)
+    with_back = replace(cell, backs=(BackSpec(0.03 * FLAT.first, 0.001, bad),))
+    rates = [simulate(each, "adaptive").tokens_per_second for each in (cell, with_back)]
+    assert rates[1] > 0.96 * rates[0]

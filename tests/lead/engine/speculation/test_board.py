@@ -113,6 +113,27 @@ def test_closing_forgets_the_drafts(board):
     assert best(board) == ()
 
 
+BY_AGREEMENT = {"single": 0.7, "agreed": 0.9, "conflicting": 0.4}
+
+
+def test_the_probabilities_of_a_draft_count_what_others_propose_beside_it(board):
+    post(board, 3, [1, 2, 3, 4], source="a")
+    post(board, 3, [1, 2, 9, 4], source="b")
+    of_a = board.probabilities("s", "a", lambda _source, _confidence, agreement: BY_AGREEMENT[agreement])
+    assert of_a == (0.9, 0.9, 0.4, 0.7)  # behind the conflict it is alone
+
+
+def test_where_sources_agree_the_better_one_says_how_likely_the_token_is(board):
+    post(board, 3, [1, 2], confidences=[0.6, 0.6], source="a")
+    post(board, 3, [1, 5], confidences=[0.8, 0.8], source="b")
+    assert board.probabilities("s", "a", stated) == (0.8, 0.6)
+
+
+def test_a_source_without_a_draft_has_no_probabilities(board):
+    post(board, 3, [1], source="a")
+    assert board.probabilities("s", "b", even) == ()
+
+
 def test_sequences_have_drafts_of_their_own(board):
     board.open("t")
     post(board, 3, [1])
