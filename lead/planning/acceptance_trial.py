@@ -42,9 +42,12 @@ class AcceptanceTrial:
         make_sampler: Callable[[SamplingParameters, list[int]], Sampler],
         end_tokens: frozenset[int],
         clock: Callable[[], float],
+        *,
+        n_batch: int,
     ) -> None:
-        """Slot 0 of the target is empty, and is left empty."""
+        """Slot 0 of the target, which decodes `n_batch` tokens at once, is empty, and is left empty."""
         self._target = target
+        self._n_batch = n_batch
         self._drafters = drafters
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
@@ -81,7 +84,7 @@ class AcceptanceTrial:
             drafter.open(sequence, sampling, tokens)
             drafter.place(sequence, 0)
         guesses: dict[str, int] = {}
-        n_decoded = 0
+        n_decoded = self._read(tokens)
         for _ in range(n_tokens):
             (rows,) = self._target.decode([Span(0, n_decoded, tokens[n_decoded:], 1)])
             n_decoded = len(tokens)
@@ -94,6 +97,14 @@ class AcceptanceTrial:
         for drafter in self._drafters:
             drafter.close(sequence)
         self._target.trim(0, 0)
+
+    def _read(self, prompt: Sequence[int]) -> int:
+        """Decode the prompt until the rest fits into a batch; returns how many tokens were decoded."""
+        n_decoded = 0
+        while len(prompt) - n_decoded > self._n_batch:
+            self._target.decode([Span(0, n_decoded, prompt[n_decoded : n_decoded + self._n_batch], 0)])
+            n_decoded += self._n_batch
+        return n_decoded
 
     def _choose(self, sampler: Sampler, logits: NDArray[np.float32], position: int) -> int:
         began = self._clock()

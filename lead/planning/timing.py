@@ -91,9 +91,11 @@ def _with_trial(  # noqa: PLR0917 - what was loaded, and what to do with it
         lambda parameters, history: make_sampler(parameters, vocabulary, history),
         vocabulary.end_tokens,
         time.monotonic,
+        n_batch=model.n_batch,
     )
+    n_each = min(_N_EACH, model.n_ctx_slot // 2)
     prompts = [vocabulary.tokenize(each, add_special=True, parse_special=True) or [0] for each in texts]
-    trial.run(prompts, sampling, _N_EACH, _TRIAL_SECONDS)
+    trial.run([each[: model.n_ctx_slot - n_each] for each in prompts], sampling, n_each, _TRIAL_SECONDS)
     found = {}
     for source, tried in trial.trials.items():
         decode = costs[source].seconds(1)

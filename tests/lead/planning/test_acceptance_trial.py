@@ -14,7 +14,12 @@ def tried(blur, *, prompts=PROMPTS, n_each=30, max_seconds=1e9, tick=0.001):
     """The trial of a drafter whose model is `blur` away from the target, on a clock that ticks when asked."""
     target, ticks = FakeTarget(), itertools.count()
     trial = AcceptanceTrial(
-        target, [inline_drafter(2, blur)], toy_sampler, END_TOKENS, lambda: next(ticks) * tick
+        target,
+        [inline_drafter(2, blur)],
+        toy_sampler,
+        END_TOKENS,
+        lambda: next(ticks) * tick,
+        n_batch=target.n_batch,
     )
     trial.run(prompts, GREEDY, n_each, max_seconds)
     assert target.slots == [[]]
@@ -47,8 +52,14 @@ def test_after_the_time_it_ends_but_not_before_it_has_tried_some():
     assert 16 <= trial.n_positions < 24
 
 
+@pytest.mark.parametrize("n_tokens", [65, 80])
+def test_a_prompt_may_be_longer_than_a_batch(n_tokens):
+    trial = tried(0.0, prompts=[[n % 20 for n in range(n_tokens)]], n_each=8).trials["draft_model"]
+    assert trial.n_right == trial.n_positions > 0
+
+
 def test_without_drafters_it_measures_choices_alone():
     target, ticks = FakeTarget(), itertools.count()
-    trial = AcceptanceTrial(target, [], toy_sampler, END_TOKENS, lambda: next(ticks))
+    trial = AcceptanceTrial(target, [], toy_sampler, END_TOKENS, lambda: next(ticks), n_batch=target.n_batch)
     trial.run(PROMPTS, GREEDY, 4, 1e9)
     assert (trial.trials, trial.choose_s) == ({}, 1)
