@@ -24,17 +24,24 @@ def top_k(values: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
         return np.empty(0, np.intp)
     if n <= _FEW or n < 4 * k:
         return _in_order(values)[:k]
-    candidates, _ = candidates_for_top_k(values, k)
+    candidates, bound = candidates_for_top_k(values, k)
     if len(candidates) < k:  # NaNs
         return _in_order(values)[:k]
     left = values[candidates]
     if len(candidates) > 4 * k:  # many equal values, or an order that is unlucky for the bound
-        kth = np.partition(left, len(left) - k)[len(left) - k]
+        kth = _kth_largest(left, bound, k)
         above, equal = candidates[left > kth], candidates[left == kth]
         candidates = np.concatenate((above, equal[: k - len(above)]))
         left = values[candidates]
     # Candidates of equal value are in ascending order, and a stable sort leaves them so.
     return candidates[(-left).argsort(kind="stable")[:k]]
+
+
+def _kth_largest(values: NDArray[np.floating[Any]], least: float, k: int) -> float:
+    """Of at least `k` values, none of which is below `least`."""
+    above = values[values > least]
+    # Where most values are equal, such as those of tokens that cannot follow, they are not moved.
+    return float(np.partition(above, len(above) - k)[len(above) - k]) if len(above) >= k else least
 
 
 def candidates_for_top_k(values: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.intp], float]:

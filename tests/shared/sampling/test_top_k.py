@@ -45,6 +45,19 @@ def test_of_values_that_differ_few_are_candidates(n):
     assert len(candidates_for_top_k(values, 40)[0]) < 100
 
 
+def test_equal_values_are_not_moved_even_if_all_but_a_few_are(monkeypatch):
+    n_moved = []
+    partition = np.partition
+    monkeypatch.setattr(
+        np, "partition", lambda values, k: n_moved.append(len(values)) or partition(values, k)
+    )
+    for n_others in (0, 10, 39, 40, 41, 500):
+        values = np.full(128_000, -40, np.float32)
+        values[1000 : 1000 + n_others] = np.arange(n_others)
+        assert top_k(values, 40).tolist() == straightforward(values, 40).tolist()
+    assert sum(n_moved) < 1000
+
+
 def test_more_than_there_are_is_all():
     assert top_k(np.array([1.0, 3.0, 2.0]), 9).tolist() == [1, 2, 0]
 
