@@ -6,6 +6,7 @@ connections begin and end.
 
 import asyncio
 import functools
+import gc
 import os
 import signal
 
@@ -27,6 +28,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("steady")
+
+
+# Thousands of tests are collected and stay: looking for garbage among them takes a fifth of that time.
+gc.set_threshold(50_000, 50, 50)
 
 
 def pytest_configure():

@@ -113,6 +113,7 @@ def _serve(
     limits = _limits(model, load, RESERVE if exactness.is_on else 0)
     patience = Patience()
     grammars = GrammarServer(load.model, patience)
+    grammars.start()
 
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)

@@ -193,9 +193,7 @@ class Vocabulary:
 
     def identify(self) -> VocabularyId:
         """What lead and back compare at `hello`."""
-        return VocabularyId(
-            fingerprint=self._fingerprint(), n_tokens=self.n_tokens, model=self.info.name[:128]
-        )
+        return VocabularyId(fingerprint=self._fingerprint, n_tokens=self.n_tokens, model=self.info.name[:128])
 
     def _read_piece(self, token: int, *, special: bool) -> bytes:
         size = 64
@@ -206,6 +204,7 @@ class Vocabulary:
             n = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, -n, 0, special)
         return buffer.raw[: max(n, 0)]
 
+    @functools.cached_property
     def _fingerprint(self) -> str:
         """A digest of the texts of all tokens but the unused ones at the end.
 

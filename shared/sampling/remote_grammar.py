@@ -45,7 +45,10 @@ class Patience:
 
 
 class GrammarServer:
-    """The process that forks the ones that follow grammars. `close` it, or be its parent's end."""
+    """The process that forks the ones that follow grammars. It starts with the first one, or with `start`.
+
+    `close` it, or be its parent's end.
+    """
 
     def __init__(self, model: Path, patience: Patience) -> None:
         """`model` is a GGUF with the vocabulary; `patience` is that for all answers."""
@@ -53,7 +56,18 @@ class GrammarServer:
         self._patience = patience
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._start()
+
+    def start(self) -> None:
+        """Start the process before the first grammar needs it, since it has the vocabulary to read."""
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            os.set_inheritable(theirs.fileno(), True)
+            module = "shared.sampling.grammar_server"
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, str(theirs.fileno()), str(self._model)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
 
     def follow(self, text: str, *, is_optional: bool = False) -> "RemoteGrammar":
         """The beginning of a text under the grammar `text`; returns before that is compiled.
@@ -75,21 +89,10 @@ class GrammarServer:
             self._process.wait()
         self._socket = self._process = None
 
-    def _start(self) -> None:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            os.set_inheritable(theirs.fileno(), True)
-            module = "shared.sampling.grammar_server"
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module, str(theirs.fileno()), str(self._model)],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-            )
-
     def _send(self, flags: bytes, descriptors: Sequence[int]) -> None:
         for _ in range(2):
             if self._socket is None:
-                self._start()
+                self.start()
             assert self._socket
             try:
                 socket.send_fds(self._socket, [flags], descriptors)

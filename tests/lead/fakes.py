@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import functools
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
@@ -12,6 +13,7 @@ from lead.engine.events import Committed, Finished, Ready, Started
 from lead.generation.admission import Admission
 from lead.generation.sequences import Sequences
 from lead.generation.submissions import Submissions
+from lead.http.json_route import BodyReader
 from lead.server.app import create_app
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
@@ -115,6 +117,12 @@ class ScriptedEngine:
         self._sequences.apply(Finished(sequence=request.sequence, reason=self.reason), 9.0)
 
 
+@functools.cache
+def _application():
+    """One for all tests, since FastAPI takes long to look at all routes; each lead gives it its own state."""
+    return create_app()
+
+
 class ScriptedLead:
     """A whole lead but for the engine and the network."""
 
@@ -132,19 +140,20 @@ class ScriptedLead:
             clock=lambda: self.now,
         )
         template = ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>")
-        self.app = create_app(
-            Services(
-                names=ModelNames(("toy",), ("small",)),
-                vocabulary=vocabulary,
-                template=template,
-                tokenizer=InProcessTokenizer(vocabulary, template),
-                engine=self.engine,
-                sequences=self.sequences,
-                backs=self.backs,
-                vocabulary_offer=VocabularyOffer(vocabulary),
-                admission=Admission(self.sequences, self.engine, vocabulary),
-            )
+        self.app = _application()
+        self.app.state.services = Services(
+            names=ModelNames(("toy",), ("small",)),
+            vocabulary=vocabulary,
+            template=template,
+            tokenizer=InProcessTokenizer(vocabulary, template),
+            engine=self.engine,
+            sequences=self.sequences,
+            backs=self.backs,
+            vocabulary_offer=VocabularyOffer(vocabulary),
+            admission=Admission(self.sequences, self.engine, vocabulary),
         )
+        self.app.state.bodies = BodyReader(RequestLimits())
+        self.app.state.is_leaving = False
 
     def use(self, **services):
         """Replace some of the services."""

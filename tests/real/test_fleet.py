@@ -20,7 +20,7 @@ from shared.models.grow import Shape, grow
 from tests.real.client import TIMEOUT_S, Stream, chat
 from tests.real.processes import LEAD, kill
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.routers]
 
 ALICE, BOB = "key-of-alice", "key-of-bob"
 WAYS = ("smg", "door", "alone")

@@ -27,6 +27,14 @@ def test_it_ends_when_the_other_end_is_closed():
     assert process.wait(60) == 0
 
 
+def test_it_starts_with_the_first_grammar():
+    server = GrammarServer(builtin_target(), Patience())
+    assert server._process is None
+    assert len(server.follow(ANYTHING).allowed()) > 0
+    assert server._process is not None
+    server.close()
+
+
 def test_signals_for_the_whole_group_do_not_end_it():
     server = GrammarServer(builtin_target(), Patience())
     assert len(server.follow(ANYTHING).allowed()) > 0
