@@ -1,13 +1,14 @@
 """The projection between two vocabularies, kept on disk: building one takes seconds.
 
-One file for each pair in the cache folder. A file that cannot be read, or is not what such a pair has, is
-built anew.
+One file for each pair in the cache folder: a SHA-256, and the arrays that it is of. A file that cannot be
+read, was damaged, or is not what such a pair has, is built anew.
 """
 
+import contextlib
 import hashlib
+import io
 import logging
 import secrets
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,9 +24,10 @@ from shared.translation.vocabulary_pair import PROBES, tokenizer_inside_text, vo
 
 log = logging.getLogger("translation")
 
-VERSION = 1
+VERSION = 2
 """Raise this when other projections would be built, or they are written otherwise."""
 
+_N_DIGEST = hashlib.sha256().digest_size
 _N_FILES = 32
 """So many are kept, of about 4 MB; the oldest ones go."""
 
@@ -36,11 +38,11 @@ def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
     """As `vocabulary_pair`, in a tenth of the time after the first one. Raises TranslationError."""
     path = _path(draft, target)
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with np.load(_unsealed(path.read_bytes()), allow_pickle=False) as arrays:
             return _read(arrays, draft, target)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError) as error:
         log.info("%s is built anew: %s", path, error)
     projection = vocabulary_pair(draft, target)
     try:
@@ -60,7 +62,7 @@ def _path(draft: Vocabulary, target: Vocabulary) -> Path:
         )
         for probe in PROBES:
             digest.update(vocabulary.encode(probe, add_special=False, parse_special=True).tobytes())
-    return user_cache_path("llama-duo") / "translations" / f"{digest.hexdigest()[:24]}.npz"
+    return user_cache_path("llama-duo") / "translations" / f"{digest.hexdigest()[:24]}.pair"
 
 
 def _read(arrays: _Arrays, draft: Vocabulary, target: Vocabulary) -> Projection:
@@ -84,17 +86,31 @@ def _write(path: Path, projection: Projection) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{secrets.token_hex(4)}.part")
     try:
-        with part.open("wb") as file:
-            np.savez(file, allow_pickle=False, **_arrays(projection))
+        part.write_bytes(_sealed(_arrays(projection)))
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    for old in _oldest(path.parent):
-        old.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # another process does the same
+        for old in _oldest(path.parent):
+            old.unlink()
+
+
+def _sealed(arrays: _Arrays) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return hashlib.sha256(file.getbuffer()).digest() + file.getvalue()
+
+
+def _unsealed(data: bytes) -> io.BytesIO:
+    """What numpy reads. Raises ValueError for a damaged file, for which numpy and zipfile raise anything."""
+    digest, content = data[:_N_DIGEST], data[_N_DIGEST:]
+    if hashlib.sha256(content).digest() != digest:
+        raise ValueError("the file is damaged")
+    return io.BytesIO(content)
 
 
 def _oldest(folder: Path) -> Sequence[Path]:
-    return sorted(folder.glob("*.npz"), key=lambda each: each.stat().st_mtime)[:-_N_FILES]
+    return sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime)[:-_N_FILES]
 
 
 def _arrays(projection: Projection) -> _Arrays:
