@@ -13,10 +13,13 @@ about as long:
 """
 
 import argparse
+import itertools
 import json
+import multiprocessing
 import random
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -173,11 +176,8 @@ def main(arguments: Sequence[str]) -> None:
     options = _parse(arguments)
     if options.cpus:
         cpus.pin(cpus.parse_cpus(options.cpus))
-    plain = _row(options, options.plain)
-    rows = [plain | {"ratios": {}}]
-    for path in options.models:
-        row = _row(options, path)
-        rows.append(row | {"ratios": _ratios(row, plain)})
+    plain, *hybrids = _measured(options, [options.plain, *options.models])
+    rows = [plain | {"ratios": {}}, *(row | {"ratios": _ratios(row, plain)} for row in hybrids)]
     table.show(f"a chat of {options.prompt} tokens, a back, and memory", rows, _COLUMNS)
     for row in rows[1:]:
         print(row["model"], *(f"{name} {value:.3f}" for name, value in row["ratios"].items()))
@@ -189,6 +189,13 @@ def _ratios(hybrid: dict[str, Any], plain: dict[str, Any]) -> dict[str, float]:
     ratios = {name: hybrid[name] / plain[name] for name in ("first", "continued", "departing", "drafts")}
     over_first = {f"{name} over first": ratios[name] / ratios["first"] for name in ("continued", "departing")}
     return ratios | over_first | {"taken": hybrid["taken"] / hybrid["stated"]}
+
+
+def _measured(options: argparse.Namespace, paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """Each model in a process of its own: another one would reuse what an earlier one has freed."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, max_tasks_per_child=1) as processes:
+        return list(processes.map(_row, itertools.repeat(options), paths))
 
 
 def _row(options: argparse.Namespace, path: Path) -> dict[str, Any]:
