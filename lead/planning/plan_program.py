@@ -64,7 +64,7 @@ def plan(settings: PlanSettings) -> PlanReport:
     if load.draft and DRAFT_MODEL in engine.drafters:
         for split in core_splits(cores, lead_is_offloaded=engine.is_offloaded):
             _say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
-            splits.append(_measure_split(split, load, is_offloaded=engine.is_offloaded))
+            splits.append(measure_split(split, load, is_offloaded=engine.is_offloaded))
     found = arrangements(engine, splits, settings.round_trips)
     return PlanReport(
         engine,
@@ -104,7 +104,7 @@ def _sample_texts(settings: PlanSettings, load: Load) -> list[str]:
     return sample_texts(Vocabulary.load(load.model), settings.conversation.template())
 
 
-def _measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitTimes:
+def measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitTimes:
     """Lead and back each alone, then at the same time; raises DuoError."""
     assert load.draft
     target = _with_threads(load.options, len(split.lead))

@@ -141,7 +141,7 @@ class _Simulation:
             seed=self.cell.seed + self.cell.jitter_seed,
             load=self.cell.load,
             inline=self.cell.inline,
-            machine=self._machine,
+            compute=self._machine.run_lead if self._machine else None,
         )
         self._updates: list[Link[SimulatedUpdate]] = [
             self._connect(f"back-{i}", spec) for i, spec in enumerate(self.cell.backs)
@@ -168,7 +168,13 @@ class _Simulation:
 
     def _connect(self, name: str, spec: BackSpec) -> Link[SimulatedUpdate]:
         drafts = Link(self.clock, spec.rtt_s / 2, spec.message_s, self._lead.post)
-        back = SimulatedBack(name, spec, self.clock, drafts.send, self._machine)
+        back = SimulatedBack(
+            name,
+            spec,
+            self.clock,
+            drafts.send,
+            compute=functools.partial(self._machine.run_back, name) if self._machine else None,
+        )
         return Link(self.clock, spec.rtt_s / 2, spec.message_s, back.receive)
 
     def _ask(self, client: int) -> None:

@@ -3,6 +3,9 @@
 import heapq
 from collections.abc import Callable
 
+Compute = Callable[[float, Callable[[], None]], None]
+"""Computes for so many seconds, as it would take alone, then calls."""
+
 
 class VirtualClock:
     """`now` is seconds since the beginning."""

@@ -1,17 +1,23 @@
-"""A lead and its backs on one machine: while one of them computes, the other takes longer."""
+"""Leads and backs on one machine: while one of them computes, the others take longer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from lead.simulation.clock import VirtualClock
 
+_ONLY_LEAD = "lead"
+
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """How many times as long it takes while the other computes: a step of the lead, a decode of a back."""
+    """How many times as long it takes while the other computes: a step of a lead, a decode of a back.
+
+    `one_core_each`: all leads share one core in equal parts, and all backs another; else nobody shares.
+    """
 
     lead: float = 1.0
     back: float = 1.0
+    one_core_each: bool = False
 
 
 @dataclass(slots=True)
@@ -31,42 +37,41 @@ class _SharedJob:
 
 
 class SharedMachine:
-    """Runs at most one job of the lead and one of each back."""
+    """Runs at most one job of each lead and one of each back."""
 
     def __init__(self, clock: VirtualClock, contention: Contention) -> None:
         self._clock = clock
         self._contention = contention
-        self._lead: _SharedJob | None = None
+        self._leads: dict[str, _SharedJob] = {}
         self._backs: dict[str, _SharedJob] = {}
 
-    def run_lead(self, seconds: float, done: Callable[[], None]) -> None:
-        """A step that would take `seconds` alone."""
-
-        def end() -> None:
-            self._lead = None
-            self._balance()
-            done()
-
-        self._lead = _SharedJob(seconds, end, self._clock.now)
-        self._balance()
+    def run_lead(self, seconds: float, done: Callable[[], None], name: str = _ONLY_LEAD) -> None:
+        """A step of the lead `name` that would take `seconds` alone."""
+        self._run(self._leads, name, seconds, done)
 
     def run_back(self, name: str, seconds: float, done: Callable[[], None]) -> None:
         """A decode of the back `name` that would take `seconds` alone."""
+        self._run(self._backs, name, seconds, done)
 
+    def _run(self, jobs: dict[str, _SharedJob], name: str, seconds: float, done: Callable[[], None]) -> None:
         def end() -> None:
-            del self._backs[name]
+            del jobs[name]
             self._balance()
             done()
 
-        self._backs[name] = _SharedJob(seconds, end, self._clock.now)
+        jobs[name] = _SharedJob(seconds, end, self._clock.now)
         self._balance()
 
     def _balance(self) -> None:
         """Somebody has begun or ended."""
-        if self._lead:
-            self._go_on(self._lead, self._contention.lead if self._backs else 1.0)
-        for job in self._backs.values():
-            self._go_on(job, self._contention.back if self._lead else 1.0)
+        self._set_pace(self._leads, self._contention.lead if self._backs else 1.0)
+        self._set_pace(self._backs, self._contention.back if self._leads else 1.0)
+
+    def _set_pace(self, jobs: dict[str, _SharedJob], factor: float) -> None:
+        if self._contention.one_core_each:
+            factor *= len(jobs)
+        for job in jobs.values():
+            self._go_on(job, factor)
 
     def _go_on(self, job: _SharedJob, factor: float) -> None:
         if job.n_changes and factor == job.factor:

@@ -1,19 +1,19 @@
 """A simulated back: drafts for the sequences of the lead as `back/` does, in simulated time.
 
 It drafts the main paths first, then side branches, best first, when the main paths are long enough. Updates
-that arrive during a decode are applied after it.
+that arrive during a decode are applied after it. It may have several leads, as `back.worker` does.
 """
 
 import math
 import random
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from lead.engine.commands import PostDraft
 from lead.engine.events import Tuned
-from lead.simulation.clock import VirtualClock
-from lead.simulation.shared_machine import SharedMachine
+from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.text import DraftSkill, Guess, Text
 
 _SEND_INTERVAL_S = 0.005
@@ -63,7 +63,40 @@ class Closed(NamedTuple):
     sequence: str
 
 
-SimulatedUpdate = Opened | Extended | Closed | Tuned
+class Valued(NamedTuple):
+    """What a lead says a draft token is worth to it, as `shared.protocol.Tune` does."""
+
+    value: float
+
+
+SimulatedUpdate = Opened | Extended | Closed | Tuned | Valued
+
+
+class LeadDivision(Protocol):
+    """How a back divides its time among its leads, numbered from 0: `back.lead_shares.LeadShares`."""
+
+    def choose(self, waiting: Collection[int]) -> set[int]:
+        """Which of the leads with work are served next."""
+
+    def charge(self, n_tokens: Mapping[int, int], seconds: float) -> None:
+        """A decode took `seconds` for so many tokens of each lead."""
+
+    def claim(self, lead: int, value: float | None) -> None:
+        """A lead says what a draft token is worth to it."""
+
+    def learn(self, lead: int, n_right: int, n_wrong: int) -> None:
+        """So many draft tokens were committed, and in the place of so many others were."""
+
+
+class _Tuning(NamedTuple):
+    """What a lead wants to have drafted."""
+
+    n_ahead: int = _MAX_AHEAD
+    min_confidence: float = 0.0
+
+    @property
+    def n_at_once(self) -> int:
+        return max(1, self.n_ahead // 2)
 
 
 @dataclass(slots=True)
@@ -99,17 +132,22 @@ class _GuessPath:
 class _BackSequence:
     """One sequence: the main path begins after the committed tokens, branches begin at positions of it."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Opened, lead: int) -> None:
         self.id = opened.sequence
+        self.lead = lead
         self.text = opened.text
         self.n_committed = opened.n_committed
         self.main = _GuessPath(opened.n_committed)
         self.branches: list[_GuessPath] = []
 
-    def advance(self, n_committed: int) -> None:
-        """Keep what agrees with the committed tokens; a branch that agrees better becomes the main path."""
+    def advance(self, n_committed: int) -> tuple[int, int]:
+        """Keep what agrees with the committed tokens; a branch that agrees better becomes the main path.
+
+        Returns how many tokens of the main path were committed, and in the place of how many others were.
+        """
         before, self.n_committed = self.n_committed, n_committed
-        end = self.main.start + self.main.n_agreeing(n_committed)
+        n_right, n_drafted = self.main.n_agreeing(n_committed), len(self.main.drafted)
+        end = self.main.start + n_right
         branch = next((b for b in self.branches if b.start == end and b.n_agreeing(n_committed)), None)
         if end < n_committed and branch:
             self.main, self.branches = branch, []
@@ -124,6 +162,7 @@ class _BackSequence:
                 _GuessPath(n_committed, n_to_decode=min(n_committed - before, n_committed - end)),
                 [],
             )
+        return n_right, int(n_right < min(n_committed - before, n_drafted))
 
 
 class SimulatedBack:
@@ -135,37 +174,41 @@ class SimulatedBack:
         spec: BackSpec,
         clock: VirtualClock,
         post: Callable[[PostDraft], None],
-        machine: SharedMachine | None = None,
+        *,
+        compute: Compute | None = None,
+        shares: LeadDivision | None = None,
     ) -> None:
-        """machine: the lead's, if this back runs there, too."""
+        """compute: of a machine that it shares; None: it has one of its own. shares: among several leads."""
         self.name = name
-        self._machine = machine
+        self.n_drafted = 0
+        self.busy_seconds = 0.0
+        self._compute = compute or clock.after
+        self._shares = shares
         self._spec = spec
         self._clock = clock
         self._post = post
-        self._inbox: list[SimulatedUpdate] = []
+        self._inbox: list[tuple[int, SimulatedUpdate]] = []
         self._busy = False
         self._chosen: list[tuple[_BackSequence, _GuessPath]] | None = (
             None  # for the next step, if no updates arrive
         )
         self._sequences: dict[str, _BackSequence] = {}
-        self._n_ahead = _MAX_AHEAD
-        self._min_confidence = 0.0
+        self._tuning: defaultdict[int, _Tuning] = defaultdict(_Tuning)
         self._unsent: dict[str, None] = {}  # an ordered set
         self._flushed_at = -math.inf
         self._rng = random.Random(name)  # noqa: S311 - jitter
 
-    def receive(self, update: SimulatedUpdate) -> None:
-        """Handle an update from the lead: at once, or after the decode under way."""
-        self._inbox.append(update)
+    def receive(self, update: SimulatedUpdate, lead: int = 0) -> None:
+        """Handle an update from a lead: at once, or after the decode under way."""
+        self._inbox.append((lead, update))
         if not self._busy:
             self._start_step()
 
     def _start_step(self) -> None:
         """Apply the updates, then decode."""
         if self._inbox:
-            for update in self._inbox:
-                self._apply(update)
+            for lead, update in self._inbox:
+                self._apply(lead, update)
             self._inbox.clear()
             self._flush()
             self._chosen = None
@@ -174,13 +217,8 @@ class SimulatedBack:
         self._busy = bool(paths) and self._clock.now < self._spec.silent_from
         if self._busy:
             n = sum(path.n_to_decode for _, path in paths)
-            self._decode(n, lambda: self._finish_step(paths))
-
-    def _decode(self, n_tokens: int, done: Callable[[], None]) -> None:
-        if self._machine:
-            self._machine.run_back(self.name, self._decode_seconds(n_tokens), done)
-        else:
-            self._clock.after(self._decode_seconds(n_tokens), done)
+            began = self._clock.now
+            self._compute(self._decode_seconds(n), lambda: self._finish_step(paths, self._clock.now - began))
 
     def _decode_seconds(self, n_tokens: int) -> float:
         seconds = self._spec.step_s * (1 + self._spec.slope * (n_tokens - 1))
@@ -188,53 +226,73 @@ class SimulatedBack:
             seconds *= max(0.2, self._rng.gauss(1.0, self._spec.jitter))
         return seconds
 
-    def _finish_step(self, paths: list[tuple[_BackSequence, _GuessPath]]) -> None:
+    def _finish_step(self, paths: list[tuple[_BackSequence, _GuessPath]], seconds: float) -> None:
+        self._charge(paths, seconds)
         for sequence, path in paths:
             guess = sequence.text.guesses if path.right else sequence.text.astray
             path.append(guess(self._spec.skill, path.end))
             self._unsent[sequence.id] = None
-            if path is sequence.main and len(path.drafted) <= self._n_at_once:
+            if path is sequence.main and len(path.drafted) <= self._tuning[sequence.lead].n_at_once:
                 self._send(sequence.id)
         self._chosen = self._choose()
         if not self._chosen or self._clock.now - self._flushed_at >= _SEND_INTERVAL_S:
             self._flush()
         self._start_step()
 
-    def _apply(self, update: SimulatedUpdate) -> None:
+    def _charge(self, paths: list[tuple[_BackSequence, _GuessPath]], seconds: float) -> None:
+        self.n_drafted += len(paths)
+        self.busy_seconds += seconds
+        if self._shares:
+            n_tokens: defaultdict[int, int] = defaultdict(int)
+            for sequence, path in paths:
+                n_tokens[sequence.lead] += path.n_to_decode
+            self._shares.charge(n_tokens, seconds)
+
+    def _apply(self, lead: int, update: SimulatedUpdate) -> None:
         match update:
             case Opened():
-                self._sequences[update.sequence] = _BackSequence(update)
+                self._sequences[update.sequence] = _BackSequence(update, lead)
             case Extended():
                 if sequence := self._sequences.get(update.sequence):
-                    sequence.advance(update.n_committed)
+                    n_right, n_wrong = sequence.advance(update.n_committed)
+                    if self._shares:
+                        self._shares.learn(lead, n_right, n_wrong)
             case Closed():
                 self._sequences.pop(update.sequence, None)
                 self._unsent.pop(update.sequence, None)
             case Tuned():
-                self._n_ahead = min(_MAX_AHEAD, update.n_ahead)
-                self._min_confidence = update.min_confidence
+                self._tuning[lead] = _Tuning(min(_MAX_AHEAD, update.n_ahead), update.min_confidence)
+            case Valued():
+                if self._shares:
+                    self._shares.claim(lead, update.value)
 
     # What to decode
 
-    @property
-    def _n_at_once(self) -> int:
-        return max(1, self._n_ahead // 2)
-
     def _choose(self) -> list[tuple[_BackSequence, _GuessPath]]:
-        drafting = [each for each in self._sequences.values() if self._wants_main(each)]
+        paths = self._choose_among(list(self._sequences.values()))
+        if self._shares is None:
+            return paths
+        waiting = {sequence.lead for sequence, _ in paths}
+        served = self._shares.choose(waiting)
+        if served == waiting:
+            return paths
+        return self._choose_among([each for each in self._sequences.values() if each.lead in served])
+
+    def _choose_among(self, sequences: list[_BackSequence]) -> list[tuple[_BackSequence, _GuessPath]]:
+        drafting = [each for each in sequences if self._wants_main(each)]
         paths = [(each, each.main) for each in drafting]
-        if not any(len(each.main.drafted) < self._n_at_once for each in drafting):
-            for sequence in self._sequences.values():
+        if not any(len(each.main.drafted) < self._tuning[each.lead].n_at_once for each in drafting):
+            for sequence in sequences:
                 n = _N_BESIDE_MAIN if sequence in drafting else self._spec.n_branches
                 paths += [(sequence, path) for path in self._choose_branches(sequence, n)]
         return paths
 
     def _wants_main(self, sequence: _BackSequence) -> bool:
-        main = sequence.main
+        main, tuning = sequence.main, self._tuning[sequence.lead]
         return (
-            len(main.drafted) < self._n_ahead
+            len(main.drafted) < tuning.n_ahead
             and main.end < sequence.text.n_tokens
-            and main.confidence >= self._min_confidence
+            and main.confidence >= tuning.min_confidence
         )
 
     def _choose_branches(self, sequence: _BackSequence, n: int) -> list[_GuessPath]:
@@ -244,14 +302,14 @@ class SimulatedBack:
         prefix_probabilities = [1.0]
         for guesses in sequence.main.drafted:
             prefix_probabilities.append(prefix_probabilities[-1] * guesses[0].confidence)
-        start = sequence.main.start
+        start, tuning = sequence.main.start, self._tuning[sequence.lead]
         continued = [
             (prefix_probabilities[branch.start - start] * branch.confidence, branch)
             for branch in sequence.branches
             if len(branch.drafted) < _BRANCH_TOKENS
-            and branch.end < min(start + self._n_ahead, sequence.text.n_tokens)
+            and branch.end < min(start + tuning.n_ahead, sequence.text.n_tokens)
         ]
-        minimum = max(_MIN_BRANCH_PROBABILITY, self._min_confidence / 2)
+        minimum = max(_MIN_BRANCH_PROBABILITY, tuning.min_confidence / 2)
         n_room = self._spec.n_branches - len(sequence.branches)
         candidates = self._candidates(sequence, prefix_probabilities, minimum) if n_room > 0 else []
         new = sorted(candidates, key=lambda pair: -pair[0])[:n_room]
@@ -268,7 +326,7 @@ class SimulatedBack:
         main = sequence.main
         candidates = []
         right = True
-        for i, guesses in enumerate(main.drafted[: self._n_ahead - 1]):
+        for i, guesses in enumerate(main.drafted[: self._tuning[sequence.lead].n_ahead - 1]):
             start = main.start + i
             for runner_up in guesses[1:]:
                 if (probability := prefix_probabilities[i] * runner_up.confidence) < minimum:

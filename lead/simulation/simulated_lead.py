@@ -16,9 +16,8 @@ from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
-from lead.simulation.clock import VirtualClock
+from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.machine_load import IDLE, MachineLoad
-from lead.simulation.shared_machine import SharedMachine
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.simulated_inline import SimulatedInlineDrafter
 from lead.simulation.step_table import StepTable
@@ -84,16 +83,16 @@ class SimulatedLead:
         load: MachineLoad = IDLE,
         constants: SpeculationConstants = DEFAULTS,
         inline: BackSpec | None = None,
-        machine: SharedMachine | None = None,
+        compute: Compute | None = None,
     ) -> None:
         """inline: a draft model in the engine, whose round trip counts for nothing.
 
-        machine: it computes there, beside backs; None: alone.
+        compute: of a machine that it shares; None: it has one of its own.
         """
         self._clock = clock
         self._steps = steps
         self._load = load
-        self._machine = machine
+        self._compute = compute or clock.after
         self._observer = observer
         self._texts: dict[str, Text] = {}
         self._inbox: list[PostDraft] = []
@@ -165,8 +164,7 @@ class SimulatedLead:
         seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
         seconds *= self._load.slowdown(self._clock.now, self._rng)
         began = self._clock.now
-        run = self._machine.run_lead if self._machine else self._clock.after
-        run(seconds, lambda: self._commit(plan, self._clock.now - began))
+        self._compute(seconds, lambda: self._commit(plan, self._clock.now - began))
 
     def _draft(self, order: DraftOrder) -> None:
         assert self._drafter

@@ -52,3 +52,12 @@ def test_factors_of_one_change_nothing(clock):
     assert ends(clock, {None: (0, 1.0), "a": (0.3, 1.0)}, Contention()) == pytest.approx(
         {None: 1.0, "a": 1.3}
     )
+
+
+def test_leads_on_one_core_share_it(clock):
+    machine = SharedMachine(clock, Contention(one_core_each=True))
+    ends = {}
+    for name, seconds in (("a", 1.0), ("b", 0.5)):
+        machine.run_lead(seconds, lambda name=name: ends.setdefault(name, clock.now), name)
+    clock.run(lambda: len(ends) == 2)
+    assert ends == pytest.approx({"b": 1.0, "a": 1.5})

@@ -4,7 +4,7 @@ import pytest
 
 from lead.engine.events import Tuned
 from lead.simulation.clock import VirtualClock
-from lead.simulation.simulated_back import BackSpec, Closed, Extended, Opened, SimulatedBack
+from lead.simulation.simulated_back import BackSpec, Closed, Extended, Opened, SimulatedBack, Valued
 from lead.simulation.text import DraftSkill, Guess, Text
 
 STEP = 0.01
@@ -137,3 +137,40 @@ def test_a_wider_decode_takes_longer(slope, seconds):
     harness.run(4.5)
     first_of_both = next(at for at, draft in harness.posts if draft.sequence == "other")
     assert first_of_both == pytest.approx(STEP + seconds)
+
+
+class OneAfterTheOther:
+    """Serves lead 0 as long as that has work."""
+
+    def __init__(self):
+        self.learned = []
+        self.charged = []
+
+    def choose(self, waiting):
+        return {min(waiting)} if waiting else set()
+
+    def charge(self, n_tokens, seconds):
+        self.charged.append((dict(n_tokens), round(seconds, 6)))
+
+    def claim(self, lead, value):
+        self.learned.append((lead, value))
+
+    def learn(self, lead, n_right, n_wrong):
+        self.learned.append((lead, n_right, n_wrong))
+
+
+def test_leads_share_a_back_as_it_is_told():
+    clock, posts, shares = VirtualClock(), [], OneAfterTheOther()
+    spec = BackSpec(STEP, skill=DraftSkill(0.9), n_branches=0, slope=0.0)
+    back = SimulatedBack("b", spec, clock, posts.append, shares=shares)
+    for lead, name in enumerate("pq"):
+        back.receive(Tuned(n_ahead=2, min_confidence=0.0), lead)
+        back.receive(Opened(name, Scripted(wrong=[2]), 1), lead)
+    clock.after(4.5 * STEP, lambda: None)
+    clock.run(lambda: clock.now >= 4.5 * STEP)
+    assert [draft.sequence for draft in posts] == ["p", "p", "q", "q"]
+    assert shares.charged == [({0: 1}, STEP)] * 2 + [({1: 1}, STEP)] * 2
+    back.receive(Extended("q", 3), 1)
+    back.receive(Valued(0.5), 1)
+    clock.run(lambda: len(shares.learned) == 2)
+    assert shares.learned == [(1, 1, 1), (1, 0.5)]
