@@ -1,6 +1,7 @@
 """`python -m bench leads`: one back for two leads, against two backs that share its core.
 
-Both leads run on the lead's cores and answer at the same time.
+Both leads run on the lead's cores and answer at the same time. --calibrate also measures what
+`bench simulate --fleet --validate` needs to predict the table.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from typing import Any
 from bench import options, report, table
 from bench.client import client
 from bench.processes import Program, ProgramError, start_back, start_lead
+from bench.simulation.calibration import Calibration, OneLead, acceptance_of, calibrate
 from shared.errors import ConfigError
 
 COLUMNS = {
@@ -27,8 +29,10 @@ COLUMNS = {
     "ratio": ("of two backs", ".3f"),
     "share": ("smaller share of the mean", ".3f"),
 }
-_NONE, _TWO, _ONE = "none", "two, half a core each", "one for both"
-_CASES = (_NONE, _TWO, _ONE)
+NONE, TWO, ONE, MESH = "none", "two, half a core each", "one for both", "two, each for both"
+CASES = (NONE, TWO, ONE, MESH)
+_N_ALONE = 3
+"""Runs of a lead by itself."""
 _BOUND, _SHARE = 0.95, 0.9
 _TEXTS = ("Once upon a time", "The little fox", "In a village by the sea", "One morning, a girl named Mia")
 _QUICK = {"tokens": 60, "answers": 1, "repeats": 1}
@@ -46,20 +50,22 @@ def main(arguments: Sequence[str]) -> None:
     """Measure, print a table and one line of JSON."""
     settings = _parse(arguments)
     try:
-        runs = _measure(settings)
+        runs, calibration = _measure(settings)
     except ProgramError as error:
         raise ConfigError(str(error)) from error
     rows = summarize(runs)
     table.show("Two leads", rows, COLUMNS)
-    one = next(row for row in rows if row["backs"] == _ONE)
-    report.finish("leads", rows, settings, within_bounds=one["ratio"] >= _BOUND and one["share"] >= _SHARE)
+    one = next(row for row in rows if row["backs"] == ONE)
+    within = one["ratio"] >= _BOUND and one["share"] >= _SHARE
+    known = calibration.as_json() if calibration else None
+    report.finish("leads", rows, settings, within_bounds=within, calibration=known)
 
 
 def summarize(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Medians by case, and their ratios to the case of two backs."""
-    rows = [_medians(case, [run.speeds for run in runs if run.backs == case]) for case in _CASES]
+    rows = [_medians(case, [run.speeds for run in runs if run.backs == case]) for case in CASES]
     for row in rows:
-        row["ratio"] = row["tokens_per_second"] / rows[_CASES.index(_TWO)]["tokens_per_second"]
+        row["ratio"] = row["tokens_per_second"] / rows[CASES.index(TWO)]["tokens_per_second"]
         row["share"] = 2 * min(row["first"], row["second"]) / (row["first"] + row["second"])
     return rows
 
@@ -80,13 +86,16 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=120, help="tokens of an answer")
     parser.add_argument("--answers", type=int, default=2, help="answers of each lead in a run")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--calibrate", action="store_true", help="also time the models, for bench simulate --fleet --validate"
+    )
     parser.add_argument("--lead-cpus", help="cores for the leads (default: all but the last)")
     parser.add_argument("--back-cpus", help="cores for the backs (default: the last)")
     report.add_options(parser)
     return report.parse(parser, arguments, _QUICK)
 
 
-def _measure(settings: argparse.Namespace) -> list[Run]:
+def _measure(settings: argparse.Namespace) -> tuple[list[Run], Calibration | None]:
     cores = options.cores(settings)
     lead = ("--model", str(settings.model), "--cpus", cores.lead, "--threads", "1", "--ctx-size", "2048")
     more = ("--parallel", "1", "--print", "none", "--no-ngram", "--suffix-memory", "0")
@@ -98,10 +107,24 @@ def _measure(settings: argparse.Namespace) -> list[Run]:
             urls.append(url)
         runs = []
         for repeat in range(settings.repeats):
-            for case in _CASES if repeat % 2 == 0 else reversed(_CASES):
+            for case in CASES if repeat % 2 == 0 else reversed(CASES):
                 runs.append(_run(case, urls, settings, cores.back))
                 print(f"repeat {repeat + 1}: {runs[-1]}", file=sys.stderr, flush=True)
-    return runs
+        known = _one_lead(urls[0], settings, cores.back) if settings.calibrate else None
+    if known is None:
+        return runs, None
+    return runs, calibrate(settings.model, settings.draft, cores, known)
+
+
+def _one_lead(url: str, settings: argparse.Namespace, cores: str) -> OneLead:
+    """A lead that answers alone; the first answers with a back teach the lead what that is worth."""
+    alone = statistics.median(_speed(url, settings) for _ in range(_N_ALONE))
+    with ExitStack() as stack, client(url) as http:
+        for back in _backs(TWO, [url], settings, cores):
+            stack.enter_context(back)
+        _speed(url, settings)
+        with_back = statistics.median(_speed(url, settings) for _ in range(_N_ALONE))
+        return OneLead(alone, with_back, acceptance_of(http))
 
 
 def _run(case: str, urls: Sequence[str], settings: argparse.Namespace, cores: str) -> Run:
@@ -119,12 +142,18 @@ def _backs(case: str, urls: Sequence[str], settings: argparse.Namespace, cores: 
         case "none":
             return []
         case "one for both":
-            back = start_back(urls[0], "--lead", urls[1], *own)
-            for url in urls:
-                back.wait_for(f"drafting for .*{url.rpartition(':')[2]}")
-            return [back]
+            return [_back_for_all(urls, own)]
+        case "two, each for both":
+            return [_back_for_all(urls, (*own, "--name", f"back-{number}")) for number in range(2)]
         case _:
             return [start_back(url, *own) for url in urls]
+
+
+def _back_for_all(urls: Sequence[str], own: Sequence[str]) -> Program:
+    back = start_back(urls[0], *(part for url in urls[1:] for part in ("--lead", url)), *own)
+    for url in urls:
+        back.wait_for(f"drafting for .*{url.rpartition(':')[2]}")
+    return back
 
 
 def _speed(url: str, settings: argparse.Namespace) -> float:

@@ -8,6 +8,7 @@ it says how well the lead decides for given times, not what the times are: feed 
     python -m bench simulate --validate speed.json                 what `bench speed --json` measured
     python -m bench simulate --sensitivity                         which constants of the lead matter
     python -m bench simulate --constant explore_every=64           the standing tables with another value
+    python -m bench simulate --fleet                               many leads and backs (--fleet --help)
 
 steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 """
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import report
-from bench.simulation import validation
+from bench.simulation import fleet, validation
 from bench.simulation.contest import (
     ADAPTIVE,
     BOUND,
@@ -73,6 +74,9 @@ Rows = list[dict[str, Any]]
 
 def main(arguments: Sequence[str]) -> None:
     """Simulate, print tables, and one JSON object in the last line. Raises ConfigError for a bad table."""
+    if "--fleet" in arguments:
+        fleet.main(arguments)
+        return
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)

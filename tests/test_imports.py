@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = {"lead", "back", "chat"}
+PROGRAMS = {"lead", "back", "chat", "fleet"}
 CORE = [
     "lead/engine/scheduler.py",
     "lead/engine/speculation/*.py",

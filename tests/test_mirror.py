@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("lead", "back", "chat", "shared")
+PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/back/test_drafting_setup.py": ("shared/translation/translating_drafter.py",),
     "tests/shared/llama/test_vocabulary_file.py": ("shared/llama/gguf_functions.py",),

@@ -28,7 +28,7 @@ def installed(tmp_path_factory):
 
 def test_the_wheel_holds_the_four_packages_and_nothing_else(installed):
     packages = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
-    assert packages == {"lead", "back", "chat", "shared"}
+    assert packages == {"lead", "back", "chat", "shared", "fleet"}
 
 
 def test_the_shipped_models_are_found_in_the_wheel(installed):

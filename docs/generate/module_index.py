@@ -5,7 +5,7 @@ from pathlib import Path
 
 from docs.generate.blocks import table
 
-_PACKAGES = ("lead", "back", "chat", "shared")
+_PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 
 
 def module_index(root: Path) -> str:

@@ -7,6 +7,7 @@ import pytest
 from bench import simulate
 from lead.engine.speculation.constants import DEFAULTS
 from shared.errors import ConfigError
+from tests.bench.simulation.fleets import speeds
 
 
 @pytest.fixture
@@ -69,3 +70,14 @@ def test_a_back_on_the_lead_s_machine_is_compared_with_the_best_depth():
     (row,) = simulate._contention(quick=True, run=simulate._Run(48, 1, DEFAULTS))
     assert (row["cost"], row["rtt_ms"]) == (0.3, 0.2)
     assert row["to_best"] > 0.7
+
+
+def test_a_fleet_is_simulated_in_all_ways(capsys, monkeypatch):
+    monkeypatch.setattr("bench.simulation.lead_speeds.LeadSpeeds.simulate", lambda *_: speeds(n_kinds=2))
+    simulate.main(["--fleet", "--leads", "6", "--backs", "3", "--seconds", "20", "--requests", "0.1"])
+    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    by_way = {row["backs_are"]: row for row in rows}
+    assert len(by_way) == 7
+    assert by_way["none"]["per_back"] is None
+    assert by_way["none"]["answer_speed"] < by_way["one lead each"]["answer_speed"]
+    assert 0 < by_way["one lead each"]["waste"] < 1

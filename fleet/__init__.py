@@ -1,0 +1,1 @@
+"""What concerns many leads and backs together."""

@@ -1,0 +1,48 @@
+"""Which backs move to which leads."""
+
+from fleet.moves import LeadNeed, Move, plan_moves
+
+
+def needs(**n_running):
+    return [LeadNeed(lead, n) for lead, n in n_running.items()]
+
+
+def test_a_back_without_a_lead_goes_where_most_sequences_have_none():
+    assert plan_moves(needs(a=1, b=3), {"x": None}, 2) == [Move("x", "b")]
+
+
+def test_backs_of_a_lead_that_is_gone_are_placed_again():
+    assert plan_moves(needs(a=1), {"x": "gone"}, 2) == [Move("x", "a")]
+
+
+def test_a_back_leaves_an_idle_lead_for_a_busy_one():
+    assert plan_moves(needs(a=0, b=4), {"x": "a", "y": "b"}, 2) == [Move("x", "b")]
+
+
+def test_a_back_stays_where_a_move_would_gain_little():
+    assert plan_moves(needs(a=1.0, b=3.2), {"x": "a", "y": "b"}, 2) == []
+
+
+def test_a_back_stays_where_no_sequence_needs_another_one():
+    assert plan_moves(needs(a=0, b=2), {"x": "a", "y": "b"}, 2) == []
+
+
+def test_a_lead_whose_texts_gain_more_comes_first():
+    leads = [LeadNeed("a", 2, gain=1.0), LeadNeed("b", 2, gain=3.0)]
+    assert plan_moves(leads, {"x": None}, 2) == [Move("x", "b")]
+
+
+def test_idle_leads_get_equally_many_backs():
+    moves = plan_moves(needs(a=0, b=0, c=0), dict.fromkeys("uvwxyz"), 2)
+    assert sorted(move.lead for move in moves) == ["a", "a", "b", "b", "c", "c"]
+
+
+def test_without_leads_nothing_moves():
+    assert plan_moves([], {"x": "a"}, 2) == []
+
+
+def test_after_the_moves_there_is_nothing_left_to_move():
+    leads = needs(a=5, b=0, c=2, d=9)
+    placed = {f"back-{number}": "abcd"[number % 4] for number in range(8)}
+    placed |= {move.back: move.lead for move in plan_moves(leads, placed, 2)}
+    assert plan_moves(leads, placed, 2) == []
