@@ -3,7 +3,8 @@
 Leads with equally good drafts get equal time as long as they have work; all their sequences are decoded
 together as long as nobody is ahead of the others. A lead whose draft tokens are worth less gets less, but
 never below a quarter of another's. What a lead says of that can only lower its own share: it counts as far as
-the texts bear it out. A lead without work costs nothing, and earns no claim to time later.
+the texts bear it out. A lead without work, or one that is away, costs nothing, counts for nothing, and earns
+no claim to time later.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,12 +21,11 @@ _DECAY = 0.98
 
 @dataclass(slots=True)
 class _LeadAccount:
-    """`seconds`: of decoding for it, divided by its weight. `n_right` of `n_drafted` tokens were
+    """`seconds`: of decoding for it, divided by its weight then. `n_right` of `n_drafted` tokens were
     committed.
     """
 
     seconds: float = 0.0
-    weight: float = 1.0
     claim: float = 1.0
     n_right: float = 1.0
     n_drafted: float = 1.0
@@ -64,13 +64,11 @@ class LeadShares:
         """A step took `seconds` for so many tokens of each lead."""
         total = sum(n_tokens.values())
         for lead, n in n_tokens.items():
-            account = self._leads[lead]
-            account.seconds += seconds * n / (total * account.weight)
+            self._leads[lead].seconds += seconds * n / (total * self._weight(lead))
 
     def claim(self, lead: int, value: float | None) -> None:
         """A lead says what a draft token is worth to it."""
         self._leads[lead].claim = 1.0 if value is None else value
-        self._weigh()
 
     def learn(self, lead: int, n_right: int, n_wrong: int) -> None:
         """So many draft tokens were committed, and in the place of so many others were."""
@@ -78,10 +76,9 @@ class LeadShares:
         kept = _DECAY ** (n_right + n_wrong)
         account.n_drafted = account.n_drafted * kept + n_right + n_wrong
         account.n_right = account.n_right * kept + n_right
-        self._weigh()
 
-    def _weigh(self) -> None:
-        best = max(account.value for account in self._leads)
-        for account in self._leads:
-            part = account.value / best if best else 1.0
-            account.weight = 1.0 if part >= _EQUAL else max(part, _LEAST_WEIGHT)
+    def _weight(self, lead: int) -> float:
+        """Of one that was served, among those that had work."""
+        best = max(self._leads[each].value for each in self._waiting)
+        part = self._leads[lead].value / best if best else 1.0
+        return 1.0 if part >= _EQUAL else max(part, _LEAST_WEIGHT)

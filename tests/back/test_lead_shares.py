@@ -32,6 +32,19 @@ def test_a_lead_with_many_sequences_gets_no_more_time_than_one_with_one():
     assert serve(LeadShares(2), [8, 1]) == pytest.approx([0.5, 0.5], abs=0.02)
 
 
+@pytest.mark.parametrize("away", [None, 90])
+def test_a_lead_that_is_away_does_not_count(away):
+    """Neither one that never came, nor one for which drafts were mostly right until it went."""
+    shares = LeadShares(3)
+    if away:
+        shares.learn(2, away, 100 - away)
+    shares.learn(0, 20, 80)
+    shares.learn(1, 18, 82)
+    assert serve(shares, [1, 1, 0]) == pytest.approx([0.5, 0.5, 0.0], abs=0.02)
+    shares.learn(1, 10, 90)
+    assert serve(shares, [1, 1, 0])[1] < 0.45
+
+
 def test_a_lead_without_work_costs_nothing():
     assert serve(LeadShares(3), [1, 0, 1]) == pytest.approx([0.5, 0.0, 0.5], abs=0.02)
 
