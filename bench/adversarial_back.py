@@ -15,7 +15,6 @@ import random
 import signal
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +22,15 @@ from numpy.typing import NDArray
 from back.link import LeadListener, Link
 from back.send_scheduler import SendScheduler
 from back.worker import Worker
+from bench import back_program
 from bench.until_signal import until_signal
-from shared import cpus
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter, DraftModel
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.logs import configure_logging
-from shared.models.builtin import builtin_draft
-from shared.protocol import PROTOCOL_VERSION, Close, Draft, Extend, Hello, Open, Tune
+from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.remote_grammar import GrammarServer, Patience
 from shared.settings.model_options import ModelOptions
 
@@ -117,33 +114,18 @@ class SlowModel(SlotMemory):
 
 def main() -> None:
     """Draft badly until a signal."""
-    parser = argparse.ArgumentParser(prog="bench.adversarial_back", description=__doc__)
-    parser.add_argument("--lead", required=True)
-    parser.add_argument("--model", type=Path, help="for its vocabulary; without it the built-in draft model")
+    parser = back_program.parser("bench.adversarial_back", __doc__)
     parser.add_argument("--name", default="bad")
     parser.add_argument("--kind", choices=("random", "liar", "slow"), default="random")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="slow: how much longer each step takes")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cpus")
-    arguments = parser.parse_args()
-    configure_logging("info")
-    if arguments.cpus:
-        cpus.pin(cpus.parse_cpus(arguments.cpus))
-    path = arguments.model or builtin_draft()
-    model = Model(path, ModelOptions(threads=1))
-    asyncio.run(_run(arguments, model))
+    arguments = back_program.parse(parser)
+    asyncio.run(_run(arguments, Model(arguments.model, ModelOptions(threads=1))))
 
 
 async def _run(arguments: argparse.Namespace, model: Model) -> None:
-    hello = Hello(
-        protocol=PROTOCOL_VERSION,
-        name=arguments.name,
-        vocabulary=model.vocabulary.identify(),
-        n_ctx=model.n_ctx,
-        n_sequences=model.n_slots,
-    )
+    hello = back_program.hello(arguments.name, model.vocabulary, n_ctx=model.n_ctx, n_sequences=model.n_slots)
     rng = random.Random(arguments.seed)  # noqa: S311 - a seeded choice is wanted
-    link = Link(f"ws{arguments.lead.removeprefix('http')}/v1/speculation", hello, rng)
+    link = Link(back_program.url(arguments.lead), hello, rng)
     listener: LeadListener = RandomDrafter(model.n_vocab, link.outbox.post, rng)
     if arguments.kind != "random":
 

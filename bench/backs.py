@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 
 from bench import options, report, table
 from bench.client import client
 from bench.cluster import Cores
-from bench.flood import ask
+from bench.flood import ask, cpu_seconds
 from bench.processes import Program, ProgramError, start_lead
+from bench.stats import speed_columns
 from shared.errors import ConfigError
 
 COLUMNS = {
@@ -73,12 +73,9 @@ def summarize(answers: Sequence[Answer]) -> list[dict[str, Any]]:
 
 
 def _medians(answers: Sequence[Answer]) -> dict[str, Any]:
-    speeds = [answer.tokens_per_second for answer in answers]
     return {
         "n_backs": answers[0].n_backs,
-        "tokens_per_second": statistics.median(speeds),
-        "low": min(speeds),
-        "high": max(speeds),
+        **speed_columns([answer.tokens_per_second for answer in answers]),
         "front_ms": statistics.median(answer.front_ms for answer in answers),
         "engine_ms": statistics.median(answer.engine_ms for answer in answers),
     }
@@ -129,17 +126,10 @@ def _connected(n_backs: int, url: str, settings: argparse.Namespace, cores: Core
 
 
 def _answer(n_backs: int, lead: Program, http: httpx.Client, settings: argparse.Namespace) -> Answer:
-    before = _cpu_seconds(lead)
+    before = cpu_seconds(lead)
     speed = ask(http, settings)
     front, engine = (
         1000 * (after - seconds) / settings.tokens
-        for seconds, after in zip(before, _cpu_seconds(lead), strict=True)
+        for seconds, after in zip(before, cpu_seconds(lead), strict=True)
     )
     return Answer(n_backs, speed, front, engine)
-
-
-def _cpu_seconds(lead: Program) -> tuple[float, float]:
-    """What the lead's front has used, and what its children have, above all the engine."""
-    front = psutil.Process(lead.process.pid)
-    seconds = [sum(each.cpu_times()[:2]) for each in (front, *front.children(recursive=True))]
-    return seconds[0], sum(seconds[1:])

@@ -22,6 +22,7 @@ from bench.client import client
 from bench.cluster import Cores
 from bench.flooding_back import CLOSED, KINDS
 from bench.processes import Program, ProgramError, start_lead
+from bench.stats import speed_columns
 from shared.errors import ConfigError
 
 COLUMNS = {
@@ -76,12 +77,9 @@ def summarize(answers: Sequence[FloodedAnswer]) -> list[dict[str, Any]]:
 
 
 def _medians(answers: Sequence[FloodedAnswer]) -> dict[str, Any]:
-    speeds = [answer.tokens_per_second for answer in answers]
     return {
         "flood": answers[0].flood,
-        "tokens_per_second": statistics.median(speeds),
-        "low": min(speeds),
-        "high": max(speeds),
+        **speed_columns([answer.tokens_per_second for answer in answers]),
         "cpu_ms": statistics.median(answer.cpu_ms for answer in answers),
         "n_ended": sum(answer.n_ended for answer in answers),
     }
@@ -131,9 +129,9 @@ def _answer(
     url = str(http.base_url)
     with contextlib.ExitStack() as stack:
         flood = stack.enter_context(_flood(kind, name, url, settings, cores)) if kind != _NONE else None
-        before = cpu_seconds(lead)
+        before = sum(cpu_seconds(lead))
         speed = ask(http, settings)
-        cpu_ms = 1000 * (cpu_seconds(lead) - before) / settings.tokens
+        cpu_ms = 1000 * (sum(cpu_seconds(lead)) - before) / settings.tokens
         return FloodedAnswer(kind, speed, cpu_ms, flood.log.count(CLOSED) if flood else 0)
 
 
@@ -147,11 +145,11 @@ def _flood(kind: str, name: str, url: str, settings: argparse.Namespace, cores: 
     return flood
 
 
-def cpu_seconds(lead: Program) -> float:
-    """What the lead's processes have used."""
+def cpu_seconds(lead: Program) -> tuple[float, float]:
+    """What the lead's front has used, and what its children have, above all the engine."""
     front = psutil.Process(lead.process.pid)
-    times = [process.cpu_times() for process in (front, *front.children(recursive=True))]
-    return float(sum(each.user + each.system for each in times))
+    seconds = [sum(each.cpu_times()[:2]) for each in (front, *front.children(recursive=True))]
+    return seconds[0], sum(seconds[1:])
 
 
 def ask(http: httpx.Client, settings: argparse.Namespace) -> float:

@@ -14,25 +14,14 @@ import json
 import logging
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from bench import back_program
 from bench.until_signal import until_signal
-from shared import cpus
 from shared.llama.vocabulary import Vocabulary
-from shared.logs import configure_logging
-from shared.models.builtin import builtin_draft
-from shared.protocol import (
-    PROTOCOL_VERSION,
-    Close,
-    Extend,
-    Hello,
-    LeadMessage,
-    Open,
-    parse_lead_message,
-)
+from shared.protocol import Close, Extend, Hello, LeadMessage, Open, parse_lead_message
 
 log = logging.getLogger("bench.flooding_back")
 
@@ -125,35 +114,22 @@ async def _send(connection: ClientConnection, following: Callable[[], str | None
 
 def main() -> None:
     """Flood until a signal."""
-    parser = argparse.ArgumentParser(prog="bench.flooding_back", description=__doc__)
-    parser.add_argument("--lead", required=True)
-    parser.add_argument("--model", type=Path, help="for its vocabulary; without it the built-in draft model")
+    parser = back_program.parser("bench.flooding_back", __doc__)
     parser.add_argument("--name", default="flood")
     parser.add_argument("--kind", choices=KINDS, default="stale")
     parser.add_argument("--rate", type=float, default=1500.0, help="messages, or connections, per second")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cpus")
-    arguments = parser.parse_args()
-    configure_logging("info")
-    if arguments.cpus:
-        cpus.pin(cpus.parse_cpus(arguments.cpus))
-    asyncio.run(until_signal(_run(arguments)))
+    asyncio.run(until_signal(_run(back_program.parse(parser))))
 
 
 async def _run(arguments: argparse.Namespace) -> None:
-    vocabulary = Vocabulary.load(arguments.model or builtin_draft())
-    hello = Hello(
-        protocol=PROTOCOL_VERSION,
-        name=arguments.name,
-        vocabulary=vocabulary.identify(),
-        n_ctx=0,
-        n_sequences=64,
-    )
+    vocabulary = Vocabulary.load(arguments.model)
+    hello = back_program.hello(arguments.name, vocabulary)
     rng = random.Random(arguments.seed)  # noqa: S311 - a seeded choice is wanted
     attack = Flood(arguments.kind, vocabulary.n_tokens, rng)
-    url = f"ws{arguments.lead.removeprefix('http')}/v1/speculation"
     log.info("drafting for %s", arguments.lead)
-    await flood(url, hello, attack, arguments.rate, stays=arguments.kind != "rejoin")
+    await flood(
+        back_program.url(arguments.lead), hello, attack, arguments.rate, stays=arguments.kind != "rejoin"
+    )
 
 
 if __name__ == "__main__":
