@@ -9,6 +9,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/back/test_drafting_setup.py": ("shared/translation/translating_drafter.py",),
+    "tests/shared/llama/test_eagle_heads.py": ("shared/llama/layer_inputs.py",),
     "tests/shared/llama/test_vocabulary_file.py": ("shared/llama/gguf_functions.py",),
     "tests/chat/test_client.py": (
         "chat/errors.py",

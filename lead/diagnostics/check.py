@@ -15,10 +15,12 @@ from shared.diagnostics.preflight import (
     read_model,
 )
 from shared.errors import ConfigError, TranslationError
+from shared.llama.eagle_heads import why_no_target
 from shared.llama.memory_plan import describe_checkpoints
 from shared.llama.mtp_heads import is_heads_file
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
+from shared.models.file_kind import is_eagle_file
 from shared.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
 from shared.translation.stored_pair import stored_pair
 from shared.translation.translating_drafter import describe_translation
@@ -90,6 +92,11 @@ def _check_draft_model(
     drafting = settings.drafting
     if drafting.draft_model and is_heads_file(drafting.draft_model):
         report.add("draft model", f"{drafting.draft_model}, heads of the model (MTP), in the engine")
+        return
+    if drafting.draft_model and is_eagle_file(drafting.draft_model):
+        report.add("draft model", f"{drafting.draft_model}, an EAGLE-3 drafter, in the engine")
+        if vocabulary and (reason := why_no_target(vocabulary.info.architecture)):
+            report.add_problem(f"--draft-model: {reason}")
         return
     if drafting.is_wanted and (draft := _draft(report, "--draft-model", drafting, settings, vocabulary)):
         report.add("draft model", f"{describe(draft.info)}, in the engine")

@@ -11,18 +11,20 @@ from typing import NamedTuple
 import numpy as np
 
 from lead.engine.calibration import varied_tokens
-from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
+from lead.engine.commands import DRAFT_MODEL, MTP, Load, LoadDraft
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.speculation.step_cost import StepCost
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError, TranslationError
+from shared.llama.eagle_heads import EagleHeads
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
+from shared.models.file_kind import is_eagle_file
 from shared.sampling.grammar_waits import WaitsForGrammars
 from shared.sampling.remote_grammar import GrammarServer
 from shared.translation.projection import Projection
@@ -86,14 +88,16 @@ def make_drafter(
 
 
 def heads_file(load: Load) -> Path | None:
-    """The file with the heads of the target, if that is what was named as draft model."""
-    return load.draft.model if load.draft and is_heads_file(load.draft.model) else None
+    """The file with the heads of the target, or an EAGLE-3 drafter, if that was named as draft model."""
+    if load.draft and (is_heads_file(load.draft.model) or is_eagle_file(load.draft.model)):
+        return load.draft.model
+    return None
 
 
 def wants_heads(load: Load) -> bool:
     """Whether the model's heads are to draft; raises ModelLoadError if they should, and it has none."""
-    if heads_file(load):
-        return True
+    if own_file := heads_file(load):
+        return not is_eagle_file(own_file)
     if load.mtp == "off" or load.draft is not None or load.policy == "off":
         return False
     if has_heads(load.model):
@@ -106,12 +110,18 @@ def wants_heads(load: Load) -> bool:
 def make_mtp_drafter(
     model: Model, heads: MtpHeads, n_most: int, grammars: GrammarServer, patience: WaitsForGrammars
 ) -> MtpDrafter:
-    """The inline drafter with the heads of the target, which was loaded with them."""
+    """The inline drafter with the heads of the target, or an EAGLE-3 drafter, that it has opened."""
     assert model.hidden
     vocabulary = model.vocabulary
     make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
     return MtpDrafter(
-        heads, model.hidden, make_sampler, vocabulary.end_tokens, n_most=n_most, patience=patience
+        heads,
+        model.hidden,
+        make_sampler,
+        vocabulary.end_tokens,
+        n_most=n_most,
+        patience=patience,
+        source=DRAFT_MODEL if isinstance(heads, EagleHeads) else MTP,
     )
 
 

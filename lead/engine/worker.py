@@ -38,6 +38,7 @@ from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from shared.errors import ModelLoadError
 from shared.llama import rpc_backend
+from shared.llama.eagle_heads import EagleHeads
 from shared.llama.memory_plan import describe_checkpoints, n_prompt_checkpoints
 from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
@@ -99,7 +100,9 @@ def _load_drafting(load: Load, model: Model) -> InlineModel | MtpHeads | None:
     own_file = heads_file(load)
     if load.draft and not own_file:
         return load_draft_model(load.draft, model)
-    return model.open_heads(own_file) if model.hidden and model.traits.can_speculate else None
+    if not model.traits.can_speculate or not (own_file or model.hidden):
+        return None
+    return model.open_heads(own_file)
 
 
 def _serve(
@@ -150,9 +153,16 @@ def _ready(limits: EngineLimits, exactness: Exactness, drafts_with: InlineModel 
         n_slots=limits.n_slots,
         speculates=limits.traits.can_speculate,
         exactness=exactness,
-        draft_model=drafts_with.model.vocabulary.info.name if isinstance(drafts_with, InlineModel) else None,
-        mtp=isinstance(drafts_with, MtpHeads),
+        draft_model=_draft_name(drafts_with),
+        mtp=isinstance(drafts_with, MtpHeads) and not isinstance(drafts_with, EagleHeads),
     )
+
+
+def _draft_name(drafts_with: InlineModel | MtpHeads | None) -> str | None:
+    """None: no model of its own drafts in the engine."""
+    if isinstance(drafts_with, InlineModel):
+        return drafts_with.name
+    return drafts_with.title if isinstance(drafts_with, EagleHeads) else None
 
 
 def _limits(model: Model, load: Load, n_reserve: int) -> EngineLimits:
@@ -205,8 +215,8 @@ def _measure_heads(heads: MtpHeads, model: Model, n_slots: int, cost: StepCost) 
     assert model.hidden
     calibrate_heads(heads, cost)
     log.info(
-        "drafting with the model's own heads (MTP), %.2f ms for a token; memory: %s, at most %s for hidden "
-        "states",
+        "drafting with %s, %.2f ms for a token; memory: %s, at most %s for hidden states",
+        heads.title,
         1000 * cost.seconds(1),
         heads.memory_size,
         size_text(n_slots * model.hidden.n_bytes),

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from lead.engine.calibration import calibrate
-from lead.engine.commands import DRAFT_MODEL, MTP, Load, LoadDraft
+from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
 from lead.engine.draft_loading import (
     calibrate_drafting,
     calibrate_heads,
@@ -71,8 +71,9 @@ def _drafters(
         calibrate_drafting(inline.model, costs.setdefault(DRAFT_MODEL, StepCost()))
     if with_heads or own_file:
         heads = model.open_heads(own_file)
-        drafters.append(make_mtp_drafter(model, heads, load.n_most_mtp, grammars, Patience()))
-        calibrate_heads(heads, costs.setdefault(MTP, StepCost()))
+        drafter = make_mtp_drafter(model, heads, load.n_most_mtp, grammars, Patience())
+        drafters.append(drafter)
+        calibrate_heads(heads, costs.setdefault(drafter.source, StepCost()))
     return drafters, costs
 
 

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from lead.engine.commands import MtpMode
 from shared.models.builtin import builtin_draft
+from shared.models.file_kind import is_eagle_file
 from shared.settings.base import OptionError, OptionGroup
 from shared.settings.llama_server_options import GpuLayers, ThreadCount
 from shared.settings.model_options import MAX_CTX, MAX_THREADS, CacheType, ModelOptions
@@ -22,7 +23,8 @@ class DraftModelOptions(OptionGroup):
     draft_model: Path | None = Field(
         None,
         description="path of a draft model (as with --model) that drafts inside the engine, on its cores and "
-        "devices, between two steps; or of the model's heads (mtp-*.gguf); builtin: the demo's draft model",
+        "devices, between two steps; or of the model's heads (mtp-*.gguf), or of its EAGLE-3 drafter; "
+        "builtin: the demo's draft model",
     )
     hf_repo_draft: str | None = Field(
         None,
@@ -76,7 +78,7 @@ class DraftModelOptions(OptionGroup):
 
     def located(self, hub: ModelSource) -> Self:
         """A copy with a file that llama.cpp can load, as `ModelSource.located`. Raises ConfigError."""
-        if not self.is_wanted:
+        if not self.is_wanted or (self.draft_model and is_eagle_file(self.draft_model)):
             return self
         return self.model_copy(
             update={"draft_model": self.source(hub).located().model, "hf_repo_draft": None}

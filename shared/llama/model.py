@@ -18,7 +18,9 @@ from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError
 from shared.llama import devices, library, rpc_backend
 from shared.llama.batch import Batch
 from shared.llama.context_limits import read_limits
+from shared.llama.eagle_heads import EagleHeads, load_eagle
 from shared.llama.hidden_rows import HiddenRows
+from shared.llama.layer_inputs import LayerInputs
 from shared.llama.memory_plan import plan_memory
 from shared.llama.memory_traits import PLAIN
 from shared.llama.mtp_heads import MtpHeads, has_heads
@@ -31,6 +33,7 @@ from shared.llama.vocabulary import Vocabulary, load_native, unusable
 from shared.llama.width_policy import Pass, WidthPolicy, passes
 from shared.llama.window_check import WindowCheck
 from shared.llama.window_guard import WindowGuard
+from shared.models.file_kind import is_eagle_file
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
 
 
@@ -71,6 +74,7 @@ class Model:
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
         self.hidden = self._keep_hidden() if with_heads else None
+        self._layer_inputs: LayerInputs | None = None
         self._guard = WindowGuard(self._memory, self.n_slots, plan.n_window) if plan.is_guarded else None
         self._windows = WindowCheck(self._memory, plan.n_window) if plan.checks_windows else None
         n_each = self.traits.n_step_checkpoints
@@ -115,9 +119,11 @@ class Model:
     def open_heads(self, path: Path | None = None) -> MtpHeads:
         """The model's heads, with a cache for as many slots and tokens; raises ModelLoadError.
 
-        path: the file that they are in; None: the model's own.
+        path: the file that they are in, or an EAGLE-3 drafter; None: the model's own.
         """
         parameters = context_parameters(self._options, self.n_ctx, self.n_slots)
+        if path and is_eagle_file(path):
+            return self._open_eagle(path, parameters)
         if path is None:
             return MtpHeads(self._model, self._context, parameters)
         native_options = model_parameters(self._options)
@@ -129,21 +135,38 @@ class Model:
             raise ModelLoadError(f"{path} does not have the heads (MTP) of {self.vocabulary.info.name}")
         return MtpHeads(model, self._context, parameters, owns_model=True)
 
+    def _open_eagle(self, path: Path, parameters: Any) -> EagleHeads:
+        """From now on `hidden` has the inputs of the layers that it reads."""
+        if self.widths:
+            raise ModelLoadError(f"{path}: --exact cannot be combined with an EAGLE-3 drafter")
+        architecture = self.vocabulary.info.architecture
+        eagle, layers = load_eagle(path, self._model, architecture, model_parameters(self._options))
+        width = llama_cpp.llama_model_n_embd(self._model)
+        self._layer_inputs = LayerInputs(self._context, layers, width)
+        self.hidden = HiddenRows(self.n_slots, self._layer_inputs.width)
+        return EagleHeads(eagle, self._context, parameters, self._layer_inputs.width)
+
     def _keep_hidden(self) -> HiddenRows:
         llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, False)
         return HiddenRows(self.n_slots, llama_cpp.llama_model_n_embd_out(self._model))
 
     def _record_hidden(self, kept: HiddenRows, spans: Sequence[Span], n_padding: Sequence[int]) -> None:
-        n_tokens = sum(len(span.tokens) for span in spans) + sum(n_padding)
-        pointer = ctypes.cast(
-            llama_cpp_ext.llama_get_embeddings_nextn(self._context), ctypes.POINTER(ctypes.c_float)
-        )
-        table = np.ctypeslib.as_array(pointer, shape=(n_tokens, len(kept.nothing)))
+        table = self._hidden_table(sum(len(span.tokens) for span in spans) + sum(n_padding))
         at = 0
         for span, n_pad in zip(spans, n_padding, strict=True):
             end = at + len(span.tokens)
             kept.record(span.slot, span.start, span.tokens, table[at:end])
             at = end + n_pad
+
+    def _hidden_table(self, n_tokens: int) -> NDArray[np.float32]:
+        """Of the last decode: a row for each of its `n_tokens` tokens."""
+        if self._layer_inputs:
+            return self._layer_inputs.table(n_tokens)
+        pointer = ctypes.cast(
+            llama_cpp_ext.llama_get_embeddings_nextn(self._context), ctypes.POINTER(ctypes.c_float)
+        )
+        n_embd: int = llama_cpp.llama_model_n_embd_out(self._model)
+        return np.ctypeslib.as_array(pointer, shape=(n_tokens, n_embd))
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """One forward pass over all `spans`, at most n_batch tokens in total.

@@ -55,13 +55,18 @@ def is_heads_file(path: Path) -> bool:
 class MtpHeads:
     """A context that runs the head of a target."""
 
+    context_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
+    reads_first = True
+    """Whether it reads the first token of a text, for which there is no hidden state."""
+    title = "the model's own heads (MTP)"
+
     def __init__(self, model: Any, target: Any, parameters: Any, *, owns_model: bool = False) -> None:
         """model: a llama_model with the head; target: the llama_context that outputs hidden states.
 
         parameters: those of the target's context. owns_model: `close` frees it. Raises ModelLoadError.
         """
         self._model = model if owns_model else None
-        parameters.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
+        parameters.ctx_type = self.context_type
         parameters.ctx_other = target
         parameters.n_rs_seq = 0
         parameters.kv_unified = True
@@ -70,7 +75,7 @@ class MtpHeads:
             self._context = llama_cpp.llama_init_from_model(model, parameters)
         self.memory_size = read_sizes(lines)
         if not self._context:
-            raise ModelLoadError("no memory for the heads of the model (MTP): use --mtp off")
+            raise ModelLoadError(f"no memory for {self.title}: use --mtp off, or no such --draft-model")
         llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, True)
         self._memory = llama_cpp.llama_get_memory(self._context)
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)

@@ -21,12 +21,14 @@ _STRING, _ARRAY = 8, 9
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Of the types that have one; the others are strings and arrays."""
 
+EAGLE = "eagle3"
+"""The architecture of EAGLE-3 drafters."""
 _TEXT_MODEL = "a decoder-only text model is needed"
 _ADAPTER = "an adapter (LoRA) for another model: merge it into that model with llama.cpp's llama-export-lora"
 _PROJECTOR = "the projector of a model that also sees or hears: name the model itself, a file without mmproj"
 _DRAFTER = (
-    "a drafter that reads hidden states of its target (EAGLE, DFlash, MTP): as draft model, use a small text "
-    "model of the same family"
+    "a drafter that reads hidden states of its target, which EAGLE-3 and MTP can do inside the lead "
+    "(--draft-model) and others cannot: for a back, use a small text model of the same family"
 )
 _SPEECH = f"a part of a speech synthesizer: {_TEXT_MODEL}"
 _ENCODER = f"an encoder, which turns text into vectors: {_TEXT_MODEL}"
@@ -38,7 +40,7 @@ _BY_TYPE = {"adapter": _ADAPTER, "mmproj": _PROJECTOR, "imatrix": _STATISTICS}
 _BY_ARCHITECTURE = {
     "clip": _PROJECTOR,
     "controlvector": _STATISTICS,
-    **dict.fromkeys(("eagle3", "dflash"), _DRAFTER),
+    **dict.fromkeys((EAGLE, "dflash"), _DRAFTER),
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), _SPEECH),
     **dict.fromkeys(("t5encoder", "gemma-embedding", "llama-embed"), _ENCODER),
     "t5": _TRANSLATOR,
@@ -62,6 +64,11 @@ def check_metadata(path: Path, architecture: str, kind: str) -> None:
     )
     if reason:
         raise _unusable(path, reason)
+
+
+def is_eagle_file(path: Path) -> bool:
+    """Whether a file is an EAGLE-3 drafter, which `check_kind` refuses: it is not a model by itself."""
+    return read_beginning(path).get("general.architecture") == EAGLE
 
 
 def refuse_drafter(path: Path) -> NoReturn:

@@ -35,6 +35,7 @@ class Heads(Protocol):
     """The seam to the native heads (`shared.llama.mtp_heads.MtpHeads`)."""
 
     n_batch: int
+    reads_first: bool
 
     def decode(self, spans: Sequence[HeadSpan]) -> list[HeadOutput]:
         """One pass over all spans. Raises KvCacheFullError."""
@@ -105,8 +106,6 @@ class _HeadSequence:
 class MtpDrafter:
     """An `InlineDrafter`. `place` says in which slot of the target a sequence is."""
 
-    source = MTP
-
     def __init__(
         self,
         heads: Heads,
@@ -116,8 +115,10 @@ class MtpDrafter:
         *,
         n_most: int,
         patience: WaitsForGrammars | None = None,
+        source: str = MTP,
     ) -> None:
         """`rows` is filled by the target's model. `n_most`: the longest draft."""
+        self.source = source
         self.n_most = n_most
         self._heads = heads
         self._rows = rows
@@ -206,7 +207,7 @@ class MtpDrafter:
         cache = self._caches[slot]
         if cache.tokens and cache.end >= known + 1:
             return cache.end
-        return known + 1 if known else 0
+        return known + 1 if known or not self._heads.reads_first else 0
 
     def _span(self, followed: _HeadSequence, n_spare: int) -> HeadSpan:
         assert followed.slot is not None

@@ -32,6 +32,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 from tests.fakes import FakeFront, submit
 from tests.shuffled_model import write_shuffled
+from tests.tiny_eagle import write_tiny_eagle
 
 OPTIONS = ModelOptions(ctx_size=512, parallel=2, batch_size=64, ubatch_size=64, threads=1, swa_full=True)
 GREEDY = SamplingParameters(seed=0, temperature=0, ignore_eos=True)
@@ -195,13 +196,13 @@ def with_heads(request, tmp_path_factory):
     return write_tiny_model(TinyModel(request.param, n_layers=5, settings=settings), path)
 
 
-def served(path, policy, *, with_heads, n_texts=3):
+def served(path, policy, *, with_heads, n_texts=3, eagle=None):
     """(texts, engine): what an engine writes for some prompts, at the same time."""
     model = Model(path, OPTIONS.model_copy(update={"parallel": 2}), with_heads=with_heads)
     limits = EngineLimits(
         n_slots=2, n_ctx=model.n_ctx, n_ctx_sequence=200, n_batch=model.n_batch, traits=model.traits
     )
-    heads = model.open_heads() if with_heads else None
+    heads = model.open_heads(eagle) if with_heads or eagle else None
     drafter = make_mtp_drafter(model, heads, 4, NoGrammars(), NoWait()) if heads else None
     speculation = SpeculationManager(policy, 3, frozenset(), batching=batching_for(limits), inline=drafter)
     scheduler = Scheduler(
@@ -305,3 +306,60 @@ def test_a_file_of_heads_named_as_draft_model_makes_the_target_keep_its_states(w
     assert heads_file(given) == with_heads
     assert wants_heads(given)
     assert heads_file(given.model_copy(update={"draft": load(builtin_draft())})) is None
+
+
+@pytest.fixture(scope="module")
+def eagle(tmp_path_factory):
+    """A tiny random EAGLE-3 drafter, which knows a part of the vocabulary."""
+    return write_tiny_eagle(tmp_path_factory.mktemp("eagle") / "eagle.gguf", n_known=1000)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen35", "gpt-oss"])
+def test_with_an_eagle_drafter_the_texts_are_those_of_the_target_alone(tiny_model, eagle, architecture):
+    path = tiny_model(architecture)
+    plain, _ = served(path, "off", with_heads=False)
+    texts, speculation = served(path, "fixed", with_heads=False, eagle=eagle)
+    assert texts == plain
+    assert speculation.stats.draft_seconds > 0
+    assert speculation.acceptance.sources == ["draft_model"]
+
+
+def test_the_drafts_of_an_eagle_drafter_are_those_of_a_plain_loop(tiny_model, eagle):
+    model = Model(tiny_model("llama"), OPTIONS)
+    heads = model.open_heads(eagle)
+    drafter = make_mtp_drafter(model, heads, 8, NoGrammars(), NoWait())
+    (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
+    tokens = list(PROMPT)
+    drafter.open("s", GREEDY, tokens)
+    drafter.place("s", 1)
+    tokens.append(int(rows[0].argmax()))
+    for _ in range(4):
+        done = drafter.draft(["s"], 64)
+    expected = eagle_loop(model, eagle, tokens, 4)
+    assert done.drafts["s"][0] == expected
+    accept_one(model, [tokens[-1], *expected])
+    tokens += [expected[0], 77]
+    for _ in range(3):
+        done = drafter.draft(["s"], 64)
+    assert done.drafts["s"][0] == eagle_loop(model, eagle, tokens, 3)
+    heads.close()
+    model.close()
+
+
+def eagle_loop(model, eagle, tokens, n):
+    """A new drafter reads the text from its second token on, then its own draft."""
+    kept, heads = model.hidden, model.open_heads(eagle)
+    model.hidden = kept
+    rows, drafted = [kept.row(1, i) for i in range(len(tokens) - 1)], []
+    (output,) = heads.decode([HeadSpan(0, 1, tokens[1:], rows)])
+    for i in range(n):
+        drafted.append(int(output.logits.argmax()))
+        (output,) = heads.decode([HeadSpan(0, len(tokens) + i, drafted[-1:], [output.row.copy()])])
+    heads.close()
+    return drafted
+
+
+def test_an_eagle_drafter_named_as_draft_model_needs_no_heads_of_the_target(eagle):
+    given = Load(model=builtin_target(), options=OPTIONS, depth=4, draft=load(eagle))
+    assert heads_file(given) == eagle
+    assert not wants_heads(given)

@@ -32,6 +32,7 @@ class FakeHeads:
     """Keeps what it has read, by slot and position."""
 
     n_batch = 64
+    reads_first = True
 
     def __init__(self):
         self.read = {}

@@ -1,0 +1,155 @@
+"""EAGLE-3: a drafter of one layer, in a file of its own, that reads inputs of three layers of its target.
+
+It drafts as a head for further tokens does (`mtp_heads`): for the token at position p it reads what the
+target knew at p - 1, and gives a hidden state with which it can go on. What it reads of the target (a row of
+three layers' inputs) is first fused to the width of its own states, by `llama_encode`. Where it has no
+embeddings or output matrix of its own, it uses those of its target. It may know a part of the vocabulary only
+(`d2t`); the logits of all other tokens are -inf.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from llama_cpp import llama_cpp_ext
+from numpy.typing import NDArray
+
+from shared.errors import DecodeFatalError, ModelLoadError
+from shared.llama.layer_inputs import ARCHITECTURES, target_layers
+from shared.llama.mtp_heads import MtpHeads
+from shared.llama.mtp_span import HeadOutput, HeadSpan
+from shared.llama.tensor_names import tensor_names
+from shared.models.file_kind import EAGLE
+
+_OWN = {"token_embd.weight", "output.weight"}
+
+
+def why_no_target(architecture: str) -> str | None:
+    """Why a model of this architecture cannot have such a drafter; None if it can."""
+    if architecture in ARCHITECTURES:
+        return None
+    return (
+        f"llama.cpp does not give the inputs of the layers of {architecture} models, which EAGLE-3 drafters "
+        f"read (it does for {', '.join(sorted(ARCHITECTURES))})"
+    )
+
+
+def load_eagle(path: Path, target: Any, architecture: str, parameters: Any) -> tuple[Any, list[int]]:
+    """(llama_model, the layers of the target that it reads). Raises ModelLoadError if it does not fit.
+
+    target: the llama_model of this architecture, of which all has to be known before llama.cpp computes:
+    it aborts the process where something does not fit.
+    """
+    if reason := why_no_target(architecture):
+        raise ModelLoadError(f"{path} cannot draft here: {reason}")
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+    if not model:
+        raise ModelLoadError(f"{path} cannot be loaded as an EAGLE-3 drafter")
+    layers = target_layers(model)
+    if reason := _misfit(path, model, layers, target):
+        llama_cpp.llama_model_free(model)
+        raise ModelLoadError(f"{path} is not an EAGLE-3 drafter of this model: {reason}")
+    return model, layers
+
+
+def _misfit(path: Path, model: Any, layers: Sequence[int], target: Any) -> str | None:
+    n_embd, n_layers, n_vocab = _shape(target)
+    width = _hidden_size(model)
+    if width != n_embd:
+        return f"it reads states of {width} numbers, those of the model have {n_embd}"
+    if not all(0 <= layer < n_layers for layer in layers):
+        return f"it reads the inputs of layers {layers} of {n_layers}"
+    own_embd, _, own_vocab = _shape(model)
+    if own_vocab != n_vocab:
+        return f"its vocabulary has {own_vocab} tokens, that of the model {n_vocab}"
+    missing = _OWN - set(tensor_names(path))
+    if missing and own_embd != n_embd:
+        return f"it lacks {' and '.join(sorted(missing))}, and is of another width than the model"
+    return None
+
+
+def _shape(model: Any) -> tuple[int, int, int]:
+    """Width, layers, tokens."""
+    n_vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    return llama_cpp.llama_model_n_embd(model), llama_cpp.llama_model_n_layer(model), n_vocab
+
+
+def _hidden_size(model: Any) -> int:
+    buffer = ctypes.create_string_buffer(32)
+    key = f"{EAGLE}.target_hidden_size".encode()
+    n = llama_cpp.llama_model_meta_val_str(model, key, buffer, len(buffer))
+    return int(buffer.value) if n > 0 else 0
+
+
+class EagleHeads(MtpHeads):
+    """A context that runs such a drafter. Rows are of the target's width or, of its own states, `n_embd`."""
+
+    context_type = llama_cpp.LLAMA_CONTEXT_TYPE_DEFAULT
+    reads_first = False
+    title = "an EAGLE-3 drafter"
+
+    def __init__(self, model: Any, target: Any, parameters: Any, n_features: int) -> None:
+        """model: freed by `close`. n_features: numbers in a row of the target. Raises ModelLoadError."""
+        super().__init__(model, target, parameters, owns_model=True)
+        n_most: int = llama_cpp.llama_n_ubatch(self._context)
+        self._features = _FeatureBatch(n_most, n_features)
+
+    def decode(self, spans: Sequence[HeadSpan]) -> list[HeadOutput]:
+        return super().decode([span._replace(rows=self._fused(span.rows)) for span in spans])
+
+    def _fused(self, rows: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+        """`rows`, those of the target fused to the width of the drafter's own."""
+        fused = list(rows)
+        wide = [i for i, row in enumerate(rows) if len(row) != self.n_embd]
+        for first in range(0, len(wide), self._features.n_most):
+            part = wide[first : first + self._features.n_most]
+            for i, row in zip(part, self._encode([rows[i] for i in part]), strict=True):
+                fused[i] = row
+        return fused
+
+    def _encode(self, rows: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Shape (len(rows), n_embd), copied."""
+        # The positions mean nothing to it, but llama.cpp wants them to follow those in the cache.
+        start = llama_cpp.llama_memory_seq_pos_max(self._memory, 0) + 1
+        code = llama_cpp.llama_encode(self._context, self._features.fill(rows, start))
+        if code != 0:
+            raise DecodeFatalError(f"llama_encode of the EAGLE-3 drafter failed with {code}")
+        pointer = ctypes.cast(
+            llama_cpp_ext.llama_get_embeddings_nextn(self._context), ctypes.POINTER(ctypes.c_float)
+        )
+        return np.ctypeslib.as_array(pointer, shape=(len(rows), self.n_embd)).copy()
+
+
+class _FeatureBatch:
+    """A llama_batch of rows without tokens, for `llama_encode`."""
+
+    def __init__(self, n_most: int, width: int) -> None:
+        self.n_most = n_most
+        self._rows = np.zeros((n_most, width), np.float32)
+        self._position = np.zeros(n_most, np.int32)
+        self._n_slots = np.ones(n_most, np.int32)
+        self._slot = np.zeros(n_most, np.int32)
+        addresses = self._slot.ctypes.data + self._slot.itemsize * np.arange(n_most, dtype=np.uintp)
+        self._slot_pointers = addresses.astype(np.uintp)
+        self._wanted = np.ones(n_most, np.int8)
+        self._native = llama_cpp.llama_batch(
+            n_tokens=0,
+            embd=_pointer(self._rows, ctypes.c_float),
+            pos=_pointer(self._position, ctypes.c_int32),
+            n_seq_id=_pointer(self._n_slots, ctypes.c_int32),
+            seq_id=_pointer(self._slot_pointers, ctypes.POINTER(ctypes.c_int32)),
+            logits=_pointer(self._wanted, ctypes.c_int8),
+        )
+
+    def fill(self, rows: Sequence[NDArray[np.float32]], start: int) -> Any:
+        self._rows[: len(rows)] = rows
+        self._position[: len(rows)] = np.arange(start, start + len(rows))
+        self._native.n_tokens = len(rows)
+        return self._native
+
+
+def _pointer(array: NDArray[Any], kind: Any) -> Any:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
