@@ -215,9 +215,10 @@ def _measure_heads(heads: MtpHeads, model: Model, n_slots: int, cost: StepCost) 
     assert model.hidden
     calibrate_heads(heads, cost)
     log.info(
-        "drafting with %s, %.2f ms for a token; memory: %s, at most %s for hidden states",
+        "drafting with %s, %.2f ms for a token; memory: %s for weights, %s, at most %s for hidden states",
         heads.title,
         1000 * cost.seconds(1),
+        size_text(heads.weights_size),
         heads.memory_size,
         size_text(n_slots * model.hidden.n_bytes),
     )

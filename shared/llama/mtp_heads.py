@@ -66,6 +66,8 @@ class MtpHeads:
         parameters: those of the target's context. owns_model: `close` frees it. Raises ModelLoadError.
         """
         self._model = model if owns_model else None
+        self.weights_size: int = llama_cpp.llama_model_size(model) if owns_model else 0
+        """Bytes, beside those of the target."""
         parameters.ctx_type = self.context_type
         parameters.ctx_other = target
         parameters.n_rs_seq = 0

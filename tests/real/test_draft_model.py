@@ -4,6 +4,7 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
+import gguf
 import httpx
 import pytest
 
@@ -12,6 +13,7 @@ from shared.models.builtin import builtin_draft
 from tests.real.client import ENDLESS, ask, stream
 from tests.real.processes import LEAD, engine_of
 from tests.real.test_engine_death import SCHEMA
+from tests.tiny_eagle import write_tiny_eagle
 
 pytestmark = pytest.mark.real
 
@@ -78,3 +80,15 @@ def test_the_lead_says_what_drafts(drafting):
     planner = httpx.get(f"{url}/v1/speculation", trust_env=False).json()["planner"]
     assert planner["draft_model"]["n_tokens"] > 0
     assert planner["sources"]["draft_model"]["n_right"] > 0
+
+
+def test_an_eagle_drafter_changes_no_text(served, own_lead, target, tmp_path):
+    width = gguf.GGUFReader(target).fields["llama.embedding_length"].contents()
+    eagle = write_tiny_eagle(tmp_path / "eagle.gguf", target_width=width, own=True)
+    policy = ("--policy", "fixed", "--depth", "2")
+    lead, url = own_lead("--draft-model", str(eagle), *policy)
+    lead.wait_for("drafting with an EAGLE-3 drafter, .* memory: .* for weights")
+    for sampling in SAMPLINGS.values():
+        assert ask(url, **sampling).text == ask(served[1], **sampling).text
+    planner = httpx.get(f"{url}/v1/speculation", trust_env=False).json()["planner"]
+    assert planner["sources"]["draft_model"]["n_scored"] > 0

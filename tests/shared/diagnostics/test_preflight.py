@@ -24,6 +24,7 @@ from tests.shared.models.convert.conftest import (  # noqa: F401 - fixtures
     gpt2_folder,
     tokenizer,
 )
+from tests.tiny_eagle import write_tiny_eagle
 
 TARGET = str(builtin_target())
 
@@ -171,6 +172,18 @@ def test_the_model_of_the_leads_own_back_is_not_downloaded(tmp_path, monkeypatch
 def test_the_draft_model_is_reported():
     lines = dict(report("--draft-model", "builtin").lines)
     assert "0.8M parameters" in lines["draft model"]
+
+
+@pytest.mark.parametrize(("architecture", "n_problems"), [("llama", 0), ("gemma3", 1)])
+def test_an_eagle_drafter_needs_a_target_that_gives_the_inputs_of_its_layers(
+    tiny_model, tmp_path, architecture, n_problems
+):
+    eagle = write_tiny_eagle(tmp_path / "eagle.gguf")
+    found = report("--model", str(tiny_model(architecture)), "--draft-model", str(eagle))
+    assert "EAGLE-3" in dict(found.lines)["draft model"]
+    assert ["gives" if "inputs of the layers" in each else each for each in found.problems] == [
+        "gives"
+    ] * n_problems
 
 
 def test_a_missing_draft_model_is_a_problem():
