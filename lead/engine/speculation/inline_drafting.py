@@ -57,7 +57,7 @@ class InlineDrafting:
         self._idle_until_step: set[str] = set()  # sequences that get no more before the next step
         self._open_since: dict[str, int] = {}
         self._engine_seconds = 0.0
-        self._explore_at: float | None = None  # in seconds of the engine's work; None: not yet of interest
+        self._explored_at: float | None = None  # in seconds of the engine's work; None: not yet of interest
         self._n_tokens = 0
         self._seconds = 0.0
 
@@ -104,19 +104,22 @@ class InlineDrafting:
     def exploration(self, sequences: Iterable[str], step_seconds: float) -> str | None:
         """A sequence to draft for although it seems not to pay, to see whether that has changed; or None.
 
-        So much time goes into that that it is a small share of all. A step takes `step_seconds`.
+        It has to be a small share of the time since the last one, so it comes when catching up is cheap. A
+        step takes `step_seconds`.
         """
-        if self._explore_at is not None and self._engine_seconds < self._explore_at:
+        if self._explored_at is None:
+            self._explored_at = self._engine_seconds
+        spare = self._constants.inline_exploration * (self._engine_seconds - self._explored_at)
+        spare = min(spare, self._constants.max_exploration * step_seconds)
+        if spare < self.cost.seconds(1):
             return None
         for sequence in sequences:
             n_pending = self.drafter.n_pending(sequence)
             if n_pending is None or sequence in self._idle_until_step:
                 continue
-            seconds = self.cost.seconds(1) + self._catch_up_seconds(n_pending)
-            if seconds <= self._constants.max_exploration * step_seconds:
-                is_first = self._explore_at is None
-                self._explore_at = self._engine_seconds + seconds / self._constants.inline_exploration
-                return None if is_first else sequence
+            if self.cost.seconds(1) + self._catch_up_seconds(n_pending) <= spare:
+                self._explored_at = self._engine_seconds
+                return sequence
         return None
 
     # Drafting

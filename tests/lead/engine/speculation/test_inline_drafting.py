@@ -127,6 +127,14 @@ def test_exploring_takes_a_small_share_of_the_time():
     assert n_explored * STEP_S / 10 == pytest.approx(10_000 * STEP_S * DEFAULTS.inline_exploration, rel=0.1)
 
 
+def test_exploring_takes_no_more_than_its_share_from_the_beginning_on():
+    known = drafting(token_s=STEP_S / 10, s=50)
+    price = known.cost.seconds(50)
+    n_steps = round(price / DEFAULTS.inline_exploration / STEP_S)
+    assert explored(known, n_steps - 10) == 0
+    assert explored(known, 20) == 1
+
+
 def test_what_takes_too_long_is_not_explored():
     assert explored(drafting(token_s=STEP_S / 10, s=2000), 5000) == 0
 
