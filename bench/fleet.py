@@ -1,10 +1,12 @@
 """`make fleet`: two leads with a back each, behind SMG and HAProxy as deploy/fleet sets them up; then a chat.
 
-With --overhead it measures instead what the routers add to the first token and to each further one.
+With --overhead it measures instead what the routers add to the first token and to each further one; also
+Ray Serve, with a lead of its own, where the extra `ray` is installed.
 """
 
 import argparse
 import secrets
+import shlex
 import statistics
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from bench import report, table
 from bench.client import client
 from bench.foreground import run_in_foreground
 from bench.processes import Program, start_back, start_lead
-from bench.routers import haproxy, smg_python, start_haproxy, start_smg
+from bench.routers import haproxy, has_ray, smg_python, start_haproxy, start_ray, start_smg
 from shared import cpus
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_target
@@ -52,7 +54,7 @@ class Fleet:
 def main(arguments: Sequence[str]) -> None:
     """Start everything, then chat (or ask once, without a terminal), or measure."""
     settings = _parse(arguments)
-    if smg_python() is None and haproxy() is None:
+    if smg_python() is None and haproxy() is None and not (settings.overhead and has_ray()):
         raise ConfigError("neither SMG (make router) nor haproxy (apt install haproxy) is installed")
     with running(with_backs=not settings.overhead) as fleet:
         if settings.overhead:
@@ -94,6 +96,10 @@ def running(*, with_backs: bool) -> Iterator[Fleet]:
                     start_back(url, "--name", f"back-{number}", "--key", back_key, "--threads", "1")
                 )
         ways = {"direct": urls[0]} | dict(_routers(stack, urls, key_file))
+        if not with_backs and has_ray():
+            ways["Ray Serve"] = _start_ray(
+                stack, _lead_arguments(str(cores[0]), key_file, back_key), key_file
+            )
         yield Fleet(ways, key_file)
 
 
@@ -118,6 +124,14 @@ def _routers(stack: ExitStack, leads: Sequence[str], key_file: Path) -> Iterator
         yield "SMG", smg
         if binary:
             yield "SMG and HAProxy", run(start_haproxy(binary, leads, key_file, smg))
+
+
+def _start_ray(stack: ExitStack, lead: Sequence[str], key_file: Path) -> str:
+    """Its lead runs where the direct one does; the two never answer at the same time."""
+    own = lead[: lead.index("--api-key-file")]
+    program, url = start_ray(lead=shlex.join(own), key_file=str(key_file))
+    stack.enter_context(program)
+    return url
 
 
 def _say(fleet: Fleet, way: str) -> None:

@@ -1,1 +1,1 @@
-"""What concerns many leads and backs together."""
+"""Many leads and backs as one service on Ray Serve (`serve run fleet.app:app`)."""

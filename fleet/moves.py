@@ -6,7 +6,7 @@ Knows neither Ray nor processes: `bench simulate --fleet` moves simulated backs 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _INCUMBENT = 1.25
 """A back must gain so much more elsewhere: a move costs reading texts, and perhaps loading a model."""
@@ -33,6 +33,15 @@ class Move(NamedTuple):
 
     back: str
     lead: str
+
+
+def gain_of(backs: Iterable[Mapping[str, Any]], before: float) -> float:
+    """What a draft token of the best of a lead's backs is worth to it, as `Assignment.value` has it.
+
+    `backs` as in `GET /v1/speculation`; `before`, if none of them is asked for a sequence.
+    """
+    gains = [float(back["gain"]) for back in backs if back["n_asked"]]
+    return max(gains) / (1 + max(gains)) if gains else before
 
 
 def plan_moves(needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_each: float) -> list[Move]:

@@ -10,6 +10,15 @@ PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/back/test_drafting_setup.py": ("shared/translation/translating_drafter.py",),
     "tests/shared/llama/test_eagle_heads.py": ("shared/llama/layer_inputs.py",),
+    "tests/real/test_ray_fleet.py": (
+        "fleet/app.py",
+        "fleet/back_actor.py",
+        "fleet/back_pool.py",
+        "fleet/child.py",
+        "fleet/lead_replica.py",
+        "fleet/lead_router.py",
+        "fleet/rpc_worker.py",
+    ),
     "tests/shared/llama/test_vocabulary_file.py": ("shared/llama/gguf_functions.py",),
     "tests/chat/test_client.py": (
         "chat/errors.py",

@@ -1,6 +1,8 @@
 """Which backs move to which leads."""
 
-from fleet.moves import LeadNeed, Move, plan_moves
+import pytest
+
+from fleet.moves import LeadNeed, Move, gain_of, plan_moves
 
 
 def needs(**n_running):
@@ -46,3 +48,9 @@ def test_after_the_moves_there_is_nothing_left_to_move():
     placed = {f"back-{number}": "abcd"[number % 4] for number in range(8)}
     placed |= {move.back: move.lead for move in plan_moves(leads, placed, 2)}
     assert plan_moves(leads, placed, 2) == []
+
+
+def test_a_lead_s_gain_is_that_of_the_best_back_that_it_asks():
+    backs = [{"gain": 1.0, "n_asked": 1}, {"gain": 3.0, "n_asked": 2}, {"gain": 9.0, "n_asked": 0}]
+    assert gain_of(backs, 0.1) == pytest.approx(0.75)
+    assert gain_of(backs[2:], 0.1) == 0.1

@@ -1,0 +1,61 @@
+"""A request on its way from a client to a lead, and the beginning of its answer."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from fleet.prefixes import Blocks
+
+Headers = list[tuple[str, str]]
+
+_HOP_BY_HOP = {
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+}
+"""RFC 9110, 7.6.1, and what the next hop's client or server sets by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedRequest:
+    """`target`: path and query. `blocks`: of its prompt. `failed`: replicas that could not answer it."""
+
+    method: str
+    target: str
+    headers: Headers
+    body: bytes
+    blocks: Blocks = ()
+    failed: frozenset[str] = field(default_factory=frozenset)
+
+    def without(self, replica: str) -> "ForwardedRequest":
+        """The same after another replica could not answer it."""
+        return replace(self, failed=self.failed | {replica})
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHead:
+    """Status, headers and first bytes of an answer. More bytes follow."""
+
+    status: int
+    headers: Headers
+    first: bytes
+
+
+class LeadGoneError(Exception):
+    """A lead ended, or is about to, before it had answered anything; another one may answer."""
+
+    def __init__(self, replica: str) -> None:
+        super().__init__(replica)
+        self.replica = replica
+
+
+def passed_on(headers: Iterable[tuple[str, str]]) -> Headers:
+    """The headers that are for the other end of the way."""
+    return [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]

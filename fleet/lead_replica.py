@@ -1,0 +1,134 @@
+"""A replica of the deployment of leads: owns a `lead` process and hands requests on to it."""
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import ray
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+from ray.util.placement_group import get_current_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from fleet.child_process import ChildError, ChildProcess, free_port
+from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError, passed_on
+from fleet.rpc_worker import RpcWorker
+from fleet.settings import FleetSettings
+
+log = logging.getLogger("ray.serve")
+
+_START_SECONDS = 1800.0
+"""A large model takes that long to load from a slow disk."""
+_POLL_SECONDS = 0.1
+_ANSWER_SECONDS = 5.0
+"""For questions about health and load."""
+_ANY_TIME = httpx.Timeout(None, connect=_ANSWER_SECONDS)
+"""For answers: clients and the lead itself end what takes too long."""
+
+
+class LeadReplica:
+    """Serve calls `check_health`, and `__del__` when no request is left (graceful shutdown)."""
+
+    def __init__(self, settings: FleetSettings, pool: DeploymentHandle | None) -> None:
+        """Returns when the model is loaded; raises ChildError."""
+        self._settings, self._pool = settings, pool
+        self._name = serve.get_replica_context().replica_id.unique_id
+        self._rpc_workers: list[Any] = []
+        host = ray.util.get_node_ip_address() if settings.host == "node" else settings.host
+        port = free_port(host)
+        self._url = f"http://{host}:{port}"
+        self._lead = ChildProcess("lead", *self._arguments(host, port))
+        self._wait_until_ready()
+        key = settings.key()
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=settings.slots)
+        self._asking = httpx.AsyncClient(
+            base_url=self._url, headers=headers, timeout=_ANSWER_SECONDS, trust_env=False
+        )
+        self._http = httpx.AsyncClient(base_url=self._url, timeout=_ANY_TIME, limits=limits, trust_env=False)
+
+    async def answer(self, request: ForwardedRequest) -> AsyncIterator[AnswerHead | bytes]:
+        """The head of the lead's answer, then its bytes; raises LeadGoneError instead of a head."""
+        has_begun = False
+        sent = self._http.stream(
+            request.method, request.target, headers=request.headers, content=request.body
+        )
+        try:
+            async with sent as response:
+                if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+                    raise LeadGoneError(self._name)
+                chunks = response.aiter_raw()
+                first = await anext(chunks, b"")
+                has_begun = True
+                yield AnswerHead(response.status_code, passed_on(response.headers.multi_items()), first)
+                async for chunk in chunks:
+                    yield chunk
+        except httpx.TransportError as error:
+            if has_begun:
+                raise
+            raise LeadGoneError(self._name) from error
+
+    async def check_health(self) -> None:
+        """Raises if the lead has ended: then Serve starts another replica. Else the pool hears of it."""
+        if not self._lead.is_alive:
+            raise ChildError(f"the lead of replica {self._name} has ended")
+        if self._pool:
+            await self._pool.register.remote(self._url)
+
+    async def record_routing_stats(self) -> dict[str, Any]:
+        """How busy the lead is, for the router; nothing if it does not say."""
+        try:
+            response = await self._asking.get("/loads")
+            load = response.raise_for_status().json()["loads"][0]
+        except (httpx.HTTPError, ValueError, LookupError):
+            return {}
+        return {"running": load["num_running_reqs"] + load["num_waiting_reqs"], "pid": self._lead.pid}
+
+    def __del__(self) -> None:
+        """Requests have ended, or the time that they had is over."""
+        if hasattr(self, "_lead"):
+            self._lead.stop(self._settings.drain_seconds)
+        for worker in self._rpc_workers:
+            ray.kill(worker)
+
+    def _arguments(self, host: str, port: int) -> list[str]:
+        settings = self._settings
+        arguments = [*settings.arguments("lead"), "--host", host, "--port", str(port)]
+        arguments += ["--parallel", str(settings.slots), "--print", "none"]
+        if settings.key_file:
+            arguments += ["--api-key-file", str(settings.key_file)]
+        if settings.rpc_workers:
+            arguments += ["--rpc", ",".join(self._start_rpc_workers())]
+        return arguments
+
+    def _start_rpc_workers(self) -> list[str]:
+        """Each in its own bundle of this replica's placement group; returns their addresses."""
+        settings, group = self._settings, get_current_placement_group()
+        resources = dict(settings.rpc_resources)
+        n_cpus, n_gpus = resources.pop("CPU", 0.0), resources.pop("GPU", 0.0)
+        for bundle in range(1, 1 + settings.rpc_workers):
+            place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
+            worker = ray.remote(RpcWorker).options(
+                num_cpus=n_cpus, num_gpus=n_gpus, resources=resources, scheduling_strategy=place
+            )
+            self._rpc_workers.append(worker.remote(settings))
+        return list(ray.get([worker.address.remote() for worker in self._rpc_workers]))
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while not _is_healthy(self._url):
+            if not self._lead.is_alive:
+                raise ChildError("the lead has ended: its log has the reason")
+            if time.monotonic() > deadline:
+                raise ChildError(f"the lead is not ready after {_START_SECONDS:.0f} s")
+            time.sleep(_POLL_SECONDS)
+        log.info("lead at %s, process %d", self._url, self._lead.pid)
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=_ANSWER_SECONDS, trust_env=False).is_success
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,76 @@
+"""Which lead has which beginnings of prompts in its cache, as far as a router has sent them there.
+
+Pure: knows neither Ray nor requests over a network.
+"""
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+_BLOCK = 512
+"""Characters; shorter beginnings are read again in no time."""
+_MOST_BLOCKS = 256
+_FIELDS = ("model", "instructions", "system", "tools", "messages", "prompt", "input")
+_MOST_AHEAD = 2
+"""A lead with so many more running requests than the idlest is busy, whatever it has cached."""
+
+Blocks = tuple[bytes, ...]
+
+
+def blocks_of(body: bytes) -> Blocks:
+    """Of the prompt in a request's body, a hash of each beginning that is a multiple of a block.
+
+    Empty for a body that is no JSON object, or that is short.
+    """
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        return ()
+    text = _text(fields) if isinstance(fields, dict) else ""
+    hashed, blocks = hashlib.blake2b(digest_size=8), []
+    for start in range(0, min(len(text) // _BLOCK, _MOST_BLOCKS) * _BLOCK, _BLOCK):
+        hashed.update(text[start : start + _BLOCK].encode(errors="surrogatepass"))
+        blocks.append(hashed.digest())
+    return tuple(blocks)
+
+
+def _text(fields: dict[str, Any]) -> str:
+    """What comes first in a prompt comes first here."""
+    return "".join(json.dumps(fields[name], ensure_ascii=False) for name in _FIELDS if name in fields)
+
+
+class Prefixes:
+    """What was sent to whom, the latest of it."""
+
+    def __init__(self, n_most: int = 1 << 18) -> None:
+        self._n_most = n_most
+        self._sent: OrderedDict[tuple[bytes, str], None] = OrderedDict()
+
+    def note(self, blocks: Blocks, lead: str) -> None:
+        """A request that begins so was sent to `lead`."""
+        for block in blocks:
+            self._sent[block, lead] = None
+            self._sent.move_to_end((block, lead))
+        while len(self._sent) > self._n_most:
+            self._sent.popitem(last=False)
+
+    def depth(self, blocks: Blocks, lead: str) -> int:
+        """How many of these blocks `lead` has had, from the first one on."""
+        return next((i for i, block in enumerate(blocks) if (block, lead) not in self._sent), len(blocks))
+
+
+def ranks(depths: Mapping[str, int], running: Mapping[str, int]) -> list[list[str]]:
+    """The leads in groups, the best group first; within a group the idlest is to be chosen.
+
+    Those with the longest known beginning of the prompt come first, unless they are much busier than others.
+    """
+    if not depths:
+        return []
+    idlest, longest = min(running[lead] for lead in depths), max(depths.values())
+    preferred = [
+        lead for lead, n in depths.items() if n == longest > 0 and running[lead] < idlest + _MOST_AHEAD
+    ]
+    others = [lead for lead in depths if lead not in preferred]
+    return [group for group in (preferred, others) if group]

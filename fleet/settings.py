@@ -1,0 +1,52 @@
+"""What `serve run fleet.app:app NAME=VALUE …` takes."""
+
+import shlex
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+
+class FleetSettings(BaseModel, extra="forbid"):
+    """A fleet of leads with the same options, and backs that draft for whichever of them gain most."""
+
+    lead: str = Field("", description="options of every lead, as on its command line")
+    back: str = Field("", description="options of every back")
+    slots: int = Field(4, ge=1, description="requests that a lead answers at the same time (--parallel)")
+    min_leads: int = Field(1, ge=1, description="leads that are always there")
+    max_leads: int = Field(1, ge=1, description="leads that there are under load")
+    backs: int = Field(0, ge=0, description="backs, of all leads together")
+    sequences_per_back: float = Field(
+        2.0, gt=0, description="sequences that a back drafts for before another back is of use"
+    )
+    move_seconds: float = Field(10.0, gt=0, description="how often to look whether a back should move")
+    rpc_workers: int = Field(0, ge=0, le=16, description="machines for each lead that have layers of it")
+    rpc_worker: str = Field("", description="options of every RPC worker, as --device CUDA0")
+    host: str = Field(
+        "127.0.0.1",
+        description="address at which leads listen, for this machine only; node: that of its node, which "
+        "other machines reach",
+    )
+    key_file: Path | None = Field(None, description="the leads' --api-key-file, on every node")
+    lead_cpus: float = Field(1.0, ge=0, description="CPUs that Ray reserves for a lead")
+    lead_gpus: float = Field(0.0, ge=0, description="GPUs that Ray reserves for a lead")
+    back_cpus: float = Field(1.0, ge=0, description="CPUs that Ray reserves for a back")
+    back_gpus: float = Field(0.0, ge=0, description="GPUs that Ray reserves for a back")
+    rpc_placement: Literal["STRICT_SPREAD", "PACK"] = Field(
+        "STRICT_SPREAD",
+        description="a lead and its RPC workers each on a node of its own, or as close as can be",
+    )
+    rpc_resources: dict[str, float] = Field({"CPU": 1.0}, description="what Ray reserves for an RPC worker")
+    version: str = Field("1", description="another one replaces all leads, one after the other")
+    drain_seconds: float = Field(600.0, ge=0, description="how long a replaced lead may finish answers")
+
+    def arguments(self, program: str) -> list[str]:
+        """The options of `lead`, `back` or `rpc_worker`."""
+        return shlex.split(str(getattr(self, program)))
+
+    def key(self) -> str | None:
+        """The first key of the file, with which the fleet asks its own leads."""
+        if self.key_file is None:
+            return None
+        lines = (line.strip() for line in self.key_file.read_text().splitlines())
+        return next((line for line in lines if line and not line.startswith("#")), None)

@@ -1,0 +1,14 @@
+"""What is passed on between a client and a lead."""
+
+from fleet.forwarding import ForwardedRequest, passed_on
+
+
+def test_headers_for_the_next_hop_are_not_passed_on():
+    headers = [("Authorization", "Bearer x"), ("Host", "a"), ("Content-Length", "1"), ("x-request-id", "7")]
+    assert passed_on(headers) == [headers[0], headers[3]]
+
+
+def test_a_request_remembers_who_could_not_answer_it():
+    request = ForwardedRequest("POST", "/", [], b"")
+    assert request.without("a").without("b").failed == {"a", "b"}
+    assert not request.failed

@@ -1,0 +1,74 @@
+"""Which leads have the beginning of a prompt, and where a request goes."""
+
+import json
+
+import pytest
+
+from fleet.prefixes import Prefixes, blocks_of, ranks
+
+LONG = "The quick brown fox jumps over the lazy dog. " * 40
+
+
+def chat(*contents, **fields):
+    messages = [{"role": "user", "content": content} for content in contents]
+    return json.dumps({**fields, "messages": messages}).encode()
+
+
+def n_common(one, other):
+    return next(
+        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
+def test_a_conversation_that_goes_on_has_the_same_beginning():
+    first, second = blocks_of(chat(LONG, temperature=0)), blocks_of(chat(LONG, "And then?", temperature=1))
+    assert len(first) >= 3
+    assert n_common(first, second) == len(first)
+
+
+def test_other_prompts_have_nothing_in_common():
+    assert n_common(blocks_of(chat("A" + LONG)), blocks_of(chat("B" + LONG))) == 0
+
+
+@pytest.mark.parametrize("field", ["prompt", "input", "system"])
+def test_every_api_s_prompt_counts(field):
+    assert blocks_of(json.dumps({field: LONG}).encode())
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\x00", b"[1]", b'"x"', b"{}", chat("short")])
+def test_what_is_short_or_no_request_has_no_beginning(body):
+    assert blocks_of(body) == ()
+
+
+def test_half_a_surrogate_pair_is_hashed_like_any_text():
+    assert blocks_of(b'{"prompt": "' + b"\\ud800" * 600 + b'"}')
+
+
+def test_a_lead_has_what_was_sent_to_it():
+    prefixes, blocks = Prefixes(), (b"1", b"2", b"3")
+    prefixes.note(blocks[:2], "a")
+    assert (prefixes.depth(blocks, "a"), prefixes.depth(blocks, "b")) == (2, 0)
+
+
+def test_the_oldest_is_forgotten_first():
+    prefixes = Prefixes(n_most=2)
+    prefixes.note((b"1", b"2"), "a")
+    prefixes.note((b"1",), "a")
+    prefixes.note((b"3",), "a")
+    assert [prefixes.depth((block,), "a") for block in (b"1", b"2", b"3")] == [1, 0, 1]
+
+
+def test_the_longest_beginning_comes_first():
+    assert ranks({"a": 1, "b": 3, "c": 0}, {"a": 0, "b": 1, "c": 0}) == [["b"], ["a", "c"]]
+
+
+def test_a_busy_lead_is_not_preferred_for_its_cache():
+    assert ranks({"a": 5, "b": 0}, {"a": 2, "b": 0}) == [["a", "b"]]
+
+
+def test_without_a_known_beginning_all_are_equal():
+    assert ranks({"a": 0, "b": 0}, {"a": 3, "b": 0}) == [["a", "b"]]
+
+
+def test_without_leads_there_is_no_choice():
+    assert ranks({}, {}) == []

@@ -1,0 +1,28 @@
+"""What `serve run fleet.app:app` is told."""
+
+import pytest
+from pydantic import ValidationError
+
+from fleet.settings import FleetSettings
+
+
+def test_options_are_divided_as_a_shell_does():
+    settings = FleetSettings(lead="--model 'my model.gguf' --threads 1")
+    assert settings.arguments("lead") == ["--model", "my model.gguf", "--threads", "1"]
+    assert settings.arguments("back") == []
+
+
+def test_numbers_may_be_texts_as_on_a_command_line():
+    assert FleetSettings.model_validate({"slots": "8", "backs": "2"}).slots == 8
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(ValidationError, match="leads"):
+        FleetSettings.model_validate({"leads": 2})
+
+
+def test_the_first_key_of_the_file_is_the_fleets_own(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text("# clients\n\nfirst\nsecond\n")
+    assert FleetSettings(key_file=path).key() == "first"
+    assert FleetSettings().key() is None
