@@ -27,6 +27,10 @@ _DECAY = 0.95
 """Of a back's record, for each update: its last 20 count most."""
 _LATE_WEIGHT = 0.5
 """Of a right token that arrived after the lead's own: if the back is worth it, the engine waits for it."""
+_N_DOUBTED, _LATE_DECAY = 8.0, 0.99
+"""Where the engine could wait and does not, late tokens count less and less: after so many half as much. A
+back that sends what it was just told must not take the place of one that drafts.
+"""
 _PROMOTING = 3
 """Right tokens with which a trial ends early if another back is wanted."""
 _INCUMBENT = 1.25
@@ -41,13 +45,16 @@ _FIRST_STEP_SECONDS, _STEP_GAIN = 0.05, 0.1
 class _BackRecord:
     """`sequences`: those that it follows, also if it is not asked now; `asked` is a part of them.
 
-    Both counts are weighted by age, and begin with one update answered by one right token.
+    n_updates, n_right: weighted by age; they begin with one update answered by one right token. n_in_time,
+    n_late: right tokens of drafts that the engine had, or could have had.
     """
 
     name: str
     max_sequences: int
     n_updates: float = 1.0
     n_right: float = 1.0
+    n_in_time: float = 0.0
+    n_late: float = 0.0
     n_answered: int = 0
     tried_at: int = 0
     sequences: set[str] = field(default_factory=set)
@@ -57,6 +64,12 @@ class _BackRecord:
     def gain(self) -> float:
         """Right tokens per update."""
         return self.n_right / max(1.0, self.n_updates)
+
+    @property
+    def late_weight(self) -> float:
+        """Of a right token that came too late."""
+        trusted = _N_DOUBTED + self.n_in_time
+        return _LATE_WEIGHT * trusted / (trusted + self.n_late)
 
     @property
     def is_proven(self) -> bool:
@@ -76,6 +89,15 @@ class _BackRecord:
         self.tried_at = number
         if not self.is_proven:
             self.n_updates = self.n_right = 0.0  # a trial begins without trust
+
+    def credit(self, *, in_time: bool, is_chosen: bool) -> float:
+        """It had a right token; is_chosen: the engine gets its drafts. Returns what the token counts."""
+        worth = 1.0 if in_time else self.late_weight
+        self.n_right += worth
+        if is_chosen:
+            self.n_in_time = self.n_in_time * _LATE_DECAY + in_time
+            self.n_late = self.n_late * _LATE_DECAY + (not in_time)
+        return worth
 
     def count_update(self) -> None:
         self.n_updates = self.n_updates * _DECAY + 1
@@ -175,7 +197,7 @@ class Assignment:
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None or back not in asked_backs.asked:
             return False
-        self._credit(self._drafts.post(sequence, back, tree, committed).outcomes, asked_backs, _LATE_WEIGHT)
+        self._credit(self._drafts.post(sequence, back, tree, committed).outcomes, asked_backs, in_time=False)
         return back in asked_backs.chosen
 
     def on_step(self, sequence: str, start: int, tokens: Sequence[int], now: float) -> None:
@@ -183,7 +205,7 @@ class Assignment:
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:
             return
-        self._credit(self._drafts.extend(sequence, start, tokens), asked_backs, 1.0)
+        self._credit(self._drafts.extend(sequence, start, tokens), asked_backs, in_time=True)
         self._learn_step(asked_backs, now)
         for back in asked_backs.asked:
             self._backs[back].count_update()
@@ -200,12 +222,12 @@ class Assignment:
             assert back.asked == asked <= back.sequences <= set(self._sequences), back
             assert len(back.sequences) <= back.max_sequences, back
 
-    def _credit(self, outcomes: Sequence[TokenOutcome], asked_backs: _AskedBacks, weight: float) -> None:
+    def _credit(self, outcomes: Sequence[TokenOutcome], asked_backs: _AskedBacks, *, in_time: bool) -> None:
         for outcome in outcomes:
             if outcome.right and (back := self._backs.get(outcome.source)):
-                back.n_right += weight
+                worth = back.credit(in_time=in_time, is_chosen=back.name in asked_backs.chosen)
                 if back.name == asked_backs.trial:
-                    asked_backs.trial_right += weight
+                    asked_backs.trial_right += worth
 
     def _learn_step(self, asked_backs: _AskedBacks, now: float) -> None:
         if asked_backs.last_step is not None:

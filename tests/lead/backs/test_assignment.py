@@ -146,6 +146,43 @@ def test_a_token_that_came_too_late_counts_for_less():
     assert nothing_yet < assignment.gain("late") < assignment.gain("early")
 
 
+class Conversation:
+    """A text that grows by the right tokens of a drafting back and one more, and a back that repeats it."""
+
+    def __init__(self, n_repeating):
+        self.assignment, self.now, self.text = Assignment(0.0), 0.0, [0]
+        self.repeating = [f"repeating-{i}" for i in range(n_repeating)]
+        for name in ("drafting", *self.repeating):
+            self.assignment.join(name, 8, 0.0)
+        self.assignment.open("s", 0.0)
+        self._rng = random.Random(3)
+
+    def tokens_per_step(self, n_steps):
+        n_before = len(self.text)
+        for _ in range(n_steps):
+            self._step()
+        return (len(self.text) - n_before) / n_steps
+
+    def _step(self):
+        start, new = len(self.text), [self._rng.randrange(1000)]
+        if self._rng.random() < 0.5 and "drafting" in self.assignment.backs("s"):
+            new.append(self._rng.randrange(1000))
+            if not self.assignment.on_draft("drafting", "s", DraftTree(start, new[:1]), self.text):
+                new.pop()
+        self.text += new
+        self.now += 0.005
+        self.assignment.on_step("s", start, new, self.now)
+        for name in set(self.repeating) & set(self.assignment.backs("s")):
+            self.assignment.on_draft(name, "s", DraftTree(start, new), self.text)
+
+
+@pytest.mark.parametrize("n", [1, 8])
+def test_a_back_that_repeats_what_it_is_told_takes_no_place_for_long(n):
+    conversation = Conversation(n)
+    conversation.tokens_per_step(2000)
+    assert conversation.tokens_per_step(1000) > 1.4
+
+
 def test_backs_share_sequences_among_themselves():
     text = Text(n_sequences=8)
     text.join(0.7, n=16)
