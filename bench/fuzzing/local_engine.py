@@ -1,0 +1,108 @@
+"""The engine of a lead, and the front's client of it, in this process: both ends of the pipe.
+
+The model's choice depends on the position alone, so every text is known before.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from bench.replay import ReplayTarget, Rows, Shares
+from lead.engine.client import EngineState
+from lead.engine.commands import (
+    Cancel,
+    Command,
+    PolicyName,
+    PostDraft,
+    SetBacks,
+    SetPolicy,
+    Submit,
+    decode_command,
+    encode_command,
+)
+from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.engine_limits import EngineLimits
+from lead.engine.events import Event, Ready, decode_event, encode_event
+from lead.engine.loop import Loop
+from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.manager import SpeculationManager
+from lead.generation.sequences import Sequences
+from lead.generation.submissions import Submissions
+from shared.sampling.sampler import Sampler
+
+N_SLOTS, N_CTX = 4, 1024
+
+
+class ManualClock:
+    """Seconds that pass only when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class LocalEngine:
+    """A loop that is stepped by hand; events go through `deliver`."""
+
+    def __init__(self, n_vocab: int, clock: ManualClock, sequences: Sequences) -> None:
+        self._submissions = Submissions(sequences, max_restarts=0)
+        self.rows = Rows(n_vocab, seed=0)
+        self.state = EngineState.READY
+        self.ready: Ready | None = Ready(n_ctx=N_CTX, n_ctx_sequence=N_CTX, n_slots=N_SLOTS, speculates=True)
+        self.open = True
+        self.deliver: Callable[[Event], None] = lambda _: None
+        self._commands: list[bytes] = []
+        self._clock = clock
+        limits = EngineLimits(n_slots=N_SLOTS, n_ctx=N_CTX, n_ctx_sequence=N_CTX, n_batch=256)
+        speculation = SpeculationManager("adaptive", 4, frozenset(), lambda _: {"ngram": NgramDrafter(8)})
+        self.scheduler = Scheduler(limits, speculation, self._sampler_for, frozenset())
+        target = ReplayTarget(self.rows, n_vocab, 256, Shares())
+        self._loop = Loop(target, self.scheduler, speculation, self, clock)
+
+    def step(self) -> None:
+        """One step of the loop, unless it would wait for a command."""
+        if self._commands or not self.scheduler.idle:
+            self._loop.step()
+
+    # What the loop sees
+
+    def drain(self, wait: float | None) -> list[Command]:
+        """All commands; time passes while the loop waits."""
+        if wait and not self._commands:
+            self._clock.now += wait
+        lines, self._commands = self._commands, []
+        return [decode_command(line) for line in lines]
+
+    def send(self, event: Event) -> None:
+        """Through the format of the pipe."""
+        self.deliver(decode_event(encode_event(event)))
+
+    # What the front sees
+
+    def feed(self) -> None:
+        """Start the sequences that wait for it."""
+        self._commands += [encode_command(request) for request in self._submissions.take_due()]
+
+    def cancel(self, sequence_id: str) -> None:
+        """Stop a sequence."""
+        self._commands.append(encode_command(Cancel(sequence=sequence_id)))
+
+    def post_draft(self, draft: PostDraft) -> None:
+        """Pass a draft on."""
+        self._commands.append(encode_command(draft))
+
+    def connect(self, names: list[str]) -> None:
+        """Set the connected backs."""
+        self._commands.append(encode_command(SetBacks(names=names)))
+
+    def set_policy(self, policy: PolicyName, depth: int) -> None:
+        """Change the policy."""
+        self._commands.append(encode_command(SetPolicy(policy=policy, depth=depth)))
+
+    async def explain(self) -> dict[str, Any] | None:
+        """Nothing."""
+        return None
+
+    def _sampler_for(self, request: Submit) -> Sampler:
+        return Sampler(request.sampling, None, request.tokens)
