@@ -65,12 +65,7 @@ class Model:
         self.traits, self.memory_size = plan.traits, plan.size
         self.kv_unified = options.kv_unified
         self._options = options
-        native_options = model_parameters(options)
-        native_options.load_mtp = with_heads and has_heads(path)
-        if rpc_backend.has_workers() and not with_workers:
-            own_gpus = devices.own_gpus()
-            native_options.devices = ctypes.cast(own_gpus, ctypes.c_void_p)
-        self._model = load_native(path, native_options)
+        self._model = _load(path, options, with_heads=with_heads, with_workers=with_workers)
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
         self.hidden = self._keep_hidden() if with_heads else None
@@ -87,9 +82,7 @@ class Model:
         self.n_batch, self.n_ubatch = limits.n_batch, limits.n_ubatch
         self.is_offloaded = options.n_gpu_layers != 0 and (with_workers or devices.has_gpu())
         """Whether a GPU or another machine computes some of the layers."""
-        self.tiles_attention = (
-            self.kv_unified and self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
-        )
+        self.tiles_attention = self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
         """Whether flash attention compares the tokens of several sequences with the cells of all of them."""
         self.widths: WidthPolicy | None = None
         """In which widths to decode, so that logits depend on nothing but the tokens; None: in any."""
@@ -381,9 +374,19 @@ class Model:
         return np.split(table, np.cumsum(n_outputs)[:-1])
 
 
+def _load(path: Path, options: ModelOptions, *, with_heads: bool, with_workers: bool) -> Any:
+    """The llama_model; see `Model`."""
+    parameters = model_parameters(options)
+    parameters.load_mtp = with_heads and has_heads(path)
+    if rpc_backend.has_workers() and not with_workers:
+        own_gpus = devices.own_gpus()  # must live as long as the parameters
+        parameters.devices = ctypes.cast(own_gpus, ctypes.c_void_p)
+    return load_native(path, parameters)
+
+
 def _tiles(parameters: Any) -> bool:
-    """Whether llama.cpp's kernel for flash attention on CPUs takes tokens in tiles."""
-    is_on = parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    """Whether llama.cpp's kernel for flash attention on CPUs takes tokens in tiles, of several sequences."""
+    is_on = parameters.kv_unified and parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
     types = (llama_cpp.GGML_TYPE_F16, llama_cpp.GGML_TYPE_F32)
     return is_on and parameters.type_k == parameters.type_v and parameters.type_k in types
 
