@@ -54,21 +54,7 @@ class DrainingServer(uvicorn.Server):
         `limits` has the times that clients get. `tls` is a certificate and its key; without them HTTP is
         plain.
         """
-        config = ServerConfig(
-            app,
-            limits,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            ssl_certfile=tls[0],
-            ssl_keyfile=tls[1],
-            server_header=False,
-            ws_ping_interval=limits.ping_seconds,
-            ws_ping_timeout=limits.ping_seconds,
-            ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
-            timeout_graceful_shutdown=CLOSE_SECONDS,
-        )
-        super().__init__(config)
+        super().__init__(_config(app, limits, tls))
         self._drain_seconds = drain_seconds
         self._handshake_seconds = limits.header_seconds
         self._sequences = sequences
@@ -184,6 +170,23 @@ class DrainingServer(uvicorn.Server):
     def _abort(self) -> None:
         for connection in list(self.server_state.connections):
             connection.transport.abort()
+
+
+def _config(app: FastAPI, limits: RequestLimits, tls: tuple[Path | None, Path | None]) -> ServerConfig:
+    return ServerConfig(
+        app,
+        limits,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        ssl_certfile=tls[0],
+        ssl_keyfile=tls[1],
+        server_header=False,
+        ws_ping_interval=limits.ping_seconds,
+        ws_ping_timeout=limits.ping_seconds,
+        ws_per_message_deflate=False,  # costs more than what a frame of some ids saves
+        timeout_graceful_shutdown=CLOSE_SECONDS,
+    )
 
 
 def _have_answers(n: int) -> str:
