@@ -48,6 +48,12 @@ class Inheritance:
             self._old.connect(str(path))
             _, descriptors, _, _ = socket.recv_fds(self._old, 1, 1)
             self.listener = socket.socket(fileno=descriptors[0])
+        except TimeoutError as error:
+            self._old.close()
+            raise ConfigError(
+                "--takeover: the lead on this --port does not hand it over: it hangs, or another lead is "
+                "already about to take over"
+            ) from error
         except (OSError, IndexError) as error:
             self._old.close()
             raise ConfigError(

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from lead.server import takeover
 from lead.server.takeover import Inheritance, wait_for_heir
 from shared.errors import ConfigError
 
@@ -70,6 +71,15 @@ async def test_an_heir_that_dies_changes_nothing(path, listener, caplog):
 async def test_without_an_owner_there_is_nothing_to_take(path):
     with pytest.raises(ConfigError, match="--takeover: no lead of this user can be replaced"):
         Inheritance(path)
+
+
+async def test_a_second_heir_learns_that_there_is_one(path, listener, monkeypatch):
+    monkeypatch.setattr(takeover, "_TAKE_SECONDS", 0.05)
+    async with owning(path, listener):
+        first = await asyncio.to_thread(Inheritance, path)
+        with first.listener, pytest.raises(ConfigError, match="already about to take over"):
+            await asyncio.to_thread(Inheritance, path)
+        first._old.close()
 
 
 async def test_at_its_end_an_owner_leaves_nothing_behind(path, listener):
