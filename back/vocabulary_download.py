@@ -9,6 +9,7 @@ from platformdirs import user_cache_path
 
 from shared.errors import ConfigError, ModelLoadError
 from shared.llama.vocabulary import Vocabulary
+from shared.llama.vocabulary_file import content_digest
 from shared.terminal import one_line
 
 _SECONDS = 30.0
@@ -28,8 +29,8 @@ def lead_vocabulary(
     """
     folder = user_cache_path("llama-duo") / "vocabularies-of-leads"
     folder.mkdir(parents=True, exist_ok=True)
-    known = {path.stem: path for path in folder.glob("*.gguf")}
-    headers = {"If-None-Match": ", ".join(f'"{fingerprint}"' for fingerprint in known)}
+    known = {path.stem: path for path in folder.glob("*.gguf") if content_digest(path) == path.stem}
+    headers = {"If-None-Match": ", ".join(f'"{digest}"' for digest in known)}
     if key:
         headers["Authorization"] = f"Bearer {key}"
     try:
@@ -42,39 +43,36 @@ def lead_vocabulary(
             path = _save(response, folder, known)
     except httpx.HTTPError as error:
         raise ConnectionError(f"the lead's vocabulary cannot be downloaded: {error}") from error
-    return _checked(path)
+    return _loaded(path)
 
 
 def _save(response: httpx.Response, folder: Path, known: dict[str, Path]) -> Path:
-    fingerprint = response.headers.get("ETag", "").removeprefix("W/").strip('"')
-    if response.status_code == httpx.codes.NOT_MODIFIED and fingerprint in known:
-        return known[fingerprint]
+    digest = response.headers.get("ETag", "").removeprefix("W/").strip('"')
+    if response.status_code == httpx.codes.NOT_MODIFIED and digest in known:
+        return known[digest]
     if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
         raise ConnectionError("the lead is loading its model")
-    if response.status_code != httpx.codes.OK or not fingerprint.isalnum():
+    if response.status_code != httpx.codes.OK or not digest.isalnum():
         raise ConfigError(f"the lead does not hand out its vocabulary: HTTP {response.status_code}")
-    path = folder / f"{fingerprint}.gguf"
-    part = folder / f"{fingerprint}.{secrets.token_hex(4)}.part"
+    path = folder / f"{digest}.gguf"
+    part = folder / f"{digest}.{secrets.token_hex(4)}.part"
     try:
         with part.open("wb") as file:
             for chunk in response.iter_bytes():
                 file.write(chunk)
                 if file.tell() > _MOST_BYTES:
                     raise ConfigError(f"the lead's vocabulary has more than {_MOST_BYTES} bytes")
+        if content_digest(part) != digest:
+            raise ConfigError("the lead's vocabulary is damaged")
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
     return path
 
 
-def _checked(path: Path) -> Vocabulary:
-    """The file's vocabulary, if it is the one that the file is named after."""
+def _loaded(path: Path) -> Vocabulary:
     try:
-        vocabulary = Vocabulary.load(path)
+        return Vocabulary.load(path)
     except ModelLoadError as error:
         path.unlink(missing_ok=True)
         raise ConfigError(f"the lead's vocabulary cannot be read: {one_line(str(error))}") from error
-    if vocabulary.identify().fingerprint != path.stem:
-        path.unlink(missing_ok=True)
-        raise ConfigError("the lead's vocabulary is damaged")
-    return vocabulary

@@ -1,16 +1,29 @@
 """The file that backs of another vocabulary download, made when the first one asks for it."""
 
 import asyncio
+import contextlib
 import gzip
 import secrets
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 from platformdirs import user_cache_path
 
 from shared.errors import ConfigError, UnavailableError
 from shared.llama.vocabulary import Vocabulary
-from shared.llama.vocabulary_file import write_vocabulary_file
+from shared.llama.vocabulary_file import content_digest, write_vocabulary_file
+
+_N_FILES = 16
+"""So many are kept, of 2 to 16 MB; the oldest ones go."""
+
+
+class OfferedVocabulary(NamedTuple):
+    """The same file twice, and what it is known by: models with the same tokens may cut texts otherwise."""
+
+    digest: str
+    plain: Path
+    compressed: Path
 
 
 class VocabularyOffer:
@@ -19,30 +32,38 @@ class VocabularyOffer:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._model = vocabulary.info.path
         self._folder = user_cache_path("llama-duo") / "vocabularies"
-        self._plain = self._folder / f"{vocabulary.identify().fingerprint}.gguf"
-        self._compressed = self._plain.with_suffix(".gguf.gz")
         self._making = asyncio.Lock()
-        self._made = False
+        self._made: OfferedVocabulary | None = None
 
-    async def path(self, *, compressed: bool) -> Path:
-        """The file; raises UnavailableError if it cannot be written."""
+    async def files(self) -> OfferedVocabulary:
+        """Made again if somebody has emptied the cache; raises UnavailableError if that fails."""
         async with self._making:
-            if not self._made:
+            if not (self._made and self._made.plain.exists() and self._made.compressed.exists()):
                 try:
-                    await asyncio.to_thread(self._make)
+                    self._made = await asyncio.to_thread(self._make)
                 except (ConfigError, OSError) as error:
                     raise UnavailableError(f"the vocabulary's file cannot be made: {error}") from error
-                self._made = True
-        return self._compressed if compressed else self._plain
+            return self._made
 
-    def _make(self) -> None:
-        """Also if it is there: another model with the same vocabulary may have written it."""
+    def _make(self) -> OfferedVocabulary:
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_vocabulary_file(self._model, self._plain)
-        part = self._compressed.with_suffix(f".{secrets.token_hex(4)}.part")
+        part = self._folder / f"{secrets.token_hex(8)}.part"
         try:
-            with self._plain.open("rb") as source, gzip.open(part, "wb", compresslevel=6) as compressed:
+            write_vocabulary_file(self._model, part)
+            digest = content_digest(part)
+            made = OfferedVocabulary(
+                digest, self._folder / f"{digest}.gguf", self._folder / f"{digest}.gguf.gz"
+            )
+            part.replace(made.plain)
+            with made.plain.open("rb") as source, gzip.open(part, "wb", compresslevel=6) as compressed:
                 shutil.copyfileobj(source, compressed)
-            part.replace(self._compressed)
+            part.replace(made.compressed)
         finally:
             part.unlink(missing_ok=True)
+        self._remove_oldest()
+        return made
+
+    def _remove_oldest(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # another lead does the same
+            for old in sorted(self._folder.iterdir(), key=lambda each: each.stat().st_mtime)[:-_N_FILES]:
+                old.unlink()

@@ -1,5 +1,6 @@
 """A model's metadata in a GGUF file of its own: what `Vocabulary.load` needs, without weights."""
 
+import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -7,6 +8,12 @@ from pathlib import Path
 from shared.errors import ConfigError
 from shared.llama import library
 from shared.llama.gguf_functions import InitParameters, gguf_function
+
+
+def content_digest(path: Path) -> str:
+    """What such a file is known by between leads and backs: the beginning of its SHA-256, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 
 def write_vocabulary_file(model: Path, destination: Path) -> None:

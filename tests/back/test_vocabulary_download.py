@@ -1,5 +1,7 @@
 """Downloading the lead's vocabulary."""
 
+import hashlib
+
 import httpx
 import pytest
 
@@ -7,7 +9,7 @@ from back import vocabulary_download as module
 from back.vocabulary_download import lead_vocabulary
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
-from shared.llama.vocabulary_file import write_vocabulary_file
+from shared.llama.vocabulary_file import content_digest, write_vocabulary_file
 from shared.models.builtin import builtin_target
 
 
@@ -21,20 +23,24 @@ def cache(tmp_path, monkeypatch):
 def served(tmp_path_factory):
     path = tmp_path_factory.mktemp("served") / "vocabulary.gguf"
     write_vocabulary_file(builtin_target(), path)
-    return path.read_bytes(), Vocabulary.load(path).identify().fingerprint
+    return path.read_bytes(), content_digest(path)
+
+
+def fingerprint():
+    return Vocabulary.load(builtin_target()).identify().fingerprint
 
 
 class Lead:
     """Answers with a vocabulary and counts how often."""
 
-    def __init__(self, data, fingerprint, status=200):
-        self.data, self.fingerprint, self.status = data, fingerprint, status
+    def __init__(self, data, digest, status=200):
+        self.data, self.digest, self.status = data, digest, status
         self.n_sent = 0
         self.requests = []
 
     def __call__(self, request):
         self.requests.append(request)
-        etag = f'"{self.fingerprint}"'
+        etag = f'"{self.digest}"'
         if etag in request.headers.get("If-None-Match", ""):
             return httpx.Response(304, headers={"ETag": etag})
         self.n_sent += 1
@@ -47,15 +53,27 @@ def download(lead, key=None):
 
 @pytest.mark.usefixtures("cache")
 def test_the_vocabulary_is_that_of_the_lead(served):
-    assert download(Lead(*served)).identify().fingerprint == served[1]
+    assert download(Lead(*served)).identify().fingerprint == fingerprint()
 
 
 @pytest.mark.usefixtures("cache")
 def test_it_is_downloaded_once(served):
     lead = Lead(*served)
     download(lead)
-    assert download(lead).identify().fingerprint == served[1]
+    assert download(lead).identify().fingerprint == fingerprint()
     assert lead.n_sent == 1
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-1], lambda data: data.replace(b"gpt2", b"gpt3"), lambda _: b""]
+)
+def test_a_damaged_copy_is_downloaded_anew(served, cache, damage):
+    lead = Lead(*served)
+    download(lead)
+    (copy,) = cache.rglob("*.gguf")
+    copy.write_bytes(damage(served[0]))
+    assert download(lead).identify().fingerprint == fingerprint()
+    assert (lead.n_sent, copy.read_bytes()) == (2, served[0])
 
 
 @pytest.mark.usefixtures("cache")
@@ -65,7 +83,7 @@ def test_the_key_is_shown(served):
     assert lead.requests[0].headers["Authorization"] == "Bearer secret"
 
 
-def test_a_file_of_another_vocabulary_is_not_believed(served, cache):
+def test_a_file_that_is_damaged_on_the_way_is_not_believed(served, cache):
     with pytest.raises(ConfigError, match="damaged"):
         download(Lead(served[0], "f" * 32))
     assert not list(cache.rglob("*.gguf"))
@@ -73,7 +91,7 @@ def test_a_file_of_another_vocabulary_is_not_believed(served, cache):
 
 def test_junk_is_not_kept(cache):
     with pytest.raises(ConfigError, match="cannot be read"):
-        download(Lead(b"junk", "f" * 32))
+        download(Lead(b"junk", hashlib.sha256(b"junk").hexdigest()[:32]))
     assert not list(cache.rglob("*.gguf"))
 
 
@@ -85,10 +103,10 @@ def test_an_endless_file_is_not_kept(served, cache, monkeypatch):
 
 
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("fingerprint", ["../../etc/passwd", "", "a/b"])
-def test_a_name_that_is_no_fingerprint_is_refused(served, fingerprint):
+@pytest.mark.parametrize("name", ["../../etc/passwd", "", "a/b"])
+def test_a_name_that_is_no_digest_is_refused(served, name):
     with pytest.raises(ConfigError, match="does not hand out"):
-        download(Lead(served[0], fingerprint))
+        download(Lead(served[0], name))
 
 
 @pytest.mark.usefixtures("cache")

@@ -92,16 +92,17 @@ async def set_policy(
 async def vocabulary(request: Request, services: Annotated[Services, Depends(get_services)]) -> Response:
     """The model's metadata as a GGUF file without weights: with it a back of another vocabulary can draft.
 
-    The ETag is the vocabulary's fingerprint.
+    The ETag is the file's digest.
     """
-    etag = f'"{services.backs.vocabulary.fingerprint}"'
+    offered = await services.vocabulary_offer.files()
+    etag = f'"{offered.digest}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     compressed = "gzip" in request.headers.get("accept-encoding", "")
     if compressed:
         headers["Content-Encoding"] = "gzip"
-    path = await services.vocabulary_offer.path(compressed=compressed)
+    path = offered.compressed if compressed else offered.plain
     return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
 

@@ -23,23 +23,47 @@ def offer(vocabulary, tmp_path, monkeypatch):
 
 
 async def test_the_file_holds_the_lead_s_vocabulary(offer, vocabulary):
-    path = await offer.path(compressed=False)
+    path = (await offer.files()).plain
     assert Vocabulary.load(path).identify() == vocabulary.identify()
 
 
 async def test_the_compressed_file_is_the_same_but_smaller(offer):
-    plain, compressed = [await offer.path(compressed=each) for each in (False, True)]
+    _, plain, compressed = await offer.files()
     assert gzip.decompress(compressed.read_bytes()) == plain.read_bytes()
     assert compressed.stat().st_size < plain.stat().st_size
 
 
 async def test_the_file_is_made_once(offer, monkeypatch):
-    path = await offer.path(compressed=False)
+    files = await offer.files()
     monkeypatch.setattr(module, "write_vocabulary_file", None)
-    assert await offer.path(compressed=False) == path
+    assert await offer.files() == files
+
+
+async def test_an_emptied_cache_is_filled_again(offer):
+    _, plain, compressed = await offer.files()
+    for path in (plain, compressed):
+        path.unlink()
+        await offer.files()
+        assert plain.exists() and compressed.exists()  # noqa: PT018 - one claim
+
+
+async def test_models_with_the_same_tokens_are_told_apart(offer, vocabulary, tmp_path):
+    name = vocabulary.info.name.encode()
+    other = tmp_path / "other.gguf"
+    other.write_bytes(builtin_target().read_bytes().replace(name, name[::-1], 1))
+    others = VocabularyOffer(Vocabulary.load(other))
+    assert (await offer.files()).digest != (await others.files()).digest
+
+
+async def test_old_files_are_removed(offer, monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "_N_FILES", 2)
+    (tmp_path / "vocabularies").mkdir()
+    (tmp_path / "vocabularies" / "of an older model.gguf").touch()
+    _, plain, compressed = await offer.files()
+    assert set(plain.parent.iterdir()) == {plain, compressed}
 
 
 async def test_a_cache_that_cannot_be_written_is_an_error(offer, tmp_path):
     (tmp_path / "vocabularies").write_text("a file in the way")
     with pytest.raises(UnavailableError, match="cannot be made"):
-        await offer.path(compressed=True)
+        await offer.files()
