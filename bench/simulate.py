@@ -7,6 +7,7 @@ it says how well the lead decides for given times, not what the times are: feed 
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
     python -m bench simulate --validate speed.json                 what `bench speed --json` measured
     python -m bench simulate --sensitivity                         which constants of the lead matter
+    python -m bench simulate --recorded                            drafts of the shipped pair, against bounds
     python -m bench simulate --constant explore_every=64           the standing tables with another value
     python -m bench simulate --fleet                               many leads and backs (--fleet --help)
 
@@ -17,6 +18,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import report
-from bench.simulation import fleet, validation
+from bench.simulation import fleet, recorded_pair, validation
 from bench.simulation.contest import (
     ADAPTIVE,
     BOUND,
@@ -56,6 +58,7 @@ from bench.simulation.sensitivity import changed, sensitivity
 from lead.engine.speculation.constants import SpeculationConstants
 from lead.simulation.cell import Cell
 from lead.simulation.shared_machine import Contention
+from lead.simulation.simulated_back import BackSpec
 from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill
 
@@ -69,6 +72,9 @@ _PIPED_WIDTH = 140
 _LOCAL_RTT_MS = 0.2
 _CONTENTION = Contention(lead=1.2, back=2.0)
 """An assumption; `lead plan` measures it."""
+_BESIDE_INLINE = ((0.8, 0.003), (0.8, 0.1), (0.6, 0.03), (0.6, 0.3))
+_BESIDE_BACKS = ((0.8, 0.03), (0.8, 0.3), (0.6, 0.03), (0.6, 0.1))
+"""Acceptance and cost."""
 Rows = list[dict[str, Any]]
 
 
@@ -109,6 +115,8 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
         yield "validation", validation.validate(validation.read(options.validate), run.n_jobs)
     elif options.sensitivity:
         yield "sensitivity", sensitivity(run.n_tokens, run.n_jobs)
+    elif options.recorded:
+        yield "recorded", recorded_pair.compare(run.n_tokens, run.n_jobs, quick=quick)
     elif options.step_ms:
         pair = Pair("yours", StepTable.read(options.step_ms), options.draft_ms / 1000, options.acceptance)
         yield "gains", _gains((pair,), rtts, BACKS[:2], run)
@@ -118,6 +126,7 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
         yield "clients", _clients(quick, run)
         yield "contention", _contention(quick, run)
         yield "inline", _inline(quick, run)
+        yield "beside", _beside(quick, run)
         long = replace(run, n_tokens=max(run.n_tokens, _N_LEARNED))
         yield "useless_backs", _useless(long)
         yield "unequal_backs", _unequal(long)
@@ -141,6 +150,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--sensitivity", action="store_true", help="halve and double each constant of speculation"
+    )
+    parser.add_argument(
+        "--recorded", action="store_true", help="replay what the shipped pair says of texts of its own"
     )
     parser.add_argument(
         "--constant",
@@ -247,6 +259,33 @@ def _inline(quick: bool, run: _Run) -> Rows:
     ]
 
 
+def _beside(quick: bool, run: _Run) -> Rows:
+    """A draft model in the engine and a back with another one: together, over each of them alone."""
+    pairs = list(product(_BESIDE_INLINE[3:] if quick else _BESIDE_INLINE, _BESIDE_BACKS))
+    axes = list(product((F16,) if quick else (F16, FLAT), pairs, (1.0,) if quick else (1.0, 10.0, 50.0)))
+    cells: list[Cell] = []
+    for steps, ((own, own_cost), (other, other_cost)), rtt_ms in axes:
+        inline = BackSpec(own_cost * steps.first, skill=DraftSkill(own))
+        back = BackSpec(other_cost * steps.first, rtt_ms / 1000, DraftSkill(other, 1))
+        both = Cell(steps, (back,), inline=inline, n_tokens=run.n_tokens)
+        cells += [both, replace(both, backs=()), replace(both, inline=None)]
+    rates = [result.best([ADAPTIVE])[1] for result in run.contest(cells, (ADAPTIVE,))]
+    return [
+        {
+            "steps": steps.name,
+            "acceptance": inline[0],
+            "cost": inline[1],
+            "back_acceptance": back[0],
+            "back_cost": back[1],
+            "rtt_ms": rtt_ms,
+            "to_inline": round(rates[3 * i] / rates[3 * i + 1], 3),
+            "to_back": round(rates[3 * i] / rates[3 * i + 2], 3),
+            "to_better": round(rates[3 * i] / max(rates[3 * i + 1 : 3 * i + 3]), 3),
+        }
+        for i, (steps, (inline, back), rtt_ms) in enumerate(axes)
+    ]
+
+
 def _compared(cells: Sequence[Cell], quick: bool, run: _Run) -> Rows:
     ways = (OFF, *SYNC, *FIXED, ADAPTIVE, *BOUND)
     if quick:
@@ -317,6 +356,9 @@ _TITLES = {
     "clients": "The same with several clients at once",
     "contention": "The same with a back on the lead's machine: while both compute, 1.2 and 2 times as long",
     "inline": "A draft model in the engine: speed-up at the best depth, adaptively, and if it is useless",
+    "beside": "A draft model in the engine and a back: speed over that of each alone, and of the better one",
+    "recorded": "Shipped pair: speed-up of a free drafter (best depth, adaptive) and of a back; its share of "
+    "both; gain if confidences knew what is right; share of the first on one machine with the lead",
     "sensitivity": "Speed with a constant halved or doubled over that with its default: worst cell, and mean",
     "validation": "Speed-up over no back: measured, and predicted from T(n) and acceptance",
     "useless_backs": "Backs that do not help: speed over that of the lead alone",

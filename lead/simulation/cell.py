@@ -27,7 +27,8 @@ class Cell:
 
     `instant`: a free drafter inside the lead that is always done, the bound of what drafting can give.
     `inline`: a draft model in the lead's engine. `seed` is of the texts, `jitter_seed` of the times of steps.
-    `load`: what else the lead's machine does. `contention`: the backs run on the lead's machine.
+    `load`: what else the lead's machine does. `contention`: the backs run on the lead's machine. `texts`:
+    these, in turns, in place of random ones.
     """
 
     steps: StepTable
@@ -42,6 +43,7 @@ class Cell:
     load: MachineLoad = IDLE
     contention: Contention | None = None
     constants: SpeculationConstants = DEFAULTS
+    texts: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +181,15 @@ class _Simulation:
 
     def _ask(self, client: int) -> None:
         sequence = f"{client}.{self.n_texts}"
-        text = self.texts[sequence] = _text(self.cell.n_text, self.cell.seed, self.n_texts)
+        text = self.texts[sequence] = self._next_text()
         self.n_texts += 1
         self._lead.submit(sequence, text)
         self._send(Opened(sequence, text, 1))
+
+    def _next_text(self) -> Text:
+        if given := self.cell.texts:
+            return given[self.n_texts % len(given)]
+        return _text(self.cell.n_text, self.cell.seed, self.n_texts)
 
     def _on_event(self, event: LeadEvent) -> None:
         match event:
