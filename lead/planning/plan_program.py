@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from lead.engine.commands import DRAFT_MODEL, Load
+from lead.engine.draft_loading import heads_file
 from lead.planning.arrangements import arrangements, forecast
 from lead.planning.core_splits import CoreSplit, core_splits
 from lead.planning.measurements import EngineTimes, SplitTimes
@@ -61,11 +62,12 @@ def plan(settings: PlanSettings) -> PlanReport:
         _say("measuring the model on all cores …")
         engine = process.call(measure_engine, load, sampling, texts)
     splits = []
-    if load.draft and DRAFT_MODEL in engine.drafters:
+    in_back = load.draft and not heads_file(load)  # which draft in the engine only
+    if in_back and DRAFT_MODEL in engine.drafters:
         for split in core_splits(cores, lead_is_offloaded=engine.is_offloaded):
             _say(f"measuring with {len(split.back)} of {len(cores)} cores for a back …")
             splits.append(measure_split(split, load, is_offloaded=engine.is_offloaded))
-    found = arrangements(engine, splits, settings.round_trips)
+    found = arrangements(engine, splits, settings.round_trips if in_back else ())
     return PlanReport(
         engine,
         splits,

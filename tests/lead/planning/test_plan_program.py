@@ -13,6 +13,7 @@ from shared import cpus
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.settings.model_options import ModelOptions
 from tests.shared.models.convert.conftest import cache, checkpoint, tokenizer  # noqa: F401 - fixtures
+from tests.tiny_eagle import write_tiny_eagle
 
 pytestmark = pytest.mark.real
 SMALL = ("--threads", "1", "--ctx-size", "1024")
@@ -65,6 +66,12 @@ def test_heads_of_the_model_are_an_arrangement(run, tiny_heads):
     said = run("--model", tiny_heads, "--acceptance", "0.9")
     assert "the model's own heads (MTP)" in said
     assert "--acceptance says that 90% of its tokens are right" in said
+
+
+def test_an_eagle_drafter_is_not_one_for_a_back(run, tiny_model, tmp_path):
+    drafter = write_tiny_eagle(tmp_path / "eagle.gguf")
+    plan = json.loads(run("--model", tiny_model("llama"), "--draft-model", drafter, "--json"))
+    assert [each["kind"] for each in plan["arrangements"]] == ["none", "engine"]
 
 
 @pytest.mark.parametrize(
