@@ -9,7 +9,7 @@ from lead.engine.draft_loading import heads_file
 from lead.planning.arrangements import arrangements, forecast
 from lead.planning.core_splits import CoreSplit, core_splits
 from lead.planning.measurements import EngineTimes, SplitTimes
-from lead.planning.pinned_process import PinnedProcess, result
+from lead.planning.pinned_process import PinnedProcess
 from lead.planning.plan_commands import commands
 from lead.planning.plan_report import PlanReport
 from lead.planning.plan_settings import PlanSettings
@@ -119,7 +119,7 @@ def measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitT
         seconds = min(max(_LEAST_BESIDE_S, _STEPS_BESIDE * steps[1]), _MOST_BESIDE_S)
         drafting = back.start(draft_for, draft, seconds)
         beside = lead.call(steps_for, load.model, target, seconds)
-        token_beside_s = result(drafting)
+        token_beside_s = drafting.result()
     common = beside.keys() & steps.keys()
     lead_factor = sum(beside[n] / steps[n] for n in common) / len(common)
     return SplitTimes(

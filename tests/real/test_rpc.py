@@ -122,3 +122,10 @@ def test_what_is_no_worker_is_refused_at_the_start(served, target):
     foreign = url.removeprefix("http://")
     with pytest.raises(ProgramError, match="is not an RPC worker"):
         start_lead("--model", str(target), "--rpc", foreign)
+
+
+def test_one_worker_under_two_names_is_noticed(target, workers):
+    port = workers.addresses[0].rpartition(":")[2]
+    twice = f"127.0.0.1:{port},localhost:{port}"
+    with pytest.raises(ProgramError, match=f"localhost:{port} does not answer: .*named twice"):
+        start_lead("--model", str(target), "--rpc", twice, "--rpc-timeout", "0.1")

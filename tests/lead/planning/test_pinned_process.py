@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lead.planning.pinned_process import PinnedProcess, result
+from lead.planning.pinned_process import PinnedProcess
 from shared import cpus
 from shared.errors import ConfigError, ModelLoadError
 
@@ -38,6 +38,13 @@ def test_a_process_that_dies_is_told_in_a_sentence():
         process.call(os.abort)
 
 
+def test_one_that_has_died_takes_no_more_calls():
+    with PinnedProcess(None) as process:
+        for _ in range(3):
+            with pytest.raises(ConfigError, match="has died"):
+                process.call(os.abort)
+
+
 def test_a_core_that_is_not_there_is_named():
     with PinnedProcess(frozenset({60_000})) as process, pytest.raises(ConfigError, match="60000"):
         process.call(cpus.usable)
@@ -45,7 +52,7 @@ def test_a_core_that_is_not_there_is_named():
 
 def test_results_can_be_awaited_later(process):
     later = process.start(time.monotonic)
-    assert result(later) > 0
+    assert later.result() > 0
 
 
 MEASURING = """
@@ -53,7 +60,7 @@ import sys, time
 from lead.planning.pinned_process import PinnedProcess
 if __name__ == "__main__":
     with PinnedProcess(None) as process:
-        process.start(time.sleep, 1000)
+        process.call(time.monotonic)
         process.start(time.sleep, 1000)
         print("measuring", flush=True)
         time.sleep(1000)
@@ -63,7 +70,8 @@ if __name__ == "__main__":
 def test_it_ends_with_the_program_that_is_killed(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(MEASURING)
-    with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE) as started:
+    command = [sys.executable, program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as started:
         assert started.stdout.readline() == b"measuring\n"
         started.send_signal(signal.SIGKILL)
         assert started.stdout.read() == b""  # which ends with the last process that could write
