@@ -32,6 +32,7 @@ from lead.server.app import create_app
 from lead.server.draining import DrainingServer
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.services import Services
+from lead.server.socket_activation import activated_socket
 from lead.server.takeover import Inheritance, meeting_point, wait_for_heir
 from lead.settings.demo_model import demo_model
 from lead.settings.lead_settings import LeadSettings
@@ -66,6 +67,7 @@ class Lead:
         self._assembled = asyncio.Event()
         self._owns_address = asyncio.Event()
         self._inheritance: Inheritance | None = None
+        self._is_activated = False
         self._succession: asyncio.Future[None] | None = None
         self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
@@ -111,6 +113,9 @@ class Lead:
 
     def _listen(self) -> socket.socket:
         host, port = self._settings.host, self._settings.port
+        if activated := activated_socket(os.environ, os.getpid()):
+            self._is_activated = True
+            return activated
         if not self._settings.takeover:
             return listen(host, port)
         self._inheritance = Inheritance(meeting_point(host, port))
@@ -163,7 +168,7 @@ class Lead:
         )
         running = asyncio.ensure_future(self._run_engine(server))
         try:
-            if self._inheritance:
+            if self._inheritance or self._is_activated:
                 await self._wait_until_ready(running)
             await server.serve(sockets=[listener])
         finally:
@@ -183,7 +188,10 @@ class Lead:
                 await running
 
     async def _wait_until_ready(self, running: asyncio.Future[None]) -> None:
-        """A lead that cannot load its model must not replace one that runs; raises what `running` does."""
+        """A lead that cannot load its model must not replace one that runs, nor answer who can wait.
+
+        Raises what `running` does.
+        """
         ready = asyncio.ensure_future(self._engine_ready())
         await asyncio.wait({ready, running}, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
