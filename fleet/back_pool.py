@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import ray
@@ -17,6 +19,8 @@ log = logging.getLogger("ray.serve")
 _SILENT_SECONDS = 15.0
 """A lead that has not registered for so long is gone; replicas do at each health check."""
 _ASK_SECONDS = 5.0
+_ACTOR_SECONDS = 15.0
+"""Longer than a back takes to end."""
 _RECENT = 0.5
 """Weight of the last look at a lead's running sequences."""
 
@@ -63,9 +67,8 @@ class BackPool:
         async with httpx.AsyncClient(headers=headers, timeout=_ASK_SECONDS, trust_env=False) as http:
             while True:
                 await self._look(http)
-                await self._revive()
                 needs = [LeadNeed(url, lead.n_running, lead.gain) for url, lead in self._leads.items()]
-                moves = plan_moves(needs, self._placed, self._settings.sequences_per_back)
+                moves = plan_moves(needs, await self._reached(), self._settings.sequences_per_back)
                 await asyncio.gather(*map(self._move, moves))
                 await asyncio.sleep(self._settings.move_seconds if all(self._placed.values()) else 1.0)
 
@@ -85,21 +88,28 @@ class BackPool:
         lead.n_running += _RECENT * (loads["num_running_reqs"] - lead.n_running)
         lead.gain = gain_of(backs, lead.gain)
 
-    async def _revive(self) -> None:
-        """A back whose process has ended has no lead."""
+    async def _reached(self) -> dict[str, str | None]:
+        """The backs whose actors answer, with their leads: those for which Ray has room."""
         answers = await asyncio.gather(
-            *(actor.is_drafting.remote() for actor in self._actors.values()), return_exceptions=True
+            *(_within(actor.is_drafting.remote()) for actor in self._actors.values()), return_exceptions=True
         )
         for name, is_drafting in zip(self._actors, answers, strict=True):
             if is_drafting is not True:
                 self._placed[name] = None
+        answered = (name for name, each in zip(self._actors, answers, strict=True) if isinstance(each, bool))
+        return {name: self._placed[name] for name in answered}
 
     async def _move(self, move: Move) -> None:
         try:
-            await self._actors[move.back].follow.remote(move.lead)
-        except ray.exceptions.RayActorError as error:
-            log.warning("%s is away: %s", move.back, error)
+            await _within(self._actors[move.back].follow.remote(move.lead))
+        except (ray.exceptions.RayError, TimeoutError) as error:
+            log.warning("%s is away: %r", move.back, error)
             self._placed[move.back] = None
         else:
             log.info("%s: %s → %s", move.back, self._placed[move.back], move.lead)
             self._placed[move.back] = move.lead
+
+
+async def _within(answer: Awaitable[Any]) -> Any:
+    """An actor's answer; raises TimeoutError, as for one that waits for a place."""
+    return await asyncio.wait_for(answer, _ACTOR_SECONDS)

@@ -1,5 +1,6 @@
 """A replica of the deployment of leads: owns a `lead` process and hands requests on to it."""
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -36,6 +37,7 @@ class LeadReplica:
         self._settings, self._pool = settings, pool
         self._name = serve.get_replica_context().replica_id.unique_id
         self._rpc_workers: list[Any] = []
+        self._registering: asyncio.Task[None] | None = None
         host = ray.util.get_node_ip_address() if settings.host == "node" else settings.host
         port = free_port(host)
         self._url = f"http://{host}:{port}"
@@ -74,8 +76,15 @@ class LeadReplica:
         """Raises if the lead has ended: then Serve starts another replica. Else the pool hears of it."""
         if not self._lead.is_alive:
             raise ChildError(f"the lead of replica {self._name} has ended")
-        if self._pool:
-            await self._pool.register.remote(self._url)
+        if self._pool and (self._registering is None or self._registering.done()):
+            self._registering = asyncio.get_running_loop().create_task(self._register(self._pool))
+
+    async def _register(self, pool: DeploymentHandle) -> None:
+        """A pool that is away, or has no place yet, does not concern the lead's health."""
+        try:
+            await asyncio.wait_for(pool.register.remote(self._url), _ANSWER_SECONDS)
+        except Exception as error:  # noqa: BLE001 - whatever ails the pool
+            log.warning("the pool of backs does not answer: %r", error)
 
     async def record_routing_stats(self) -> dict[str, Any]:
         """How busy the lead is, for the router; nothing if it does not say."""

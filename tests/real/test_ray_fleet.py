@@ -70,15 +70,20 @@ def ask(url, **fields):
         return http.post("/v1/chat/completions", json=chat(model="fleet", **fields))
 
 
-def lead_children():
-    """The leads' processes by their URLs."""
+def children(program):
+    """The fleet's processes of a program: leads by their ports, backs by their names."""
     found = {}
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
-        if command[1:4] == ["-m", "fleet.child", "lead"]:
-            port = command[command.index("--port") + 1]
-            found[f"http://127.0.0.1:{port}"] = process
+        if command[1:4] == ["-m", "fleet.child", program]:
+            option = "--port" if program == "lead" else "--name"
+            found[command[command.index(option) + 1]] = process
     return found
+
+
+def lead_children():
+    """The leads' processes by their URLs."""
+    return {f"http://127.0.0.1:{port}": process for port, process in children("lead").items()}
 
 
 @contextmanager
@@ -113,6 +118,11 @@ def until(condition, seconds=240.0):
         time.sleep(0.5)
 
 
+def n_running(url):
+    with client(url) as http:
+        return http.get("/loads").json()["loads"][0]["num_running_reqs"]
+
+
 def placed():
     return serve.get_deployment_handle("BackPool", "default").placed.remote().result()
 
@@ -131,6 +141,13 @@ def test_the_text_is_that_of_a_direct_request_streamed_or_not(fleet):
     assert (reply.done, reply.n_generated) == (True, 20)
 
 
+def test_a_client_that_leaves_frees_its_slot(fleet):
+    body = chat(model="fleet", max_tokens=2000, stream=True)
+    with client(fleet) as http, http.stream("POST", "/v1/chat/completions", json=body) as response:
+        Stream(response).until(lambda reply: reply.text)
+    until(lambda: not any(n_running(url) for url in lead_children()))
+
+
 def test_conversations_stay_where_their_prefix_is(fleet):
     for subject in ("A baker.", "Ships, for once!", "Of cabbages.", "A fox."):
         messages = [{"role": "user", "content": f"{subject} {LONG}"}]
@@ -142,11 +159,18 @@ def test_conversations_stay_where_their_prefix_is(fleet):
 
 @pytest.mark.usefixtures("fleet")
 def test_backs_move_to_the_lead_that_has_work():
-    until(lambda: len(set(placed().values())) == 2 and None not in placed().values())
-    busy = next(iter(lead_children()))
+    until(lambda: None not in placed().values())
+    busy = next(url for url in lead_children() if set(placed().values()) != {url})
     with clients_that_ask(busy, 4, 200) as outcomes:
         until(lambda: set(placed().values()) == {busy})
     assert set(outcomes) <= {"answered"}
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_back_that_is_killed_drafts_again():
+    killed = children("back")["back-0"]
+    os.kill(killed.pid, signal.SIGKILL)
+    until(lambda: children("back").get("back-0", killed).pid != killed.pid)
 
 
 def test_a_killed_lead_costs_its_running_streams_and_nothing_else(fleet):
