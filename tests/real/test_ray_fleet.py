@@ -29,6 +29,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Ray's own
 ]
 
+PATIENT = {
+    "RAY_AUTH_MODE": "disabled",  # on loopback
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "240",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "240",
+    "RAY_raylet_start_wait_time_s": "240",
+}
+"""A machine that is busy with other things is slow, not broken."""
 LONG = "Zorvi the fox once met a quiet owl who lived near the river. " * 40
 
 
@@ -45,7 +52,7 @@ def settings(tmp_path_factory):
 def fleet(settings):
     """The URL of a running fleet."""
     port = free_port()
-    os.environ["RAY_AUTH_MODE"] = "disabled"
+    os.environ |= PATIENT
     ray.init(num_cpus=8, include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False)
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": port})
