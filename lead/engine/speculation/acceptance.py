@@ -27,13 +27,17 @@ class _Counts:
 
 @dataclass(slots=True)
 class _SourceRecord:
-    """`bins` are by confidence and agreement; those without agreement count all outcomes."""
+    """`bins` are by confidence and agreement; those without agreement count all outcomes.
+
+    `beside` are by how likely another source's token at the same place seemed to be.
+    """
 
     bins: defaultdict[tuple[int, Agreement | None], _Counts] = field(
         default_factory=lambda: defaultdict(_Counts)
     )
     by_place: list[list[int]] = field(default_factory=lambda: [[0, 0] for _ in range(_MAX_PLACES)])
     mean: _Counts = field(default_factory=_Counts)
+    beside: defaultdict[int, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
 
 
 class Acceptance:
@@ -61,6 +65,8 @@ class Acceptance:
             if outcome.agreement != "single":
                 record.bins[bin_, outcome.agreement].add(outcome.right, decay)
             record.mean.add(outcome.right, decay)
+            if outcome.beside is not None:
+                record.beside[self._bin_of(outcome.beside)].add(outcome.right, decay)
             place = min(outcome.place, _MAX_PLACES - 1)
             record.by_place[place][0] += 1
             record.by_place[place][1] += outcome.right
@@ -82,6 +88,12 @@ class Acceptance:
         """The probability for a token of `source` that has not arrived yet."""
         record = self._records.get(source)
         return self._posterior(record.mean, self._unknown) if record else self._unknown
+
+    def mean_beside(self, source: str, probability: float) -> float:
+        """As `mean`, for a place where another source has proposed a token that is right so probably."""
+        record, mean = self._records.get(source), self.mean(source)
+        some = record.beside.get(self._bin_of(probability)) if record else None
+        return self._posterior(some, mean) if some else mean
 
     def forget(self, source: str) -> None:
         """It has disconnected; another of the same name may be different."""

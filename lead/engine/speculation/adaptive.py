@@ -115,7 +115,7 @@ class Adaptive:
         for draft in candidate.expected:
             n_here = min(len(draft.probabilities), candidate.n_useful)
             n_end = n_here + self._n_awaited(candidate, draft)
-            probabilities = chain(draft.probabilities[:n_here], repeat(draft.mean))
+            probabilities = chain(draft.probabilities[:n_here], draft.prospects, repeat(draft.mean))
             survival = expected = 1.0
             best = expected - rate * seconds[0]
             for n, probability in zip(range(1, min(n_end + 1, len(seconds))), probabilities, strict=False):
@@ -154,7 +154,7 @@ class Adaptive:
         for draft in candidate.expected:
             n_awaited = self._n_awaited(candidate, draft)
             n_more = sum(draft.arrival.when(n) <= moment for n in range(1, n_awaited + 1))
-            probabilities = (*draft.probabilities, *(draft.mean,) * n_more)[: candidate.n_useful]
+            probabilities = (*draft.probabilities, *draft.further(n_more))[: candidate.n_useful]
             longer = tuple(accumulate(probabilities, mul))
             if sum(longer) > best_sum:
                 best, best_sum = longer, sum(longer)

@@ -17,6 +17,7 @@ from lead.engine.speculation.merge import (
     EstimateAcceptance,
     agreement_on,
     best_chain,
+    probabilities_behind,
     probabilities_of,
 )
 
@@ -24,7 +25,8 @@ from lead.engine.speculation.merge import (
 class TokenOutcome(NamedTuple):
     """A proposed token, compared with the committed one; those before it were right.
 
-    `place` 0 is the token that directly followed the committed ones when they were extended.
+    `place` 0 is the token that directly followed the committed ones when they were extended. `beside`: how
+    likely what another source proposed there seemed to be.
     """
 
     source: str
@@ -32,6 +34,7 @@ class TokenOutcome(NamedTuple):
     agreement: Agreement
     place: int
     right: bool
+    beside: float | None = None
 
 
 class PostResult(NamedTuple):
@@ -82,8 +85,13 @@ class Board:
             drafts.trees[source] = tree
         return PostResult(tree.alive, outcomes)
 
-    def extend(self, sequence: str, start: int, tokens: Sequence[int]) -> list[TokenOutcome]:
-        """committed[start : start + len(tokens)] = tokens. Drafts that conflict with them are removed."""
+    def extend(
+        self, sequence: str, start: int, tokens: Sequence[int], estimate: EstimateAcceptance | None = None
+    ) -> list[TokenOutcome]:
+        """committed[start : start + len(tokens)] = tokens. Drafts that conflict with them are removed.
+
+        estimate: how likely tokens seemed to be (`TokenOutcome.beside`).
+        """
         drafts = self._drafts[sequence]
         outcomes: list[TokenOutcome] = []
         for place, token in enumerate(tokens):
@@ -93,7 +101,8 @@ class Board:
             proposed = [draft.token for _, draft in here]
             for source, (drafted, confidence) in here:
                 agreement = agreement_on(drafted, proposed)
-                outcomes.append(TokenOutcome(source, confidence, agreement, place, drafted == token))
+                right, beside = drafted == token, estimate and _beside(here, source, estimate)
+                outcomes.append(TokenOutcome(source, confidence, agreement, place, right, beside))
                 drafts.scored[source] = start + place + 1
             for tree in drafts.trees.values():
                 tree.step(token)
@@ -123,6 +132,13 @@ class Board:
         if source not in trees:
             return ()
         return probabilities_of({name: tree.main_branch() for name, tree in trees.items()}, source, estimate)
+
+    def probabilities_behind(
+        self, sequence: str, source: str, estimate: EstimateAcceptance
+    ) -> tuple[float, ...]:
+        """Of what others propose behind what `source` does: `merge.probabilities_behind`."""
+        branches = {name: tree.main_branch() for name, tree in self._drafts[sequence].trees.items()}
+        return probabilities_behind(branches, source, estimate)
 
     def pop_stale(self) -> dict[str, int]:
         """How many drafts of each source were stale on arrival since the last call."""
@@ -159,6 +175,14 @@ class Board:
                 drafts.scored[source] = position + 1
             tree.step(committed[position])
         return outcomes
+
+
+def _beside(
+    here: Sequence[tuple[str, DraftToken]], source: str, estimate: EstimateAcceptance
+) -> float | None:
+    """How likely the likeliest token of the other sources is, as far as these know; None: there is none."""
+    others = (estimate(name, draft.confidence, "single") for name, draft in here if name != source)
+    return max(others, default=None)
 
 
 def _outdated(tree: DraftTree, current: DraftTree | None) -> bool:

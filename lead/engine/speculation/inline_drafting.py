@@ -22,7 +22,8 @@ _CATCH_UP_CHUNK = 128
 class InlineOffer(NamedTuple):
     """What the inline drafter may add to the draft of a sequence.
 
-    `probabilities` are those of its current tokens, `mean` that of each further one, up to `n_most` in all.
+    `probabilities` are those of its current tokens, `prospects` those of its next ones where other sources
+    have proposed some already, `mean` that of each further one, up to `n_most` in all.
     `n_pending` tokens are decoded with the first of them. `catch_up`: the share of this step, in seconds, in
     what it takes to catch up with the sequence first.
     """
@@ -32,6 +33,11 @@ class InlineOffer(NamedTuple):
     n_most: int
     n_pending: int = 1
     catch_up: float = 0.0
+    prospects: tuple[float, ...] = ()
+
+    def further(self, n: int) -> tuple[float, ...]:
+        """The probabilities of its next `n` tokens."""
+        return (*self.prospects, *(self.mean,) * n)[:n]
 
 
 class DraftOrder(NamedTuple):

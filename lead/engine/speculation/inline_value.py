@@ -52,7 +52,7 @@ class InlineValue:
         """What the step is worth after each further round, of one sequence alone: the usual case, quickly."""
         survival = expected = 1.0
         best = expected - self.rate * self.seconds[0]
-        probabilities = chain(offer.probabilities, repeat(offer.mean))
+        probabilities = chain(offer.probabilities, offer.prospects, repeat(offer.mean))
         n_most = min(offer.n_most, len(self.seconds) - 1)
         for n, probability in zip(range(1, n_most + 1), probabilities, strict=False):
             survival *= probability
@@ -67,7 +67,7 @@ class InlineValue:
         for n_rounds in range(1, n_most + 1):
             later = list(drafts)
             for i, offer in offers.items():
-                probabilities = (*offer.probabilities, *(offer.mean,) * n_rounds)[: offer.n_most]
+                probabilities = (*offer.probabilities, *offer.further(n_rounds))[: offer.n_most]
                 later[i] = max(drafts[i], tuple(accumulate(probabilities, mul)), key=sum)
             expected = self.batching.expected(later, len(self.seconds) - 1)
             worths = (n - self.rate * step for n, step in zip(expected, self.seconds, strict=False))
@@ -76,4 +76,4 @@ class InlineValue:
 
 def _next_survival(offer: InlineOffer) -> float:
     """The probability that the next token of this draft, and all before it, will be accepted."""
-    return math.prod(offer.probabilities) * offer.mean
+    return math.prod(offer.probabilities) * offer.further(1)[0]

@@ -207,7 +207,9 @@ class SpeculationManager:
         """One sequence's part of a step; the backs receive it at this moment."""
         sequence, board = committed.sequence, self._board
         before = list(board.sources(sequence))
-        self.acceptance.learn(board.extend(sequence, committed.start, committed.tokens))
+        self.acceptance.learn(
+            board.extend(sequence, committed.start, committed.tokens, self.acceptance.probability)
+        )
         n_committed = committed.start + len(committed.tokens)
         self._arrivals.on_commit(sequence, n_committed, now)
         after = set(board.sources(sequence))
@@ -336,11 +338,17 @@ class SpeculationManager:
         source = self.inline.drafter.source
         probabilities = self._probabilities(generating.id, source)
         mean = self.acceptance.mean(source)
-        return self.inline.offer(generating.id, probabilities, mean, generating.n_useful, generating.n_left)
+        offer = self.inline.offer(generating.id, probabilities, mean, generating.n_useful, generating.n_left)
+        return offer and offer._replace(prospects=self._prospects(generating.id, source))
 
     def _probabilities(self, sequence: str, source: str) -> tuple[float, ...]:
         """Of a source's main branch: that each token is accepted if those before it are."""
         return self._board.probabilities(sequence, source, self.acceptance.probability)
+
+    def _prospects(self, sequence: str, source: str) -> tuple[float, ...]:
+        """Of the next tokens of a source, where others have proposed some."""
+        behind = self._board.probabilities_behind(sequence, source, self.acceptance.probability)
+        return tuple(self.acceptance.mean_beside(source, each) for each in behind)
 
     def _candidate_without_inline(self, sequence: str, n_useful: int, now: float) -> Candidate:
         policy = self._policy_name
@@ -378,7 +386,11 @@ class SpeculationManager:
             if arrival is None or self._is_complete(branch):
                 continue
             probabilities = self._probabilities(sequence, source)
-            drafts.append(ExpectedDraft(probabilities, self.acceptance.mean(source), arrival))
+            drafts.append(
+                ExpectedDraft(
+                    probabilities, self.acceptance.mean(source), arrival, self._prospects(sequence, source)
+                )
+            )
         return tuple(drafts)
 
     def _is_complete(self, branch: Sequence[DraftToken]) -> bool:

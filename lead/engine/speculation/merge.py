@@ -56,6 +56,23 @@ def probabilities_of(
     return tuple(probabilities)
 
 
+def probabilities_behind(
+    drafts: Mapping[str, Sequence[DraftToken]], source: str, estimate: EstimateAcceptance
+) -> tuple[float, ...]:
+    """Of what others propose behind the draft of `source`, as far as they agree with all of it."""
+    own = [draft.token for draft in drafts.get(source, ())]
+    others = [
+        name
+        for name, draft in drafts.items()
+        if name != source and [each.token for each in draft[: len(own)]] == own
+    ]
+    if not others:
+        return ()
+    return tuple(
+        probability for _, _, probability in _Merge(drafts, estimate, 0.0).after(others, len(own), 1.0)
+    )
+
+
 class _Merge:
     def __init__(
         self, drafts: Mapping[str, Sequence[DraftToken]], estimate: EstimateAcceptance, min_survival: float

@@ -20,12 +20,18 @@ SYNC_PATIENCE_S = 1.0
 class ExpectedDraft(NamedTuple):
     """What a source is about to add to its draft.
 
-    `probabilities` are those of its current tokens, `mean` that of each further one.
+    `probabilities` are those of its current tokens, `prospects` those of its next ones where other sources
+    have proposed some already, `mean` that of each further one.
     """
 
     probabilities: tuple[float, ...]
     mean: float
     arrival: Arrival
+    prospects: tuple[float, ...] = ()
+
+    def further(self, n: int) -> tuple[float, ...]:
+        """The probabilities of its next `n` tokens."""
+        return (*self.prospects, *(self.mean,) * n)[:n]
 
 
 class Candidate(NamedTuple):

@@ -145,3 +145,20 @@ def test_the_report_shows_the_calibration_from_low_to_high():
 def test_the_report_of_a_stranger_is_empty():
     report = Acceptance().describe("stranger")
     assert (report["n_scored"], report["acceptance_by_position"], report["calibration"]) == (0, [], [])
+
+
+# Tokens that have not arrived yet
+
+
+def test_beside_a_token_of_another_source_counts_what_came_of_tokens_beside_such():
+    doubtful = [each._replace(beside=0.3) for each in mixed(100, 0.2)]
+    likely = [each._replace(beside=0.95) for each in mixed(100, 0.9)]
+    acceptance = learned(*doubtful, *likely)
+    assert acceptance.mean_beside("a", 0.3) == pytest.approx(0.2, abs=0.15)
+    assert acceptance.mean_beside("a", 0.95) == pytest.approx(0.9, abs=0.1)
+
+
+def test_beside_a_token_of_another_source_without_outcomes_its_usual_share_counts():
+    acceptance = learned(*mixed(100, 0.7))
+    assert acceptance.mean_beside("a", 0.3) == acceptance.mean("a")
+    assert acceptance.mean_beside("new", 0.3) == acceptance.mean("new")

@@ -366,3 +366,13 @@ def test_a_real_jump_in_t_is_seldom_measured_again():
     chosen = explored(step, 8000, candidate(*[0.8] * 3, 0.05))
     assert 0 < chosen[3] < 8000 / 64
     assert chosen[4] > 8000 * 0.98
+
+
+def test_it_does_not_wait_for_a_source_where_another_one_shows_that_its_token_will_be_wrong():
+    soon = growing(first_in=0.1 * T1)
+    assert wait(F16, candidate(expected=(soon,))) > 0
+    assert wait(F16, candidate(expected=(soon._replace(prospects=(0.05,)),))) == 0
+
+
+def test_of_a_source_beside_another_one_the_further_tokens_are_the_usual_ones():
+    assert growing(first_in=0.0, mean=0.8)._replace(prospects=(0.3,)).further(3) == (0.3, 0.8, 0.8)

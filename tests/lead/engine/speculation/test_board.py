@@ -134,6 +134,22 @@ def test_a_source_without_a_draft_has_no_probabilities(board):
     assert board.probabilities("s", "b", even) == ()
 
 
+def test_behind_a_draft_counts_what_agrees_with_all_of_it(board):
+    post(board, 3, [1], confidences=[0.9], source="a")
+    post(board, 3, [1, 2, 3], confidences=[0.9, 0.6, 0.5], source="b")
+    post(board, 3, [7, 2, 3, 4], confidences=[0.9, 0.8, 0.8, 0.8], source="c")
+    assert board.probabilities_behind("s", "a", stated) == (0.6, 0.5)
+    assert board.probabilities_behind("s", "c", stated) == ()
+    assert board.probabilities_behind("s", "new", stated)[1:] == (0.8, 0.8, 0.8)
+
+
+def test_outcomes_say_how_likely_the_token_of_another_source_seemed(board):
+    post(board, 3, [1, 2], confidences=[0.9, 0.7], source="a")
+    post(board, 3, [1], confidences=[0.6], source="b")
+    outcomes = board.extend("s", 3, [1, 2], stated)
+    assert [(each.source, each.beside) for each in outcomes] == [("a", 0.6), ("b", 0.9), ("a", None)]
+
+
 def test_sequences_have_drafts_of_their_own(board):
     board.open("t")
     post(board, 3, [1])

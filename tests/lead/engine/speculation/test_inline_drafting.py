@@ -4,7 +4,7 @@ import pytest
 
 from lead.engine.drafters.inline_drafter import InlineRound
 from lead.engine.speculation.constants import DEFAULTS
-from lead.engine.speculation.inline_drafting import InlineDrafting
+from lead.engine.speculation.inline_drafting import InlineDrafting, InlineOffer
 from tests.fakes import GREEDY
 
 STEP_S = 0.05
@@ -52,7 +52,7 @@ def offer(drafting, sequence="s", probabilities=(), n_useful=50, n_left=100):
 
 
 def test_a_sequence_that_was_just_committed_to_is_offered_at_the_price_of_its_pending_tokens():
-    assert offer(drafting(s=2)) == ((), 0.7, 8, 2, 0.0)
+    assert offer(drafting(s=2)) == InlineOffer((), 0.7, 8, 2)
 
 
 def test_what_the_drafter_has_missed_is_paid_for_over_the_rest_of_the_answer():

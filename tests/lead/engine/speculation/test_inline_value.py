@@ -122,3 +122,14 @@ def test_the_policies_for_comparison_draft_up_to_their_depth(policy):
     cost = cost_of(F16)
     assert policy.choose([candidate(0.9, 0.9)], 0, cost, cost).drafting
     assert policy.choose([candidate(0.9, 0.9, 0.9)], 0, cost, cost).drafting is None
+
+
+def test_where_another_source_shows_that_a_token_is_hard_none_is_drafted():
+    doubtful = candidate(mean=0.9)._replace(inline=InlineOffer((), 0.9, 8, prospects=(0.05,)))
+    assert n_rounds(0.1, candidate(mean=0.9)) > 0
+    assert n_rounds(0.1, doubtful) == 0
+
+
+def test_what_several_sequences_may_draft_is_worth_what_other_sources_let_expect():
+    doubtful = candidate(mean=0.9)._replace(inline=InlineOffer((), 0.9, 8, prospects=(0.05,) * 8))
+    assert choose(0.1, candidate(mean=0.9), doubtful).drafting.candidates == (0,)
