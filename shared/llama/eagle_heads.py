@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError, ModelLoadError
 from shared.llama.layer_inputs import ARCHITECTURES, target_layers
-from shared.llama.mtp_heads import MtpHeads
+from shared.llama.mtp_heads import HeadBatch, MtpHeads
 from shared.llama.mtp_span import HeadOutput, HeadSpan
 from shared.llama.tensor_names import tensor_names
 from shared.models.file_kind import EAGLE
@@ -94,8 +94,8 @@ class EagleHeads(MtpHeads):
     def __init__(self, model: Any, target: Any, parameters: Any, n_features: int) -> None:
         """model: freed by `close`. n_features: numbers in a row of the target. Raises ModelLoadError."""
         super().__init__(model, target, parameters, owns_model=True)
-        n_most: int = llama_cpp.llama_n_ubatch(self._context)
-        self._features = _FeatureBatch(n_most, n_features)
+        self._n_fused_most: int = llama_cpp.llama_n_ubatch(self._context)
+        self._features = HeadBatch(self._n_fused_most, n_features, with_tokens=False)
 
     def decode(self, spans: Sequence[HeadSpan]) -> list[HeadOutput]:
         return super().decode([span._replace(rows=self._fused(span.rows)) for span in spans])
@@ -104,8 +104,8 @@ class EagleHeads(MtpHeads):
         """`rows`, those of the target fused to the width of the drafter's own."""
         fused = list(rows)
         wide = [i for i, row in enumerate(rows) if len(row) != self.n_embd]
-        for first in range(0, len(wide), self._features.n_most):
-            part = wide[first : first + self._features.n_most]
+        for first in range(0, len(wide), self._n_fused_most):
+            part = wide[first : first + self._n_fused_most]
             for i, row in zip(part, self._encode([rows[i] for i in part]), strict=True):
                 fused[i] = row
         return fused
@@ -114,42 +114,11 @@ class EagleHeads(MtpHeads):
         """Shape (len(rows), n_embd), copied."""
         # The positions mean nothing to it, but llama.cpp wants them to follow those in the cache.
         start = llama_cpp.llama_memory_seq_pos_max(self._memory, 0) + 1
-        code = llama_cpp.llama_encode(self._context, self._features.fill(rows, start))
+        self._features.fill([HeadSpan(0, start, [0] * len(rows), rows)], with_outputs=True)
+        code = llama_cpp.llama_encode(self._context, self._features.native)
         if code != 0:
             raise DecodeFatalError(f"llama_encode of the EAGLE-3 drafter failed with {code}")
         pointer = ctypes.cast(
             llama_cpp_ext.llama_get_embeddings_nextn(self._context), ctypes.POINTER(ctypes.c_float)
         )
         return np.ctypeslib.as_array(pointer, shape=(len(rows), self.n_embd)).copy()
-
-
-class _FeatureBatch:
-    """A llama_batch of rows without tokens, for `llama_encode`."""
-
-    def __init__(self, n_most: int, width: int) -> None:
-        self.n_most = n_most
-        self._rows = np.zeros((n_most, width), np.float32)
-        self._position = np.zeros(n_most, np.int32)
-        self._n_slots = np.ones(n_most, np.int32)
-        self._slot = np.zeros(n_most, np.int32)
-        addresses = self._slot.ctypes.data + self._slot.itemsize * np.arange(n_most, dtype=np.uintp)
-        self._slot_pointers = addresses.astype(np.uintp)
-        self._wanted = np.ones(n_most, np.int8)
-        self._native = llama_cpp.llama_batch(
-            n_tokens=0,
-            embd=_pointer(self._rows, ctypes.c_float),
-            pos=_pointer(self._position, ctypes.c_int32),
-            n_seq_id=_pointer(self._n_slots, ctypes.c_int32),
-            seq_id=_pointer(self._slot_pointers, ctypes.POINTER(ctypes.c_int32)),
-            logits=_pointer(self._wanted, ctypes.c_int8),
-        )
-
-    def fill(self, rows: Sequence[NDArray[np.float32]], start: int) -> Any:
-        self._rows[: len(rows)] = rows
-        self._position[: len(rows)] = np.arange(start, start + len(rows))
-        self._native.n_tokens = len(rows)
-        return self._native
-
-
-def _pointer(array: NDArray[Any], kind: Any) -> Any:
-    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))

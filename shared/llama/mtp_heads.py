@@ -83,7 +83,7 @@ class MtpHeads:
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.n_embd: int = llama_cpp.llama_model_n_embd_out(model)
         self.n_vocab: int = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
-        self._batch = _HeadBatch(self.n_batch, self.n_embd)
+        self._batch = HeadBatch(self.n_batch, self.n_embd)
 
     def decode(self, spans: Sequence[HeadSpan]) -> list[HeadOutput]:
         """One pass over all spans; arrays are views that the next call overwrites.
@@ -144,10 +144,10 @@ class MtpHeads:
             llama_cpp.llama_model_free(self._model)
 
 
-class _HeadBatch:
-    """A llama_batch with both tokens and hidden states."""
+class HeadBatch:
+    """A llama_batch with both tokens and hidden states, or with these alone."""
 
-    def __init__(self, n_batch: int, n_embd: int) -> None:
+    def __init__(self, n_batch: int, n_embd: int, *, with_tokens: bool = True) -> None:
         self._token = np.zeros(n_batch, np.int32)
         self._rows = np.zeros((n_batch, n_embd), np.float32)
         self._position = np.zeros(n_batch, np.int32)
@@ -158,7 +158,7 @@ class _HeadBatch:
         self._wanted = np.zeros(n_batch, np.int8)
         self.native = llama_cpp.llama_batch(
             n_tokens=0,
-            token=_pointer(self._token, ctypes.c_int32),
+            token=_pointer(self._token, ctypes.c_int32) if with_tokens else None,
             embd=_pointer(self._rows, ctypes.c_float),
             pos=_pointer(self._position, ctypes.c_int32),
             n_seq_id=_pointer(self._n_slots, ctypes.c_int32),
