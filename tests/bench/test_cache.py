@@ -43,8 +43,9 @@ def test_several_texts_generate_together(model):
     assert model.counts == [[20], [40], [1, 1], [1, 1]]
 
 
-def test_one_text_and_eight_are_measured_at_each_length(capsys):
-    main(["--quick", "--lengths", "24,32", "--tokens", "2", "--new", "2"])
+def test_one_text_and_eight_are_measured_at_each_length(tiny_model, capsys):
+    sizes = ("--lengths", "24,32", "--tokens", "2", "--new", "2", "--repeats", "1")
+    main(["--model", str(tiny_model("llama")), *sizes])
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert [(row["n_texts"], row["length"]) for row in rows] == [(1, 24), (1, 32), (8, 24), (8, 32)]
     assert all(row["over_no_reuse"] == row["cached"] / row["no_reuse"] for row in rows)

@@ -20,19 +20,23 @@ def result(tmp_path):
     return path
 
 
-def test_each_measured_case_is_predicted(result, monkeypatch):
+@pytest.fixture
+def _short(monkeypatch):
     monkeypatch.setattr(fleet_validation, "_N_SEEDS", 1)
     monkeypatch.setattr(fleet_validation, "_N_HALVINGS", 4)
     monkeypatch.setattr(fleet_validation, "_WARM_UP_S", 1.0)
     monkeypatch.setattr(fleet_validation, "_SECONDS", 5.0)
+
+
+@pytest.mark.usefixtures("_short")
+def test_each_measured_case_is_predicted(result):
     rows = {row["backs"]: row for row in fleet_validation.validate(result)}
     assert rows[leads.NONE]["ratio"] == pytest.approx(1.0, rel=0.1)  # two leads share what one has alone
     assert min(rows[case]["predicted"] for case in leads.CASES[1:]) > 1.3 * rows[leads.NONE]["predicted"]
 
 
-def test_better_drafts_explain_a_faster_lead(monkeypatch):
-    monkeypatch.setattr(fleet_validation, "_N_SEEDS", 1)
-    monkeypatch.setattr(fleet_validation, "_N_HALVINGS", 4)
+@pytest.mark.usefixtures("_short")
+def test_better_drafts_explain_a_faster_lead():
     slower = Calibration.of_json(CALIBRATION.as_json() | {"with_back": 25.0})
     assert fleet_validation.fitted_acceptance(slower) < fleet_validation.fitted_acceptance(CALIBRATION)
 

@@ -9,7 +9,7 @@ from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
 
 @pytest.fixture(autouse=True)
 def short_texts(monkeypatch):
-    monkeypatch.setattr("lead.planning.arrangements._N_TOKENS", 128)
+    monkeypatch.setattr("lead.planning.arrangements._N_TOKENS", 64)
 
 
 FLAT = {1: 0.05, 2: 0.051, 4: 0.053, 8: 0.057, 16: 0.06}
