@@ -1,8 +1,10 @@
 """The settings of a back."""
 
+import logging
 import platform
 import re
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 from urllib.parse import urlsplit, urlunsplit
@@ -11,7 +13,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import CliSuppress
 
 from shared import cpus
-from shared.discovery import choose, find_leads
+from shared.discovery import FoundLead, choose, find_leads, usable
 from shared.key_file import read_key
 from shared.logs import LogLevel
 from shared.protocol import MAX_DRAFT_TOKENS
@@ -27,6 +29,8 @@ from shared.settings.model_options import (
 )
 from shared.settings.model_source import ModelSource
 from shared.tls import pinning, trusting
+
+log = logging.getLogger("back")
 
 DISCOVER_SECONDS = 10.0
 """How long `--discover` listens for announcements."""
@@ -100,6 +104,11 @@ class BackSettings(FileSettings):
         "Any machine can announce a lead and would receive the key; --ca-file makes the back verify the lead "
         "first",
     )
+    discover_all: bool = Field(
+        False,
+        description="as --discover, but for all leads that are announced when the back starts: they share "
+        "its time, as with several --lead",
+    )
     key: SecretStr | None = Field(
         None,
         description="the lead's key for backs; the variable BACK_KEY or --key-file hides it from process "
@@ -160,8 +169,8 @@ class BackSettings(FileSettings):
             raise ValueError(
                 f"--parallel {compute.parallel} for {len(self.lead)} leads: at most {MAX_SLOTS} in all"
             )
-        if self.discover and len(self.lead) > 1:
-            raise ValueError("--discover finds one lead; name several with --lead only")
+        if (self.discover or self.discover_all) and len(self.lead) > 1:
+            raise ValueError("leads are discovered or named with --lead, not both")
         if 0 < compute.ctx_size < n_slots:
             raise ValueError(
                 f"--ctx-size {compute.ctx_size} is too small for --parallel {compute.parallel} and "
@@ -175,17 +184,32 @@ class BackSettings(FileSettings):
         return self.model_copy(update={"source": self.source.located()})
 
     def discovered(self, *, again: bool = False) -> Self:
-        """With the URL of the lead that announces itself, if `discover` is set.
+        """With the URLs of the leads that announce themselves, if `discover` or `discover_all` is set.
 
         `again`: rather the lead that this back had before, if that is among several. With a `ca_file` only
         leads with HTTPS count, so that the key is not sent to any other. Raises NoLeadError,
         SeveralLeadsError.
         """
-        if not self.discover:
+        if not (self.discover or self.discover_all):
             return self
-        former = self.url if again else None
-        found = choose(find_leads(DISCOVER_SECONDS), with_https=self.ca_file is not None, former=former)
-        return self.with_lead(found.url)
+        found, with_https = find_leads(DISCOVER_SECONDS), self.ca_file is not None
+        if self.discover_all:
+            return self._with_leads(usable(found, with_https=with_https))
+        return self.with_lead(choose(found, with_https=with_https, former=self.url if again else None).url)
+
+    def _with_leads(self, found: Sequence[FoundLead]) -> Self:
+        """With as many of them as can be drafted for."""
+        n_most = min(_MOST_LEADS, MAX_SLOTS // self.compute.parallel)
+        leads, others = found[:n_most], found[n_most:]
+        log.info("drafting for all leads that are announced: %s", ", ".join(map(str, leads)))
+        if others:
+            log.warning(
+                "not for %s: --parallel %d for %d leads is the most",
+                ", ".join(map(str, others)),
+                self.compute.parallel,
+                n_most,
+            )
+        return self.model_copy(update={"lead": tuple(each.url for each in leads)})
 
     @property
     def url(self) -> str:

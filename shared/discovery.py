@@ -125,21 +125,29 @@ def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str 
 
     Raises NoLeadError, SeveralLeadsError.
     """
-    leads = [each for each in found if each.url.startswith("https:") or not with_https]
+    leads = usable(found, with_https=with_https)
     if known := [each for each in leads if each.url == former]:
         return known[0]
-    if not leads and with_https:
+    if len(leads) > 1:
+        more = f" and {len(leads) - _MAX_LISTED} more" if len(leads) > _MAX_LISTED else ""
+        listed = ", ".join(map(str, leads[:_MAX_LISTED])) + more
+        raise SeveralLeadsError(
+            f"several leads are announced: set --lead to one of them, or --discover-all: {listed}"
+        )
+    return leads[0]
+
+
+def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[FoundLead]:
+    """All of them, or those with HTTPS; raises NoLeadError if there is none."""
+    leads = [each for each in found if each.url.startswith("https:") or not with_https]
+    if leads:
+        return leads
+    if with_https:
         raise NoLeadError(
             "no lead with HTTPS is announced on this network: start one with --announce, --ssl-cert-file "
             "and --ssl-key-file, or set --lead"
         )
-    if not leads:
-        raise NoLeadError("no lead is announced on this network: start one with --announce, or set --lead")
-    if len(leads) > 1:
-        more = f" and {len(leads) - _MAX_LISTED} more" if len(leads) > _MAX_LISTED else ""
-        listed = ", ".join(map(str, leads[:_MAX_LISTED])) + more
-        raise SeveralLeadsError(f"several leads are announced: set --lead to one of them: {listed}")
-    return leads[0]
+    raise NoLeadError("no lead is announced on this network: start one with --announce, or set --lead")
 
 
 def own_addresses() -> list[str]:

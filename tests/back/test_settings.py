@@ -3,7 +3,8 @@ import pytest
 from back import settings as module
 from back.settings import BackSettings
 from shared import cpus
-from shared.discovery import FoundLead
+from shared.discovery import FoundLead, NoLeadError
+from shared.settings.model_options import MAX_SLOTS
 
 
 def settings(*arguments):
@@ -148,7 +149,29 @@ def test_each_lead_may_use_as_many_sequences_as_a_single_one():
     assert two.n_slots == 2 * one.n_slots
 
 
-def test_several_leads_cannot_be_discovered_as_well(capsys):
+def test_all_announced_leads_are_drafted_for(monkeypatch):
+    monkeypatch.setattr(module, "find_leads", lambda _: [PLAIN, SAFE])
+    assert settings("--discover-all").discovered().lead == (PLAIN.url, SAFE.url)
+    assert settings("--discover-all", "--ca-file", "ca.pem").discovered().lead == (SAFE.url,)
+
+
+def test_of_too_many_leads_some_are_left_out(monkeypatch, caplog):
+    leads = [FoundLead(f"http://10.0.0.{number}:5555", "70B") for number in range(40)]
+    monkeypatch.setattr(module, "find_leads", lambda _: leads)
+    found = settings("--discover-all", "--parallel", "100").discovered()
+    assert 1 <= len(found.lead) < 40
+    assert found.n_parallel <= MAX_SLOTS
+    assert "http://10.0.0.39:5555" in caplog.messages[-1]
+
+
+def test_without_an_announced_lead_there_is_nothing_to_draft_for(monkeypatch):
+    monkeypatch.setattr(module, "find_leads", lambda _: [])
+    with pytest.raises(NoLeadError, match="no lead is announced"):
+        settings("--discover-all").discovered()
+
+
+@pytest.mark.parametrize("option", ["--discover", "--discover-all"])
+def test_leads_are_discovered_or_named(capsys, option):
     with pytest.raises(SystemExit):
-        settings("--discover", "--lead", "http://a:1,http://b:1")
-    assert "name several with --lead only" in capsys.readouterr().err
+        settings(option, "--lead", "http://a:1,http://b:1")
+    assert "discovered or named with --lead, not both" in capsys.readouterr().err

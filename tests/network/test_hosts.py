@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from bench.processes import Program
+from bench.processes import Program, start_lead
 from tests.network.client import BACK_KEY, CLIENT_KEY, PORT, accepted, ask
 from tests.real.client import MOST_ANSWERS, TIMEOUT_S, repeat_until
-from tests.real.processes import BACK
+from tests.real.processes import BACK, LEAD
 
 pytestmark = pytest.mark.real
 
@@ -120,6 +120,18 @@ def test_a_back_finds_a_lead_that_announces_itself(lead, network):
         back = Program("back", "--discover", "--key", BACK_KEY, "--name", "finder", *BACK)
     with back:
         assert back.wait_for(r"drafting for (\S+) as finder")[1] == f"ws{lead[1][4:]}/v1/speculation"
+
+
+def test_a_back_may_draft_for_all_leads_that_announce_themselves(lead, network, target):
+    address = ("--host", "0.0.0.0", "--port", str(PORT), "--announce")
+    with network.at("desk2"):
+        other, _ = start_lead("--model", str(target), *LEAD, *address, "--back-key", BACK_KEY)
+    with other:
+        with network.at("desk1"):
+            back = Program("back", "--discover-all", "--key", BACK_KEY, "--name", "finder", *BACK)
+        with back:
+            for program in (lead[0], other):
+                program.wait_for("back finder.* joined")
 
 
 @pytest.mark.usefixtures("lead")
