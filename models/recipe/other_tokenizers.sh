@@ -16,7 +16,7 @@ corpus --out data4 --dialogues 20000 --seed 31 --mix 0.43 0.20 0.27 0.10 --max-n
 corpus --out data5 --dialogues 10000 --seed 41 --mix 0.55 0.15 0.25 0.05 --max-number 12 --hard 2 --wide \
   --trouble 0.85
 
-draft() {  # draft SIZE PRE-TOKENIZATION
+draft() {  # draft SIZE PRE-TOKENIZATION STEPS
   out=bpe$1
   mkdir -p "$out"
   ln -sf ../data5/train.jsonl "$out/train.jsonl"
@@ -24,14 +24,14 @@ draft() {  # draft SIZE PRE-TOKENIZATION
   "$python" "$here/pack.py" --data "$out" --tokenizer "$out/tokenizer.json" --boost 3 --seed 42
   "$python" "$here/transplant.py" --model "$shipped" --tokenizer "$out/tokenizer.json" --out "$out/start.pt"
   "$python" "$here/train.py" --preset draft --vocab "$1" --data "$out" --init "$out/start.pt" --out "$out/draft.pt" \
-    --minutes "$minutes" --steps 400 --lr 1e-3 --warmup 20 --seed 9 --threads 1 --eager --resume
+    --minutes "$minutes" --steps "$3" --lr 1e-3 --warmup 20 --seed 9 --threads 1 --eager --resume
   for type in f16 q8_0; do
     "$python" "$here/export.py" --ckpt "$out/draft.pt" --tokenizer "$out/tokenizer.json" --role draft \
       --name "spec-demo-draft-bpe$1" --type "$type" --out "out/draft-bpe$1-$type.gguf" \
       --check "out/draft-bpe$1-$type.gguf"
   done
 }
-draft 2048 gpt-2 &
+draft 2048 gpt-2 1600 &
 first=$!
-draft 8192 qwen2
+draft 8192 qwen2 400
 wait $first
