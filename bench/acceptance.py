@@ -17,12 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import report, table, translated_acceptance
-from shared.llama.model import Model
-from shared.llama.span import Span
+from bench.model_pair import CHAT, ModelPair
 from shared.models.builtin import builtin_draft, builtin_target
-from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
-from shared.settings.model_options import ModelOptions
 
 _TEMPERATURES = (0.7, 1.0, 1.5, 2.0)
 _PROMPTS = (
@@ -44,7 +41,6 @@ _COLUMNS = {
     "likeliest": ("likeliest token", ".3f"),
     "over_likeliest": ("coupled / likeliest", ".2f"),
 }
-_CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +63,14 @@ def main(arguments: Sequence[str]) -> None:
     if options.files:
         _translated(options)
         return
-    pair = Pair(builtin_target(), builtin_draft())
+    pair = ModelPair(builtin_target(), builtin_draft())
     rows = [_measure(pair, temperature, options.seeds, options.tokens) for temperature in _TEMPERATURES]
     table.show("Accepted fraction along the target's own samples, no truncation", rows, _COLUMNS)
     report.finish("acceptance", rows, options)
 
 
 def _translated(options: argparse.Namespace) -> None:
-    prompts = [_CHAT.format(prompt) for prompt in _PROMPTS]
+    prompts = [CHAT.format(prompt) for prompt in _PROMPTS]
     rows = [
         row
         for path in options.files
@@ -85,38 +81,21 @@ def _translated(options: argparse.Namespace) -> None:
     report.finish("acceptance", rows, options)
 
 
-class Pair:
-    """The two models, decoding the same text."""
-
-    def __init__(self, target: Path, draft: Path) -> None:
-        self._target, self._draft = (
-            Model(path, ModelOptions(ctx_size=1024, parallel=1, threads=1)) for path in (target, draft)
-        )
-
-    def positions(self, prompt: str, parameters: SamplingParameters, n_tokens: int) -> Iterator[Position]:
-        """Those of one text that the target samples; `parameters` must not truncate."""
-        vocabulary = self._target.vocabulary
-        tokens = vocabulary.tokenize(_CHAT.format(prompt), add_special=True, parse_special=True)
-        sampler = make_sampler(parameters, vocabulary, tokens)
-        for model in (self._target, self._draft):
-            model.trim(0, 0)
-        n_done = 0
-        for _ in range(n_tokens):
-            ours, theirs = (_logits(model, tokens, n_done) for model in (self._target, self._draft))
-            n_done = len(tokens)
-            chosen, drafted = (sampler.choose(logits, n_done) for logits in (ours, theirs))
-            p, q = (_softmax(logits / parameters.temperature) for logits in (ours, theirs))
-            yield Position(drafted == chosen, int(np.argmax(theirs)) == chosen, float(np.minimum(p, q).sum()))
-            tokens.append(chosen)
-            if chosen in vocabulary.end_tokens:
-                return
+def positions(
+    pair: ModelPair, prompt: str, parameters: SamplingParameters, n_tokens: int
+) -> Iterator[Position]:
+    """Those of one text that the target samples; `parameters` must not truncate."""
+    for tokens, sampler, target, draft, chosen in pair.positions(prompt, parameters, n_tokens):
+        drafted = sampler.choose(draft, len(tokens))
+        p, q = (_softmax(logits / parameters.temperature) for logits in (target, draft))
+        yield Position(drafted == chosen, int(np.argmax(draft)) == chosen, float(np.minimum(p, q).sum()))
 
 
-def _measure(pair: Pair, temperature: float, n_seeds: int, n_tokens: int) -> dict[str, float]:
+def _measure(pair: ModelPair, temperature: float, n_seeds: int, n_tokens: int) -> dict[str, float]:
     found: list[Position] = []
     for prompt, seed in itertools.product(_PROMPTS, range(n_seeds)):
         parameters = SamplingParameters(seed=seed, temperature=temperature, top_k=0, top_p=1, min_p=0)
-        found += pair.positions(prompt, parameters, n_tokens)
+        found += positions(pair, prompt, parameters, n_tokens)
     coupled, likeliest, overlap = (
         float(np.mean([getattr(position, name) for position in found])) for name in Position.__slots__
     )
@@ -129,11 +108,6 @@ def _measure(pair: Pair, temperature: float, n_seeds: int, n_tokens: int) -> dic
         "likeliest": likeliest,
         "over_likeliest": coupled / likeliest,
     }
-
-
-def _logits(model: Model, tokens: Sequence[int], n_done: int) -> NDArray[np.float32]:
-    (rows,) = model.decode([Span(0, n_done, tokens[n_done:], 1)])
-    return np.array(rows[0])
 
 
 def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -4,20 +4,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from bench.model_pair import ModelPair, next_logits
 from bench.prompts import draw
 from lead.simulation.text import DraftSkill, Guess, Text
-from shared.llama.model import Model
-from shared.llama.span import Span
-from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
-from shared.settings.model_options import ModelOptions
 
 KINDS = ("stories", "knowledge", "code")
-_CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 _N_RANKED = 3
 _N_ASTRAY = 6
 """Tokens that are drafted behind a wrong one, for their confidences."""
@@ -72,8 +65,7 @@ class PairRecorder:
     """The two models, decoding the same texts."""
 
     def __init__(self, target: Path, draft: Path) -> None:
-        options = ModelOptions(ctx_size=1024, parallel=1, threads=1)
-        self._target, self._draft = Model(target, options), Model(draft, options)
+        self._pair = ModelPair(target, draft)
 
     def record(self, temperature: float, n_each: int, n_tokens: int) -> list[list[RecordedPosition]]:
         """`n_each` texts of each kind of prompts, of up to `n_tokens` tokens, without truncation."""
@@ -86,34 +78,18 @@ class PairRecorder:
         self, prompt: str, seed: int, temperature: float, n_tokens: int
     ) -> Iterator[RecordedPosition]:
         parameters = SamplingParameters(seed=seed, temperature=temperature, top_k=0, top_p=1, min_p=0)
-        vocabulary = self._target.vocabulary
-        tokens = vocabulary.tokenize(_CHAT.format(prompt), add_special=True, parse_special=True)
-        sampler = make_sampler(parameters, vocabulary, tokens)
-        for model in (self._target, self._draft):
-            model.trim(0, 0)
-        n_done = 0
-        for _ in range(n_tokens):
-            ours, theirs = (_decode(model, tokens, n_done) for model in (self._target, self._draft))
-            n_done = len(tokens)
-            chosen, ranked = sampler.choose(ours, n_done), sampler.rank(theirs, n_done, _N_RANKED)
+        for tokens, sampler, _, draft, chosen in self._pair.positions(prompt, parameters, n_tokens):
+            ranked = sampler.rank(draft, len(tokens), _N_RANKED)
             right = tuple(each.token == chosen for each in ranked)
             astray = () if right[0] else self._go_astray(sampler, [*tokens, ranked[0].token])
             yield RecordedPosition(right, tuple(max(_LEAST, each.confidence) for each in ranked), astray)
-            tokens.append(chosen)
-            if chosen in vocabulary.end_tokens:
-                return
 
     def _go_astray(self, sampler: Sampler, tokens: list[int]) -> tuple[tuple[float, ...], ...]:
         """Confidences behind the last of `tokens`, which is wrong and not yet decoded."""
         n_done, confidences = len(tokens) - 1, []
         for n in range(_N_ASTRAY):
-            ranked = sampler.rank(_decode(self._draft, tokens, n_done + n), len(tokens), _N_RANKED)
+            ranked = sampler.rank(next_logits(self._pair.draft, tokens, n_done + n), len(tokens), _N_RANKED)
             confidences.append(tuple(max(_LEAST, each.confidence) for each in ranked))
             tokens.append(ranked[0].token)
-        self._draft.trim(0, n_done)
+        self._pair.draft.trim(0, n_done)
         return tuple(confidences)
-
-
-def _decode(model: Model, tokens: Sequence[int], n_done: int) -> NDArray[np.float32]:
-    (rows,) = model.decode([Span(0, n_done, tokens[n_done:], 1)])
-    return np.array(rows[0])

@@ -1,6 +1,7 @@
 """What is recorded of the shipped pair is what the two models say, and the simulation replays it."""
 
-from bench.acceptance import Pair
+from bench.acceptance import positions
+from bench.model_pair import ModelPair
 from bench.prompts import draw
 from bench.simulation.recorded_text import KINDS, KnowingText, PairRecorder, RecordedPosition, RecordedText
 from lead.simulation.cell import Cell, simulate
@@ -39,7 +40,7 @@ def test_recorded_is_whether_the_coupled_choices_agree():
     (recorded, *_) = PairRecorder(builtin_target(), builtin_draft()).record(1.0, 1, 24)
     (prompt,) = draw(KINDS[:1], 1, seed=1)
     parameters = SamplingParameters(seed=prompt.seed, temperature=1.0, top_k=0, top_p=1, min_p=0)
-    expected = Pair(builtin_target(), builtin_draft()).positions(prompt.text, parameters, 24)
+    expected = positions(ModelPair(builtin_target(), builtin_draft()), prompt.text, parameters, 24)
     assert [each.right[0] for each in recorded] == [each.coupled for each in expected]
     assert all(bool(each.astray) != each.right[0] for each in recorded)
 
