@@ -69,8 +69,9 @@ fleet: $(READY) $(ROUTER)
 # Three at a time: most tests that start processes wait more than they compute. Whole files, so that each starts
 # what its tests share once; tests/conftest.py puts the longest first. Byte code is written even where
 # the environment forbids it, as in many containers: the tests start some hundred Python programs.
+# One thread of OpenBLAS each: its threads spin while they wait, on cores that other tests need.
 test: $(READY)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format $(if $(CI),--check) .

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from bench.agent import main
 
 
+@pytest.mark.usefixtures("_one_thread")
 def test_each_kind_has_a_row(tiny_model, capsys):
     main(
         ["--model", str(tiny_model("llama")), "--requests", "2", "--tokens", "8", "--repeats", "1", "--plain"]

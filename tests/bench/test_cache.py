@@ -43,6 +43,7 @@ def test_several_texts_generate_together(model):
     assert model.counts == [[20], [40], [1, 1], [1, 1]]
 
 
+@pytest.mark.usefixtures("_one_thread")
 def test_one_text_and_eight_are_measured_at_each_length(tiny_model, capsys):
     sizes = ("--lengths", "24,32", "--tokens", "2", "--new", "2", "--repeats", "1")
     main(["--model", str(tiny_model("llama")), *sizes])
