@@ -25,9 +25,10 @@ from back.worker import Worker
 from bench import back_program
 from bench.until_signal import until_signal
 from shared.cache_edits import SlotMemory
-from shared.drafting.drafter import Drafter, DraftModel
+from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
+from shared.drafting.interfaces import DraftModel
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune

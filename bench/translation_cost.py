@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bench import table
 from bench.tiny_models import TinyModel, write_tiny_model
-from shared.drafting.drafter import LookAhead
+from shared.drafting.interfaces import LookAhead
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary

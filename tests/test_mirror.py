@@ -32,6 +32,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/chat/deltas.py",
         "lead/chat/held_call.py",
         "lead/chat/json_stream.py",
+        "lead/chat/parser_config.py",
         "lead/chat/text_pieces.py",
         "lead/chat/tool_call_parser.py",
     ),
@@ -102,6 +103,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/shared/drafting/test_drafter.py": (
         "shared/drafting/draft_path.py",
+        "shared/drafting/interfaces.py",
         "shared/drafting/sequence_state.py",
         "shared/sampling/grammar_waits.py",
     ),

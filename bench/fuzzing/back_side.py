@@ -26,9 +26,10 @@ from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
 from bench.replay import Rows
 from shared.cache_edits import SlotMemory
-from shared.drafting.drafter import Drafter, DraftModel
+from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
+from shared.drafting.interfaces import DraftModel
 from shared.errors import ProtocolError
 from shared.llama.memory_traits import PLAIN
 from shared.llama.model import Model

@@ -10,29 +10,26 @@ paths are complete, only branches.
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.cache_edits import SlotMemory
 from shared.drafting import side_branches
+from shared.drafting.draft_batch import Work, spans_of
 from shared.drafting.draft_path import DraftedToken, DraftPath
-from shared.drafting.draft_update import DraftUpdate, Urgency
+from shared.drafting.draft_update import DraftUpdate
 from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.interfaces import DraftModel, LookAhead, MakeSampler
 from shared.drafting.sequence_state import SequenceState
 from shared.drafting.side_branches import BranchCandidate
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
-from shared.llama.memory_traits import MemoryTraits
-from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
-from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
 
@@ -42,36 +39,6 @@ _MAX_COMMITTED = 1 << 24
 """No lead writes a longer text; one that never stops would fill this program's memory."""
 _GRAMMAR_SECONDS = 0.002
 """For answers about grammars in one step; longer ones are awaited while other paths go on."""
-
-Work = list[tuple[SequenceState, DraftPath]]
-
-
-class DraftModel(SlotMemory, Protocol):
-    """The seam to the model (`shared.llama.model.Model`)."""
-
-    n_batch: int
-    n_vocab: int
-    traits: MemoryTraits
-
-    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """One forward pass; logits for each span, shape (n_logits, n_vocab). Raises KvCacheFullError."""
-
-
-class MakeSampler(Protocol):
-    """The seam to llama.cpp's filters and grammars (`shared.drafting.drafting_sampler.drafting_sampler`)."""
-
-    def __call__(
-        self, parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /
-    ) -> Sampler:
-        """A sampler for a sequence with the tokens `history`; `like`: that of one with a common prefix."""
-
-
-class LookAhead(Protocol):
-    """The seam to a model of another vocabulary (`shared.translation.translating_model`)."""
-
-    def __call__(self, choices: Mapping[int, int], /) -> dict[int, NDArray[np.float32]]:
-        """Better logits of some slots, now that these tokens (slot → token) would be chosen; at last none."""
-
 
 RankedPath = tuple[SequenceState, DraftPath, list[RankedToken] | None]
 
@@ -167,7 +134,7 @@ class Drafter:
     def can_extend(self, sequence: str) -> bool:
         """Whether the draft of a sequence may get another token."""
         state = self._sequences.get(sequence)
-        return state is not None and self._can_extend_main(state)
+        return state is not None and state.can_extend(self._end_tokens)
 
     def drafted(self, sequence: str) -> Sequence[DraftedToken]:
         """The current draft of a sequence, without side branches; empty if the sequence has ended."""
@@ -188,7 +155,8 @@ class Drafter:
         return updates + (self._decode(work, n_most) if work else self._rank_again())
 
     def _decode(self, work: Work, n_most: int | None) -> list[DraftUpdate]:
-        spans = self._spans(work, self._model.n_batch if n_most is None else n_most)
+        n_most = self._model.n_batch if n_most is None else min(n_most, self._model.n_batch)
+        spans = spans_of(work, n_most, self._options.n_chunk)
         try:
             logits = self._model.decode(spans)
         except KvCacheFullError:
@@ -295,7 +263,7 @@ class Drafter:
         drafting = [
             state
             for state in self._sequences.values()
-            if (only is None or state.id in only) and self._can_extend_main(state)
+            if (only is None or state.id in only) and state.can_extend(self._end_tokens)
         ]
         for state in drafting:
             self._slots.give_back_branches(state.move_window(self._options.n_window))
@@ -342,24 +310,9 @@ class Drafter:
         history = [*state.committed, *main.tokens[: candidate.start - main.start], candidate.first.token]
         return self._make_sampler(state.sampling, history, main.sampler)
 
-    def _spans(self, work: Work, n_most: int) -> list[Span]:
-        """One token for each path that is drafting; prompts share the rest of `n_most` tokens."""
-        drafting = any(state.n_pending(path) == 1 for state, path in work)
-        n_spare = max(0, min(n_most, self._model.n_batch) - len(work))
-        if drafting:
-            n_spare = min(n_spare, self._options.n_chunk)
-        spans = []
-        for state, path in work:
-            n_pending = state.n_pending(path)
-            n = 1 + min(n_pending - 1, n_spare)
-            n_spare -= n - 1
-            n_logits = 1 if n == n_pending else 0
-            spans.append(Span(path.cache.index, len(path.cache), state.pending(path, n), n_logits))
-        return spans
-
     def _rank_again(self) -> list[DraftUpdate]:
         """Go on with paths whose grammar was not ready when they were decoded."""
-        waiting = [(state, path) for state in self._sequences.values() for path in _unranked(state)]
+        waiting = [(state, path) for state in self._sequences.values() for path in state.unranked]
         return self._append_tokens(
             (state, path, path.unranked)
             for state, path in waiting
@@ -410,7 +363,7 @@ class Drafter:
             return None
         with self._closing_on_error(state):
             path.append(choices)
-            return DraftUpdate(state.id, self._urgency(state, path))
+            return DraftUpdate(state.id, state.urgency(path, self._end_tokens))
         return None
 
     @contextmanager
@@ -423,27 +376,8 @@ class Drafter:
             self._close(state.id)
             self._slots.recover(self._slots_in_use())
 
-    def _urgency(self, state: SequenceState, path: DraftPath) -> Urgency:
-        n_per_step = state.options.n_per_step
-        if path is not state.main:
-            return "batched"
-        if len(path.drafted) == n_per_step or not self._can_extend_main(state):
-            return "immediate"
-        return "soon" if len(path.drafted) < n_per_step else "batched"
-
     def _has_work(self, state: SequenceState) -> bool:
-        return self._can_extend_main(state) or self._can_extend_branches(state) or any(_unranked(state))
-
-    def _can_extend_main(self, state: SequenceState) -> bool:
-        drafted = state.main.drafted
-        if state.main.unranked is not None or not state.main.end or len(drafted) >= state.options.n_ahead:
-            return False
-        if not drafted:
-            return True
-        return (
-            drafted[-1].token not in self._end_tokens
-            and state.main.confidence >= state.options.min_confidence
-        )
+        return state.can_extend(self._end_tokens) or self._can_extend_branches(state) or any(state.unranked)
 
     def _can_extend_branches(self, state: SequenceState) -> bool:
         if not self._may_branch(state):
@@ -476,8 +410,3 @@ class Drafter:
 
     def _drop_branches(self, state: SequenceState) -> None:
         self._slots.give_back_branches([state.drop_branch(branch) for branch in state.branches])
-
-
-def _unranked(state: SequenceState) -> Iterator[DraftPath]:
-    """The paths that wait for their grammar."""
-    return (path for path in (state.main, *state.branches) if path.unranked is not None)

@@ -1,9 +1,10 @@
 """The state of a sequence: its committed tokens, its draft's main path, and the branches of that."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shared.drafting.draft_path import DraftPath
+from shared.drafting.draft_update import Urgency
 from shared.drafting.drafter_options import DrafterOptions
 from shared.protocol import MAX_DRAFT_TOKENS, Draft
 from shared.sampling.parameters import SamplingParameters
@@ -36,6 +37,29 @@ class SequenceState:
     can_branch: bool = True  # False after a branch has failed
     previous_cache: list[int] = field(default_factory=list)
     # what the slot held before this sequence, until the next decode
+
+    @property
+    def unranked(self) -> Iterator[DraftPath]:
+        """The paths that wait for their grammar."""
+        return (path for path in (self.main, *self.branches) if path.unranked is not None)
+
+    def can_extend(self, end_tokens: Collection[int]) -> bool:
+        """Whether the main path may get another token."""
+        drafted = self.main.drafted
+        if self.main.unranked is not None or not self.main.end or len(drafted) >= self.options.n_ahead:
+            return False
+        if not drafted:
+            return True
+        return drafted[-1].token not in end_tokens and self.main.confidence >= self.options.min_confidence
+
+    def urgency(self, path: DraftPath, end_tokens: Collection[int]) -> Urgency:
+        """How soon the lead should have the token that `path` has just got."""
+        n_per_step = self.options.n_per_step
+        if path is not self.main:
+            return "batched"
+        if len(path.drafted) == n_per_step or not self.can_extend(end_tokens):
+            return "immediate"
+        return "soon" if len(path.drafted) < n_per_step else "batched"
 
     def n_pending(self, path: DraftPath) -> int:
         """The number of tokens to decode before the path's next token can be sampled."""

@@ -1,7 +1,8 @@
 """A drafter whose model has the vocabulary of the texts, or another one."""
 
-from shared.drafting.drafter import Drafter, MakeSampler
+from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.interfaces import MakeSampler
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.grammar_waits import WaitsForGrammars

@@ -34,6 +34,7 @@ from lead.engine.speculation.policy import (
     Policy,
     Sync,
 )
+from lead.engine.speculation.speculation_plan import GeneratingSequence, SpeculationPlan
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.speculation.tuning import BackTuning
@@ -41,31 +42,6 @@ from shared.llama.width_policy import WidthPolicy
 
 MakeLocalDrafters = Callable[[Submit], Mapping[str, LocalDrafter]]
 """The drafters in the engine for a request, by name."""
-
-
-class GeneratingSequence(NamedTuple):
-    """A sequence whose next token is due: at most `n_useful` draft tokens can be committed.
-
-    `n_fed` committed tokens are decoded before the draft. It may get `n_left` more tokens. It is in `slot`.
-    """
-
-    id: str
-    n_useful: int
-    n_fed: int = 1
-    n_left: int = 1 << 30
-    slot: int = 0
-
-
-class SpeculationPlan(NamedTuple):
-    """What each generating sequence verifies; or, if `wait` > 0, nothing yet (see `policy.DepthChoice`).
-
-    `order`: nothing before that is drafted in the engine.
-    """
-
-    chains: list[DraftChain]
-    wait: float
-    n_expected: float
-    order: DraftOrder | None = None
 
 
 class DraftRound(NamedTuple):
