@@ -11,18 +11,17 @@ are no calls.
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallStart, merge_deltas
 from lead.chat.held_call import HeldCall
 from lead.chat.json_stream import ObjectStream, ResponseStream, ValueScanner
 from lead.chat.markers import partial_marker_length, split_at_marker
+from lead.chat.parser_config import ParserConfig
 from lead.chat.python_call import parse_python_call
-from lead.chat.reasoning import ReasoningMarkers
 from lead.chat.text_pieces import TextPieces
 from lead.chat.tool_call_parser import ToolCallParser
-from lead.chat.tool_formats import GENERIC, ToolFormat
+from lead.chat.tool_formats import GENERIC
 
 _MAX_HEADER_CHARACTERS = 300
 """The longest text before the arguments of a call; with more it is not a call."""
@@ -48,34 +47,6 @@ class Mode(Enum):
     CODE = auto()  # a call written as code
     GENERIC = auto()  # a generic answer before its first value
     RESPONSE = auto()  # a generic answer that is content
-
-
-@dataclass(frozen=True, slots=True)
-class ParserConfig:
-    """How to parse an answer.
-
-    reasoning: None leaves reasoning in the content. in_reasoning: the prompt ends inside reasoning, which the
-    client began if continues_reasoning.
-    tool_format: None finds no calls. tools: the names of those offered. one_call: ignore all but the first.
-    prefix: content that the prompt contains and the client should receive, too.
-    unfinished: the beginning of a marker that the prompt contains.
-    """
-
-    reasoning: ReasoningMarkers | None = None
-    in_reasoning: bool = False
-    continues_reasoning: bool = False
-    tool_format: ToolFormat | None = None
-    ignored_markers: tuple[str, ...] = ()
-    tools: frozenset[str] = frozenset()
-    one_call: bool = False
-    prefix: str = ""
-    unfinished: str = ""
-
-    def markers(self) -> set[str]:
-        """All texts whose control tokens the parser has to see."""
-        markers = set(self.ignored_markers)
-        markers |= {self.reasoning.start, self.reasoning.end} if self.reasoning else set()
-        return markers | set(self.tool_format.markers() if self.tool_format else ())
 
 
 class OutputParser:

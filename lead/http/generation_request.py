@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fastapi import Request
 
-from lead.chat.parser import ParserConfig
+from lead.chat.parser_config import ParserConfig
 from lead.engine.commands import RequestOptions
 from lead.generation.admission import ContextExceededError
 from lead.http.middleware.keys import ANYONE, Principal

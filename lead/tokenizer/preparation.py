@@ -12,7 +12,7 @@ from typing import Any
 from lead.chat.constraint import OutputConstraint, grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.options import ChatOptions
-from lead.chat.parser import ParserConfig
+from lead.chat.parser_config import ParserConfig
 from lead.chat.request import ConversationFields
 from lead.chat.template import ChatTemplate, Conversation
 from lead.chat.tool_formats import unfinished_marker

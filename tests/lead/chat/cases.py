@@ -10,7 +10,7 @@ from typing import Any
 
 from lead.chat import tool_formats
 from lead.chat.message import ChatMessage
-from lead.chat.parser import ParserConfig
+from lead.chat.parser_config import ParserConfig
 from lead.chat.template import ChatTemplate, Conversation
 from lead.chat.tool_formats import unfinished_marker
 

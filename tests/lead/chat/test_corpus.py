@@ -5,7 +5,8 @@ import pytest
 
 from lead.chat.deltas import AssistantMessage
 from lead.chat.message import ChatMessage
-from lead.chat.parser import OutputParser, ParserConfig
+from lead.chat.parser import OutputParser
+from lead.chat.parser_config import ParserConfig
 from lead.chat.template import Conversation
 from tests.lead.chat.cases import CASES, HELLO, load, template, tool
 

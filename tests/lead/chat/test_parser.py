@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from lead.chat import parser, tool_formats
 from lead.chat.deltas import AssistantMessage, Content, Reasoning, ToolCallArguments, ToolCallStart
 from lead.chat.json_stream import ObjectStream
-from lead.chat.parser import OutputParser, ParserConfig
+from lead.chat.parser import OutputParser
+from lead.chat.parser_config import ParserConfig
 from lead.chat.reasoning import ReasoningMarkers
 
 THINK = ReasoningMarkers("<think>", "</think>")
