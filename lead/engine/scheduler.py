@@ -25,12 +25,13 @@ from lead.engine.events import (
     SequenceEvent,
     Started,
 )
-from lead.engine.prompt_chunk import PromptChunk
+from lead.engine.prompt_chunk import STEP_SECONDS, STEP_SECONDS_OF_OWN_CELLS, PromptChunk
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
-from lead.engine.speculation.manager import GeneratingSequence, SpeculationManager, SpeculationPlan
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.speculation_plan import GeneratingSequence, SpeculationPlan
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan
 from lead.engine.verifier import SlotOutcome, Verifier
@@ -80,7 +81,8 @@ class Scheduler:
             n_checkpoints=limits.n_checkpoints,
             separates_prompts=limits.widths is not None and not limits.widths.is_uniform,
         )
-        self._prompt_chunk = PromptChunk(limits.n_prompt_chunk, limits.n_batch)
+        step_seconds = STEP_SECONDS if limits.n_ctx_slot is None else STEP_SECONDS_OF_OWN_CELLS
+        self._prompt_chunk = PromptChunk(limits.n_prompt_chunk, limits.n_batch, step_seconds)
         self._minimal_step = False  # the cache was full: the next step takes as few tokens as it can
 
     @property

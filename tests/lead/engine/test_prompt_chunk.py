@@ -16,6 +16,12 @@ def test_a_step_takes_about_as_long_as_it_may_in_whole_tiles():
     assert chunk_after((512, 512 * STEP_SECONDS / 300)) == 256
 
 
+def test_where_steps_may_take_longer_they_read_more():
+    chunk = PromptChunk(128, 2048, 4 * STEP_SECONDS)
+    chunk.learn(512, 512 * STEP_SECONDS / 300)
+    assert chunk.n_tokens == 1152
+
+
 def test_a_slow_machine_reads_the_least():
     assert chunk_after((512, 10.0)) == 128
 
