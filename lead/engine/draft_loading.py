@@ -14,6 +14,7 @@ from lead.engine.calibration import varied_tokens
 from lead.engine.commands import DRAFT_MODEL, MTP, Load, LoadDraft
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.drafters.mtp_drafter import MtpDrafter
+from lead.engine.drafters.thread_choice import ThreadChoice
 from lead.engine.speculation.step_cost import StepCost
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
@@ -45,11 +46,13 @@ class InlineModel(NamedTuple):
     """A draft model in the engine.
 
     vocabulary: the target's, with which it drafts. projection: onto that, if its own is another one.
+    n_threads: with which it computes at first.
     """
 
     model: Model
     vocabulary: Vocabulary
     projection: Projection | None
+    n_threads: int = 1
 
     @property
     def name(self) -> str:
@@ -66,14 +69,14 @@ def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
             f"{load.model} cannot draft: its recurrent states do not fit into memory often enough to take "
             "tokens back; try a smaller --parallel"
         )
-    return InlineModel(model, target.vocabulary, projection)
+    return InlineModel(model, target.vocabulary, projection, choose_threads(load, model))
 
 
 def make_drafter(
     load: LoadDraft, inline: InlineModel, grammars: GrammarServer, patience: WaitsForGrammars
 ) -> ModelDrafter:
     """The inline drafter with this model, for as many sequences as there are slots."""
-    model, vocabulary, projection = inline
+    model, vocabulary, projection, _ = inline
     n_most = _n_most(load, model)
     options = DrafterOptions.for_cache(
         model.n_ctx,
@@ -84,7 +87,15 @@ def make_drafter(
     )
     make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
     drafter = translating_drafter(model, vocabulary, projection, options, make_sampler, patience)
-    return ModelDrafter(DRAFT_MODEL, drafter, n_most)
+    return ModelDrafter(DRAFT_MODEL, drafter, n_most, _thread_choice(load, inline))
+
+
+def _thread_choice(load: LoadDraft, inline: InlineModel) -> ThreadChoice | None:
+    """Between those that `choose_threads` has compared; None if there is no choice."""
+    if load.fixed_threads or load.options.threads == 1:
+        return None
+    other = load.options.threads if inline.n_threads == 1 else 1
+    return ThreadChoice(inline.model.use_threads, inline.n_threads, other)
 
 
 def heads_file(load: Load) -> Path | None:

@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable
 
 from lead.engine.calibration import calibrate
-from lead.engine.commands import NGRAM, PREDICTION, SUFFIX, Load, LoadDraft, Submit
+from lead.engine.commands import NGRAM, PREDICTION, SUFFIX, Load, Submit
 from lead.engine.draft_loading import (
     InlineModel,
     calibrate_drafting,
     calibrate_heads,
-    choose_threads,
     heads_file,
     load_draft_model,
     make_drafter,
@@ -116,7 +115,6 @@ def _serve(
     limits = _limits(model, load, RESERVE if exactness.is_on else 0)
     patience = Patience()
     grammars = GrammarServer(load.model, patience)
-    grammars.start()
 
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
@@ -140,6 +138,7 @@ def _serve(
         log.info("checkpoints: %s", checkpoints)
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
+    grammars.start()  # not earlier: its processes take a core while they load
     pipe.send(_ready(limits, exactness, drafts_with))
     if limits.traits.can_speculate and load.calibrate:
         calibrate(model, speculation.cost, model.n_vocab, interrupted=lambda: pipe.readable)
@@ -193,18 +192,18 @@ def _inline_drafter(
         return drafting, functools.partial(_measure_heads, drafts_with, model, load.options.parallel)
     if load.draft and drafts_with:
         drafter = make_drafter(load.draft, drafts_with, grammars, patience)
-        return drafter, functools.partial(_measure_draft_model, load.draft, drafts_with.model)
+        return drafter, functools.partial(_measure_draft_model, drafts_with)
     return None, lambda _: None
 
 
-def _measure_draft_model(load: LoadDraft, model: Model, cost: StepCost) -> None:
-    n_threads = choose_threads(load, model)
+def _measure_draft_model(inline: InlineModel, cost: StepCost) -> None:
+    model = inline.model
     calibrate_drafting(model, cost)
     log.info(
         "draft model: %s, %d thread%s, %.2f ms for a token; memory: %s for weights, %s",
         model.vocabulary.info.name,
-        n_threads,
-        "" if n_threads == 1 else "s",
+        inline.n_threads,
+        "" if inline.n_threads == 1 else "s",
         1000 * cost.seconds(1),
         size_text(model.vocabulary.info.size),
         model.memory_size,

@@ -66,7 +66,6 @@ def _drafters(
     own_file = heads_file(load)
     if load.draft and not own_file:
         inline = load_draft_model(load.draft, model)
-        choose_threads(load.draft, inline.model)
         drafters.append(make_drafter(load.draft, inline, grammars, Patience()))
         calibrate_drafting(inline.model, costs.setdefault(DRAFT_MODEL, StepCost()))
     if with_heads or own_file:

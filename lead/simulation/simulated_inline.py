@@ -63,6 +63,11 @@ class SimulatedInlineDrafter:
     def place(self, sequence: str, slot: int) -> None:
         """It needs no slots."""
 
+    def on_round(self, n_tokens: int, seconds: float) -> bool:
+        """One round is like another."""
+        del n_tokens, seconds
+        return True
+
     def n_pending(self, sequence: str) -> int | None:
         followed = self._followed[sequence]
         followed.sync()

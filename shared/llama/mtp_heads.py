@@ -133,10 +133,6 @@ class MtpHeads:
         if not llama_cpp.llama_memory_seq_rm(self._memory, slot, first, -1):
             raise DecodeFatalError("the cache of the model's heads cannot be cut back")
 
-    def use_threads(self, n_threads: int) -> None:
-        """Compute with so many threads from now on."""
-        llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
-
     def close(self) -> None:
         """Free the context; this object must not be used afterwards."""
         llama_cpp.llama_free(self._context)

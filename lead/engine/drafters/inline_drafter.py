@@ -39,3 +39,6 @@ class InlineDrafter(Protocol):
 
         A sequence with many pending tokens may need several calls until its draft grows.
         """
+
+    def on_round(self, n_tokens: int, seconds: float) -> bool:
+        """A decode of `n_tokens` took `seconds`; returns whether the next ones will take as long."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lead.engine.drafters.inline_drafter import InlineRound
+from lead.engine.drafters.thread_choice import ThreadChoice
 from shared.drafting.drafter import Drafter
 from shared.protocol import Close, Extend, Open
 from shared.sampling.parameters import SamplingParameters
@@ -25,11 +26,17 @@ class _Followed:
 class ModelDrafter:
     """An `InlineDrafter`."""
 
-    def __init__(self, source: str, drafter: Drafter, n_most: int) -> None:
-        """`drafter` has no side branches: nothing is drafted while the target computes."""
+    def __init__(
+        self, source: str, drafter: Drafter, n_most: int, threads: ThreadChoice | None = None
+    ) -> None:
+        """`drafter` has no side branches: nothing is drafted while the target computes.
+
+        threads: of its model; None: always the same number.
+        """
         self.source = source
         self.n_most = n_most
         self._drafter = drafter
+        self._threads = threads
         self._followed: dict[str, _Followed] = {}
 
     def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> None:
@@ -62,6 +69,9 @@ class ModelDrafter:
         return InlineRound(
             min(n_before, max(n_most, len(sequences))), {each: self._draft(each) for each in grown}
         )
+
+    def on_round(self, n_tokens: int, seconds: float) -> bool:
+        return self._threads is None or self._threads.on_round(n_tokens, seconds)
 
     def _n_pending_now(self, sequence: str) -> int:
         return self._drafter.n_pending(sequence) if self._drafter.follows(sequence) else 0

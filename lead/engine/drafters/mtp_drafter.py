@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lead.engine.commands import MTP
 from lead.engine.drafters.inline_drafter import InlineRound
-from shared.drafting.drafter import MakeSampler
+from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.hidden_rows import HiddenRows
 from shared.llama.mtp_span import HeadOutput, HeadSpan
@@ -139,6 +139,9 @@ class MtpDrafter:
         if followed.slot != slot:
             followed.slot, followed.base = slot, 0
             followed.drafted, followed.confidences, followed.own_rows = [], [], []
+
+    def on_round(self, _n_tokens: int, _seconds: float) -> bool:
+        return True
 
     def n_pending(self, sequence: str) -> int | None:
         followed = self._followed.get(sequence)

@@ -151,7 +151,7 @@ class InlineDrafting:
         """A round of `n_tokens` took `seconds`, and drafts grew by `n_drafted` tokens."""
         self._n_tokens += n_drafted
         self._seconds += seconds
-        if n_tokens:
+        if n_tokens and self.drafter.on_round(n_tokens, seconds):
             self.cost.learn(n_tokens, seconds)
 
     def describe(self) -> dict[str, Any]:

@@ -29,6 +29,9 @@ class Scripted:
     def place(self, *_):
         pass
 
+    def on_round(self, *_):
+        return True
+
     def n_pending(self, sequence):
         return self.pending.get(sequence)
 

@@ -10,7 +10,8 @@ from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
 from lead.engine.speculation.draft_chain import MAX_DEPTH
-from lead.engine.speculation.manager import GeneratingSequence, SpeculationManager
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.speculation_plan import GeneratingSequence
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.llama.width_policy import WidthPolicy
 from tests.fakes import GREEDY, submit, toy_sampler
@@ -560,6 +561,9 @@ class ScriptedInline:
 
     def place(self, *_):
         pass
+
+    def on_round(self, *_):
+        return True
 
     def n_pending(self, sequence):
         self._sync(sequence)
