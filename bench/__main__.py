@@ -32,6 +32,7 @@ PARTS = {
     "leads": "one back for two leads, against two backs that share its core",
     "takeover": "whether clients lose answers while one lead replaces another",
     "memory": "whether memory grows with the tokens that are served",
+    "equal_hardware": "a draft model in the lead against llama-server's, on the same cores",
     "plan": "what `lead plan` predicts, against what its commands then reach",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _usage(part: str) -> int:
     wants_help = part in {"-h", "--help"}
-    lines = [f"  {name:<11} {what}" for name, what in PARTS.items()]
+    lines = [f"  {name:<14} {what}" for name, what in PARTS.items()]
     print(
         "usage: python -m bench PART …  (PART --help lists the options of a part)",
         *lines,

@@ -10,14 +10,19 @@ from bench.prompts import Prompt
 from shared.errors import ConfigError
 
 _TIMEOUT_S = 600.0
+_NO_FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Fields that all requests of a configuration share. No filter truncates the distribution."""
+    """Fields that all requests of a configuration share.
+
+    default_filters: those of lead and llama-server, which are the same; else none truncates the distribution.
+    """
 
     temperature: float
     n_tokens: int
+    default_filters: bool = False
 
     def request(self, prompt: Prompt) -> dict[str, Any]:
         """The body of a chat request."""
@@ -25,10 +30,8 @@ class Sampling:
             "messages": [{"role": "user", "content": prompt.text}],
             "max_tokens": self.n_tokens,
             "temperature": self.temperature,
-            "top_k": 0,
-            "top_p": 1.0,
-            "min_p": 0.0,
             "seed": prompt.seed,
+            **({} if self.default_filters else _NO_FILTERS),
         }
 
 

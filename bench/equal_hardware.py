@@ -1,0 +1,142 @@
+"""`python -m bench equal_hardware`: a draft model in the lead against llama-server's, on the same cores.
+
+    python -m bench equal_hardware --peer llama-server=PATH
+    python -m bench equal_hardware --peer llama-server=PATH --costs 0.1 --temperatures 1 --repeats 8
+
+The lead decides how much to draft; llama-server's depth is fixed when it starts, so there is one for each.
+All have all cores and the same two models, and answer the same fresh prompts in turns; who waits for its turn
+takes no time. The filters are those that both have by default. The lead does not draft from texts
+(`--no-ngram --suffix-memory 0`), as llama-server does not.
+"""
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bench import models, peer, report, table
+from bench.client import Sampling, ask, client
+from bench.contest import Run, Way, Workload, run_contest, warm_up
+from bench.options import kind, listed
+from bench.processes import start_lead
+from bench.prompts import KINDS, draw
+from shared import cpus
+
+LEAD = "lead --draft-model"
+_LEAD = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
+_WARM_UP_TOKENS = 48
+_COLUMNS = {
+    "cost": ("draft cost", ".3f"),
+    "temperature": ("T", "g"),
+    "way": ("way", ""),
+    "tokens_per_second": ("tokens/s", ".1f"),
+    "low": ("least", ".1f"),
+    "high": ("most", ".1f"),
+    "lead_to_this": ("lead, of this", ".2f"),
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print a table for each draft cost, and one line of JSON. Raises ConfigError."""
+    options = _parse(arguments)
+    cores = cpus.one_of_each_core()
+    target = models.target_or_file(options.target)
+    rows = []
+    for cost in options.costs:
+        draft = models.draft(cost, target, str(cores[0]), str(cores[-1]))
+        found = [{"cost": draft.ratio, **row} for row in _measure(target, draft.path, cores, options)]
+        table.show(f"{target.name}, {len(cores)} cores", found, _COLUMNS)
+        rows += found
+    report.finish("equal_hardware", rows, options)
+
+
+def compare(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """A row for each way: tokens per second over all its answers, and how many times that the lead makes.
+
+    Without the first token of an answer, as elsewhere.
+    """
+    by_way: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.measurement.n_tokens < 2:  # noqa: PLR2004 - nothing follows the first token
+            continue
+        by_way.setdefault(run.way, []).append(run)
+    rates = {way: _rate(each) for way, each in by_way.items()}
+    return [
+        {
+            "way": way,
+            "tokens_per_second": rates[way],
+            "low": min(_rate([run]) for run in each),
+            "high": max(_rate([run]) for run in each),
+            "lead_to_this": rates[LEAD] / rates[way],
+        }
+        for way, each in by_way.items()
+    ]
+
+
+def _rate(runs: Sequence[Run]) -> float:
+    measurements = [run.measurement for run in runs]
+    return sum(each.n_tokens - 1 for each in measurements) / sum(each.seconds for each in measurements)
+
+
+def _measure(
+    target: Path, draft: Path, cores: Sequence[int], options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Rows for each temperature."""
+    rows = []
+    with ExitStack() as stack:
+        servers = _start(stack, target, draft, cores, options)
+        for temperature in options.temperatures:
+            sampling = Sampling(temperature, options.tokens, default_filters=True)
+            ways = [_way(name, http, sampling) for name, http in servers.items()]
+            short = Sampling(temperature, _WARM_UP_TOKENS, default_filters=True)
+            warm_up([_way(name, http, short) for name, http in servers.items()], draw(["stories"], 1, 0)[0])
+            workload = Workload(options.kinds, 1, options.repeats, options.seed)
+            found = compare(run_contest(ways, workload, nullcontext))
+            rows += [{"temperature": temperature, **row} for row in found]
+    return rows
+
+
+def _start(
+    stack: ExitStack, target: Path, draft: Path, cores: Sequence[int], options: argparse.Namespace
+) -> Mapping[str, httpx.Client]:
+    """Clients of the lead and of llama-server without a draft model and with each depth, by name."""
+    lead, url = start_lead(
+        "--model", str(target), "--draft-model", str(draft), "--threads", str(len(cores)), *_LEAD
+    )
+    stack.enter_context(lead)
+    servers = {LEAD: stack.enter_context(client(url))}
+    help_text, on = peer.help_text(options.peer), ",".join(map(str, cores))
+    extras = {f"-md, {n} tokens": peer.draft_arguments(help_text, draft, n) for n in options.depths}
+    for name, extra in {"alone": [], **extras}.items():
+        started = stack.enter_context(peer.Peer(options.peer, target, on, extra=extra))
+        servers[f"{peer.NAME} {name}"] = started.http
+    return servers
+
+
+def _way(name: str, http: httpx.Client, sampling: Sampling) -> Way:
+    return Way(name, lambda prompt: ask(http, prompt, sampling), with_backs=False)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench equal_hardware",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    report.add_options(parser)
+    parser.add_argument("--peer", type=peer.find, required=True, metavar="llama-server=PATH")
+    parser.add_argument("--target", default="0.4G:f16", help="size:type, or a GGUF file")
+    parser.add_argument(
+        "--costs", type=listed(str), default=["shipped", "0.1", "0.3"], help="of a draft step"
+    )
+    parser.add_argument("--depths", type=listed(int), default=[1, 2, 3, 5], help="of llama-server's drafts")
+    parser.add_argument("--temperatures", type=listed(float), default=[0.0, 1.0])
+    parser.add_argument("--kinds", type=listed(kind), default=list(KINDS), help="of prompts")
+    parser.add_argument("--tokens", type=int, default=100, help="of an answer, at most")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1, help="seed of the prompts and their order")
+    quick = {"costs": ["shipped"], "depths": [3], "tokens": 32, "repeats": 1, "kinds": ["stories"]}
+    return report.parse(parser, arguments, quick)
