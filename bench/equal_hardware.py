@@ -10,6 +10,7 @@ takes no time. The filters are those that both have by default. The lead does no
 """
 
 import argparse
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -27,7 +28,9 @@ from shared import cpus
 
 LEAD = "lead --draft-model"
 _LEAD = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
-_WARM_UP_TOKENS = 48
+_CALIBRATION_SECONDS = 5.0
+_WARM_UP = Sampling(0.0, 16)
+_WARM_UP_PROMPT = draw(["stories"], 1, 0)[0]
 _COLUMNS = {
     "cost": ("draft cost", ".3f"),
     "temperature": ("T", "g"),
@@ -91,8 +94,7 @@ def _measure(
         for temperature in options.temperatures:
             sampling = Sampling(temperature, options.tokens, default_filters=True)
             ways = [_way(name, http, sampling) for name, http in servers.items()]
-            short = Sampling(temperature, _WARM_UP_TOKENS, default_filters=True)
-            warm_up([_way(name, http, short) for name, http in servers.items()], draw(["stories"], 1, 0)[0])
+            warm_up(ways, _WARM_UP_PROMPT)
             workload = Workload(options.kinds, 1, options.repeats, options.seed)
             found = compare(run_contest(ways, workload, nullcontext))
             rows += [{"temperature": temperature, **row} for row in found]
@@ -102,18 +104,23 @@ def _measure(
 def _start(
     stack: ExitStack, target: Path, draft: Path, cores: Sequence[int], options: argparse.Namespace
 ) -> Mapping[str, httpx.Client]:
-    """Clients of the lead and of llama-server without a draft model and with each depth, by name."""
+    """Clients of llama-server without a draft model and with each depth, and of the lead, by name.
+
+    The lead is started last, and left alone at first: it times its steps then.
+    """
+    help_text, on = peer.help_text(options.peer), ",".join(map(str, cores))
+    extras = {f"-md, {n} tokens": peer.draft_arguments(help_text, draft, n) for n in options.depths}
+    servers = {}
+    for name, extra in {"alone": [], **extras}.items():
+        started = stack.enter_context(peer.Peer(options.peer, target, on, extra=extra))
+        servers[f"{peer.NAME} {name}"] = started.http
+        warm_up([_way(name, started.http, _WARM_UP)], _WARM_UP_PROMPT)
     lead, url = start_lead(
         "--model", str(target), "--draft-model", str(draft), "--threads", str(len(cores)), *_LEAD
     )
     stack.enter_context(lead)
-    servers = {LEAD: stack.enter_context(client(url))}
-    help_text, on = peer.help_text(options.peer), ",".join(map(str, cores))
-    extras = {f"-md, {n} tokens": peer.draft_arguments(help_text, draft, n) for n in options.depths}
-    for name, extra in {"alone": [], **extras}.items():
-        started = stack.enter_context(peer.Peer(options.peer, target, on, extra=extra))
-        servers[f"{peer.NAME} {name}"] = started.http
-    return servers
+    time.sleep(_CALIBRATION_SECONDS)
+    return {LEAD: stack.enter_context(client(url)), **servers}
 
 
 def _way(name: str, http: httpx.Client, sampling: Sampling) -> Way:
