@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Event, Explained
+from lead.engine.recalibration import Recalibration
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import SpeculationManager
@@ -49,13 +50,16 @@ class Loop:
         speculation: SpeculationManager,
         pipe: Pipe,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        recalibration: Recalibration | None = None,
     ) -> None:
-        """`clock` gives seconds; it must be the one that drafts were stamped with."""
+        """`clock` gives seconds; it must be the one that drafts were stamped with, and `recalibration`'s."""
         self._target = target
         self._scheduler = scheduler
         self._speculation = speculation
         self._pipe = pipe
         self._clock = clock
+        self._recalibration = recalibration
         self._wait = 0.0
         self._unchecked = False
         self._checked_at = -math.inf
@@ -68,17 +72,12 @@ class Loop:
 
     def step(self) -> None:
         """One step, or a wait for commands when there is nothing to do."""
-        began = self._clock()
-        wait = self._check_when_idle(began) if self._scheduler.idle else self._wait
-        for command in self._pipe.drain(wait):
-            self._apply(command)
-            self._unchecked = True
+        self._take_commands()
         now = self._clock()
-        if self._wait:
-            self._speculation.on_wait(now - began)
-            self._wait = 0.0
         plan = self._scheduler.plan(now)
         if plan is None:
+            if self._recalibration:
+                self._recalibration.run(now)
             return
         self._send(plan.events)
         if plan.wait > 0:
@@ -101,6 +100,17 @@ class Loop:
         else:
             self._send(self._scheduler.commit(plan, logits, now, now - began))
             self._send(self._speculation.pop_events())
+
+    def _take_commands(self) -> None:
+        """Those that have arrived; waits for some if there is nothing to do, or if a plan said so."""
+        began = self._clock()
+        wait = self._idle_wait(began) if self._scheduler.idle else self._wait
+        for command in self._pipe.drain(wait):
+            self._apply(command)
+            self._unchecked = True
+        if self._wait:
+            self._speculation.on_wait(self._clock() - began)
+            self._wait = 0.0
 
     def _draft(self, order: DraftOrder) -> None:
         """At least one round; more as long as commands need not be looked at."""
@@ -127,6 +137,13 @@ class Loop:
         log.log(level, "%s: their texts are read again (lost so far: %d)", error, self._n_windows_lost)
         self._scheduler.on_window_lost(error.slots)
 
+    def _idle_wait(self, now: float) -> float | None:
+        """Seconds until there is something to do without a command; None: never."""
+        waits = [self._check_when_idle(now)]
+        if self._recalibration:
+            waits.append(self._recalibration.wait(now))
+        return min((wait for wait in waits if wait is not None), default=None)
+
     def _check_when_idle(self, now: float) -> float | None:
         """Check the records, or return the seconds until that is due; None: wait for commands only."""
         if not self._unchecked:
@@ -144,6 +161,7 @@ class Loop:
     def _apply(self, command: Command) -> None:
         match command:
             case Submit():
+                self._recalibration = None
                 self._send(self._scheduler.submit(command, self._clock()))
             case Cancel():
                 self._scheduler.cancel(command.sequence)

@@ -30,6 +30,7 @@ from lead.engine.exact_model import load_target
 from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
+from lead.engine.recalibration import Recalibration
 from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
@@ -51,6 +52,8 @@ from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")
 
+_WIDE_STEP, _MAX_STEP_SECONDS = 16, 0.3
+"""Where a step of so many tokens takes longer, steps are timed at the start only."""
 _NGRAM_BITS = 14
 """A quarter of a megabyte per request, running or waiting; repetitions further back are forgotten."""
 
@@ -140,9 +143,19 @@ def _serve(
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
     grammars.start()  # not earlier: its processes take a core while they load
     pipe.send(_ready(limits, exactness, drafts_with))
+    recalibration = None
     if limits.traits.can_speculate and load.calibrate:
         calibrate(model, speculation.cost, model.n_vocab, interrupted=lambda: pipe.readable)
-    Loop(model, scheduler, speculation, pipe).run()
+        recalibration = _recalibration(model, speculation.cost, pipe)
+    Loop(model, scheduler, speculation, pipe, recalibration=recalibration).run()
+
+
+def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibration | None:
+    """None for a slow model, whose steps a first request would have to wait for."""
+    if cost.seconds(_WIDE_STEP) > _MAX_STEP_SECONDS:
+        return None
+    measure = functools.partial(calibrate, model, cost, model.n_vocab, lambda: pipe.readable)
+    return Recalibration(measure, time.monotonic())
 
 
 def _ready(limits: EngineLimits, exactness: Exactness, drafts_with: InlineModel | MtpHeads | None) -> Ready:

@@ -52,9 +52,9 @@ class ScriptedPipe:
         return self.now
 
 
-def run(*batches, target=None, policy="fixed"):
+def run(*batches, target=None, policy="fixed", **more):
     pipe, target = ScriptedPipe(*batches), target or FakeTarget(LIMITS.n_slots)
-    Loop(target, *make_engine(LIMITS, policy=policy), pipe, clock=pipe.clock).run()
+    Loop(target, *make_engine(LIMITS, policy=policy), pipe, clock=pipe.clock, **more).run()
     return pipe, target
 
 
