@@ -22,8 +22,10 @@ from bench import models, peer, report, table
 from bench.client import Sampling, ask, client
 from bench.contest import Run, Way, Workload, run_contest, warm_up
 from bench.options import kind, listed
+from bench.policy import ADAPTIVE, OFF
 from bench.processes import start_lead
 from bench.prompts import KINDS, draw
+from bench.ways import policy_way
 from shared import cpus
 
 LEAD = "lead --draft-model"
@@ -90,10 +92,15 @@ def _measure(
     """Rows for each temperature."""
     rows = []
     with ExitStack() as stack:
-        servers = _start(stack, target, draft, cores, options)
+        servers = _start_peers(stack, target, draft, cores, options)
+        lead = _start_lead(stack, target, draft, cores)  # which times its steps now, so it comes last
         for temperature in options.temperatures:
             sampling = Sampling(temperature, options.tokens, default_filters=True)
-            ways = [_way(name, http, sampling) for name, http in servers.items()]
+            ways = [
+                policy_way(lead, sampling, ADAPTIVE, LEAD, with_backs=False),
+                policy_way(lead, sampling, OFF, "lead alone", with_backs=False),
+                *(_way(name, http, sampling) for name, http in servers.items()),
+            ]
             warm_up(ways, _WARM_UP_PROMPT)
             workload = Workload(options.kinds, 1, options.repeats, options.seed)
             found = compare(run_contest(ways, workload, nullcontext))
@@ -101,13 +108,10 @@ def _measure(
     return rows
 
 
-def _start(
+def _start_peers(
     stack: ExitStack, target: Path, draft: Path, cores: Sequence[int], options: argparse.Namespace
 ) -> Mapping[str, httpx.Client]:
-    """Clients of llama-server without a draft model and with each depth, and of the lead, by name.
-
-    The lead is started last, and left alone at first: it times its steps then.
-    """
+    """Clients of llama-server without a draft model and with each depth, by name."""
     help_text, on = peer.help_text(options.peer), ",".join(map(str, cores))
     extras = {f"-md, {n} tokens": peer.draft_arguments(help_text, draft, n) for n in options.depths}
     servers = {}
@@ -115,12 +119,16 @@ def _start(
         started = stack.enter_context(peer.Peer(options.peer, target, on, extra=extra))
         servers[f"{peer.NAME} {name}"] = started.http
         warm_up([_way(name, started.http, _WARM_UP)], _WARM_UP_PROMPT)
+    return servers
+
+
+def _start_lead(stack: ExitStack, target: Path, draft: Path, cores: Sequence[int]) -> httpx.Client:
     lead, url = start_lead(
         "--model", str(target), "--draft-model", str(draft), "--threads", str(len(cores)), *_LEAD
     )
     stack.enter_context(lead)
     time.sleep(_CALIBRATION_SECONDS)
-    return {LEAD: stack.enter_context(client(url)), **servers}
+    return stack.enter_context(client(url))
 
 
 def _way(name: str, http: httpx.Client, sampling: Sampling) -> Way:
