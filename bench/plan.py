@@ -13,6 +13,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,6 +31,7 @@ from shared.errors import ConfigError
 _ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
 """What a plan leaves out is off, and the cache is small, as several leads run at the same time."""
 _N_WARM_UP = 32
+_CALIBRATION_SECONDS = 5.0
 _COLUMNS = {
     "arrangement": ("arrangement", ""),
     "predicted": ("predicted", ".1f"),
@@ -125,6 +127,7 @@ def _started(stack: ExitStack, each: Mapping[str, Any]) -> httpx.Client:
     assert program == "lead"
     lead, url = start_lead(*arguments, *_ALONE)
     stack.enter_context(lead)
+    time.sleep(_CALIBRATION_SECONDS)  # it times its steps, and the next one would disturb it
     if each["kind"] == "split":
         lead.wait_for(r"back local .*joined")
     return stack.enter_context(client(url))

@@ -97,6 +97,8 @@ class SpeculationConstants:
     """Per answer, of their mean length."""
     inline_exploration: float = 0.005
     """Share of the engine's time in which it drafts although that does not seem to pay."""
+    first_exploration: float = 0.05
+    """The same until some rounds have been timed: a few slow steps against a draft model that seems slow."""
     max_exploration: float = 16.0
     """Steps that one such attempt may take: what a sequence's draft needs before it can begin."""
     min_survival: float = 0.01

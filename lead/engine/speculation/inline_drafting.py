@@ -15,6 +15,8 @@ from shared.sampling.parameters import SamplingParameters
 _USUAL_PENDING = 4
 """After a step the drafter has one or two tokens to decode before it can go on, with several sources a few
 more. Beyond this, it has been left behind (or the prompt is new), and has to catch up."""
+_N_TRUSTED = 6
+"""Rounds whose times outweigh those measured at the start, when other programs may start, too."""
 _CATCH_UP_CHUNK = 128
 """Tokens of one sequence that are caught up with before each step while others are generating."""
 
@@ -64,6 +66,7 @@ class InlineDrafting:
         self._open_since: dict[str, int] = {}
         self._engine_seconds = 0.0
         self._explored_at: float | None = None  # in seconds of the engine's work; None: not yet of interest
+        self._n_rounds = 0
         self._n_tokens = 0
         self._seconds = 0.0
 
@@ -115,7 +118,9 @@ class InlineDrafting:
         """
         if self._explored_at is None:
             self._explored_at = self._engine_seconds
-        spare = self._constants.inline_exploration * (self._engine_seconds - self._explored_at)
+        is_known = self._n_rounds >= _N_TRUSTED
+        share = self._constants.inline_exploration if is_known else self._constants.first_exploration
+        spare = share * (self._engine_seconds - self._explored_at)
         spare = min(spare, self._constants.max_exploration * step_seconds)
         if spare < self.cost.seconds(1):
             return None
@@ -153,6 +158,7 @@ class InlineDrafting:
         self._seconds += seconds
         if n_tokens and self.drafter.on_round(n_tokens, seconds):
             self.cost.learn(n_tokens, seconds)
+            self._n_rounds += 1
 
     def describe(self) -> dict[str, Any]:
         """For `GET /v1/speculation`."""

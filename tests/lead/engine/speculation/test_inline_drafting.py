@@ -116,6 +116,13 @@ def test_rounds_are_timed():
     assert known.describe()["seconds"] == pytest.approx(0.08)
 
 
+def timed(known):
+    """Some rounds were drafted: what they take is known."""
+    for _ in range(6):
+        known.on_round(1, 1, known.cost.seconds(1))
+    return known
+
+
 def explored(known, n_steps):
     n = 0
     for _ in range(n_steps):
@@ -125,13 +132,21 @@ def explored(known, n_steps):
 
 
 def test_exploring_takes_a_small_share_of_the_time():
-    known = drafting(token_s=STEP_S / 10, s=1)
+    known = timed(drafting(token_s=STEP_S / 10, s=1))
     n_explored = explored(known, 10_000)
     assert n_explored * STEP_S / 10 == pytest.approx(10_000 * STEP_S * DEFAULTS.inline_exploration, rel=0.1)
 
 
+def test_what_was_timed_at_the_start_alone_is_looked_at_again_soon():
+    known = drafting(token_s=STEP_S / 10, s=1)
+    assert explored(known, 100) > 5 * explored(timed(drafting(token_s=STEP_S / 10, s=1)), 100)
+    for _ in range(5):
+        known.on_round(1, 1, 0.001)
+    assert explored(known, 20) > 0
+
+
 def test_exploring_takes_no_more_than_its_share_from_the_beginning_on():
-    known = drafting(token_s=STEP_S / 10, s=50)
+    known = timed(drafting(token_s=STEP_S / 10, s=50))
     price = known.cost.seconds(50)
     n_steps = round(price / DEFAULTS.inline_exploration / STEP_S)
     assert explored(known, n_steps - 10) == 0
