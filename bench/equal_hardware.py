@@ -10,7 +10,6 @@ takes no time. The filters are those that both have by default. The lead does no
 """
 
 import argparse
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -23,14 +22,12 @@ from bench.client import Sampling, ask, client
 from bench.contest import Run, Way, Workload, run_contest, warm_up
 from bench.options import kind, listed
 from bench.policy import ADAPTIVE, OFF
-from bench.processes import start_lead
+from bench.processes import start_calibrated_lead
 from bench.prompts import KINDS, draw
 from bench.ways import policy_way
 from shared import cpus
 
 LEAD = "lead --draft-model"
-_LEAD = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
-_CALIBRATION_SECONDS = 5.0
 _WARM_UP = Sampling(0.0, 16)
 _WARM_UP_PROMPT = draw(["stories"], 1, 0)[0]
 _COLUMNS = {
@@ -123,11 +120,9 @@ def _start_peers(
 
 
 def _start_lead(stack: ExitStack, target: Path, draft: Path, cores: Sequence[int]) -> httpx.Client:
-    lead, url = start_lead(
-        "--model", str(target), "--draft-model", str(draft), "--threads", str(len(cores)), *_LEAD
-    )
+    pair = ("--model", str(target), "--draft-model", str(draft))
+    lead, url = start_calibrated_lead(*pair, "--threads", str(len(cores)))
     stack.enter_context(lead)
-    time.sleep(_CALIBRATION_SECONDS)
     return stack.enter_context(client(url))
 
 

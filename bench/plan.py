@@ -13,7 +13,6 @@ import shlex
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,14 +23,11 @@ import httpx
 from bench import models, report, table
 from bench.client import client
 from bench.options import listed
-from bench.processes import start_lead
+from bench.processes import start_calibrated_lead
 from shared import cpus
 from shared.errors import ConfigError
 
-_ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
-"""What a plan leaves out is off, and the cache is small, as several leads run at the same time."""
 _N_WARM_UP = 32
-_CALIBRATION_SECONDS = 5.0
 _COLUMNS = {
     "arrangement": ("arrangement", ""),
     "predicted": ("predicted", ".1f"),
@@ -125,9 +121,8 @@ def _started(stack: ExitStack, each: Mapping[str, Any]) -> httpx.Client:
     """A client of a lead that the plan's command has started, with its back."""
     program, *arguments = shlex.split(each["commands"][0])
     assert program == "lead"
-    lead, url = start_lead(*arguments, *_ALONE)
+    lead, url = start_calibrated_lead(*arguments)
     stack.enter_context(lead)
-    time.sleep(_CALIBRATION_SECONDS)  # it times its steps, and the next one would disturb it
     if each["kind"] == "split":
         lead.wait_for(r"back local .*joined")
     return stack.enter_context(client(url))

@@ -6,10 +6,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+_MODELS_ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
+_CALIBRATION_SECONDS = 5.0
 _STOP_SECONDS = 60.0
 _PATIENCE_SECONDS = 240.0
 """Longer than anything takes on a machine that is busy with other things."""
@@ -113,6 +116,16 @@ def start_lead(*arguments: str, seconds: float = _PATIENCE_SECONDS) -> tuple[Pro
     except BaseException:
         lead.stop()
         raise
+    return lead, url
+
+
+def start_calibrated_lead(*arguments: str) -> tuple[Program, str]:
+    """Start a lead that drafts with models alone, for one text at a time, and let it time its steps.
+
+    Its cache is small, as several leads run at the same time.
+    """
+    lead, url = start_lead(*arguments, *_MODELS_ALONE)
+    time.sleep(_CALIBRATION_SECONDS)
     return lead, url
 
 

@@ -16,6 +16,8 @@ _N_TIMED = 7
 """Rounds remembered for each number of threads, of which the median counts."""
 _TRIAL = 6
 """Rounds of a trial of the other number; the first one, which starts the threads, is not timed."""
+_LEAST_TIMED = 3
+"""With fewer rounds of one token, because other sequences have joined, a trial decides nothing."""
 _FIRST_TRIAL, _MOST_BETWEEN = 16, 2048
 """Rounds before the first trial, and at most between two; trials that change nothing become rarer."""
 _MARGIN = 0.95
@@ -34,18 +36,13 @@ class ThreadChoice:
         self._n_rounds = 0  # since the last trial
         self._n_tried = 0  # of the trial that goes on
 
-    @property
-    def n_threads(self) -> int:
-        """With which the next round is computed."""
-        return self._other if self._n_tried else self._used
-
     def on_round(self, n_tokens: int, seconds: float) -> bool:
         """A round with `n_tokens` in its batch took `seconds`; returns False if it belonged to a trial."""
-        if n_tokens != 1:
-            return not self._n_tried
         if self._n_tried:
-            self._try(seconds)
+            self._try(seconds if n_tokens == 1 else None)
             return False
+        if n_tokens != 1:
+            return True
         self._times[self._used].append(seconds)
         self._n_rounds += 1
         if self._n_rounds >= self._between:
@@ -54,15 +51,17 @@ class ThreadChoice:
             self._use(self._other)
         return True
 
-    def _try(self, seconds: float) -> None:
-        if self._n_tried > 1:
-            self._times[self._other].append(seconds)
+    def _try(self, seconds: float | None) -> None:
+        """seconds: of a round of one token; None: it had more."""
+        times = self._times[self._other]
+        if self._n_tried > 1 and seconds is not None:
+            times.append(seconds)
         self._n_tried += 1
         if self._n_tried <= _TRIAL:
             return
         self._n_tried = 0
-        now, then = median(self._times[self._other]), median(self._times[self._used])
-        if now < _MARGIN * then:
+        then = median(self._times[self._used])
+        if len(times) >= _LEAST_TIMED and (now := median(times)) < _MARGIN * then:
             self._used, self._other = self._other, self._used
             self._between = _FIRST_TRIAL
             log.info(
