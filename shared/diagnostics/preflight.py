@@ -143,7 +143,7 @@ def check_memory(
     if n_needed > n_free:
         report.add_problem(
             f"weights and KV cache need about {gigabytes(n_needed)} of memory, but only {gigabytes(n_free)} "
-            "are free: use a smaller model or --ctx-size, or --cache-type-k q8_0"
+            "are free: use a smaller model or --ctx-size, --cache-type-k q8_0, or --flash-attn on"
         )
     return plan
 

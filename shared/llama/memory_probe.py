@@ -1,19 +1,21 @@
 """How large the memory of a model is, measured without its weights.
 
 llama.cpp can make a model and contexts with all their buffers but no memory behind them (`no_alloc` in
-llama.h), in a few milliseconds. How large the buffers are, it says in its log only.
+llama.h), in a few milliseconds. How large the buffers are, it says in its log only, and not of all
+(`graph_size`).
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
 from shared.llama import library
+from shared.llama.graph_size import graph_bytes
 from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.vocabulary import load_native
 from shared.settings.model_options import MAX_SLOTS, ModelOptions
@@ -41,6 +43,10 @@ class MemorySize:
     def total(self) -> int:
         """All of it."""
         return self.full_attention + self.windows + self.states + self.computing
+
+    def with_graphs(self, n_bytes: int) -> "MemorySize":
+        """With so many bytes more to compute."""
+        return replace(self, computing=self.computing + n_bytes)
 
     def __str__(self) -> str:
         """For the log."""
@@ -104,7 +110,8 @@ class ModelOutline:
         parameters.kv_unified = parameters.swa_full = True
         parameters.n_batch = parameters.n_ubatch = MAX_SLOTS
         parameters.n_rs_seq = 1
-        size, n_rollback = self._measure(parameters)
+        with self._context(parameters) as (context, size):
+            n_rollback = llama_cpp.llama_n_rs_seq(context) if context else 0
         return MemoryProbe(
             is_recurrent=bool(
                 llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model)
@@ -118,17 +125,19 @@ class ModelOutline:
 
     def size(self, parameters: Any) -> MemorySize:
         """Of a context with these llama_context_params."""
-        return self._measure(parameters)[0]
+        with self._context(parameters) as (context, size):
+            return size.with_graphs(graph_bytes(context, parameters)) if context else size
 
-    def _measure(self, parameters: Any) -> tuple[MemorySize, int]:
-        """The size of a context, and how many states of each sequence it keeps for rollback."""
+    @contextmanager
+    def _context(self, parameters: Any) -> Iterator[tuple[Any, MemorySize]]:
+        """A llama_context and its size; None if there is no memory: loading it in full will say why."""
         with library.captured_log() as lines:
             context = llama_cpp.llama_init_from_model(self._model, parameters)
-        if not context:  # loading it in full will say why
-            return MemorySize(), 0
-        n_rollback = llama_cpp.llama_n_rs_seq(context)
-        llama_cpp.llama_free(context)
-        return read_sizes(lines), n_rollback
+        try:
+            yield context, read_sizes(lines) if context else MemorySize()
+        finally:
+            if context:
+                llama_cpp.llama_free(context)
 
 
 def read_sizes(lines: Iterable[str]) -> MemorySize:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
+from shared.llama.graph_size import graph_bytes
 from shared.llama.memory_probe import read_sizes
 from shared.llama.mtp_span import HeadOutput, HeadSpan
 from shared.llama.tensor_names import tensor_names
@@ -75,9 +76,9 @@ class MtpHeads:
         parameters.swa_full = True
         with library.captured_log() as lines:
             self._context = llama_cpp.llama_init_from_model(model, parameters)
-        self.memory_size = read_sizes(lines)
         if not self._context:
             raise ModelLoadError(f"no memory for {self.title}: use --mtp off, or no such --draft-model")
+        self.memory_size = read_sizes(lines).with_graphs(graph_bytes(self._context, parameters))
         llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, True)
         self._memory = llama_cpp.llama_get_memory(self._context)
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
