@@ -11,6 +11,7 @@ they add behind the position. A draft token longer than the target's is split wi
 token longer than the draft model's gets its probability from nodes behind the position (look-ahead).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -93,8 +94,9 @@ class Lattice:
         n_target = len(self._projection.target)
         targets = np.concatenate([_NO_IDS, *(part.targets for part in self._parts)])
         weights = np.concatenate([_NO_WEIGHTS, *(part.weights for part in self._parts)])
-        found = np.bincount(targets, weights, n_target).astype(np.float32)
-        logits: NDArray[np.float32] = np.log(np.maximum(found, _HARDLY, out=found), out=found)
+        found = np.bincount(targets, weights, n_target)[targets]
+        logits = np.full(n_target, math.log(_HARDLY), np.float32)
+        logits[targets] = np.log(np.maximum(found, _HARDLY))  # these are few: the others cost nothing
         return logits
 
     def best_reading(self, token: int) -> Reading | None:
