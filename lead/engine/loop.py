@@ -1,5 +1,6 @@
 """The engine's loop: take commands, plan, decode, commit; check the records when there is nothing to do."""
 
+import contextlib
 import logging
 import math
 import time
@@ -77,7 +78,8 @@ class Loop:
         plan = self._scheduler.plan(now)
         if plan is None:
             if self._recalibration:
-                self._recalibration.run(now)
+                with contextlib.suppress(KvCacheFullError):  # the cache is as before
+                    self._recalibration.run(now, self._scheduler.find_place)
             return
         self._send(plan.events)
         if plan.wait > 0:
@@ -161,7 +163,6 @@ class Loop:
     def _apply(self, command: Command) -> None:
         match command:
             case Submit():
-                self._recalibration = None
                 self._send(self._scheduler.submit(command, self._clock()))
             case Cancel():
                 self._scheduler.cancel(command.sequence)

@@ -1,4 +1,4 @@
-"""Steps are timed again until the first request: while the engine starts, other programs start, too.
+"""Steps are timed again while the engine is idle: while it starts, other programs start, too.
 
 A wrong T(n) of widths that seem too slow to be used is corrected only by chance later.
 """
@@ -6,14 +6,17 @@ A wrong T(n) of widths that seem too slow to be used is corrected only by chance
 from collections import deque
 from collections.abc import Callable
 
+from lead.engine.calibration import WIDEST
+from lead.engine.step_plan import TrialPlace
+
 _AFTER_SECONDS = (3.0, 10.0, 30.0, 100.0)
 """Since the engine was ready. So many samples of each width replace those of the start."""
 
 
 class Recalibration:
-    """When to measure again; the first request ends it, because its slot is no longer empty."""
+    """When to measure again."""
 
-    def __init__(self, measure: Callable[[], None], now: float) -> None:
+    def __init__(self, measure: Callable[[TrialPlace], None], now: float) -> None:
         """`measure` returns as soon as a command arrives. now: when the engine is ready, in seconds."""
         self._measure = measure
         self._due = deque(now + seconds for seconds in _AFTER_SECONDS)
@@ -22,8 +25,11 @@ class Recalibration:
         """Seconds until it is due; None: never again."""
         return max(0.0, self._due[0] - now) if self._due else None
 
-    def run(self, now: float) -> None:
-        """Measure if it is due."""
-        if self._due and now >= self._due[0]:
+    def run(self, now: float, find_place: Callable[[int], TrialPlace | None]) -> None:
+        """Measure if it is due and the widest step has a place; times that were missed count once."""
+        is_due = False
+        while self._due and now >= self._due[0]:
             self._due.popleft()
-            self._measure()
+            is_due = True
+        if is_due and (place := find_place(WIDEST)):
+            self._measure(place)

@@ -33,7 +33,7 @@ from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.speculation_plan import GeneratingSequence, SpeculationPlan
 from lead.engine.speculation.speculation_stats import StepReport
-from lead.engine.step_plan import PlanEntry, StepPlan
+from lead.engine.step_plan import PlanEntry, StepPlan, TrialPlace
 from lead.engine.verifier import SlotOutcome, Verifier
 from shared.llama.span import Span, n_passes, padding, wants_two_passes
 from shared.llama.width_policy import passes
@@ -192,6 +192,11 @@ class Scheduler:
     def on_window_lost(self, slots: Sequence[int]) -> None:
         """A plan was not decoded because `slots` no longer hold what they should: they are read again."""
         self._slots.empty(slots)
+
+    def find_place(self, n_tokens: int) -> TrialPlace | None:
+        """Where steps of up to `n_tokens` can be timed while nothing is running."""
+        limits = self._limits
+        return self._slots.find_place(n_tokens, limits.n_ctx_slot or limits.n_ctx_sequence)
 
     def describe(self) -> dict[str, Any]:
         """Its records, without any text: for the log of a failed check."""

@@ -7,6 +7,7 @@ from typing import Any
 from lead.engine.events import Started
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
+from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import CacheEdit, Copy, LoadState, loads_last
 from shared.llama.memory_traits import MemoryTraits
 from shared.slot_cache import SlotCache, common_prefix_length
@@ -185,6 +186,15 @@ class SlotManager:
         while self.n_free < n_wanted and self.evict_idle():
             pass
         return self.n_free
+
+    def find_place(self, n_tokens: int, n_most: int) -> TrialPlace | None:
+        """Where `n_tokens` can be decoded and removed again; None: nowhere. n_most: tokens of a slot."""
+        for slot in self._idle():
+            n_cached = len(slot.cache)
+            fits = n_tokens <= min(self.n_free, n_most - n_cached)
+            if fits and (self._traits.can_trim or not n_cached):
+                return TrialPlace(slot.index, n_cached, self.pop_edits())
+        return None
 
     def pop_edits(self) -> list[CacheEdit]:
         """What makes every native cache hold what is valid in it; to be applied before the next decode."""

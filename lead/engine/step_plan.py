@@ -1,5 +1,6 @@
 """A step as the scheduler plans it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lead.engine.events import SequenceEvent
@@ -31,6 +32,18 @@ class PlanEntry:
         draft = self.draft.tokens
         n_logits = 1 + len(draft) if reaches_end else 0
         return Span(slot.index, n_cached, [*fed, *draft], n_logits, is_prompt=slot.is_in_prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPlace:
+    """Where an idle engine can decode some tokens and remove them again: after `n_cached` tokens of a slot.
+
+    Apply `edits` to the cache first.
+    """
+
+    slot: int = 0
+    n_cached: int = 0
+    edits: Sequence[CacheEdit] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
+from lead.engine.step_plan import TrialPlace
 from shared.errors import ModelLoadError
 from shared.llama import rpc_backend
 from shared.llama.eagle_heads import EagleHeads
@@ -52,8 +53,8 @@ from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")
 
-_WIDE_STEP, _MAX_STEP_SECONDS = 16, 0.3
-"""Where a step of so many tokens takes longer, steps are timed at the start only."""
+_MAX_STEP_SECONDS = 0.3
+"""Where a step takes longer, no further ones are timed: a request would have to wait for them."""
 _NGRAM_BITS = 14
 """A quarter of a megabyte per request, running or waiting; repetitions further back are forgotten."""
 
@@ -150,11 +151,17 @@ def _serve(
     Loop(model, scheduler, speculation, pipe, recalibration=recalibration).run()
 
 
-def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibration | None:
-    """None for a slow model, whose steps a first request would have to wait for."""
-    if cost.seconds(_WIDE_STEP) > _MAX_STEP_SECONDS:
-        return None
-    measure = functools.partial(calibrate, model, cost, model.n_vocab, lambda: pipe.readable)
+def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibration:
+    def measure(place: TrialPlace) -> None:
+        calibrate(
+            model,
+            cost,
+            model.n_vocab,
+            lambda: pipe.readable,
+            place=place,
+            max_step_seconds=_MAX_STEP_SECONDS,
+        )
+
     return Recalibration(measure, time.monotonic())
 
 

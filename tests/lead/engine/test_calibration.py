@@ -4,6 +4,9 @@ import pytest
 
 from lead.engine.calibration import calibrate
 from lead.engine.speculation.step_cost import StepCost
+from lead.engine.step_plan import TrialPlace
+from shared.cache_edits import Trim
+from shared.llama.span import Span
 from tests.fakes import N_VOCAB, FakeTarget
 
 
@@ -50,6 +53,27 @@ def test_one_busy_moment_spoils_no_entry():
 def test_the_cache_is_left_empty():
     target, _ = calibrated(dip)
     assert target.slots == [[]]
+
+
+def test_it_ends_with_a_step_that_takes_too_long():
+    target, cost = Timed(dip), StepCost()
+    calibrate(target, cost, N_VOCAB, lambda: False, target.clock, max_step_seconds=0.025)
+    assert list(cost.table()) == [1, 2, 3]
+
+
+def test_a_text_that_is_in_the_cache_stays_there():
+    target = Timed(dip)
+    target.decode([Span(0, 0, [4, 5, 6], 0)])
+    calibrate(target, StepCost(), N_VOCAB, lambda: False, target.clock, place=TrialPlace(0, 3))
+    assert target.slots == [[4, 5, 6]]
+
+
+def test_what_the_cache_is_to_forget_it_forgets_first():
+    target = Timed(dip)
+    target.decode([Span(0, 0, [4, 5, 6], 0)])
+    place = TrialPlace(0, 1, [Trim(0, 1)])
+    calibrate(target, StepCost(), N_VOCAB, lambda: False, target.clock, place=place)
+    assert target.slots == [[4]]
 
 
 def test_the_tokens_of_a_step_differ_as_those_of_a_text_do():

@@ -1,4 +1,6 @@
 from lead.engine.recalibration import Recalibration
+from lead.engine.step_plan import TrialPlace
+from shared.errors import KvCacheFullError
 from tests.lead.engine.test_loop import run, submit
 
 
@@ -7,8 +9,13 @@ class Measured:
 
     n = 0
 
-    def __call__(self):
+    def __call__(self, place):
         self.n += 1
+        self.place = place
+
+
+def anywhere(_):
+    return TrialPlace()
 
 
 def recalibration(now=0.0):
@@ -18,22 +25,28 @@ def recalibration(now=0.0):
 
 def test_nothing_is_measured_before_it_is_due():
     again, measured = recalibration(now=5.0)
-    again.run(7.9)
+    again.run(7.9, anywhere)
     assert (again.wait(7.9), measured.n) == (8.0 - 7.9, 0)
 
 
 def test_each_time_it_is_due_it_is_measured_once():
     again, measured = recalibration()
     for now in (3.0, 3.1, 10.0, 10.1):
-        again.run(now)
+        again.run(now, anywhere)
     assert (again.wait(10.1), measured.n) == (30.0 - 10.1, 2)
 
 
-def test_it_comes_to_an_end():
+def test_times_that_were_missed_count_once():
     again, measured = recalibration()
     for _ in range(9):
-        again.run(1000.0)
-    assert (again.wait(1000.0), measured.n) == (None, 4)
+        again.run(1000.0, anywhere)
+    assert (again.wait(1000.0), measured.n) == (None, 1)
+
+
+def test_without_a_place_nothing_is_measured():
+    again, measured = recalibration()
+    again.run(3.0, lambda _: None)
+    assert (again.wait(3.0), measured.n) == (7.0, 0)
 
 
 def test_an_idle_engine_waits_no_longer_than_until_then():
@@ -43,8 +56,16 @@ def test_an_idle_engine_waits_no_longer_than_until_then():
     assert measured.n == 3
 
 
-def test_the_first_request_ends_it():
+def test_after_a_request_steps_are_timed_again():
     again, measured = recalibration()
-    pipe, _ = run([submit(max_tokens=1)], *([[]] * 4), recalibration=again)
-    assert pipe.waits[-1] in {None, 0.0}
-    assert measured.n == 0
+    _, target = run([submit(max_tokens=1)], *([[]] * 6), recalibration=again)
+    assert measured.n > 0
+    assert measured.place.n_cached == len(target.slots[measured.place.slot])
+
+
+def test_a_cache_that_is_full_after_all_is_no_failure():
+    def measure(_):
+        raise KvCacheFullError("no cells")
+
+    pipe, _ = run([], [], recalibration=Recalibration(measure, 0.0))
+    assert pipe.waits == [3.0, 7.0]

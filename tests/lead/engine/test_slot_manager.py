@@ -6,6 +6,7 @@ from lead.engine.commands import RequestOptions
 from lead.engine.events import Started
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot_manager import SlotManager
+from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Copy, Trim
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from tests.fakes import GREEDY, toy_sampler
@@ -415,3 +416,42 @@ def test_wrong_books_are_noticed(spoil, complaint):
     spoil(room.slots.running()[0])
     with pytest.raises(AssertionError, match=complaint):
         room.slots.check_integrity()
+
+
+def test_steps_are_timed_in_an_empty_slot():
+    room = Room(traits=WINDOWS)
+    room.enter()
+    room.decode()
+    room.leave("s")
+    assert room.slots.find_place(4, 20) == TrialPlace(1, 0, [])
+
+
+def test_steps_are_timed_behind_a_text_that_stays():
+    room = Room(n_slots=1)
+    room.enter()
+    room.decode()
+    room.leave("s")
+    place = room.slots.find_place(4, 20)
+    assert (place.slot, place.n_cached) == (0, 3)
+
+
+def test_what_is_not_valid_any_more_is_removed_before_steps_are_timed():
+    room = Room(n_slots=1)
+    room.enter()
+    room.decode()
+    room.leave("s")
+    room.slots.evict_idle()
+    assert room.slots.find_place(4, 20) == TrialPlace(0, 0, [Trim(0, 0)])
+
+
+@pytest.mark.parametrize(
+    ("traits", "n_tokens", "n_most"),
+    [(PLAIN, 18, 99), (PLAIN, 4, 6), (WINDOWS, 4, 20)],
+    ids=["no cells", "a full slot", "a state that cannot be cut back"],
+)
+def test_without_room_steps_are_not_timed(traits, n_tokens, n_most):
+    room = Room(n_slots=1, traits=traits)
+    room.enter()
+    room.decode()
+    room.leave("s")
+    assert room.slots.find_place(n_tokens, n_most) is None
