@@ -3,8 +3,9 @@
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
+from statistics import median
 
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.step_plan import TrialPlace
@@ -18,6 +19,14 @@ EMPTY_CACHE = TrialPlace()
 _REPEATS = 5
 _MAX_SECONDS = 10.0
 """Time limit; for a slower model the rest is learned from requests."""
+_QUIET = 1.2
+"""A machine on which T(1) is longer by this factor than it was is busy."""
+
+
+def warm_up(target: Target) -> None:
+    """Read all weights once: the first step would take much longer than the next ones."""
+    target.decode([Span(0, 0, [0], 1)])
+    target.trim(0, 0)
 
 
 def calibrate(
@@ -27,31 +36,72 @@ def calibrate(
     interrupted: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
     *,
-    place: TrialPlace = EMPTY_CACHE,
     widths: Sequence[int] = _WIDTHS,
     n_repeats: int = _REPEATS,
     max_seconds: float = _MAX_SECONDS,
-    max_step_seconds: float = math.inf,
 ) -> None:
-    """Time steps of several widths at `place`, and leave it as it was.
+    """Time steps of several widths in slot 0, which must be empty and is left empty.
 
     The widths take turns, so that a busy moment of the machine does not affect one of them alone. Ends early
-    when `interrupted` returns True, or after a step that took longer than `max_step_seconds`.
+    when `interrupted` returns True.
+    """
+    began = clock()
+    for width, seconds in _timed_steps(target, n_vocab, interrupted, clock, EMPTY_CACHE, widths, n_repeats):
+        cost.learn(width, seconds)
+        if clock() - began > max_seconds:
+            return
+
+
+def recalibrate(
+    target: Target,
+    cost: StepCost,
+    n_vocab: int,
+    interrupted: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    place: TrialPlace = EMPTY_CACHE,
+    max_step_seconds: float = math.inf,
+) -> bool:
+    """Time steps again, at `place`, which is left as it was; returns whether something was learned.
+
+    Nothing is learned if it was interrupted in the first turn, if a step took longer than `max_step_seconds`,
+    or while the machine is busier than it was when T(1) was learned.
     """
     apply_edits(place.edits, target)
-    began = clock()
-    for width in chain.from_iterable(repeat(widths, n_repeats)):
-        if interrupted() or clock() - began > max_seconds:
-            return
-        tokens, start = varied_tokens(n_vocab, width), clock()
-        target.decode([Span(place.slot, place.n_cached, tokens, width)])
-        seconds = clock() - start
-        cost.learn(width, seconds)
-        target.trim(place.slot, place.n_cached)
+    timed = []
+    for width, seconds in _timed_steps(target, n_vocab, interrupted, clock, place, _WIDTHS, _REPEATS):
+        timed.append((width, seconds))
         if seconds > max_step_seconds:
-            return
+            return False
+    complete = timed[: len(timed) - len(timed) % len(_WIDTHS)]
+    singles = [seconds for width, seconds in complete if width == 1]
+    if not singles or median(singles) > _QUIET * cost.seconds(1):
+        return False
+    for width, seconds in complete:
+        cost.learn(width, seconds)
+    return True
 
 
 def varied_tokens(n_vocab: int, n: int) -> list[int]:
     """As different as those of a text: a mixture of experts would send equal ones to the same experts."""
     return random.Random(0).choices(range(n_vocab), k=n)  # noqa: S311 - the same at each start
+
+
+def _timed_steps(  # noqa: PLR0917 - what its two callers share
+    target: Target,
+    n_vocab: int,
+    interrupted: Callable[[], bool],
+    clock: Callable[[], float],
+    place: TrialPlace,
+    widths: Sequence[int],
+    n_repeats: int,
+) -> Iterator[tuple[int, float]]:
+    """Each width in turn, and the seconds of a step."""
+    for width in chain.from_iterable(repeat(widths, n_repeats)):
+        if interrupted():
+            return
+        tokens, start = varied_tokens(n_vocab, width), clock()
+        target.decode([Span(place.slot, place.n_cached, tokens, width)])
+        seconds = clock() - start
+        target.trim(place.slot, place.n_cached)
+        yield width, seconds

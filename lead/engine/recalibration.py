@@ -11,15 +11,21 @@ from lead.engine.step_plan import TrialPlace
 
 _AFTER_SECONDS = (3.0, 10.0, 30.0, 100.0)
 """Since the engine was ready. So many samples of each width replace those of the start."""
+_RETRY_SECONDS, _MOST_RETRIES = 3.0, 20
+"""After an attempt that was interrupted, or made while the machine was busy."""
 
 
 class Recalibration:
     """When to measure again."""
 
-    def __init__(self, measure: Callable[[TrialPlace], None], now: float) -> None:
-        """`measure` returns as soon as a command arrives. now: when the engine is ready, in seconds."""
+    def __init__(self, measure: Callable[[TrialPlace], bool], now: float) -> None:
+        """measure: returns as soon as a command arrives, and whether it has learned something.
+
+        now: when the engine is ready, in seconds.
+        """
         self._measure = measure
         self._due = deque(now + seconds for seconds in _AFTER_SECONDS)
+        self._n_retries = 0
 
     def wait(self, now: float) -> float | None:
         """Seconds until it is due; None: never again."""
@@ -31,5 +37,10 @@ class Recalibration:
         while self._due and now >= self._due[0]:
             self._due.popleft()
             is_due = True
-        if is_due and (place := find_place(WIDEST)):
-            self._measure(place)
+        if is_due and (place := find_place(WIDEST)) and not self._measure(place):
+            self._retry(now + _RETRY_SECONDS)
+
+    def _retry(self, at: float) -> None:
+        if self._n_retries < _MOST_RETRIES and (not self._due or at < self._due[0]):
+            self._n_retries += 1
+            self._due.appendleft(at)

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from lead.engine.calibration import calibrate
+from lead.engine.calibration import calibrate, recalibrate, warm_up
 from lead.engine.commands import NGRAM, PREDICTION, SUFFIX, Load, Submit
 from lead.engine.draft_loading import (
     InlineModel,
@@ -142,6 +142,7 @@ def _serve(
         log.info("checkpoints: %s", checkpoints)
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
+    warm_up(model)
     grammars.start()  # not earlier: its processes take a core while they load
     pipe.send(_ready(limits, exactness, drafts_with))
     recalibration = None
@@ -152,8 +153,8 @@ def _serve(
 
 
 def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibration:
-    def measure(place: TrialPlace) -> None:
-        calibrate(
+    def measure(place: TrialPlace) -> bool:
+        return recalibrate(
             model,
             cost,
             model.n_vocab,

@@ -45,8 +45,8 @@ def one_by_one(served):
 def test_four_requests_are_served_at_the_same_time(served):
     url = served[1]
     with ExitStack() as stack:
-        for prompt in PROMPTS:
-            answer = stack.enter_context(stream(url, prompt=prompt, max_tokens=ENDLESS))
+        answers = [stack.enter_context(stream(url, prompt=prompt, max_tokens=ENDLESS)) for prompt in PROMPTS]
+        for answer in answers:
             answer.until(lambda reply: reply.text)
         slots = httpx.get(f"{url}/slots", trust_env=False, timeout=TIMEOUT_S).json()
     assert [slot["is_processing"] for slot in slots] == [True] * len(PROMPTS)

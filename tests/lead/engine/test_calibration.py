@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.engine.calibration import calibrate
+from lead.engine.calibration import calibrate, recalibrate, warm_up
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Trim
@@ -55,27 +55,6 @@ def test_the_cache_is_left_empty():
     assert target.slots == [[]]
 
 
-def test_it_ends_with_a_step_that_takes_too_long():
-    target, cost = Timed(dip), StepCost()
-    calibrate(target, cost, N_VOCAB, lambda: False, target.clock, max_step_seconds=0.025)
-    assert list(cost.table()) == [1, 2, 3]
-
-
-def test_a_text_that_is_in_the_cache_stays_there():
-    target = Timed(dip)
-    target.decode([Span(0, 0, [4, 5, 6], 0)])
-    calibrate(target, StepCost(), N_VOCAB, lambda: False, target.clock, place=TrialPlace(0, 3))
-    assert target.slots == [[4, 5, 6]]
-
-
-def test_what_the_cache_is_to_forget_it_forgets_first():
-    target = Timed(dip)
-    target.decode([Span(0, 0, [4, 5, 6], 0)])
-    place = TrialPlace(0, 1, [Trim(0, 1)])
-    calibrate(target, StepCost(), N_VOCAB, lambda: False, target.clock, place=place)
-    assert target.slots == [[4]]
-
-
 def test_the_tokens_of_a_step_differ_as_those_of_a_text_do():
     target, _ = calibrated(dip)
     assert len(set(target.widest)) > len(target.widest) / 2
@@ -100,3 +79,55 @@ def test_widths_and_time_can_be_chosen():
     calibrate(target, cost, N_VOCAB, lambda: False, target.clock, **given)
     assert set(cost.table()) == {1, 3}
     assert 1.0 < target.now < 1.1
+
+
+def test_the_first_step_of_all_is_not_one_of_them():
+    target = Timed(dip)
+    warm_up(target)
+    assert (len(target.steps), target.slots) == (1, [[]])
+
+
+def recalibrated(seconds_of, known=None, interrupted=lambda: False, **more):
+    """`known`: T(1) before."""
+    target, cost = Timed(seconds_of), StepCost()
+    cost.learn(1, known or seconds_of(1))
+    learned = recalibrate(target, cost, N_VOCAB, interrupted, target.clock, **more)
+    return learned, cost.table()
+
+
+def test_steps_can_be_timed_again():
+    learned, table = recalibrated(dip, known=2.0)
+    assert learned
+    assert table[4] / table[2] == pytest.approx(dip(4) / dip(2), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"known": 0.005}, {"max_step_seconds": 0.15}, {"interrupted": iter([False] * 10 + [True]).__next__}],
+    ids=["busy", "slow", "interrupted"],
+)
+def test_what_is_doubtful_is_not_learned(given):
+    learned, table = recalibrated(dip, **given)
+    assert not learned
+    assert list(table) == [1]
+
+
+def test_turns_that_are_complete_are_learned_although_it_was_interrupted():
+    learned, table = recalibrated(dip, interrupted=iter([False] * 15 + [True]).__next__)
+    assert learned
+    assert max(table) == 16
+
+
+def test_a_text_that_is_in_the_cache_stays_there():
+    target = Timed(dip)
+    target.decode([Span(0, 0, [4, 5, 6], 0)])
+    recalibrate(target, StepCost(), N_VOCAB, lambda: False, target.clock, place=TrialPlace(0, 3))
+    assert target.slots == [[4, 5, 6]]
+
+
+def test_what_the_cache_is_to_forget_it_forgets_first():
+    target = Timed(dip)
+    target.decode([Span(0, 0, [4, 5, 6], 0)])
+    place = TrialPlace(0, 1, [Trim(0, 1)])
+    recalibrate(target, StepCost(), N_VOCAB, lambda: False, target.clock, place=place)
+    assert target.slots == [[4]]

@@ -7,11 +7,14 @@ from tests.lead.engine.test_loop import run, submit
 class Measured:
     """How often steps were timed."""
 
-    n = 0
+    def __init__(self, *, learns=True):
+        self.n = 0
+        self._learns = learns
 
     def __call__(self, place):
         self.n += 1
         self.place = place
+        return self._learns
 
 
 def anywhere(_):
@@ -47,6 +50,19 @@ def test_without_a_place_nothing_is_measured():
     again, measured = recalibration()
     again.run(3.0, lambda _: None)
     assert (again.wait(3.0), measured.n) == (7.0, 0)
+
+
+def test_an_attempt_that_failed_is_soon_repeated():
+    measured = Measured(learns=False)
+    again = Recalibration(measured, 0.0)
+    waits = []
+    now = 0.0
+    while (wait := again.wait(now)) is not None:
+        waits.append(wait)
+        now += wait
+        again.run(now, anywhere)
+    assert waits[:4] == [3.0, 3.0, 3.0, 1.0]
+    assert measured.n == 24
 
 
 def test_an_idle_engine_waits_no_longer_than_until_then():
