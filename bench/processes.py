@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 _MODELS_ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
-_CALIBRATION_SECONDS = 5.0
+_CALIBRATION_SECONDS = 12.0
 _STOP_SECONDS = 60.0
 _PATIENCE_SECONDS = 240.0
 """Longer than anything takes on a machine that is busy with other things."""

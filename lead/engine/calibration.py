@@ -5,7 +5,6 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
-from statistics import median
 
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.step_plan import TrialPlace
@@ -23,10 +22,10 @@ _QUIET = 1.2
 """A machine on which T(1) is longer by this factor than it was is busy."""
 
 
-def warm_up(target: Target) -> None:
-    """Read all weights once: the first step would take much longer than the next ones."""
-    target.decode([Span(0, 0, [0], 1)])
-    target.trim(0, 0)
+def warm_up(target: Target, place: TrialPlace = EMPTY_CACHE) -> None:
+    """Read all weights: a step takes longer the first time."""
+    target.decode([Span(place.slot, place.n_cached, [0], 1)])
+    target.trim(place.slot, place.n_cached)
 
 
 def calibrate(
@@ -64,22 +63,21 @@ def recalibrate(
 ) -> bool:
     """Time steps again, at `place`, which is left as it was; returns whether something was learned.
 
-    Nothing is learned if it was interrupted in the first turn, if a step took longer than `max_step_seconds`,
-    or while the machine is busier than it was when T(1) was learned.
+    It ends when `interrupted` returns True, after a step that took longer than `max_step_seconds`, or when
+    the machine is busier than it was when T(1) was learned. What counts is whole turns of all widths.
     """
     apply_edits(place.edits, target)
+    warm_up(target, place)
+    longest_single = min(_QUIET * cost.seconds(1), max_step_seconds)
     timed = []
     for width, seconds in _timed_steps(target, n_vocab, interrupted, clock, place, _WIDTHS, _REPEATS):
+        if seconds > (longest_single if width == 1 else max_step_seconds):
+            break
         timed.append((width, seconds))
-        if seconds > max_step_seconds:
-            return False
     complete = timed[: len(timed) - len(timed) % len(_WIDTHS)]
-    singles = [seconds for width, seconds in complete if width == 1]
-    if not singles or median(singles) > _QUIET * cost.seconds(1):
-        return False
     for width, seconds in complete:
         cost.learn(width, seconds)
-    return True
+    return bool(complete)
 
 
 def varied_tokens(n_vocab: int, n: int) -> list[int]:

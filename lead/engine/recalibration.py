@@ -9,10 +9,10 @@ from collections.abc import Callable
 from lead.engine.calibration import WIDEST
 from lead.engine.step_plan import TrialPlace
 
-_AFTER_SECONDS = (3.0, 10.0, 30.0, 100.0)
+_AFTER_SECONDS = (3.0, 10.0, 30.0)
 """Since the engine was ready. So many samples of each width replace those of the start."""
 _RETRY_SECONDS, _MOST_RETRIES = 3.0, 20
-"""After an attempt that was interrupted, or made while the machine was busy."""
+"""After an attempt that was interrupted, or made while the machine was busy, which takes a step or two."""
 
 
 class Recalibration:

@@ -112,10 +112,17 @@ def test_what_is_doubtful_is_not_learned(given):
     assert list(table) == [1]
 
 
-def test_turns_that_are_complete_are_learned_although_it_was_interrupted():
+def test_whole_turns_are_learned_although_it_was_interrupted():
     learned, table = recalibrated(dip, interrupted=iter([False] * 15 + [True]).__next__)
     assert learned
     assert max(table) == 16
+
+
+def test_on_a_busy_machine_two_steps_are_all():
+    target, cost = Timed(dip), StepCost()
+    cost.learn(1, dip(1) / 2)
+    recalibrate(target, cost, N_VOCAB, lambda: False, target.clock)
+    assert len(target.steps) == 2
 
 
 def test_a_text_that_is_in_the_cache_stays_there():
