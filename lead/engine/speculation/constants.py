@@ -20,6 +20,8 @@ class SpeculationConstants:
     """Share of an unexpected duration attributed to the whole machine: follows its drift against noise."""
     pace_window: int = 5
     """The median of this many unexpected durations moves the pace: robust to outliers against quick."""
+    pace_share_window: int = 32
+    """Steps of which the share of each n is taken: a long run of one n against what others have shown."""
     max_pace_change: float = 0.3
     """The largest change, as a logarithm, by one step: a single n may not reflect the whole machine."""
 
@@ -98,7 +100,7 @@ class SpeculationConstants:
     inline_exploration: float = 0.005
     """Share of the engine's time in which it drafts although that does not seem to pay."""
     first_exploration: float = 0.05
-    """The same until some rounds have been timed: a few slow steps against a draft model that seems slow."""
+    """The same at first: some slower steps against a draft model that seems slow, or wrong by chance."""
     max_exploration: float = 16.0
     """Steps that one such attempt may take: what a sequence's draft needs before it can begin."""
     min_survival: float = 0.01

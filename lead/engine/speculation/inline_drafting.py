@@ -15,8 +15,8 @@ from shared.sampling.parameters import SamplingParameters
 _USUAL_PENDING = 4
 """After a step the drafter has one or two tokens to decode before it can go on, with several sources a few
 more. Beyond this, it has been left behind (or the prompt is new), and has to catch up."""
-_N_TRUSTED = 6
-"""Rounds whose times outweigh those measured at the start, when other programs may start, too."""
+_N_TRUSTED = 64
+"""Rounds after which it is known what they take and how often they are right."""
 _CATCH_UP_CHUNK = 128
 """Tokens of one sequence that are caught up with before each step while others are generating."""
 

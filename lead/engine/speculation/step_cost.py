@@ -18,7 +18,9 @@ _GUESSED_SLOPE = 0.1
 class StepCost:
     """Samples are kept relative to a common pace, which drifts with the machine and the sequences' lengths.
 
-    So the estimate for an n that has not occurred for a while follows the others.
+    So the estimate for an n that has not occurred for a while follows the others. While nearly all steps have
+    one n, nothing tells its own changes from those of the pace: they count as the pace's, or the ratio of
+    that n to all others would drift with every slow moment.
     """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
@@ -31,19 +33,24 @@ class StepCost:
         self._known: list[int] = []
         self._last_seen: dict[int, int] = {}
         self._n_learned = 0
+        self._recent: deque[int] = deque(maxlen=constants.pace_share_window)
 
     def learn(self, n_tokens: int, seconds: float) -> None:
         """A step of `n_tokens` took `seconds`."""
         n, seconds = self._bucket_of(n_tokens), max(seconds, _MIN_STEP_S)
         self._n_learned += 1
         self._last_seen[n] = self._n_learned
-        if n not in self._samples:
+        self._recent.append(n)
+        before = self._medians.get(n)
+        if before is None:
             self._samples[n] = deque(maxlen=self._constants.step_window)
             insort(self._known, n)
         else:
-            self._drift(math.log(seconds / (self._pace * self._medians[n])))
+            self._drift(math.log(seconds / (self._pace * before)))
         self._samples[n].append(seconds / self._pace)
         self._medians[n] = median(self._samples[n])
+        if before is not None:
+            self._attribute_to_pace(n, self._medians[n] / before)
 
     def seconds(self, n_tokens: int) -> float:
         """T(n_tokens), linear between measured points. A guess before the first step."""
@@ -61,6 +68,15 @@ class StepCost:
     def table(self) -> dict[int, float]:
         """T(n) in seconds for every n that has been measured."""
         return {n: self._pace * self._medians[n] for n in self._known}
+
+    def _attribute_to_pace(self, n: int, change: float) -> None:
+        """The share of n in the last steps is the pace's share in this change of T(n), a factor."""
+        change **= self._recent.count(n) / len(self._recent)
+        self._pace *= change
+        samples = self._samples[n]
+        for i, sample in enumerate(samples):
+            samples[i] = sample / change
+        self._medians[n] /= change
 
     def _drift(self, surprise: float) -> None:
         self._surprises.append(surprise)

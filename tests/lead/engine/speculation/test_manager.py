@@ -637,12 +637,13 @@ def test_drafting_counts_as_time_of_the_step():
 def test_a_draft_model_that_is_always_wrong_is_soon_not_asked_any_more():
     table = with_draft_model(7, 7, 7, price=0.005)
     n_drafted = []
-    for _ in range(60):
+    for _ in range(200):
         n_drafted.append(len(drafted(table, 0.005).tokens))
         table.commit(8)
         table.speculation.on_step(StepReport(1, 0.05, [0], 1, 1.0))
     assert n_drafted[0] > 0
-    assert sum(n_drafted[20:]) <= 2
+    assert sum(n_drafted) < 80
+    assert sum(n_drafted[150:]) <= 5
 
 
 def test_it_is_tried_again_from_time_to_time():
@@ -654,7 +655,7 @@ def test_it_is_tried_again_from_time_to_time():
     n_scored = table.scored("draft_model")[1]
     drafted_seconds = table.speculation.describe()["draft_seconds"]
     assert n_scored > 5
-    assert drafted_seconds < 0.01 * 1000 * 0.05
+    assert drafted_seconds < 0.015 * 1000 * 0.05
 
 
 def test_when_backs_come_and_go_what_is_known_of_the_draft_model_stays():

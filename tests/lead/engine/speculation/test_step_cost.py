@@ -118,3 +118,13 @@ def test_a_cost_is_always_a_positive_number(steps, n):
     for n_tokens, seconds in steps:
         cost.learn(n_tokens, seconds)
     assert 0 < cost.seconds(n) < float("inf")
+
+
+def test_slow_moments_of_one_width_alone_do_not_make_the_others_seem_slow():
+    rng = random.Random(1)
+    cost = learned(Q4_0, repeats=5)
+    for i in range(3000):
+        busy = 1.5 if i % 200 < 40 else 1.0
+        interrupted = rng.uniform(1.2, 3.0) if rng.random() < 0.08 else 1.0
+        cost.learn(1, T1 * busy * interrupted * rng.lognormvariate(0, 0.03))
+    assert ratios(cost, Q4_0) == pytest.approx(Q4_0, rel=0.2)
