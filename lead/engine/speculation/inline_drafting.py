@@ -15,8 +15,10 @@ from shared.sampling.parameters import SamplingParameters
 _USUAL_PENDING = 4
 """After a step the drafter has one or two tokens to decode before it can go on, with several sources a few
 more. Beyond this, it has been left behind (or the prompt is new), and has to catch up."""
-_N_TRUSTED = 64
-"""Rounds after which it is known what they take and how often they are right."""
+_N_TIMED, _N_TRUSTED = 6, 32
+"""Rounds after which it is known what they take, and how often their tokens are right."""
+_HOPELESS = 0.4
+"""With fewer right, it is known as soon as rounds are timed: it was not bad luck."""
 _CATCH_UP_CHUNK = 128
 """Tokens of one sequence that are caught up with before each step while others are generating."""
 
@@ -66,6 +68,7 @@ class InlineDrafting:
         self._open_since: dict[str, int] = {}
         self._engine_seconds = 0.0
         self._explored_at: float | None = None  # in seconds of the engine's work; None: not yet of interest
+        self._mean = 1.0  # probability that a token is right
         self._n_rounds = 0
         self._n_tokens = 0
         self._seconds = 0.0
@@ -99,6 +102,7 @@ class InlineDrafting:
 
         At most `n_useful` draft tokens can be committed in a step, `n_left` in all.
         """
+        self._mean = mean
         n_most = min(n_useful, self.drafter.n_most)
         if sequence in self._idle_until_step or len(probabilities) >= n_most:
             return None
@@ -118,8 +122,7 @@ class InlineDrafting:
         """
         if self._explored_at is None:
             self._explored_at = self._engine_seconds
-        is_known = self._n_rounds >= _N_TRUSTED
-        share = self._constants.inline_exploration if is_known else self._constants.first_exploration
+        share = self._constants.inline_exploration if self._is_known else self._constants.first_exploration
         spare = share * (self._engine_seconds - self._explored_at)
         spare = min(spare, self._constants.max_exploration * step_seconds)
         if spare < self.cost.seconds(1):
@@ -167,6 +170,11 @@ class InlineDrafting:
             "n_tokens": self._n_tokens,
             "seconds": round(self._seconds, 6),
         }
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether what rounds take and bring is unlikely to be chance."""
+        return self._n_rounds >= (_N_TIMED if self._mean < _HOPELESS else _N_TRUSTED)
 
     def _catch_up_seconds(self, n_pending: int) -> float:
         return max(0.0, self.cost.seconds(n_pending) - self.cost.seconds(1))
