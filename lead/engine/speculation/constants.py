@@ -20,7 +20,7 @@ class SpeculationConstants:
     """Share of an unexpected duration attributed to the whole machine: follows its drift against noise."""
     pace_window: int = 5
     """The median of this many unexpected durations moves the pace: robust to outliers against quick."""
-    pace_share_window: int = 32
+    pace_share_window: int = 16
     """Steps of which the share of each n is taken: a long run of one n against what others have shown."""
     max_pace_change: float = 0.3
     """The largest change, as a logarithm, by one step: a single n may not reflect the whole machine."""

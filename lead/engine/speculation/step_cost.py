@@ -70,8 +70,8 @@ class StepCost:
         return {n: self._pace * self._medians[n] for n in self._known}
 
     def _attribute_to_pace(self, n: int, change: float) -> None:
-        """The share of n in the last steps is the pace's share in this change of T(n), a factor."""
-        change **= self._recent.count(n) / len(self._recent)
+        """The more of the last steps were of n, beyond a half, the more of this factor is the pace's."""
+        change **= max(0.0, 2 * self._recent.count(n) / len(self._recent) - 1)
         self._pace *= change
         samples = self._samples[n]
         for i, sample in enumerate(samples):
