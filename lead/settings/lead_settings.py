@@ -133,8 +133,8 @@ class LeadSettings(FileSettings):
     )
     calibrate: bool = Field(
         True,
-        description="after loading, measure the time of steps with different batch sizes until the first "
-        "request arrives",
+        description="measure the time of steps with different batch sizes: after loading, until the first "
+        "request arrives, and again while idle in the first half minute",
     )
     conversation: ConversationOptions = ConversationOptions()
     print: Print | None = Field(
