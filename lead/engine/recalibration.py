@@ -11,8 +11,9 @@ from lead.engine.step_plan import TrialPlace
 
 _AFTER_SECONDS = (3.0, 10.0, 30.0)
 """Since the engine was ready. So many samples of each width replace those of the start."""
-_RETRY_SECONDS, _MOST_RETRIES = 3.0, 20
-"""After an attempt that was interrupted, or made while the machine was busy, which takes a step or two."""
+_RETRY_SECONDS, _MOST_RETRIES = 3.0, 5
+"""After an attempt that was interrupted, or made while the machine was busy, which takes a step or two; each
+time twice as long, because a model may just be slow."""
 
 
 class Recalibration:
@@ -38,7 +39,7 @@ class Recalibration:
             self._due.popleft()
             is_due = True
         if is_due and (place := find_place(WIDEST)) and not self._measure(place):
-            self._retry(now + _RETRY_SECONDS)
+            self._retry(now + _RETRY_SECONDS * 2**self._n_retries)
 
     def _retry(self, at: float) -> None:
         if self._n_retries < _MOST_RETRIES and (not self._due or at < self._due[0]):
