@@ -165,7 +165,8 @@ def test_a_leads_refusal_keeps_its_words(shared, way):
 @pytest.mark.parametrize("way", ["door", "alone"])
 def test_llama_servers_own_paths_pass_haproxy(shared, way):
     with client(shared.through(way)) as http:
-        completion = http.post("/completion", json={"prompt": "Once upon a time", "n_predict": 4})
+        body = {"prompt": "Once upon a time", "n_predict": 4, "temperature": 0, "ignore_eos": True}
+        completion = http.post("/completion", json=body)
         tokens = http.post("/tokenize", json={"content": "Once"})
     assert completion.json()["tokens_predicted"] == 4, completion.text
     assert tokens.json()["tokens"], tokens.text
