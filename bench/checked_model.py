@@ -47,6 +47,8 @@ class CheckedModel:
         self._n_prompt = [0] * model.n_slots  # tokens that were decoded as a prompt
         self._saved: dict[tuple[int, int], list[int]] = {}  # by slot and number
         self._stored: dict[int, list[int]] = {}
+        self._n_prompt_stored: dict[int, int] = {}
+        self.n_loaded = 0  # texts
 
     @property
     def n_cells(self) -> int:
@@ -97,6 +99,20 @@ class CheckedModel:
         text = self._stored[key]
         assert self._texts[slot][: len(text)] == text, "a state is loaded into a slot with another text"
         self._texts[slot] = list(text)
+
+    def store_text(self, slot: int, key: int) -> None:
+        """As `Model.store_text`."""
+        self._model.store_text(slot, key)
+        self._stored[key] = list(self._texts[slot])
+        self._n_prompt_stored[key] = self._n_prompt[slot]
+
+    def load_text(self, slot: int, key: int, n_keep: int) -> None:
+        """As `Model.load_text`."""
+        self._model.load_text(slot, key, n_keep)
+        assert not self._texts[slot], "a text is loaded into a slot that has one"
+        self._texts[slot] = self._stored[key][:n_keep]
+        self._n_prompt[slot] = self._n_prompt_stored[key]
+        self.n_loaded += 1
 
     def forget(self, key: int) -> None:
         """As `Model.forget`."""

@@ -36,6 +36,8 @@ _DEPTH = 6
 _LONG = 3
 """How many contexts long an endless text is, where contexts are shifted."""
 _NGRAM_BITS = 10
+_N_STORED = 1000
+"""Tokens in the prompt cache: too few for all texts, so that some are dropped."""
 _SOURCE = "half-right"
 
 
@@ -93,6 +95,11 @@ class TrafficRun:
         return self._target.n_cells
 
     @property
+    def n_loaded(self) -> int:
+        """How many texts came from the prompt cache."""
+        return self._target.n_loaded
+
+    @property
     def comparison(self) -> Comparison:
         """What has been compared so far."""
         return self._target.comparison
@@ -126,7 +133,7 @@ class TrafficRun:
         self._fresh.close()
 
     def _make_scheduler(self) -> Scheduler:
-        limits = limits_of(self._model, n_checkpoints=3)
+        limits = limits_of(self._model, n_checkpoints=3, n_stored=_N_STORED)
         self._speculation = SpeculationManager(
             "fixed",
             _DEPTH,
@@ -225,8 +232,8 @@ def compare(traffic: Traffic, n_comparisons: int) -> Comparison:
         run.close()
 
 
-def limits_of(model: Model, n_checkpoints: int = 0) -> EngineLimits:
-    """As in the engine's process."""
+def limits_of(model: Model, n_checkpoints: int = 0, n_stored: int = 0) -> EngineLimits:
+    """As in the engine's process; with at most `n_stored` tokens in the prompt cache."""
     n_reserve = RESERVE if model.widths else 0
     return EngineLimits(
         n_slots=model.n_slots,
@@ -235,6 +242,7 @@ def limits_of(model: Model, n_checkpoints: int = 0) -> EngineLimits:
         n_batch=model.n_batch,
         traits=model.traits,
         n_checkpoints=n_checkpoints,
+        n_stored=min(n_stored, model.n_stored_tokens),
         n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
         widths=model.widths,
         tiles_attention=model.tiles_attention,

@@ -8,7 +8,8 @@ from typing import NamedTuple, NoReturn, Protocol
 class SlotMemory(Protocol):
     """The memory of a model, in slots (`shared.llama.model.Model`).
 
-    Only memories that cannot be trimmed to any length need the methods for checkpoints.
+    Only memories that cannot be trimmed to any length need the methods for checkpoints, and only those that
+    a prompt cache stores the methods for texts.
     """
 
     @abstractmethod
@@ -36,12 +37,24 @@ class SlotMemory(Protocol):
         _fail(slot, key)
 
     def forget(self, key: int) -> None:
-        """Free what was stored as `key`."""
+        """Free what `store` or `store_text` stored as `key`."""
         _fail(key)
+
+    def store_text(self, slot: int, key: int) -> None:
+        """Write all that a slot holds to host memory, as `key`."""
+        _fail_to_store(slot, key)
+
+    def load_text(self, slot: int, key: int, n_keep: int) -> None:
+        """Give an empty slot the first `n_keep` tokens of what was stored as `key`."""
+        _fail_to_store(slot, key, n_keep)
 
 
 def _fail(*arguments: int) -> NoReturn:
     raise AssertionError(f"this memory can be trimmed: it needs no checkpoints (of {arguments})")
+
+
+def _fail_to_store(*arguments: int) -> NoReturn:
+    raise AssertionError(f"this memory stores no texts (of {arguments})")
 
 
 class Trim(NamedTuple):
@@ -49,6 +62,10 @@ class Trim(NamedTuple):
 
     slot: int
     n_keep: int
+
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.trim(self.slot, self.n_keep)
 
 
 class Copy(NamedTuple):
@@ -61,12 +78,20 @@ class Copy(NamedTuple):
     slot: int
     n_keep: int
 
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.copy(self.source, self.slot, self.n_keep)
+
 
 class Save(NamedTuple):
     """Keep the state of `slot` for `Restore`, at no cost, as one of a few numbers."""
 
     slot: int
     number: int
+
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.save(self.slot, self.number)
 
 
 class Restore(NamedTuple):
@@ -76,12 +101,20 @@ class Restore(NamedTuple):
     number: int
     slot: int
 
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.restore(self.source, self.number, self.slot)
+
 
 class StoreState(NamedTuple):
     """The state of `slot` is written to host memory, as `key`."""
 
     slot: int
     key: int
+
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.store(self.slot, self.key)
 
 
 class LoadState(NamedTuple):
@@ -90,28 +123,59 @@ class LoadState(NamedTuple):
     slot: int
     key: int
 
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.load(self.slot, self.key)
+
 
 class ForgetState(NamedTuple):
-    """The state stored as `key` is not needed any more."""
+    """The state or text stored as `key` is not needed any more."""
 
     key: int
 
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.forget(self.key)
 
-CacheEdit = Trim | Copy | Save | Restore | StoreState | LoadState | ForgetState
+
+class StoreText(NamedTuple):
+    """All that `slot` holds is written to host memory, as `key`; the slot keeps it."""
+
+    slot: int
+    key: int
+
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.store_text(self.slot, self.key)
+
+
+class LoadText(NamedTuple):
+    """`slot`, which is empty, gets the first `n_keep` tokens of the text stored as `key`."""
+
+    slot: int
+    key: int
+    n_keep: int
+
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.load_text(self.slot, self.key, self.n_keep)
+
+
+CacheEdit = Trim | Copy | Save | Restore | StoreState | LoadState | ForgetState | StoreText | LoadText
 
 
 def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
-    """The same edits with `LoadState` after all that remove tokens, and `ForgetState` at the end.
+    """The same edits with what loads after all that remove tokens, and `ForgetState` at the end.
 
     Loading takes cells, and llama.cpp gives it those that the window of another slot has left. Rejected draft
     tokens still count as the end of that window.
     """
     others: list[CacheEdit] = []
-    loads: dict[int, LoadState] = {}
+    loads: dict[int, LoadState | LoadText] = {}
     forgets: list[ForgetState] = []
     for edit in edits:
         match edit:
-            case LoadState():
+            case LoadState() | LoadText():
                 loads[edit.slot] = edit
             case ForgetState():
                 forgets.append(edit)
@@ -125,18 +189,4 @@ def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
 def apply_edits(edits: Iterable[CacheEdit], memory: SlotMemory) -> None:
     """Apply the edits in order: a slot may be copied and then emptied."""
     for edit in edits:
-        match edit:
-            case Trim(slot, n_keep):
-                memory.trim(slot, n_keep)
-            case Copy(source, slot, n_keep):
-                memory.copy(source, slot, n_keep)
-            case Save(slot, number):
-                memory.save(slot, number)
-            case Restore(source, number, slot):
-                memory.restore(source, number, slot)
-            case StoreState(slot, key):
-                memory.store(slot, key)
-            case LoadState(slot, key):
-                memory.load(slot, key)
-            case ForgetState(key):
-                memory.forget(key)
+        edit.apply(memory)

@@ -67,6 +67,12 @@ class SlotCache:
         self.tokens = source.tokens[:n_keep]
         self.n_physical = n_keep
 
+    def load(self, tokens: list[int]) -> None:
+        """Record that `tokens` were loaded into this empty slot."""
+        assert self.n_physical == 0, f"slot {self.index} was not emptied before a text is loaded"
+        self.tokens = list(tokens)
+        self.n_physical = len(tokens)
+
     def save(self) -> list[Save]:
         """Keep this state, to return to it if what is decoded next is rejected.
 

@@ -139,6 +139,20 @@ class FakeTarget:
     def forget(self, key):
         del self._stored[key]
 
+    def store_text(self, slot, key):
+        assert self.traits.can_trim
+        self.store(slot, key)
+
+    def load_text(self, slot, key, n_keep):
+        assert not self.slots[slot], f"slot {slot} is not empty"
+        tokens, hashes, _ = self._stored[key]
+        assert 0 < n_keep <= len(tokens), f"{n_keep} of {len(tokens)} stored tokens"
+        self.n_loaded += 1
+        self.slots[slot], self._hashes[slot] = tokens[:n_keep], hashes[: n_keep + 1]
+        self._cells[slot] = list(range(self._n_cells_written, self._n_cells_written + n_keep))
+        self._n_cells_written += n_keep
+        assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
+
     def _forget_saved(self, slot, n_keep):
         for key in [key for key in self._saved if key[0] == slot and len(self._saved[key][0]) > n_keep]:
             del self._saved[key]

@@ -372,6 +372,23 @@ def test_a_prompt_that_was_read_before_goes_on_at_a_checkpoint():
     assert front.texts == texts_of(truth_of(requests, limits))
 
 
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_conversations_that_go_on_in_turns_have_the_plain_tokens(drafter):
+    rng = random.Random(drafter)
+    limits = make_limits(2, 150, 100, n_stored=1000)
+    prompts = [[n, *rng.choices(range(3), k=40)] for n in range(5)]
+    requests = [
+        submit(f"{turn} {i}", [*prompt, *rng.choices(range(3), k=5 * turn)], max_tokens=6)
+        for turn in range(3)
+        for i, prompt in enumerate(prompts)
+    ]
+    truth = truth_of(requests, limits)
+    front = FakeFront(spread(requests, rng), DRAFTERS[drafter](requests, texts_of(truth), rng))
+    target = run_engine(front, limits)
+    assert front.texts == texts_of(truth)
+    assert target.n_loaded > 0
+
+
 # The proofs above prove something only if drafts are taken, and refused, in them.
 
 

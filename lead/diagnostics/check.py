@@ -16,7 +16,7 @@ from shared.diagnostics.preflight import (
 )
 from shared.errors import ConfigError, TranslationError
 from shared.llama.eagle_heads import why_no_target
-from shared.llama.memory_plan import describe_checkpoints
+from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache
 from shared.llama.mtp_heads import is_heads_file
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import grown_path
@@ -49,6 +49,8 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
     plan = check_memory(report, vocabulary.info, options, with_workers=bool(settings.workers.rpc))
     if plan and (checkpoints := describe_checkpoints(plan.traits, options)):
         report.add("checkpoints", checkpoints)
+    if plan and plan.n_stored_tokens and not settings.workers.rpc:
+        report.add("prompt cache", describe_prompt_cache(plan.n_stored_tokens, plan.stored_token_bytes))
 
 
 def _check_demo(report: PreflightReport) -> None:

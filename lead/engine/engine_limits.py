@@ -21,6 +21,7 @@ class EngineLimits:
     n_prompt_chunk: int = 128
     traits: MemoryTraits = PLAIN
     n_checkpoints: int = 0  # stored states of each slot
+    n_stored: int = 0  # tokens of the texts that are kept in host memory
     n_ctx_slot: int | None = None  # where slots have cells of their own
     widths: WidthPolicy | None = None  # in which the model decodes; None: in any
     tiles_attention: bool = False  # prompts may be decoded apart (`shared.llama.span.wants_two_passes`)

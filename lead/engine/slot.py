@@ -24,6 +24,7 @@ class Slot:
     cache: SlotCache
     sequence: EngineSequence | None = None
     last_used: int = 0
+    n_steps_idle: int = 0  # of other sequences, since its last one has ended
     n_prefill: int = 0  # of the last sequence that ran here: the tokens before were decoded as a prompt
 
     @property

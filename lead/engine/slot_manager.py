@@ -1,19 +1,22 @@
 """The slots of the KV cache: which sequence runs where, and which gives way when the cells run out."""
 
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lead.engine.events import Started
+from lead.engine.prefixes import MIN_TOKENS_SAVED, Prefixes, may_reuse
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import CacheEdit, Copy, LoadState, loads_last
 from shared.llama.memory_traits import MemoryTraits
-from shared.slot_cache import SlotCache, common_prefix_length
+from shared.prompt_cache import MIN_TOKENS, PromptCache, StoredText
+from shared.slot_cache import SlotCache
 
-_MIN_TOKENS_SAVED = 32
-"""A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
+_IDLE_STEPS = 4
+"""So many steps of others beside what an idle slot holds take about as long as to store and load it again."""
 
 
 class SlotManager:
@@ -25,6 +28,9 @@ class SlotManager:
 
     Where memory cannot be cut back to any length, a prefix serves others up to a checkpoint, of which each
     slot has at most `n_checkpoints`.
+
+    Texts of up to `n_stored` tokens together are kept in host memory: what is lost when a slot gets another
+    text, and with `stores_idle` what idle slots hold while others run.
     """
 
     def __init__(
@@ -36,18 +42,24 @@ class SlotManager:
         can_copy: bool,
         min_copied: int = 1,
         n_checkpoints: int = 0,
+        n_stored: int = 0,
+        stores_idle: bool = False,
         separates_prompts: bool = False,
     ) -> None:
         """separates_prompts: what was generated serves no other sequence as part of its prompt."""
         self._n_ctx = n_ctx
         self._traits = traits
-        self._can_copy = can_copy
         self._min_copied = min_copied
         self._n_checkpoints = n_checkpoints
-        self._separates_prompts = separates_prompts
-        self._n_stored = 0
+        self._keys = itertools.count(1)
+        self._stored = PromptCache(n_stored, self._keys)
+        self._stores_idle = stores_idle and n_stored > 0
+        self._loading: set[int] = set()  # slots that will hold their text only when the edits are applied
         self._edits: list[CacheEdit] = []  # besides those that caches ask for
         self._slots = [Slot(SlotCache(index, traits)) for index in range(n_slots)]
+        self._prefixes = Prefixes(
+            self._slots, self._stored, traits, can_copy=can_copy, separates_prompts=separates_prompts
+        )
         self._waiting: deque[EngineSequence] = deque()
         self._n_started = 0
         self._n_released = 0
@@ -87,16 +99,19 @@ class SlotManager:
         started = []
         while (idle := self._idle()) and (sequence := self._next(idle)):
             self._keep_for(sequence)
-            if not self._fits(sequence, only_if_idle) or self._is_prefix_being_decoded(sequence):
+            if not self._fits(sequence, only_if_idle) or self._prefixes.is_prefix_being_decoded(sequence):
+                break
+            if self._loading:  # it may share that text once it is there
                 break
             self._waiting.remove(sequence)
             slot = _best_slot(idle, sequence)
-            n_common = max(self._useful(each, sequence) for each in self._slots)
+            n_common = max(self._prefixes.useful(each, sequence) for each in self._slots)
             n_reused = self._reuse(slot, sequence)
-            if n_common - n_reused >= _MIN_TOKENS_SAVED:
+            if n_common - n_reused >= MIN_TOKENS_SAVED:
                 self._add_checkpoint(sequence, n_common)
             slot.sequence, slot.n_prefill = sequence, sequence.n_prefill
             started.append(self._started(sequence, n_reused, slot))
+        self._store_idle(at_once=bool(started))
         return started
 
     def _started(self, sequence: EngineSequence, n_reused: int, slot: Slot) -> Started:
@@ -148,6 +163,7 @@ class SlotManager:
     def release(self, slot: Slot) -> None:
         """Its sequence has ended; what is in its cache may serve another."""
         slot.sequence = None
+        slot.n_steps_idle = 0
         self._n_released += 1
         slot.last_used = self._n_released
 
@@ -171,6 +187,7 @@ class SlotManager:
         """Empty the least recently used cache of an idle slot; False if all are empty."""
         for slot in self._idle():
             if len(slot.cache):
+                self._store_text(slot)
                 slot.cache.keep(0)
                 return True
         return False
@@ -199,6 +216,7 @@ class SlotManager:
     def pop_edits(self) -> list[CacheEdit]:
         """What makes every native cache hold what is valid in it; to be applied before the next decode."""
         edits, self._edits = self._edits, []
+        self._loading.clear()
         return loads_last(edits + [edit for slot in self._slots for edit in slot.cache.take_edits()])
 
     def save_before_drafts(self, slots: Iterable[Slot]) -> list[CacheEdit]:
@@ -263,49 +281,35 @@ class SlotManager:
 
     def _keep_for(self, sequence: EngineSequence) -> None:
         """Where prompts that are being decoded depart from `sequence`, which waits, they get checkpoints."""
-        if self._traits.can_trim or not self._may_share(sequence):
+        if self._traits.can_trim or not self._prefixes.may_share(sequence):
             return
         for slot in self._slots:
             if slot.sequence and slot.n_to_decode > 1:
-                n = self._common(slot.sequence, sequence)
+                n = self._prefixes.common(slot.sequence, sequence)
                 if (
-                    n - max(self._copyable(slot, sequence), self._copyable_later(slot, sequence))
-                    >= _MIN_TOKENS_SAVED
+                    n
+                    - max(
+                        self._prefixes.copyable(slot, sequence), self._prefixes.copyable_later(slot, sequence)
+                    )
+                    >= MIN_TOKENS_SAVED
                 ):
                     self._add_checkpoint(slot.sequence, n)
 
-    def _is_prefix_being_decoded(self, sequence: EngineSequence) -> bool:
-        """Whether a prompt with the same prefix is being decoded: then its cache is worth waiting for.
-
-        Prompts are decoded one after the other anyway, so waiting costs no time.
-        """
-        decoding = [slot for slot in self._slots if slot.sequence and slot.n_to_decode > 1]
-        if not decoding or not self._may_share(sequence):
-            return False
-        n_held = {slot.index: self._copyable(slot, sequence) for slot in self._slots}
-        n_elsewhere = max((n_held[slot.index] for slot in self._slots if slot not in decoding), default=0)
-        n_coming = max(self._copyable_later(slot, sequence) for slot in decoding)
-        return n_coming > max(n_held.values()) and n_coming - n_elsewhere >= _MIN_TOKENS_SAVED
-
-    def _copyable_later(self, source: Slot, sequence: EngineSequence) -> int:
-        """How much of it another slot can have for `sequence` once its prompt has been decoded."""
-        prompt = source.sequence
-        assert prompt
-        n = self._common(prompt, sequence)
-        if self._traits.can_trim:
-            return n
-        return max((at for at in prompt.checkpoints if len(source.cache) < at <= n), default=0)
-
     def _reuse(self, slot: Slot, sequence: EngineSequence) -> int:
-        """Keep in `slot` the prefix that serves `sequence`, or copy a longer one; returns its length."""
-        n_own = self._reusable(slot, sequence)
-        source = max(self._slots, key=lambda each: self._copyable(each, sequence))
-        n_copied = self._copyable(source, sequence)
+        """Keep in `slot` what serves `sequence`, or copy or load a longer prefix; returns its length."""
+        n_own = self._prefixes.reusable(slot, sequence)
+        source = max(self._slots, key=lambda each: self._prefixes.copyable(each, sequence))
+        n_copied = self._prefixes.copyable(source, sequence)
+        n_loaded, text = self._prefixes.loadable(sequence)
+        if text and n_loaded >= max(n_own, n_copied) + MIN_TOKENS:
+            self._load(slot, text, n_loaded)
+            return n_loaded
         if n_copied < n_own + self._min_copied:
+            if 2 * n_own < len(slot.cache):
+                self._store_text(slot)
             slot.cache.keep(n_own)
             return n_own
-        slot.cache.keep(0)
-        self._edits += slot.cache.take_edits()
+        self._empty(slot)
         self._edits.append(Copy(source.index, slot.index, n_copied))
         if not self._traits.can_trim:
             self._edits += source.cache.take_stores()
@@ -313,52 +317,48 @@ class SlotManager:
         slot.cache.share(source.cache, n_copied)
         return n_copied
 
+    def _load(self, slot: Slot, text: StoredText, n_keep: int) -> None:
+        self._empty(slot)
+        self.free_up_to(n_keep)
+        self._edits += self._stored.load(text, slot.cache, n_keep)
+        self._loading.add(slot.index)
+
+    def _empty(self, slot: Slot) -> None:
+        """Remove the text of an idle slot, now; it is stored if it is worth that."""
+        self._store_text(slot)
+        slot.cache.keep(0)
+        self._edits += slot.cache.take_edits()
+
+    def _store_text(self, slot: Slot) -> bool:
+        """Store the text of an idle slot; False if it is too long."""
+        if len(slot.cache) < MIN_TOKENS or slot.index in self._loading:
+            return False
+        edits = self._stored.store(slot.cache, slot.n_prefill)
+        self._edits += edits or []
+        return edits is not None
+
+    def _store_idle(self, *, at_once: bool) -> None:
+        """Empty idle slots while others run: attention reads all cells of the pool."""
+        if not self._stores_idle or not any(slot.sequence for slot in self._slots):
+            return
+        for slot in self._idle():
+            slot.n_steps_idle += 1
+            if (at_once or slot.n_steps_idle > _IDLE_STEPS) and self._store_text(slot):
+                slot.cache.keep(0)
+
     def _store(self, cache: SlotCache) -> None:
         """Make a checkpoint; if there are too many, the second one goes: the first is a system prompt."""
         if self._n_checkpoints == 0:
             return
-        self._n_stored += 1
-        cache.store(self._n_stored)
+        cache.store(next(self._keys))
         while len(cache.checkpoints) > self._n_checkpoints:
             lengths = sorted(cache.checkpoints)
             cache.drop(lengths[min(1, len(lengths) - 1)])
 
-    def _common(self, decoding: EngineSequence, waiting: EngineSequence) -> int:
-        """Length of the common prefix, without the last token of `waiting`: see `_useful`."""
-        return min(common_prefix_length(decoding.context, waiting.context), len(waiting.context) - 1)
-
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
         """What two texts have in common, others may: instructions to agents, say."""
-        if len(sequence.checkpoints) < self._n_checkpoints and _may_reuse(sequence):
+        if len(sequence.checkpoints) < self._n_checkpoints and may_reuse(sequence):
             sequence.checkpoints = tuple(sorted({*sequence.checkpoints, n_tokens}))
-
-    def _may_share(self, sequence: EngineSequence) -> bool:
-        return self._can_copy and _may_reuse(sequence)
-
-    def _copyable(self, source: Slot, sequence: EngineSequence) -> int:
-        """How much of a slot's cache another slot can have for `sequence`."""
-        if not self._may_share(sequence):
-            return 0
-        n = self._useful(source, sequence)
-        if self._traits.can_trim:
-            return n
-        return max((length for length in source.cache.checkpoints if length <= n), default=0)
-
-    def _reusable(self, slot: Slot, sequence: EngineSequence) -> int:
-        """How much of its own cache a slot can keep for `sequence`."""
-        return slot.cache.reachable(self._useful(slot, sequence)) if _may_reuse(sequence) else 0
-
-    def _useful(self, slot: Slot, sequence: EngineSequence) -> int:
-        """Length of the common prefix; the last token of `sequence` is always decoded, for the logits."""
-        n = min(slot.cache.shared_with(sequence.context), len(sequence.context) - 1)
-        if self._separates_prompts and slot.n_prefill != sequence.n_prefill:
-            return min(n, slot.n_prefill, sequence.n_prefill)
-        return n
-
-
-def _may_reuse(sequence: EngineSequence) -> bool:
-    """A sequence that was preempted may always reuse what it decoded itself."""
-    return sequence.options.cache_prompt or sequence.number is not None
 
 
 def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:

@@ -40,7 +40,7 @@ from lead.engine.step_plan import TrialPlace
 from shared.errors import ModelLoadError
 from shared.llama import rpc_backend
 from shared.llama.eagle_heads import EagleHeads
-from shared.llama.memory_plan import describe_checkpoints, n_prompt_checkpoints
+from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache, n_prompt_checkpoints
 from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads
@@ -140,6 +140,7 @@ def _serve(
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
+    log.info("prompt cache: %s", describe_prompt_cache(model.n_stored_tokens, model.stored_token_bytes))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
     warm_up(model)
@@ -194,6 +195,7 @@ def _limits(model: Model, load: Load, n_reserve: int) -> EngineLimits:
         n_batch=model.n_batch,
         traits=model.traits,
         n_checkpoints=n_prompt_checkpoints(model.traits, load.options),
+        n_stored=model.n_stored_tokens,
         n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
         widths=model.widths,
         tiles_attention=model.tiles_attention,

@@ -11,6 +11,7 @@ from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, siz
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import add_guard_sequences, add_state_memory, context_parameters
 from shared.models.file_kind import read_beginning
+from shared.models.split import parts_of
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 
 _ONE_SLOT_ONLY = frozenset({"plamo2"})
@@ -19,7 +20,7 @@ _ROLLBACKS = (8, 6, 4, 3, 2, 1)
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
 _MEMORY_SHARE = 0.25
-"""The most of the free memory that states to return to may take."""
+"""The most of the free memory that states to return to may take; and stored texts, of what is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class MemoryPlan:
 
     parameters: llama_context_params. n_window: tokens that see each other in a sliding window; 0: there are
     none. is_guarded: a `WindowGuard` keeps the cells that leave the window. checks_windows: a slot that was
-    cut back may have lost some of them (of recurrent models llama.cpp does not tell).
+    cut back may have lost some of them (of recurrent models llama.cpp does not tell). n_stored_tokens: in
+    texts that are stored in host memory, each of `stored_token_bytes`.
     """
 
     traits: MemoryTraits
@@ -37,6 +39,8 @@ class MemoryPlan:
     n_window: int
     is_guarded: bool
     checks_windows: bool
+    n_stored_tokens: int
+    stored_token_bytes: int
 
 
 def plan_memory(
@@ -60,13 +64,18 @@ def plan_memory(
         if is_guarded:
             add_guard_sequences(parameters, path)
         add_state_memory(parameters, traits)
+        size = outline.size(parameters)
+        n_left = free_bytes - sum(part.stat().st_size for part in parts_of(path)) - size.total
+        can_store = traits.can_trim and not has_windows  # llama.cpp stores no cells outside of windows
         return MemoryPlan(
             traits,
             parameters,
-            outline.size(parameters),
+            size,
             probe.n_window,
             is_guarded=is_guarded,
             checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
+            n_stored_tokens=count_stored_tokens(options, probe, n_left) if can_store else 0,
+            stored_token_bytes=probe.full_token_bytes,
         )
 
 
@@ -117,6 +126,21 @@ def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
         return 0
     all_bytes = options.parallel * max(1, traits.checkpoint_bytes)
     return min(options.ctx_checkpoints, (options.checkpoint_memory << 20) // all_bytes)
+
+
+def count_stored_tokens(options: ModelOptions, probe: MemoryProbe, n_left: int) -> int:
+    """Of the texts in host memory, where `n_left` bytes are free beside the model."""
+    n_bytes = max(0, int(_MEMORY_SHARE * n_left))
+    if options.cache_ram >= 0:
+        n_bytes = min(n_bytes, options.cache_ram << 20)
+    return n_bytes // max(1, probe.full_token_bytes)
+
+
+def describe_prompt_cache(n_tokens: int, token_bytes: int) -> str:
+    """For the log and `--check`."""
+    if n_tokens == 0:
+        return "none"
+    return f"up to {n_tokens} tokens of earlier texts in host memory, {size_text(n_tokens * token_bytes)}"
 
 
 def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:

@@ -63,6 +63,9 @@ class Model:
         self.n_slots = options.parallel if n_slots is None else n_slots
         plan = plan_memory(path, options, n_slots, n_step_checkpoints, n_reserve)
         self.traits, self.memory_size = plan.traits, plan.size
+        self.n_stored_tokens = 0 if with_heads or with_workers else plan.n_stored_tokens
+        """How many tokens the texts that are stored in host memory may have, together."""
+        self.stored_token_bytes = plan.stored_token_bytes
         self.kv_unified = options.kv_unified
         self._options = options
         self._model = _load(path, options, with_heads=with_heads, with_workers=with_workers)
@@ -343,8 +346,21 @@ class Model:
         if self._saved:
             self._saved.trimmed(slot, n_tokens)
 
+    def store_text(self, slot: int, key: int) -> None:
+        """Write all that a slot holds to host memory; raises DecodeFatalError."""
+        self._check(slot)
+        assert self.n_stored_tokens, "this model stores no texts"
+        self._cut_padding()
+        self._stored.store_text(slot, key)
+
+    def load_text(self, slot: int, key: int, n_keep: int) -> None:
+        """Give an empty slot the beginning of a stored text; raises DecodeFatalError."""
+        self._check(slot)
+        assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
+        self._stored.load_text(slot, key, n_keep)
+
     def forget(self, key: int) -> None:
-        """Free a stored state."""
+        """Free a stored state or text."""
         self._stored.forget(key)
 
     def close(self) -> None:

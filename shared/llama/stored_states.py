@@ -1,7 +1,8 @@
-"""States of slots in host memory: what llama.cpp cannot compute backwards.
+"""States and texts of slots in host memory.
 
-Only recurrent states and the cells of sliding windows are stored (`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`). The
-keys and values of full attention stay in the slot; without the beginning of its text a state is of no use.
+A state is what llama.cpp cannot compute backwards: a recurrent state and the cells of sliding windows
+(`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`). The keys and values of full attention stay in the slot; without the
+beginning of its text a state is of no use. A text is all that a slot holds.
 """
 
 import ctypes
@@ -11,11 +12,12 @@ import llama_cpp
 
 from shared.errors import DecodeFatalError
 
-_FLAGS = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+_PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+_WHOLE = 0
 
 
 class StoredStates:
-    """The states of a context, each with the number of its tokens."""
+    """What was stored of a context, each with the number of its tokens."""
 
     def __init__(self, context: Any) -> None:
         """`context` is a llama_context pointer."""
@@ -25,23 +27,38 @@ class StoredStates:
 
     def store(self, slot: int, key: int) -> None:
         """Store the state of a slot; raises DecodeFatalError."""
-        size = llama_cpp.llama_state_seq_get_size_ext(self._context, slot, _FLAGS)
+        self._store(slot, key, _PARTIAL)
+
+    def store_text(self, slot: int, key: int) -> None:
+        """Store all that a slot holds; raises DecodeFatalError."""
+        self._store(slot, key, _WHOLE)
+
+    def load(self, slot: int, key: int) -> int:
+        """Go back to a stored state; returns its number of tokens. Raises DecodeFatalError."""
+        n_tokens, _ = self._states[key]
+        self._load(slot, key, n_tokens, _PARTIAL)
+        return n_tokens
+
+    def load_text(self, slot: int, key: int, n_keep: int) -> None:
+        """Give a slot the first `n_keep` tokens of a stored text; raises DecodeFatalError."""
+        self._load(slot, key, n_keep, _WHOLE)
+
+    def forget(self, key: int) -> None:
+        """Free a state or a text."""
+        del self._states[key]
+
+    def _store(self, slot: int, key: int, flags: int) -> None:
+        size = llama_cpp.llama_state_seq_get_size_ext(self._context, slot, flags)
         buffer = (ctypes.c_uint8 * size)()
-        if llama_cpp.llama_state_seq_get_data_ext(self._context, buffer, size, slot, _FLAGS) != size:
+        if llama_cpp.llama_state_seq_get_data_ext(self._context, buffer, size, slot, flags) != size:
             raise DecodeFatalError(f"the state of slot {slot} cannot be stored")
         n_tokens = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
         self._states[key] = n_tokens, buffer
 
-    def load(self, slot: int, key: int) -> int:
-        """Go back to a stored state; returns its number of tokens. Raises DecodeFatalError."""
-        n_tokens, buffer = self._states[key]
+    def _load(self, slot: int, key: int, n_keep: int, flags: int) -> None:
+        _, buffer = self._states[key]
         size = len(buffer)
-        if llama_cpp.llama_state_seq_set_data_ext(self._context, buffer, size, slot, _FLAGS) != size:
+        if llama_cpp.llama_state_seq_set_data_ext(self._context, buffer, size, slot, flags) != size:
             raise DecodeFatalError(f"the state of slot {slot} cannot be restored")
-        if not llama_cpp.llama_memory_seq_rm(self._memory, slot, n_tokens, -1):
-            raise DecodeFatalError(f"slot {slot} cannot be cut back to {n_tokens} tokens")
-        return n_tokens
-
-    def forget(self, key: int) -> None:
-        """Free a state."""
-        del self._states[key]
+        if not llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1):
+            raise DecodeFatalError(f"slot {slot} cannot be cut back to {n_keep} tokens")

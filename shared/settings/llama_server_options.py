@@ -28,6 +28,7 @@ _SPELLINGS: Final = {
     "api_key_file": Spelling(variables=("LLAMA_ARG_API_KEY_FILE",)),
     "batch_size": Spelling(("-b",), ("LLAMA_ARG_BATCH",), default=2048),
     "cache_prompt": Spelling(variables=("LLAMA_ARG_CACHE_PROMPT",)),
+    "cache_ram": Spelling(("-cram",), ("LLAMA_ARG_CACHE_RAM",)),
     "cache_type_k": Spelling(("-ctk",), ("LLAMA_ARG_CACHE_TYPE_K",)),
     "cache_type_k_draft": Spelling(("-ctkd", "--spec-draft-type-k")),
     "cache_type_v": Spelling(("-ctv",), ("LLAMA_ARG_CACHE_TYPE_V",)),
@@ -115,7 +116,7 @@ _IGNORED: Final = {
     # they do not change answers
     1: (
         "--threads-http --prio --prio-batch --poll --poll-batch --log-colors -fit --fit -fitt "
-        "--fit-target -fitc --fit-ctx -cram --cache-ram -sps "
+        "--fit-target -fitc --fit-ctx -sps "
         "--slot-prompt-similarity -cms --checkpoint-min-step -dt --defrag-thold"
     ),
 }

@@ -59,6 +59,20 @@ def differences(url, n_conversations, seed=1):
     return largest
 
 
+def test_more_conversations_than_slots_are_not_read_again(tiny_model):
+    model = str(tiny_model("llama"))
+    with_two_slots = ("--threads", "1", "--no-calibrate", "--parallel", "2", "--ctx-size", "1024")
+    lead, url = start_lead("--model", model, *with_two_slots)
+    with lead:
+        talks = [[{"role": "user", "content": f"{n} " * 60}] for n in range(5)]
+        for turn in range(2):
+            for talk in talks:
+                body = post(url, {"messages": talk, "max_tokens": 8}).json()
+                usage = body["usage"]
+                assert turn == 0 or usage["prompt_tokens_details"]["cached_tokens"] > 60
+                talk += [body["choices"][0]["message"], {"role": "user", "content": "Go on."}]
+
+
 @pytest.mark.parametrize("architecture", ["llama", "gpt-oss", "lfm2"])
 def test_probabilities_do_not_depend_on_the_cache(tiny_model, architecture):
     lead, url = start_lead("--model", str(tiny_model(architecture)), "--threads", "1", "--no-calibrate")

@@ -7,7 +7,7 @@ from lead.engine.events import Started
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot_manager import SlotManager
 from lead.engine.step_plan import TrialPlace
-from shared.cache_edits import Copy, Trim
+from shared.cache_edits import Copy, ForgetState, LoadText, StoreText, Trim
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from tests.fakes import GREEDY, toy_sampler
 
@@ -340,6 +340,128 @@ class TestCheckpoints:
         room.slots.empty([0])
         assert room.slots.pop_edits() == [Trim(0, 0)]
         assert room.slots.running()[0].n_to_decode == 43
+
+
+LONG, OTHER, THIRD = ([n] * 40 for n in (1, 2, 3))
+
+
+class TestPromptCache:
+    """What a slot loses to another text is kept in host memory; with one pool also what idle slots hold."""
+
+    def room(self, n_slots=2, n_ctx=1000, n_stored=500, *, stores_idle=True):
+        room = Room(n_slots)
+        room.slots = SlotManager(
+            n_slots, n_ctx, PLAIN, can_copy=True, n_stored=n_stored, stores_idle=stores_idle
+        )
+        return room
+
+    def read(self, room, name, tokens):
+        """One that starts, is decoded, and leaves; its edits."""
+        room.enter(name, tokens)
+        edits = room.slots.pop_edits()
+        room.decode()
+        room.leave(name)
+        return edits
+
+    def test_an_idle_text_is_moved_there_when_another_starts(self):
+        room = self.room()
+        self.read(room, "s", LONG)
+        assert self.read(room, "t", OTHER) == [StoreText(0, 1), Trim(0, 0)]
+
+    def test_it_goes_on_from_there(self):
+        room = self.room()
+        self.read(room, "s", LONG)
+        self.read(room, "t", OTHER)
+        assert room.enter("u", [*LONG, 7, 9]) == [Started(sequence="u", n_cached=40, slot=0)]
+        assert room.slots.pop_edits() == [StoreText(1, 2), Trim(1, 0), LoadText(0, 1, 40)]
+
+    def test_a_text_alone_stays_in_its_slot(self):
+        room = self.room()
+        self.read(room, "s", LONG)
+        assert room.enter("t", [*LONG, 7, 9])[0].n_cached == 40
+        assert room.slots.pop_edits() == []
+
+    def test_a_text_that_has_ended_beside_another_is_moved_after_some_steps(self):
+        room = self.room()
+        room.enter("s", LONG)
+        room.enter("t", OTHER)
+        room.decode()
+        room.leave("t")
+        moved = []
+        for _ in range(6):
+            room.slots.admit(only_if_idle=False)
+            moved.append(StoreText(1, 1) in room.slots.pop_edits())
+        assert moved == [False, False, False, False, True, False]
+
+    def test_where_slots_have_cells_of_their_own_idle_texts_stay(self):
+        room = self.room(stores_idle=False)
+        self.read(room, "s", LONG)
+        assert self.read(room, "t", OTHER) == []
+
+    def test_what_another_text_replaces_is_stored(self):
+        room = self.room(n_slots=1, stores_idle=False)
+        self.read(room, "s", LONG)
+        assert self.read(room, "t", OTHER) == [StoreText(0, 1), Trim(0, 0)]
+        assert room.enter("u", [*LONG, 5])[0].n_cached == 40
+
+    def test_a_text_of_which_most_stays_is_not_stored(self):
+        room = self.room(n_slots=1)
+        self.read(room, "s", LONG)
+        assert self.read(room, "t", [*LONG[:30], 5]) == [Trim(0, 30)]
+
+    def test_a_text_that_is_evicted_is_stored(self):
+        room = self.room(n_ctx=60, stores_idle=False)
+        self.read(room, "s", LONG)
+        room.slots.free_up_to(30)
+        assert room.slots.pop_edits() == [StoreText(0, 1), Trim(0, 0)]
+
+    def test_a_short_text_is_not_stored(self):
+        room = self.room(n_slots=1)
+        self.read(room, "s", [1] * 20)
+        assert self.read(room, "t", OTHER) == [Trim(0, 0)]
+
+    def test_without_room_idle_texts_stay_where_they_are(self):
+        room = self.room(n_stored=30)
+        self.read(room, "s", LONG)
+        assert self.read(room, "t", OTHER) == []
+
+    def test_there_are_cells_for_a_text_that_is_loaded(self):
+        room = self.room(n_slots=2, n_ctx=90, stores_idle=False)
+        for name, text in (("s", LONG), ("t", OTHER), ("u", THIRD)):
+            self.read(room, name, text)
+        assert room.enter("v", [*LONG, 5])[0].n_cached == 40
+        room.slots.check_integrity()
+
+    def test_a_text_can_be_loaded_and_dropped_at_the_same_time(self):
+        room = self.room(n_slots=1, n_stored=50)
+        self.read(room, "s", LONG)
+        self.read(room, "t", OTHER)
+        assert room.enter("u", [*LONG, 5])[0].n_cached == 40
+        assert room.slots.pop_edits() == [StoreText(0, 2), Trim(0, 0), LoadText(0, 1, 40), ForgetState(1)]
+
+    def test_who_has_the_same_beginning_starts_when_it_is_there(self):
+        room = self.room(n_slots=3)
+        self.read(room, "s", LONG)
+        self.read(room, "t", OTHER)
+        room.slots.enqueue(sequence("u", [*LONG, 5]))
+        assert [started.n_cached for started in room.enter("v", [*LONG, 6])] == [40]
+        room.decode()
+        assert [started.n_cached for started in room.slots.admit(only_if_idle=False)] == [40]
+
+    def test_who_wants_no_cached_prompt_gets_none(self):
+        room = self.room()
+        self.read(room, "s", LONG)
+        self.read(room, "t", OTHER)
+        assert room.enter("u", [*LONG, 5], cache_prompt=False)[0].n_cached == 0
+
+    def test_a_slot_that_gives_way_before_its_text_was_loaded_stores_nothing(self):
+        room = self.room()
+        self.read(room, "s", LONG)
+        self.read(room, "t", OTHER)
+        room.enter("u", [*LONG, 5])
+        room.slots.preempt(room.slots.running()[0])
+        room.slots.free_up_to(1000)
+        assert room.slots.pop_edits() == [StoreText(1, 2), Trim(0, 0), Trim(1, 0)]
 
 
 def test_the_oldest_sequence_is_in_front_whatever_its_slot():

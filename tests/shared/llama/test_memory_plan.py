@@ -9,7 +9,9 @@ from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.llama.memory_plan import (
     choose_traits,
+    count_stored_tokens,
     describe_checkpoints,
+    describe_prompt_cache,
     n_prompt_checkpoints,
     plan_memory,
 )
@@ -151,3 +153,23 @@ def test_no_checkpoints_are_needed_where_memory_can_be_trimmed():
 def test_checkpoints_are_stated():
     assert describe_checkpoints(WINDOWS, OPTIONS) == "up to 8 of each slot, 1.05 MB each, 16.8 MB in all"
     assert describe_checkpoints(WINDOWS, OPTIONS.model_copy(update={"ctx_checkpoints": 0})).startswith("none")
+
+
+@pytest.mark.parametrize(
+    ("cache_ram", "n_left", "n_tokens"),
+    [(1, 1 << 40, 104_857), (-1, 4000, 100), (8192, 4000, 100), (0, 1 << 40, 0), (8192, -5000, 0)],
+)
+def test_stored_texts_are_bounded_by_an_option_and_a_quarter_of_the_free_memory(cache_ram, n_left, n_tokens):
+    options = OPTIONS.model_copy(update={"cache_ram": cache_ram})
+    assert count_stored_tokens(options, RECURRENT, n_left) == n_tokens
+
+
+@pytest.mark.parametrize(("architecture", "stores"), [("llama", True), ("gemma3", False), ("qwen35", False)])
+def test_texts_are_stored_of_memories_that_can_be_cut_anywhere(tiny_model, architecture, stores):
+    plan = plan_memory(tiny_model(architecture), OPTIONS.model_copy(update={"swa_full": True}))
+    assert (plan.n_stored_tokens > 0) == stores
+
+
+def test_the_prompt_cache_is_stated():
+    assert describe_prompt_cache(0, 10) == "none"
+    assert describe_prompt_cache(2000, 1000).endswith("2000 tokens of earlier texts in host memory, 2 MB")

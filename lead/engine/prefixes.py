@@ -1,0 +1,100 @@
+"""How much of what is cached serves a sequence: questions only, `SlotManager` acts."""
+
+from collections.abc import Sequence
+
+from lead.engine.sequence import EngineSequence
+from lead.engine.slot import Slot
+from shared.llama.memory_traits import MemoryTraits
+from shared.prompt_cache import PromptCache, StoredText
+from shared.slot_cache import common_prefix_length
+
+MIN_TOKENS_SAVED = 32
+"""A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
+
+
+class Prefixes:
+    """The texts of all slots and of the prompt cache, as beginnings of others."""
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        stored: PromptCache,
+        traits: MemoryTraits,
+        *,
+        can_copy: bool,
+        separates_prompts: bool,
+    ) -> None:
+        """The last two are those of `SlotManager`."""
+        self._slots = slots
+        self._stored = stored
+        self._traits = traits
+        self._can_copy = can_copy
+        self._separates_prompts = separates_prompts
+
+    def is_prefix_being_decoded(self, sequence: EngineSequence) -> bool:
+        """Whether a prompt with the same prefix is being decoded: then its cache is worth waiting for.
+
+        Prompts are decoded one after the other anyway, so waiting costs no time.
+        """
+        decoding = [slot for slot in self._slots if slot.sequence and slot.n_to_decode > 1]
+        if not decoding or not self.may_share(sequence):
+            return False
+        n_held = {slot.index: self.copyable(slot, sequence) for slot in self._slots}
+        held_elsewhere = (n_held[slot.index] for slot in self._slots if slot not in decoding)
+        n_elsewhere = max(held_elsewhere, default=0)
+        n_coming = max(self.copyable_later(slot, sequence) for slot in decoding)
+        n_stored, _ = self.loadable(sequence)
+        return n_coming > max(n_held.values()) and n_coming - max(n_elsewhere, n_stored) >= MIN_TOKENS_SAVED
+
+    def copyable_later(self, source: Slot, sequence: EngineSequence) -> int:
+        """How much of it another slot can have for `sequence` once its prompt has been decoded."""
+        prompt = source.sequence
+        assert prompt
+        n = self.common(prompt, sequence)
+        if self._traits.can_trim:
+            return n
+        return max((at for at in prompt.checkpoints if len(source.cache) < at <= n), default=0)
+
+    def common(self, decoding: EngineSequence, waiting: EngineSequence) -> int:
+        """Length of the common prefix, without the last token of `waiting`: see `useful`."""
+        return min(common_prefix_length(decoding.context, waiting.context), len(waiting.context) - 1)
+
+    def may_share(self, sequence: EngineSequence) -> bool:
+        """Whether slots may copy from each other for `sequence`."""
+        return self._can_copy and may_reuse(sequence)
+
+    def copyable(self, source: Slot, sequence: EngineSequence) -> int:
+        """How much of a slot's cache another slot can have for `sequence`."""
+        if not self.may_share(sequence):
+            return 0
+        n = self.useful(source, sequence)
+        if self._traits.can_trim:
+            return n
+        return max((length for length in source.cache.checkpoints if length <= n), default=0)
+
+    def loadable(self, sequence: EngineSequence) -> tuple[int, StoredText | None]:
+        """How much of which stored text a slot can have for `sequence`."""
+        if not may_reuse(sequence):
+            return 0, None
+        found = [(self._useful(text.tokens, text.n_prefill, sequence), text) for text in self._stored.texts]
+        return max(found, key=lambda each: each[0], default=(0, None))
+
+    def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
+        """How much of its own cache a slot can keep for `sequence`."""
+        return slot.cache.reachable(self.useful(slot, sequence)) if may_reuse(sequence) else 0
+
+    def useful(self, slot: Slot, sequence: EngineSequence) -> int:
+        """Length of the common prefix of a slot's text and `sequence`, which still decodes its last token."""
+        return self._useful(slot.cache.tokens, slot.n_prefill, sequence)
+
+    def _useful(self, tokens: list[int], n_prefill: int, sequence: EngineSequence) -> int:
+        # the last token of `sequence` is always decoded, for the logits
+        n = min(common_prefix_length(tokens, sequence.context), len(sequence.context) - 1)
+        if self._separates_prompts and n_prefill != sequence.n_prefill:
+            return min(n, n_prefill, sequence.n_prefill)
+        return n
+
+
+def may_reuse(sequence: EngineSequence) -> bool:
+    """A sequence that was preempted may always reuse what it decoded itself."""
+    return sequence.options.cache_prompt or sequence.number is not None
