@@ -60,8 +60,7 @@ def _setup(
     make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
 
     def make() -> Drafter:
-        for slot in range(model.n_slots):
-            model.trim(slot, 0)
+        model.clear()
         options = _options(settings, model)
         return translating_drafter(model, vocabulary, projection, options, make_sampler, patience)
 
@@ -75,4 +74,5 @@ def _options(settings: BackSettings, model: Model) -> DrafterOptions:
         n_train=model.vocabulary.info.n_ctx_train,
         n_ahead=n_ahead(settings, model),
         n_branches=settings.n_branches_each,
+        n_stored=model.n_stored_tokens,
     )

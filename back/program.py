@@ -26,6 +26,7 @@ from shared.backoff import jittered_delays
 from shared.diagnostics.print_report import exit_with
 from shared.drafting.drafter import Drafter
 from shared.errors import ConfigError, DuoError
+from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
@@ -91,6 +92,7 @@ def _load(settings: BackSettings) -> Model:
     path = settings.source.model or builtin_draft()
     model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
     log.info("memory: %s", model.memory_size)
+    log.info("prompt cache: %s", describe_prompt_cache(model.n_stored_tokens, model.stored_token_bytes))
     if n_ahead(settings, model) < 1:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: its recurrent states do not fit into memory often "

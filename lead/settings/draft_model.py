@@ -107,6 +107,5 @@ class DraftModelOptions(OptionGroup):
                 "swa_full": True,  # each draft token is a decode of its own, and several are taken back
                 "tensor_split": (),
                 "ctx_checkpoints": 0,
-                "cache_ram": 0,
             }
         )

@@ -21,7 +21,8 @@ class DrafterOptions:
     While any sequence is drafting, prompts of others are decoded in chunks of at most `n_chunk` tokens per
     step. A draft stops where the product of its confidences falls below `min_confidence`. Each sequence has
     up to `n_branches` side branches of at most `n_branch_tokens` tokens; `n_beside_main` of them are decoded
-    in the same step as a main path. The model needs `n_model_slots` slots and `n_cells` cells in its cache.
+    in the same step as a main path. `n_stored` tokens of ended sequences are kept in host memory. The model
+    needs `n_model_slots` slots and `n_cells` cells in its cache.
     """
 
     n_slots: int
@@ -32,9 +33,12 @@ class DrafterOptions:
     n_branches: int = 0
     n_branch_tokens: int = _BRANCH_TOKENS
     n_beside_main: int = _BRANCHES_BESIDE_MAIN
+    n_stored: int = 0
 
     @classmethod
-    def for_cache(cls, n_cells: int, *, n_slots: int, n_train: int, n_ahead: int, n_branches: int) -> Self:
+    def for_cache(
+        cls, n_cells: int, *, n_slots: int, n_train: int, n_ahead: int, n_branches: int, n_stored: int = 0
+    ) -> Self:
         """Divide a cache of `n_cells` for a model with a training context of `n_train` tokens.
 
         Side branches are dropped if they would take more than a quarter of the cache.
@@ -43,7 +47,8 @@ class DrafterOptions:
         n_reserved = n_branches * _BRANCH_TOKENS
         if n_reserved > share // 4:
             n_branches = n_reserved = 0
-        return cls(n_slots, min(share - n_reserved, n_train), n_ahead, n_branches=n_branches)
+        n_window = min(share - n_reserved, n_train)
+        return cls(n_slots, n_window, n_ahead, n_branches=n_branches, n_stored=n_stored)
 
     @property
     def n_model_slots(self) -> int:

@@ -1,19 +1,31 @@
 """The slots of the draft model's KV cache: one for each sequence, the others for side branches."""
 
+import itertools
 from collections.abc import Iterable
 
 from shared.cache_edits import SlotMemory, apply_edits
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.slot_cache import SlotCache
+from shared.prompt_cache import MIN_TOKENS, PromptCache
+from shared.slot_cache import SlotCache, common_prefix_length
 
 
 class SlotPool:
-    """Allocates slots. Slots of ended sequences keep their tokens, for sequences with the same prefix."""
+    """Allocates slots. Slots of ended sequences keep their tokens, for sequences with the same prefix.
+
+    When another sequence gets a slot, these tokens move to host memory, where there is room for `n_stored`:
+    attention would read them with each draft token.
+    """
 
     def __init__(
-        self, model: SlotMemory, n_sequences: int, n_slots: int, traits: MemoryTraits = PLAIN
+        self,
+        model: SlotMemory,
+        n_sequences: int,
+        n_slots: int,
+        traits: MemoryTraits = PLAIN,
+        n_stored: int = 0,
     ) -> None:
         self._model = model
+        self._stored = PromptCache(n_stored, itertools.count(1))
         self._slots = [SlotCache(index, traits) for index in range(n_slots)]
         self._idle, self._idle_branches = self._slots[:n_sequences], self._slots[n_sequences:]
 
@@ -26,10 +38,34 @@ class SlotPool:
         return len(self._idle_branches)
 
     def take(self, tokens: list[int]) -> SlotCache:
-        """The idle slot that holds most of `tokens`."""
+        """An idle slot that holds as much of `tokens` as any; it may hold others after them."""
         slot = max(self._idle, key=lambda cache: cache.reuse_score(tokens))
         self._idle.remove(slot)
+        for other in self._idle:
+            if self._store(other):
+                self._empty(other)
+        if 2 * slot.shared_with(tokens) < len(slot):
+            self._store(slot)
+        self._load_longer(slot, tokens)
         return slot
+
+    def _load_longer(self, slot: SlotCache, tokens: list[int]) -> None:
+        """Give `slot` what is stored of `tokens`, if it holds much less of them itself."""
+        found = ((common_prefix_length(text.tokens, tokens), text) for text in self._stored.texts)
+        n_loaded, text = max(found, key=lambda each: each[0], default=(0, None))
+        if text and n_loaded >= slot.shared_with(tokens) + MIN_TOKENS:
+            self._empty(slot)
+            apply_edits(self._stored.load(text, slot, n_loaded), self._model)
+
+    def _store(self, slot: SlotCache) -> bool:
+        """Store the tokens of an ended sequence; False if they are too few or too many."""
+        edits = self._stored.store(slot) if len(slot) >= MIN_TOKENS else None
+        apply_edits(edits or [], self._model)
+        return edits is not None
+
+    def _empty(self, slot: SlotCache) -> None:
+        slot.keep(0)
+        self._trim(slot)
 
     def give_back(self, slot: SlotCache) -> None:
         """The sequence in `slot` has ended."""

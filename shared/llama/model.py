@@ -363,6 +363,12 @@ class Model:
         """Free a stored state or text."""
         self._stored.forget(key)
 
+    def clear(self) -> None:
+        """Empty all slots, and free what was stored."""
+        for slot in range(self.n_slots):
+            self.trim(slot, 0)
+        self._stored.clear()
+
     def close(self) -> None:
         """Free the native objects; this object must not be used afterwards."""
         llama_cpp.llama_free(self._context)

@@ -47,6 +47,10 @@ class StoredStates:
         """Free a state or a text."""
         del self._states[key]
 
+    def clear(self) -> None:
+        """Free all of them."""
+        self._states.clear()
+
     def _store(self, slot: int, key: int, flags: int) -> None:
         size = llama_cpp.llama_state_seq_get_size_ext(self._context, slot, flags)
         buffer = (ctypes.c_uint8 * size)()

@@ -73,6 +73,14 @@ class ComputeOptions(OptionGroup):
     cache_type_v: CacheType = Field(
         "f16", description="KV cache data type for V; quantized types need flash attention"
     )
+    cache_ram: int = Field(
+        8192,
+        ge=-1,
+        description="the most host memory for the KV caches of earlier requests, in MiB; -1: no limit, 0: "
+        "none. What idle slots hold is moved there while others run, and a request that continues such a "
+        "text does not read it again. Never more than a quarter of the free memory. Not used for models "
+        "whose memory cannot be cut back to any length, nor with --rpc or heads (MTP)",
+    )
     kv_offload: bool = Field(True, description="keep the KV cache in VRAM")
     ubatch_size: int = Field(
         512,
@@ -153,14 +161,6 @@ class ModelOptions(ComputeOptions):
     )
     checkpoint_memory: int = Field(
         2048, ge=0, description="the most memory that the checkpoints of all slots may take, in MiB"
-    )
-    cache_ram: int = Field(
-        8192,
-        ge=-1,
-        description="the most host memory for the KV caches of earlier requests, in MiB; -1: no limit, 0: "
-        "none. What idle slots hold is moved there while others run, and a request that continues such a "
-        "text does not read it again. Never more than a quarter of the free memory. Not used for models "
-        "whose memory cannot be cut back to any length, nor with --rpc or heads (MTP)",
     )
 
     def for_exact(self) -> Self:

@@ -1,5 +1,7 @@
 """A drafter whose model has the vocabulary of the texts, or another one."""
 
+from dataclasses import replace
+
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import MakeSampler
@@ -28,7 +30,7 @@ def translating_drafter(  # noqa: PLR0917 - what a drafter is made of
     translating = TranslatingModel(model, projection, prefix_of(model.vocabulary, vocabulary))
     return Drafter(
         translating,
-        options,
+        replace(options, n_stored=0),  # only the model's own tokens could be stored
         make_sampler,
         vocabulary.end_tokens,
         patience,

@@ -17,6 +17,12 @@ class Model:
     def copy(self, source_slot, slot, n_keep):
         self.calls.append(("copy", source_slot, slot, n_keep))
 
+    def store_text(self, slot, key):
+        self.calls.append(("store", slot, key))
+
+    def load_text(self, slot, key, n_keep):
+        self.calls.append(("load", slot, key, n_keep))
+
 
 @pytest.fixture
 def model():
@@ -93,3 +99,46 @@ def test_slots_that_an_error_has_lost_are_recovered(pool):
     pool.recover([main])
     pool.check_integrity([main])
     assert pool.n_idle_branches == 2
+
+
+class TestStoredTexts:
+    """Tokens of ended sequences move to host memory when another sequence gets a slot."""
+
+    LONG, OTHER = [1] * 40, [2] * 40
+
+    @pytest.fixture
+    def pool(self, model):
+        return SlotPool(model, 2, 2, n_stored=500)
+
+    def test_those_of_idle_slots_are_moved(self, pool, model):
+        ended(pool, self.LONG)
+        pool.take(self.OTHER)
+        assert model.calls == [("store", 0, 1), ("trim", 0, 0)]
+
+    def test_they_come_back(self, pool, model):
+        ended(pool, self.LONG)
+        ended(pool, self.OTHER)
+        slot = pool.take([*self.LONG, 5])
+        assert slot.tokens == self.LONG
+        assert model.calls[-1] == ("load", slot.index, 1, 40)
+
+    def test_a_text_that_goes_on_stays_in_its_slot(self, pool, model):
+        ended(pool, self.LONG)
+        assert pool.take([*self.LONG, 5]).tokens == self.LONG
+        assert model.calls == []
+
+    def test_a_text_that_another_replaces_is_stored(self, model):
+        pool = SlotPool(model, 1, 1, n_stored=500)
+        ended(pool, self.LONG)
+        slot = pool.take(self.OTHER)
+        slot.keep(0)
+        pool.trim_all()
+        slot.add(self.OTHER)
+        pool.give_back(slot)
+        assert pool.take([*self.LONG, 5]).tokens == self.LONG
+
+    def test_without_room_they_stay_in_their_slots(self, model):
+        pool = SlotPool(model, 2, 2)
+        slot = ended(pool, self.LONG)
+        pool.take(self.OTHER)
+        assert (model.calls, slot.tokens) == ([], self.LONG)

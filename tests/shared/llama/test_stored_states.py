@@ -81,3 +81,13 @@ def test_a_text_is_loaded_only_into_an_empty_slot(three_slots):
     three_slots.store_text(0, 7)
     with pytest.raises(AssertionError, match="slot 0 is not empty"):
         three_slots.load_text(0, 7, 10)
+
+
+@of_texts
+def test_when_all_is_cleared_nothing_can_be_loaded(three_slots):
+    read(three_slots, 0, 0, TEXT)
+    three_slots.store_text(0, 7)
+    three_slots.clear()
+    read(three_slots, 0, 0, OTHER)
+    with pytest.raises(KeyError):
+        three_slots.load_text(1, 7, 10)
