@@ -7,6 +7,7 @@ import functools
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -584,7 +585,9 @@ class RealBack:
 
     def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000, n_branches=2):
         self._requests = {request.sequence: request for request in requests}
-        options = DrafterOptions(2, n_window, n_ahead, n_chunk=4, n_branches=n_branches, n_branch_tokens=3)
+        options = DrafterOptions(
+            2, n_window, n_ahead, n_chunk=4, n_branches=n_branches, n_branch_tokens=3, n_stored=200
+        )
         self._drafter = self._make(options, blur)
         self._told: Texts = {}
 
@@ -621,6 +624,7 @@ class TranslatingBack(RealBack):
     def _make(self, options, _blur):
         model = SpellingModel(*self._pair, n_slots=options.n_model_slots)
         translating = TranslatingModel(model, Projection(*self._pair))
+        options = replace(options, n_stored=0)
         return Drafter(translating, options, toy_sampler, END_TOKENS, look_ahead=translating.look_ahead)
 
 
@@ -764,7 +768,7 @@ def local_drafters(request: Submit):
 
 def inline_drafter(n_slots: int, blur: float, n_most=6, n_window=100) -> ModelDrafter:
     """The engine's own drafter, with a model that is `blur` away from the target."""
-    options = DrafterOptions(n_slots, n_window, n_most, n_chunk=4)
+    options = DrafterOptions(n_slots, n_window, n_most, n_chunk=4, n_stored=200)
     model = FakeTarget(options.n_model_slots, options.n_cells, 16, n_window=n_window, blur=blur)
     return ModelDrafter("draft_model", Drafter(model, options, toy_sampler, END_TOKENS), n_most)
 

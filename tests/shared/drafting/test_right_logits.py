@@ -1,6 +1,7 @@
 """Whatever a back has drafted and dropped, its logits equal a fresh evaluation's."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -24,10 +25,12 @@ class DraftedSequences:
         self.rng = random.Random(seed)
         options = DrafterOptions(n_slots=2, n_window=400, n_ahead=8, n_branches=2)
         self.model = load(path, options.n_model_slots, 3 * 512, n_step_checkpoints=10)
+        options = replace(options, n_stored=min(600, self.model.n_stored_tokens))
         self.fresh = load(path, 1, 512)
         self.checked = CheckedModel(self.model, self.fresh, self.rng)
         self.drafter = Drafter(self.checked, options, greedy_sampler, frozenset())
         self.texts = {}
+        self.ended = []
         self.n_opened = 0
 
     def run(self):
@@ -42,6 +45,8 @@ class DraftedSequences:
 
     def open(self):
         text = [self.rng.randrange(self.model.n_vocab) for _ in range(self.rng.randint(2, 200))]
+        if self.ended and self.rng.random() < 0.5:  # another turn of one of them
+            text = self.rng.choice(self.ended)[: self.rng.randint(40, 250)] + text[:40]
         sequence = f"s{self.n_opened}"
         self.n_opened += 1
         self.texts[sequence] = text
@@ -56,9 +61,9 @@ class DraftedSequences:
             tokens = [*tokens, self.rng.randrange(self.model.n_vocab)]
         self.drafter.handle(Extend(sequence=sequence, start=len(text), tokens=tokens))
         text += tokens
-        if len(text) > 350:
+        if len(text) > 350 or self.rng.random() < 0.1:
             self.drafter.handle(Close(sequence=sequence, reason="ended"))
-            del self.texts[sequence]
+            self.ended.append(self.texts.pop(sequence))
 
     def path_through(self, draft):
         """From the root of the draft's tree to a random token."""
@@ -97,4 +102,12 @@ def test_logits_of_a_drafter_equal_a_fresh_evaluation(tiny_model, architecture):
     comparison = sequences.run()
     sequences.close()
     assert len(comparison.differences) > N_STEPS / 2
+    assert comparison.n_wrong(0.01) == 0
+
+
+def test_logits_after_a_text_that_was_stored_equal_a_fresh_evaluation(tiny_model):
+    sequences = DraftedSequences(tiny_model("llama"), seed=2)
+    comparison = sequences.run()
+    sequences.close()
+    assert sequences.checked.n_loaded > 0
     assert comparison.n_wrong(0.01) == 0
