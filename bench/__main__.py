@@ -18,6 +18,7 @@ PARTS = {
     "serve": "throughput and latency for concurrent clients",
     "attacks": "hostile requests, made from the API's description: errors, memory, /health",
     "cache": "tokens/s with the KV cache, without reuse between requests, and without a cache",
+    "conversations": "more conversations than slots: what a turn reads, and tokens/s",
     "caches": "whether logits are right after random traffic, by architecture",
     "same_text": "whether the text is the same beside right, half-right and wrong drafters, by architecture",
     "exactness": "whether a text is the same bit for bit beside backs, clients, faults and restarts",
