@@ -74,5 +74,5 @@ def _options(settings: BackSettings, model: Model) -> DrafterOptions:
         n_train=model.vocabulary.info.n_ctx_train,
         n_ahead=n_ahead(settings, model),
         n_branches=settings.n_branches_each,
-        n_stored=model.n_stored_tokens,
+        prompt_cache=model.prompt_cache,
     )

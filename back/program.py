@@ -92,7 +92,7 @@ def _load(settings: BackSettings) -> Model:
     path = settings.source.model or builtin_draft()
     model = Model(path, settings.model_options, settings.n_slots, settings.n_step_checkpoints)
     log.info("memory: %s", model.memory_size)
-    log.info("prompt cache: %s", describe_prompt_cache(model.n_stored_tokens, model.stored_token_bytes))
+    log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if n_ahead(settings, model) < 1:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: its recurrent states do not fit into memory often "

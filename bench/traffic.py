@@ -8,7 +8,7 @@ is not what the engine believes it to be shows as a difference.
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,7 @@ from shared.cache_edits import apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.llama.model import Model
 from shared.llama.width_policy import RESERVE
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import CacheType, ModelOptions
 
@@ -36,8 +37,8 @@ _DEPTH = 6
 _LONG = 3
 """How many contexts long an endless text is, where contexts are shifted."""
 _NGRAM_BITS = 10
-_N_STORED = 1000
-"""Tokens in the prompt cache: too few for all texts, so that some are dropped."""
+_N_STORED_TEXTS, _N_STORED_TOKENS = 5, 200
+"""In the prompt cache: too few for all texts, so that some are dropped."""
 _SOURCE = "half-right"
 
 
@@ -133,7 +134,9 @@ class TrafficRun:
         self._fresh.close()
 
     def _make_scheduler(self) -> Scheduler:
-        limits = limits_of(self._model, n_checkpoints=3, n_stored=_N_STORED)
+        size = self._model.prompt_cache
+        n_bytes = min(size.n_bytes, _N_STORED_TEXTS * size.of(_N_STORED_TOKENS, 3))
+        limits = limits_of(self._model, n_checkpoints=3, prompt_cache=replace(size, n_bytes=n_bytes))
         self._speculation = SpeculationManager(
             "fixed",
             _DEPTH,
@@ -232,8 +235,10 @@ def compare(traffic: Traffic, n_comparisons: int) -> Comparison:
         run.close()
 
 
-def limits_of(model: Model, n_checkpoints: int = 0, n_stored: int = 0) -> EngineLimits:
-    """As in the engine's process; with at most `n_stored` tokens in the prompt cache."""
+def limits_of(
+    model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
+) -> EngineLimits:
+    """As in the engine's process."""
     n_reserve = RESERVE if model.widths else 0
     return EngineLimits(
         n_slots=model.n_slots,
@@ -242,7 +247,7 @@ def limits_of(model: Model, n_checkpoints: int = 0, n_stored: int = 0) -> Engine
         n_batch=model.n_batch,
         traits=model.traits,
         n_checkpoints=n_checkpoints,
-        n_stored=min(n_stored, model.n_stored_tokens),
+        prompt_cache=prompt_cache,
         n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
         widths=model.widths,
         tiles_attention=model.tiles_attention,

@@ -1,5 +1,6 @@
 """Edits of a model's memory between two decodes."""
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import NamedTuple, NoReturn, Protocol
@@ -150,7 +151,10 @@ class StoreText(NamedTuple):
 
 
 class LoadText(NamedTuple):
-    """`slot`, which is empty, gets the first `n_keep` tokens of the text stored as `key`."""
+    """`slot`, which is empty, gets the first `n_keep` tokens of the text stored as `key`.
+
+    All of them, where memory cannot be cut back; a `LoadState` may follow.
+    """
 
     slot: int
     key: int
@@ -171,19 +175,24 @@ def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
     tokens still count as the end of that window.
     """
     others: list[CacheEdit] = []
-    loads: dict[int, LoadState | LoadText] = {}
+    loads: dict[int, list[CacheEdit]] = {}
     forgets: list[ForgetState] = []
     for edit in edits:
         match edit:
-            case LoadState() | LoadText():
-                loads[edit.slot] = edit
+            case LoadText():
+                loads[edit.slot] = [edit]
+            case LoadState():
+                texts = [each for each in loads.get(edit.slot, []) if isinstance(each, LoadText)]
+                loads[edit.slot] = [*texts, edit]
             case ForgetState():
                 forgets.append(edit)
             case _:
                 if isinstance(edit, Trim):
                     loads.pop(edit.slot, None)  # the slot is emptied after all
                 others.append(edit)
-    return [*others, *loads.values(), *forgets]
+    # A state that a slot goes back to has fewer tokens: what is loaded into other slots gets their cells.
+    ordered = sorted(loads.values(), key=lambda edits: isinstance(edits[0], LoadText))
+    return [*others, *itertools.chain.from_iterable(ordered), *forgets]
 
 
 def apply_edits(edits: Iterable[CacheEdit], memory: SlotMemory) -> None:

@@ -67,11 +67,24 @@ class SlotCache:
         self.tokens = source.tokens[:n_keep]
         self.n_physical = n_keep
 
-    def load(self, tokens: list[int]) -> None:
-        """Record that `tokens` were loaded into this empty slot."""
+    @property
+    def can_store(self) -> bool:
+        """Whether nothing has to be loaded before the native cache holds the valid tokens only."""
+        n_keep = len(self.tokens)
+        return n_keep == self.n_physical or n_keep in self.saved or self._can_trim_to(n_keep)
+
+    def hand_over(self, n_keep: int) -> dict[int, int]:
+        """The checkpoints of more than `n_keep` tokens, which somebody else has to drop from now on."""
+        handed_over = {n: key for n, key in self.checkpoints.items() if n > n_keep}
+        self.checkpoints = {n: key for n, key in self.checkpoints.items() if n <= n_keep}
+        return handed_over
+
+    def load(self, tokens: list[int], checkpoints: dict[int, int]) -> None:
+        """Record that `tokens` were loaded into this empty slot, which gets these checkpoints."""
         assert self.n_physical == 0, f"slot {self.index} was not emptied before a text is loaded"
         self.tokens = list(tokens)
         self.n_physical = len(tokens)
+        self.checkpoints = checkpoints
 
     def save(self) -> list[Save]:
         """Keep this state, to return to it if what is decoded next is rejected.

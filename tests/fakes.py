@@ -28,6 +28,7 @@ from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.errors import KvCacheFullError, PendingAnswerError, TranslationError
 from shared.llama.memory_traits import PLAIN
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.protocol import Close, Extend, Open
 from shared.sampling.common_filters import CommonFilters
 from shared.sampling.constrained import ConstrainedSampler
@@ -141,13 +142,13 @@ class FakeTarget:
         del self._stored[key]
 
     def store_text(self, slot, key):
-        assert self.traits.can_trim
         self.store(slot, key)
 
     def load_text(self, slot, key, n_keep):
         assert not self.slots[slot], f"slot {slot} is not empty"
         tokens, hashes, _ = self._stored[key]
         assert 0 < n_keep <= len(tokens), f"{n_keep} of {len(tokens)} stored tokens"
+        assert self.traits.can_trim or n_keep == len(tokens), "such a text cannot be cut back"
         self.n_loaded += 1
         self.slots[slot], self._hashes[slot] = tokens[:n_keep], hashes[: n_keep + 1]
         self._cells[slot] = list(range(self._n_cells_written, self._n_cells_written + n_keep))
@@ -586,7 +587,13 @@ class RealBack:
     def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000, n_branches=2):
         self._requests = {request.sequence: request for request in requests}
         options = DrafterOptions(
-            2, n_window, n_ahead, n_chunk=4, n_branches=n_branches, n_branch_tokens=3, n_stored=200
+            2,
+            n_window,
+            n_ahead,
+            n_chunk=4,
+            n_branches=n_branches,
+            n_branch_tokens=3,
+            prompt_cache=PromptCacheSize(200, 1),
         )
         self._drafter = self._make(options, blur)
         self._told: Texts = {}
@@ -624,7 +631,7 @@ class TranslatingBack(RealBack):
     def _make(self, options, _blur):
         model = SpellingModel(*self._pair, n_slots=options.n_model_slots)
         translating = TranslatingModel(model, Projection(*self._pair))
-        options = replace(options, n_stored=0)
+        options = replace(options, prompt_cache=NO_PROMPT_CACHE)
         return Drafter(translating, options, toy_sampler, END_TOKENS, look_ahead=translating.look_ahead)
 
 
@@ -768,7 +775,7 @@ def local_drafters(request: Submit):
 
 def inline_drafter(n_slots: int, blur: float, n_most=6, n_window=100) -> ModelDrafter:
     """The engine's own drafter, with a model that is `blur` away from the target."""
-    options = DrafterOptions(n_slots, n_window, n_most, n_chunk=4, n_stored=200)
+    options = DrafterOptions(n_slots, n_window, n_most, n_chunk=4, prompt_cache=PromptCacheSize(200, 1))
     model = FakeTarget(options.n_model_slots, options.n_cells, 16, n_window=n_window, blur=blur)
     return ModelDrafter("draft_model", Drafter(model, options, toy_sampler, END_TOKENS), n_most)
 

@@ -12,6 +12,7 @@ from lead.engine.commands import Cancel, PostDraft, RequestOptions, SetBacks, Se
 from lead.engine.events import Committed
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.width_policy import WidthPolicy
+from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
     END_TOKENS,
@@ -375,7 +376,7 @@ def test_a_prompt_that_was_read_before_goes_on_at_a_checkpoint():
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_conversations_that_go_on_in_turns_have_the_plain_tokens(drafter):
     rng = random.Random(drafter)
-    limits = make_limits(2, 150, 100, n_stored=1000)
+    limits = make_limits(2, 150, 100, prompt_cache=PromptCacheSize(1000, 1))
     prompts = [[n, *rng.choices(range(3), k=40)] for n in range(5)]
     requests = [
         submit(f"{turn} {i}", [*prompt, *rng.choices(range(3), k=5 * turn)], max_tokens=6)

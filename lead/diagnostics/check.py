@@ -49,8 +49,8 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
     plan = check_memory(report, vocabulary.info, options, with_workers=bool(settings.workers.rpc))
     if plan and (checkpoints := describe_checkpoints(plan.traits, options)):
         report.add("checkpoints", checkpoints)
-    if plan and plan.n_stored_tokens and not settings.workers.rpc:
-        report.add("prompt cache", describe_prompt_cache(plan.n_stored_tokens, plan.stored_token_bytes))
+    if plan and plan.prompt_cache.n_bytes and not settings.workers.rpc:
+        report.add("prompt cache", describe_prompt_cache(plan.prompt_cache))
 
 
 def _check_demo(report: PreflightReport) -> None:

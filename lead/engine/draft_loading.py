@@ -84,7 +84,7 @@ def make_drafter(
         n_train=model.vocabulary.info.n_ctx_train,
         n_ahead=n_most,
         n_branches=0,
-        n_stored=model.n_stored_tokens,
+        prompt_cache=model.prompt_cache,
     )
     make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
     drafter = translating_drafter(model, vocabulary, projection, options, make_sampler, patience)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.width_policy import WidthPolicy
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class EngineLimits:
     n_prompt_chunk: int = 128
     traits: MemoryTraits = PLAIN
     n_checkpoints: int = 0  # stored states of each slot
-    n_stored: int = 0  # tokens of the texts that are kept in host memory
+    prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
     n_ctx_slot: int | None = None  # where slots have cells of their own
     widths: WidthPolicy | None = None  # in which the model decodes; None: in any
     tiles_attention: bool = False  # prompts may be decoded apart (`shared.llama.span.wants_two_passes`)

@@ -76,7 +76,10 @@ class Prefixes:
         """How much of which stored text a slot can have for `sequence`."""
         if not may_reuse(sequence):
             return 0, None
-        found = [(self._useful(text.tokens, text.n_prefill, sequence), text) for text in self._stored.texts]
+        found = []
+        for text in self._stored.texts:
+            n_useful = self._useful(text.tokens, text.n_prefill, sequence)
+            found.append((text.reachable(n_useful, can_trim=self._traits.can_trim), text))
         return max(found, key=lambda each: each[0], default=(0, None))
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:

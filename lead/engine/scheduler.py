@@ -79,7 +79,7 @@ class Scheduler:
             can_copy=limits.n_ctx_slot is None or limits.traits.can_trim,
             min_copied=1 if limits.n_ctx_slot is None else _MIN_COPIED,
             n_checkpoints=limits.n_checkpoints,
-            n_stored=limits.n_stored,
+            prompt_cache=limits.prompt_cache,
             stores_idle=limits.n_ctx_slot is None,
             separates_prompts=limits.widths is not None and not limits.widths.is_uniform,
         )

@@ -12,7 +12,7 @@ from lead.engine.slot import Slot
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import CacheEdit, Copy, LoadState, loads_last
 from shared.llama.memory_traits import MemoryTraits
-from shared.prompt_cache import MIN_TOKENS, PromptCache, StoredText
+from shared.prompt_cache import MIN_TOKENS, NO_PROMPT_CACHE, PromptCache, PromptCacheSize, StoredText
 from shared.slot_cache import SlotCache
 
 _IDLE_STEPS = 4
@@ -29,8 +29,8 @@ class SlotManager:
     Where memory cannot be cut back to any length, a prefix serves others up to a checkpoint, of which each
     slot has at most `n_checkpoints`.
 
-    Texts of up to `n_stored` tokens together are kept in host memory: what is lost when a slot gets another
-    text, and with `stores_idle` what idle slots hold while others run.
+    Texts are kept in a `prompt_cache` in host memory: what would be lost when a slot gets another text, and
+    with `stores_idle` what idle slots hold while others run.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class SlotManager:
         can_copy: bool,
         min_copied: int = 1,
         n_checkpoints: int = 0,
-        n_stored: int = 0,
+        prompt_cache: PromptCacheSize = NO_PROMPT_CACHE,
         stores_idle: bool = False,
         separates_prompts: bool = False,
     ) -> None:
@@ -52,8 +52,8 @@ class SlotManager:
         self._min_copied = min_copied
         self._n_checkpoints = n_checkpoints
         self._keys = itertools.count(1)
-        self._stored = PromptCache(n_stored, self._keys)
-        self._stores_idle = stores_idle and n_stored > 0
+        self._stored = PromptCache(prompt_cache, self._keys)
+        self._stores_idle = stores_idle and prompt_cache.n_bytes > 0
         self._loading: set[int] = set()  # slots that will hold their text only when the edits are applied
         self._edits: list[CacheEdit] = []  # besides those that caches ask for
         self._slots = [Slot(SlotCache(index, traits)) for index in range(n_slots)]
@@ -301,12 +301,12 @@ class SlotManager:
         source = max(self._slots, key=lambda each: self._prefixes.copyable(each, sequence))
         n_copied = self._prefixes.copyable(source, sequence)
         n_loaded, text = self._prefixes.loadable(sequence)
-        if text and n_loaded >= max(n_own, n_copied) + MIN_TOKENS:
+        if text and n_loaded >= max(n_own, n_copied) + MIN_TOKENS and self._has_room_for(text):
             self._load(slot, text, n_loaded)
             return n_loaded
         if n_copied < n_own + self._min_copied:
             if 2 * n_own < len(slot.cache):
-                self._store_text(slot)
+                self._store_text(slot, n_own)
             slot.cache.keep(n_own)
             return n_own
         self._empty(slot)
@@ -319,9 +319,14 @@ class SlotManager:
 
     def _load(self, slot: Slot, text: StoredText, n_keep: int) -> None:
         self._empty(slot)
-        self.free_up_to(n_keep)
+        self.free_up_to(len(text.tokens))
         self._edits += self._stored.load(text, slot.cache, n_keep)
         self._loading.add(slot.index)
+
+    def _has_room_for(self, text: StoredText) -> bool:
+        """Whether all of it fits beside what runs: it is loaded as a whole, and then cut."""
+        n_running = sum(len(slot.cache) for slot in self._slots if slot.sequence)
+        return len(text.tokens) <= self._n_ctx - n_running
 
     def _empty(self, slot: Slot) -> None:
         """Remove the text of an idle slot, now; it is stored if it is worth that."""
@@ -329,11 +334,11 @@ class SlotManager:
         slot.cache.keep(0)
         self._edits += slot.cache.take_edits()
 
-    def _store_text(self, slot: Slot) -> bool:
-        """Store the text of an idle slot; False if it is too long."""
+    def _store_text(self, slot: Slot, n_keep: int = 0) -> bool:
+        """Store the text of an idle slot, which is to keep `n_keep` tokens of it; False if that cannot be."""
         if len(slot.cache) < MIN_TOKENS or slot.index in self._loading:
             return False
-        edits = self._stored.store(slot.cache, slot.n_prefill)
+        edits = self._stored.store(slot.cache, slot.n_prefill, n_keep)
         self._edits += edits or []
         return edits is not None
 

@@ -140,7 +140,7 @@ def _serve(
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
-    log.info("prompt cache: %s", describe_prompt_cache(model.n_stored_tokens, model.stored_token_bytes))
+    log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
     warm_up(model)
@@ -195,7 +195,7 @@ def _limits(model: Model, load: Load, n_reserve: int) -> EngineLimits:
         n_batch=model.n_batch,
         traits=model.traits,
         n_checkpoints=n_prompt_checkpoints(model.traits, load.options),
-        n_stored=model.n_stored_tokens,
+        prompt_cache=model.prompt_cache,
         n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
         widths=model.widths,
         tiles_attention=model.tiles_attention,

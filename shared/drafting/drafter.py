@@ -63,7 +63,9 @@ class Drafter:
         self._tuned: dict[int, DrafterOptions] = {}  # by group
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._slots = SlotPool(model, options.n_slots, options.n_model_slots, model.traits, options.n_stored)
+        self._slots = SlotPool(
+            model, options.n_slots, options.n_model_slots, model.traits, options.prompt_cache
+        )
         self._sequences: dict[str, SequenceState] = {}
         self._cache_is_full = False  # since the last sequence ended; there are no branches then
         self._logged_full = False

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+
 _MIN_BRANCH_PROBABILITY = 0.02
 """Branch tokens that are committed less than once in fifty times are not worth decoding."""
 _RUNNERS_UP = 2
@@ -21,8 +23,8 @@ class DrafterOptions:
     While any sequence is drafting, prompts of others are decoded in chunks of at most `n_chunk` tokens per
     step. A draft stops where the product of its confidences falls below `min_confidence`. Each sequence has
     up to `n_branches` side branches of at most `n_branch_tokens` tokens; `n_beside_main` of them are decoded
-    in the same step as a main path. `n_stored` tokens of ended sequences are kept in host memory. The model
-    needs `n_model_slots` slots and `n_cells` cells in its cache.
+    in the same step as a main path. Texts of ended sequences are kept in `prompt_cache`. The model needs
+    `n_model_slots` slots and `n_cells` cells in its cache.
     """
 
     n_slots: int
@@ -33,11 +35,18 @@ class DrafterOptions:
     n_branches: int = 0
     n_branch_tokens: int = _BRANCH_TOKENS
     n_beside_main: int = _BRANCHES_BESIDE_MAIN
-    n_stored: int = 0
+    prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 
     @classmethod
     def for_cache(
-        cls, n_cells: int, *, n_slots: int, n_train: int, n_ahead: int, n_branches: int, n_stored: int = 0
+        cls,
+        n_cells: int,
+        *,
+        n_slots: int,
+        n_train: int,
+        n_ahead: int,
+        n_branches: int,
+        prompt_cache: PromptCacheSize = NO_PROMPT_CACHE,
     ) -> Self:
         """Divide a cache of `n_cells` for a model with a training context of `n_train` tokens.
 
@@ -48,7 +57,7 @@ class DrafterOptions:
         if n_reserved > share // 4:
             n_branches = n_reserved = 0
         n_window = min(share - n_reserved, n_train)
-        return cls(n_slots, n_window, n_ahead, n_branches=n_branches, n_stored=n_stored)
+        return cls(n_slots, n_window, n_ahead, n_branches=n_branches, prompt_cache=prompt_cache)
 
     @property
     def n_model_slots(self) -> int:

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 
 from shared.cache_edits import SlotMemory, apply_edits
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import MIN_TOKENS, PromptCache
+from shared.prompt_cache import MIN_TOKENS, NO_PROMPT_CACHE, PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache, common_prefix_length
 
 
 class SlotPool:
     """Allocates slots. Slots of ended sequences keep their tokens, for sequences with the same prefix.
 
-    When another sequence gets a slot, these tokens move to host memory, where there is room for `n_stored`:
-    attention would read them with each draft token.
+    When another sequence gets a slot, these tokens move to a prompt cache in host memory: attention would
+    read them with each draft token. Not where memory cannot be cut back: such a text ends with a draft.
     """
 
     def __init__(
@@ -22,10 +22,10 @@ class SlotPool:
         n_sequences: int,
         n_slots: int,
         traits: MemoryTraits = PLAIN,
-        n_stored: int = 0,
+        prompt_cache: PromptCacheSize = NO_PROMPT_CACHE,
     ) -> None:
         self._model = model
-        self._stored = PromptCache(n_stored, itertools.count(1))
+        self._stored = PromptCache(prompt_cache if traits.can_trim else NO_PROMPT_CACHE, itertools.count(1))
         self._slots = [SlotCache(index, traits) for index in range(n_slots)]
         self._idle, self._idle_branches = self._slots[:n_sequences], self._slots[n_sequences:]
 

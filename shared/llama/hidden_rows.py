@@ -32,6 +32,13 @@ class _SlotRows:
         del self.rows[max(0, end - self.first) :]
         self.first = min(self.first, end) if not self.tokens else self.first
 
+    def beginning(self, n_keep: int) -> "_SlotRows":
+        """A copy, as of the first `n_keep` tokens of the text."""
+        other = _SlotRows(self.first)
+        other.tokens, other.rows = list(self.tokens), list(self.rows)
+        other.cut(n_keep)
+        return other
+
     def forget(self, n: int) -> None:
         del self.tokens[:n]
         del self.rows[:n]
@@ -47,6 +54,7 @@ class HiddenRows:
         self.nothing = np.zeros(n_embd, np.float32)
         """What stands before the first token of a text."""
         self._slots = [_SlotRows() for _ in range(n_slots)]
+        self._stored: dict[int, _SlotRows] = {}
 
     @property
     def n_bytes(self) -> int:
@@ -65,10 +73,20 @@ class HiddenRows:
 
     def copy(self, source: int, slot: int, n_keep: int) -> None:
         """`slot` has the first `n_keep` tokens of `source` now."""
-        kept, other = self._slots[source], _SlotRows(self._slots[source].first)
-        other.tokens, other.rows = list(kept.tokens), list(kept.rows)
-        other.cut(n_keep)
-        self._slots[slot] = other
+        self._slots[slot] = self._slots[source].beginning(n_keep)
+
+    def store(self, slot: int, key: int) -> None:
+        """Keep the rows of a slot as `key`."""
+        kept = self._slots[slot]
+        self._stored[key] = kept.beginning(kept.end)
+
+    def load(self, slot: int, key: int, n_keep: int) -> None:
+        """`slot` has the first `n_keep` tokens of what was stored as `key` now."""
+        self._slots[slot] = self._stored[key].beginning(n_keep)
+
+    def forget(self, key: int) -> None:
+        """Free what was stored as `key`, if there are rows of it."""
+        self._stored.pop(key, None)
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:
         """From which position on the rows before the last of `tokens` are those of this text."""

@@ -12,6 +12,7 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import add_guard_sequences, add_state_memory, context_parameters
 from shared.models.file_kind import read_beginning
 from shared.models.split import parts_of
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 
 _ONE_SLOT_ONLY = frozenset({"plamo2"})
@@ -29,8 +30,8 @@ class MemoryPlan:
 
     parameters: llama_context_params. n_window: tokens that see each other in a sliding window; 0: there are
     none. is_guarded: a `WindowGuard` keeps the cells that leave the window. checks_windows: a slot that was
-    cut back may have lost some of them (of recurrent models llama.cpp does not tell). n_stored_tokens: in
-    texts that are stored in host memory, each of `stored_token_bytes`.
+    cut back may have lost some of them (of recurrent models llama.cpp does not tell). kv_unified: see
+    `ModelOptions`; recurrent models with windows always have cells of their own for each slot.
     """
 
     traits: MemoryTraits
@@ -38,9 +39,9 @@ class MemoryPlan:
     size: MemorySize
     n_window: int
     is_guarded: bool
+    kv_unified: bool
     checks_windows: bool
-    n_stored_tokens: int
-    stored_token_bytes: int
+    prompt_cache: PromptCacheSize
 
 
 def plan_memory(
@@ -56,6 +57,9 @@ def plan_memory(
     free_bytes = psutil.virtual_memory().available
     with ModelOutline.load(path, options) as outline:
         probe = outline.probe()
+        if probe.is_recurrent and probe.n_window and not n_step_checkpoints:
+            # In one pool llama.cpp gives away cells of windows that are still looked at, and does not tell.
+            options = options.model_copy(update={"kv_unified": False})
         traits = choose_traits(probe, options, n_slots, free_bytes, n_step_checkpoints)
         n_ctx = choose_n_ctx(options, outline.n_ctx_train) + n_reserve * n_slots
         parameters = context_parameters(options, n_ctx, n_slots)
@@ -66,16 +70,17 @@ def plan_memory(
         add_state_memory(parameters, traits)
         size = outline.size(parameters)
         n_left = free_bytes - sum(part.stat().st_size for part in parts_of(path)) - size.total
-        can_store = traits.can_trim and not has_windows  # llama.cpp stores no cells outside of windows
+        # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
+        can_store = not (traits.can_trim and has_windows)
         return MemoryPlan(
             traits,
             parameters,
             size,
             probe.n_window,
             is_guarded=is_guarded,
+            kv_unified=options.kv_unified,
             checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
-            n_stored_tokens=count_stored_tokens(options, probe, n_left) if can_store else 0,
-            stored_token_bytes=probe.full_token_bytes,
+            prompt_cache=size_prompt_cache(options, probe, n_left) if can_store else NO_PROMPT_CACHE,
         )
 
 
@@ -128,19 +133,24 @@ def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
     return min(options.ctx_checkpoints, (options.checkpoint_memory << 20) // all_bytes)
 
 
-def count_stored_tokens(options: ModelOptions, probe: MemoryProbe, n_left: int) -> int:
-    """Of the texts in host memory, where `n_left` bytes are free beside the model."""
+def size_prompt_cache(options: ModelOptions, probe: MemoryProbe, n_left: int) -> PromptCacheSize:
+    """Where `n_left` bytes are free beside the model."""
     n_bytes = max(0, int(_MEMORY_SHARE * n_left))
     if options.cache_ram >= 0:
         n_bytes = min(n_bytes, options.cache_ram << 20)
-    return n_bytes // max(1, probe.full_token_bytes)
+    return PromptCacheSize(n_bytes, probe.full_token_bytes, probe.checkpoint_bytes)
 
 
-def describe_prompt_cache(n_tokens: int, token_bytes: int) -> str:
+def describe_prompt_cache(size: PromptCacheSize) -> str:
     """For the log and `--check`."""
-    if n_tokens == 0:
+    if size.n_bytes == 0:
         return "none"
-    return f"up to {n_tokens} tokens of earlier texts in host memory, {size_text(n_tokens * token_bytes)}"
+    text = f"up to {size_text(size.n_bytes)} of earlier texts in host memory, "
+    if size.state_bytes == 0:
+        return f"{text}{size.n_bytes // size.token_bytes} tokens"
+    return (
+        f"{text}{size_text(size.token_bytes)} a token and {size_text(size.state_bytes)} a text or checkpoint"
+    )
 
 
 def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:

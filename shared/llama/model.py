@@ -6,6 +6,7 @@
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from shared.llama.width_policy import Pass, WidthPolicy, passes
 from shared.llama.window_check import WindowCheck
 from shared.llama.window_guard import WindowGuard
 from shared.models.file_kind import is_eagle_file
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
 
 
@@ -63,10 +65,8 @@ class Model:
         self.n_slots = options.parallel if n_slots is None else n_slots
         plan = plan_memory(path, options, n_slots, n_step_checkpoints, n_reserve)
         self.traits, self.memory_size = plan.traits, plan.size
-        self.n_stored_tokens = 0 if with_heads or with_workers else plan.n_stored_tokens
-        """How many tokens the texts that are stored in host memory may have, together."""
-        self.stored_token_bytes = plan.stored_token_bytes
-        self.kv_unified = options.kv_unified
+        self._prompt_cache = NO_PROMPT_CACHE if with_workers else plan.prompt_cache
+        self.kv_unified = plan.kv_unified
         self._options = options
         self._model = _load(path, options, with_heads=with_heads, with_workers=with_workers)
         self.vocabulary = Vocabulary(self._model, path)
@@ -104,6 +104,14 @@ class Model:
         if context:
             raise unusable(path, f"{architecture} models keep no KV cache")
         raise ModelLoadError(_why_no_context(path, self._options))
+
+    @property
+    def prompt_cache(self) -> PromptCacheSize:
+        """Of texts that are stored in host memory; none with RPC workers: they would cross the network."""
+        size = self._prompt_cache
+        if self.hidden:
+            return replace(size, token_bytes=size.token_bytes + self.hidden.nothing.nbytes)
+        return size
 
     @property
     def n_activations(self) -> int:
@@ -214,9 +222,12 @@ class Model:
 
     def _cut_padding(self) -> None:
         # A recurrent state can be cut back only once: `trim` removes padding and a rejected draft together.
-        for slot, length in self._untrimmed.items():
+        for slot in list(self._untrimmed):
+            self._cut_padding_of(slot)
+
+    def _cut_padding_of(self, slot: int) -> None:
+        if (length := self._untrimmed.pop(slot, None)) is not None:
             self._remove_end(slot, length)
-        self._untrimmed = {}
 
     def _decode_in_widths(self, spans: Sequence[Span], widths: WidthPolicy) -> list[NDArray[np.float32]]:
         rows: list[list[NDArray[np.float32]]] = [[] for _ in spans]
@@ -332,8 +343,7 @@ class Model:
     def store(self, slot: int, key: int) -> None:
         """Write the state of a slot to host memory; raises DecodeFatalError."""
         self._check(slot)
-        if (length := self._untrimmed.pop(slot, None)) is not None:
-            self._remove_end(slot, length)  # llama.cpp stores the state that was rolled back to
+        self._cut_padding_of(slot)  # llama.cpp stores the state that was rolled back to
         self._stored.store(slot, key)
 
     def load(self, slot: int, key: int) -> None:
@@ -349,19 +359,27 @@ class Model:
     def store_text(self, slot: int, key: int) -> None:
         """Write all that a slot holds to host memory; raises DecodeFatalError."""
         self._check(slot)
-        assert self.n_stored_tokens, "this model stores no texts"
-        self._cut_padding()
+        assert self.prompt_cache.n_bytes, "this model stores no texts"
+        self._cut_padding_of(slot)
         self._stored.store_text(slot, key)
+        if self.hidden:
+            self.hidden.store(slot, key)
 
     def load_text(self, slot: int, key: int, n_keep: int) -> None:
         """Give an empty slot the beginning of a stored text; raises DecodeFatalError."""
         self._check(slot)
         assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
         self._stored.load_text(slot, key, n_keep)
+        if self._windows:
+            self._windows.cut(slot, n_keep)
+        if self.hidden:
+            self.hidden.load(slot, key, n_keep)
 
     def forget(self, key: int) -> None:
         """Free a stored state or text."""
         self._stored.forget(key)
+        if self.hidden:
+            self.hidden.forget(key)
 
     def clear(self) -> None:
         """Empty all slots, and free what was stored."""

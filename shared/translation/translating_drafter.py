@@ -7,6 +7,7 @@ from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import MakeSampler
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
+from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.grammar_waits import WaitsForGrammars
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
@@ -30,7 +31,7 @@ def translating_drafter(  # noqa: PLR0917 - what a drafter is made of
     translating = TranslatingModel(model, projection, prefix_of(model.vocabulary, vocabulary))
     return Drafter(
         translating,
-        replace(options, n_stored=0),  # only the model's own tokens could be stored
+        replace(options, prompt_cache=NO_PROMPT_CACHE),  # only the model's own tokens could be stored
         make_sampler,
         vocabulary.end_tokens,
         patience,

@@ -38,6 +38,11 @@ def test_a_slot_that_is_emptied_after_all_loads_no_state():
     assert loads_last([LoadState(1, 5), Trim(1, 0)]) == [Trim(1, 0)]
 
 
+def test_a_text_is_loaded_after_others_have_gone_back_and_before_its_own_state():
+    edits = [LoadText(1, 5, 9), LoadState(1, 6), LoadState(0, 7)]
+    assert loads_last(edits) == [LoadState(0, 7), LoadText(1, 5, 9), LoadState(1, 6)]
+
+
 def test_a_text_is_loaded_where_others_have_made_room():
     edits = [LoadText(1, 5, 9), StoreText(0, 6), Trim(0, 0)]
     assert loads_last(edits) == [StoreText(0, 6), Trim(0, 0), LoadText(1, 5, 9)]

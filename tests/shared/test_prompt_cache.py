@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
-from shared.cache_edits import ForgetState, LoadText, StoreText, Trim
-from shared.prompt_cache import PromptCache
+from shared.cache_edits import ForgetState, LoadState, LoadText, StoreText, Trim
+from shared.llama.memory_traits import MemoryTraits
+from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
 
 TEXT = list(range(100, 140))
@@ -14,7 +15,7 @@ TEXT = list(range(100, 140))
 @pytest.fixture
 def prompts():
     """Room for 100 tokens."""
-    return PromptCache(100, itertools.count(1))
+    return PromptCache(PromptCacheSize(100, 1), itertools.count(1))
 
 
 def holding(tokens, index=0):
@@ -30,7 +31,7 @@ def texts(prompts):
 def test_the_text_of_a_slot_is_stored_and_stays_there(prompts):
     cache = holding(TEXT, index=3)
     assert prompts.store(cache) == [StoreText(3, 1)]
-    assert (texts(prompts), len(prompts), cache.tokens) == ([TEXT], 40, TEXT)
+    assert (texts(prompts), prompts.n_bytes, cache.tokens) == ([TEXT], 40, TEXT)
 
 
 def test_what_is_no_longer_valid_is_removed_before(prompts):
@@ -69,7 +70,7 @@ def test_a_slot_gets_the_beginning_of_a_text_which_stays_stored(prompts):
     prompts.store(holding(TEXT))
     cache = SlotCache(1)
     assert prompts.load(prompts.texts[0], cache, 10) == [LoadText(1, 1, 10)]
-    assert (cache.tokens, cache.n_physical, len(prompts)) == (TEXT[:10], 10, 40)
+    assert (cache.tokens, cache.n_physical, prompts.n_bytes) == (TEXT[:10], 10, 40)
 
 
 def test_a_text_that_was_dropped_just_now_can_be_loaded(prompts):
@@ -77,4 +78,67 @@ def test_a_text_that_was_dropped_just_now_can_be_loaded(prompts):
     text = prompts.texts[0]
     assert prompts.drop(text) == [ForgetState(1)]
     assert prompts.load(text, SlotCache(1), 10) == [LoadText(1, 1, 10)]
-    assert len(prompts) == 0
+    assert prompts.n_bytes == 0
+
+
+class TestCheckpoints:
+    """Memory that cannot be cut back to any length: a text has the checkpoints of its slot."""
+
+    RECURRENT = MemoryTraits(n_rollback=3, equal_lengths=True)
+
+    @pytest.fixture
+    def prompts(self):
+        """A state takes as much as 10 tokens; keys begin at 10."""
+        return PromptCache(PromptCacheSize(200, 1, 10), itertools.count(10))
+
+    def holding(self, checkpoints):
+        cache = SlotCache(0, self.RECURRENT)
+        cache.add(TEXT)
+        cache.checkpoints = checkpoints
+        return cache
+
+    def test_they_are_counted(self, prompts):
+        prompts.store(self.holding({20: 1, 30: 2}))
+        assert prompts.n_bytes == 40 + 10 + 2 * 10
+
+    def test_the_slot_gives_them_up(self, prompts):
+        cache = self.holding({20: 1, 30: 2})
+        prompts.store(cache)
+        cache.keep(0)
+        assert cache.take_edits() == [Trim(0, 0)], "nothing is forgotten"
+        assert prompts.texts[0].checkpoints == {20: 1, 30: 2}
+
+    def test_the_slot_keeps_those_of_the_beginning_that_it_keeps(self, prompts):
+        cache = self.holding({20: 1, 30: 2})
+        prompts.store(cache, n_keep=20)
+        assert (cache.checkpoints, prompts.texts[0].checkpoints) == ({20: 1}, {30: 2})
+
+    def test_with_all_of_a_text_a_slot_gets_them_back(self, prompts):
+        prompts.store(self.holding({20: 1}))
+        cache = SlotCache(1, self.RECURRENT)
+        assert prompts.load(prompts.texts[0], cache, 40) == [LoadText(1, 10, 40), ForgetState(10)]
+        assert (cache.tokens, cache.checkpoints, prompts.texts) == (TEXT, {20: 1}, [])
+
+    def test_a_slot_goes_back_to_one_of_them(self, prompts):
+        prompts.store(self.holding({20: 1}))
+        cache = SlotCache(1, self.RECURRENT)
+        assert prompts.load(prompts.texts[0], cache, 20) == [LoadText(1, 10, 40), LoadState(1, 1)]
+        assert (cache.tokens, cache.n_physical, len(prompts.texts)) == (TEXT[:20], 20, 1)
+
+    def test_a_text_that_was_dropped_has_none_to_give(self, prompts):
+        prompts.store(self.holding({20: 1}))
+        text = prompts.texts[0]
+        assert prompts.drop(text) == [ForgetState(10), ForgetState(1)]
+        cache = SlotCache(1, self.RECURRENT)
+        assert prompts.load(text, cache, 40) == [LoadText(1, 10, 40)]
+        assert cache.checkpoints == {}
+
+    def test_a_slot_that_must_go_back_to_a_checkpoint_first_stores_nothing(self, prompts):
+        cache = self.holding({20: 1})
+        cache.keep(20)
+        assert prompts.store(cache) is None
+
+    @pytest.mark.parametrize(("n_keep", "n"), [(50, 40), (40, 40), (39, 20), (19, 0)])
+    def test_a_text_goes_on_at_its_end_or_at_a_checkpoint(self, prompts, n_keep, n):
+        prompts.store(self.holding({20: 1}))
+        assert prompts.texts[0].reachable(n_keep, can_trim=False) == n

@@ -154,6 +154,24 @@ def test_the_shared_beginning_is_the_longest(ours, theirs):
     assert n == min(len(ours), len(theirs)) or ours[n] != theirs[n]
 
 
+def test_what_is_loaded_is_valid_and_there():
+    cache = SlotCache(0)
+    cache.load([1, 2, 3], {2: 7})
+    assert (cache.tokens, cache.n_physical, cache.checkpoints) == ([1, 2, 3], 3, {2: 7})
+
+
+def test_only_an_empty_slot_is_loaded():
+    cache = SlotCache(0)
+    cache.add([1])
+    with pytest.raises(AssertionError, match="not emptied"):
+        cache.load([1, 2], {})
+
+
+def test_longer_checkpoints_are_handed_over():
+    cache = SlotCache(0, checkpoints={2: 7, 5: 8})
+    assert (cache.hand_over(2), cache.checkpoints) == ({5: 8}, {2: 7})
+
+
 class SlotCacheMachine(RuleBasedStateMachine):
     """Beside a native cache that is cut back only when it is told to."""
 

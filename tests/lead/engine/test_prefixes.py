@@ -9,7 +9,7 @@ from lead.engine.prefixes import Prefixes
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import PromptCache
+from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
 from tests.fakes import GREEDY, toy_sampler
 
@@ -28,7 +28,7 @@ class Cached:
     def __init__(self, tokens=(), traits=PLAIN, *, can_copy=True, separates_prompts=False):
         self.slot = Slot(SlotCache(0, traits), n_prefill=10)
         self.slot.cache.add(tokens)
-        self.stored = PromptCache(1000, itertools.count())
+        self.stored = PromptCache(PromptCacheSize(1000, 1), itertools.count())
         self.prefixes = Prefixes(
             [self.slot], self.stored, traits, can_copy=can_copy, separates_prompts=separates_prompts
         )

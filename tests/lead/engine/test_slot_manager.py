@@ -9,6 +9,7 @@ from lead.engine.slot_manager import SlotManager
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Copy, ForgetState, LoadText, StoreText, Trim
 from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.prompt_cache import PromptCacheSize
 from tests.fakes import GREEDY, toy_sampler
 
 
@@ -351,7 +352,12 @@ class TestPromptCache:
     def room(self, n_slots=2, n_ctx=1000, n_stored=500, *, stores_idle=True):
         room = Room(n_slots)
         room.slots = SlotManager(
-            n_slots, n_ctx, PLAIN, can_copy=True, n_stored=n_stored, stores_idle=stores_idle
+            n_slots,
+            n_ctx,
+            PLAIN,
+            can_copy=True,
+            prompt_cache=PromptCacheSize(n_stored, 1),
+            stores_idle=stores_idle,
         )
         return room
 

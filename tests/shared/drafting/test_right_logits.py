@@ -25,7 +25,7 @@ class DraftedSequences:
         self.rng = random.Random(seed)
         options = DrafterOptions(n_slots=2, n_window=400, n_ahead=8, n_branches=2)
         self.model = load(path, options.n_model_slots, 3 * 512, n_step_checkpoints=10)
-        options = replace(options, n_stored=min(600, self.model.n_stored_tokens))
+        options = replace(options, prompt_cache=self.model.prompt_cache)
         self.fresh = load(path, 1, 512)
         self.checked = CheckedModel(self.model, self.fresh, self.rng)
         self.drafter = Drafter(self.checked, options, greedy_sampler, frozenset())

@@ -3,6 +3,7 @@
 import pytest
 
 from shared.drafting.slot_pool import SlotPool
+from shared.prompt_cache import PromptCacheSize
 
 
 class Model:
@@ -108,7 +109,7 @@ class TestStoredTexts:
 
     @pytest.fixture
     def pool(self, model):
-        return SlotPool(model, 2, 2, n_stored=500)
+        return SlotPool(model, 2, 2, prompt_cache=PromptCacheSize(500, 1))
 
     def test_those_of_idle_slots_are_moved(self, pool, model):
         ended(pool, self.LONG)
@@ -128,7 +129,7 @@ class TestStoredTexts:
         assert model.calls == []
 
     def test_a_text_that_another_replaces_is_stored(self, model):
-        pool = SlotPool(model, 1, 1, n_stored=500)
+        pool = SlotPool(model, 1, 1, prompt_cache=PromptCacheSize(500, 1))
         ended(pool, self.LONG)
         slot = pool.take(self.OTHER)
         slot.keep(0)

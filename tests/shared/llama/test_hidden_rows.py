@@ -1,6 +1,7 @@
 """Which hidden states are kept, and when they are those of a text."""
 
 import numpy as np
+import pytest
 
 from shared.llama import hidden_rows as module
 from shared.llama.hidden_rows import HiddenRows
@@ -73,3 +74,21 @@ def test_the_array_of_the_model_may_be_overwritten():
     kept.record(0, 0, [5], rows)
     rows[:] = 0
     assert list(kept.row(0, 0)) == [1, 1]
+
+
+def test_a_stored_text_brings_its_states_back():
+    kept = recorded([5, 6, 7])
+    kept.store(0, 9)
+    recorded([8, 8, 8], slot=0, kept=kept)
+    kept.load(1, 9, 2)
+    assert kept.first(1, [5, 6, 1]) == 0
+    assert kept.first(0, [8, 8, 8, 1]) == 0
+
+
+def test_what_was_forgotten_or_never_stored_has_no_states():
+    kept = recorded([5, 6, 7])
+    kept.store(0, 9)
+    kept.forget(9)
+    kept.forget(3)
+    with pytest.raises(KeyError):
+        kept.load(1, 9, 2)

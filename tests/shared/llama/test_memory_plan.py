@@ -9,14 +9,15 @@ from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.llama.memory_plan import (
     choose_traits,
-    count_stored_tokens,
     describe_checkpoints,
     describe_prompt_cache,
     n_prompt_checkpoints,
     plan_memory,
+    size_prompt_cache,
 )
 from shared.llama.memory_probe import MemoryProbe
 from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import ModelOptions
 
 OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2)
@@ -57,6 +58,11 @@ def test_a_sliding_window_is_cut_back_within_the_last_decode(tiny_model):
 
 def test_with_all_tokens_a_sliding_window_is_like_plain_attention(tiny_model):
     assert traits_of(tiny_model("gemma3"), swa_full=True) == PLAIN
+
+
+def test_recurrent_states_beside_windows_have_cells_of_their_own(tiny_model):
+    assert not plan_memory(tiny_model("lfm2"), OPTIONS).kv_unified
+    assert plan_memory(tiny_model("qwen35"), OPTIONS).kv_unified
 
 
 def test_checkpoints_need_one_pool(tiny_model):
@@ -156,20 +162,28 @@ def test_checkpoints_are_stated():
 
 
 @pytest.mark.parametrize(
-    ("cache_ram", "n_left", "n_tokens"),
-    [(1, 1 << 40, 104_857), (-1, 4000, 100), (8192, 4000, 100), (0, 1 << 40, 0), (8192, -5000, 0)],
+    ("cache_ram", "n_left", "n_bytes"),
+    [(1, 1 << 40, 1 << 20), (-1, 4000, 1000), (8192, 4000, 1000), (0, 1 << 40, 0), (8192, -5000, 0)],
 )
-def test_stored_texts_are_bounded_by_an_option_and_a_quarter_of_the_free_memory(cache_ram, n_left, n_tokens):
+def test_stored_texts_are_bounded_by_an_option_and_a_quarter_of_the_free_memory(cache_ram, n_left, n_bytes):
     options = OPTIONS.model_copy(update={"cache_ram": cache_ram})
-    assert count_stored_tokens(options, RECURRENT, n_left) == n_tokens
+    assert size_prompt_cache(options, RECURRENT, n_left) == PromptCacheSize(n_bytes, 10, 1000)
 
 
-@pytest.mark.parametrize(("architecture", "stores"), [("llama", True), ("gemma3", False), ("qwen35", False)])
-def test_texts_are_stored_of_memories_that_can_be_cut_anywhere(tiny_model, architecture, stores):
-    plan = plan_memory(tiny_model(architecture), OPTIONS.model_copy(update={"swa_full": True}))
-    assert (plan.n_stored_tokens > 0) == stores
+@pytest.mark.parametrize(
+    ("architecture", "swa_full", "stores"),
+    [("llama", False, True), ("gemma3", False, True), ("gemma3", True, False), ("qwen35", False, True)],
+)
+def test_texts_are_stored_unless_cells_outside_of_windows_may_be_needed(
+    tiny_model, architecture, swa_full, stores
+):
+    plan = plan_memory(tiny_model(architecture), OPTIONS.model_copy(update={"swa_full": swa_full}))
+    assert (plan.prompt_cache.n_bytes > 0) == stores
 
 
 def test_the_prompt_cache_is_stated():
-    assert describe_prompt_cache(0, 10) == "none"
-    assert describe_prompt_cache(2000, 1000).endswith("2000 tokens of earlier texts in host memory, 2 MB")
+    assert describe_prompt_cache(NO_PROMPT_CACHE) == "none"
+    of_tokens = describe_prompt_cache(PromptCacheSize(2_000_000, 1000))
+    assert of_tokens == "up to 2 MB of earlier texts in host memory, 2000 tokens"
+    of_states = describe_prompt_cache(PromptCacheSize(2_000_000, 1000, 50_000))
+    assert of_states.endswith("0.001 MB a token and 0.05 MB a text or checkpoint")

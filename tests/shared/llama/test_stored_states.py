@@ -5,8 +5,11 @@ import pytest
 
 from tests.shared.llama.conftest import read
 
-of_states = pytest.mark.parametrize("three_slots", ["qwen35", "jamba", "gemma3", "lfm2"], indirect=True)
+of_states = pytest.mark.parametrize("three_slots", ["qwen35", "jamba", "gemma3", "qwen3next"], indirect=True)
 of_texts = pytest.mark.parametrize("three_slots", ["llama", "deepseek2"], indirect=True)
+of_any_texts = pytest.mark.parametrize(
+    "three_slots", ["llama", "gemma3", "gpt-oss", "qwen35", "jamba", "lfm2", "mamba2"], indirect=True
+)
 
 TEXT = [(7 * i) % 4000 for i in range(150)]
 OTHER = [(11 * i) % 4000 for i in range(100)]
@@ -42,7 +45,7 @@ def test_a_state_that_was_forgotten_cannot_be_loaded(three_slots):
         three_slots.load(0, 7)
 
 
-@of_texts
+@of_any_texts
 def test_a_text_goes_on_in_another_slot(three_slots):
     read(three_slots, 0, 0, TEXT[:100])
     three_slots.store_text(0, 7)
