@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import gguf
-import psutil
 
 from shared import cpus
 from shared.diagnostics.findings import count
 from shared.errors import ConfigError, ModelLoadError
+from shared.free_memory import free_memory
 from shared.llama import devices
 from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.vocabulary import ModelInfo, Vocabulary
@@ -137,7 +137,7 @@ def check_memory(
         where = "on RPC workers" if with_workers else "in VRAM"
         report.add("memory", f"{layers} {where}, which is not checked")
         return plan
-    n_free = psutil.virtual_memory().available
+    n_free = free_memory()
     n_needed = info.size + plan.size.total
     report.add("memory", f"about {gigabytes(n_needed)} needed and {gigabytes(n_free)} free, on the CPU")
     if n_needed > n_free:

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from shared.errors import ModelLoadError
+from shared.free_memory import free_memory
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.native_parameters import add_guard_sequences, add_state_memory, context_parameters
@@ -54,7 +53,7 @@ def plan_memory(
     """For a `Model` with these arguments; raises ModelLoadError."""
     n_slots = options.parallel if n_slots is None else n_slots
     _refuse_several_slots(path, n_slots)
-    free_bytes = psutil.virtual_memory().available
+    free_bytes = free_memory()
     with ModelOutline.load(path, options) as outline:
         probe = outline.probe()
         if probe.is_recurrent and probe.n_window and not n_step_checkpoints:
