@@ -43,8 +43,10 @@ class Prefixes:
         held_elsewhere = (n_held[slot.index] for slot in self._slots if slot not in decoding)
         n_elsewhere = max(held_elsewhere, default=0)
         n_coming = max(self.copyable_later(slot, sequence) for slot in decoding)
+        if n_coming <= max(n_held.values()) or n_coming - n_elsewhere < MIN_TOKENS_SAVED:
+            return False
         n_stored, _ = self.loadable(sequence)
-        return n_coming > max(n_held.values()) and n_coming - max(n_elsewhere, n_stored) >= MIN_TOKENS_SAVED
+        return n_coming - n_stored >= MIN_TOKENS_SAVED
 
     def copyable_later(self, source: Slot, sequence: EngineSequence) -> int:
         """How much of it another slot can have for `sequence` once its prompt has been decoded."""
