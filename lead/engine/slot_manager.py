@@ -286,13 +286,9 @@ class SlotManager:
         for slot in self._slots:
             if slot.sequence and slot.n_to_decode > 1:
                 n = self._prefixes.common(slot.sequence, sequence)
-                if (
-                    n
-                    - max(
-                        self._prefixes.copyable(slot, sequence), self._prefixes.copyable_later(slot, sequence)
-                    )
-                    >= MIN_TOKENS_SAVED
-                ):
+                n_now = self._prefixes.copyable(slot, sequence)
+                n_later = self._prefixes.copyable_later(slot, sequence)
+                if n - max(n_now, n_later) >= MIN_TOKENS_SAVED:
                     self._add_checkpoint(slot.sequence, n)
 
     def _reuse(self, slot: Slot, sequence: EngineSequence) -> int:
@@ -308,7 +304,7 @@ class SlotManager:
             if 2 * n_own < len(slot.cache):
                 self._store_text(slot, n_own)
             slot.cache.keep(n_own)
-            return n_own
+            return len(slot.cache)  # fewer, if what can be rolled back was stored before
         self._empty(slot)
         self._edits.append(Copy(source.index, slot.index, n_copied))
         if not self._traits.can_trim:

@@ -415,6 +415,20 @@ class TestPromptCache:
         self.read(room, "s", LONG)
         assert self.read(room, "t", [*LONG[:30], 5]) == [Trim(0, 30)]
 
+    def test_a_text_that_could_only_be_rolled_back_is_stored_and_begun_again(self):
+        slots = SlotManager(
+            1, 1000, MemoryTraits(n_rollback=64), can_copy=True, prompt_cache=PromptCacheSize(500, 1)
+        )
+        slots.enqueue(sequence("s", range(70)))
+        slots.admit(only_if_idle=False)
+        slots.pop_edits()
+        slots.running()[0].cache.add(range(70))
+        slots.remove("s")
+        slots.enqueue(sequence("t", [*range(10), 99]))
+        (started,) = slots.admit(only_if_idle=False)
+        assert started.n_cached == len(slots.running()[0].cache) == 0
+        assert slots.pop_edits() == [StoreText(0, 1), Trim(0, 0)]
+
     def test_a_text_that_is_evicted_is_stored(self):
         room = self.room(n_ctx=60, stores_idle=False)
         self.read(room, "s", LONG)
