@@ -27,8 +27,8 @@ SERVICE = "_llama-duo._tcp.local."
 Scheme = Literal["http", "https"]
 _READ_MS = 3000
 """Time-out for the details of a lead whose name is known."""
-_MORE_SECONDS = 1.0
-"""How long to wait for further leads after the first; multicast DNS answers within half a second."""
+_MORE_SECONDS = 2.5
+"""How long to wait for further leads after the first; an answer may be held back for a second (RFC 6762)."""
 _MOST_NAME_BYTES = 200
 """A property in multicast DNS has at most 255 bytes, including its key."""
 _KNOCK_SECONDS = 1.0
@@ -158,10 +158,15 @@ def own_addresses() -> list[str]:
     return [address for address in addresses if not address.startswith("127.")]
 
 
-def _label(name: str) -> str:
-    """A name of at most 63 bytes (RFC 6763) without dots, which would end it."""
+def _label(name: str, address: str, port: int) -> str:
+    """A name of at most 63 bytes (RFC 6763) without dots, which would end it.
+
+    With the address it is the lead's own, also where two machines have one host name: that two leads have
+    one name shows only if the other one answers in time.
+    """
+    place = f" at {address}:{port}".replace(".", "-")
     words = f"{_harmless(name)} on {socket.gethostname()}".replace(".", "-")
-    return words.encode("ascii", "replace")[:60].decode("ascii").strip()
+    return words.encode("ascii", "replace")[: 60 - len(place)].decode("ascii").strip() + place
 
 
 def _register(announcer: "Zeroconf", info: "ServiceInfo") -> None:
@@ -174,7 +179,7 @@ def _register(announcer: "Zeroconf", info: "ServiceInfo") -> None:
 def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "ServiceInfo":
     described: ServiceInfo = _zeroconf().ServiceInfo(
         SERVICE,
-        f"{_label(name)}.{SERVICE}",
+        f"{_label(name, next(iter(addresses), 'nowhere'), port)}.{SERVICE}",
         port=port,
         parsed_addresses=addresses,
         properties={

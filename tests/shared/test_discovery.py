@@ -154,10 +154,10 @@ def test_without_zeroconf_the_extra_is_named(monkeypatch):
 
 def test_names_fit_into_a_dns_label(monkeypatch):
     monkeypatch.setattr(discovery.socket, "gethostname", lambda: "gpu.example.org")
-    label = discovery._label("Ünsinn-3.1-" * 9)
+    label = discovery._label("Ünsinn-3.1-" * 9, "10.0.0.1", 5555)
     assert len(label) <= 63
     assert "." not in label
-    assert discovery._label("8B") == "8B on gpu-example-org"
+    assert discovery._label("8B", "10.0.0.1", 5555) == "8B on gpu-example-org at 10-0-0-1:5555"
 
 
 def test_a_lead_on_loopback_is_not_announced(capsys):
