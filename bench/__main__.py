@@ -33,6 +33,7 @@ PARTS = {
     "leads": "one back for two leads, against two backs that share its core",
     "takeover": "whether clients lose answers while one lead replaces another",
     "memory": "whether memory grows with the tokens that are served",
+    "mtp": "the target's own heads, a back on another machine, and both",
     "equal_hardware": "a draft model in the lead against llama-server's, on the same cores",
     "plan": "what `lead plan` predicts, against what its commands then reach",
     "simulate": "a model of lead, backs and network, beyond this machine",

@@ -14,7 +14,9 @@ from typing import Any, get_args
 from platformdirs import user_cache_path
 
 from bench.step_time import step_times
+from bench.tiny_models import TinyModel, write_tiny_model
 from shared.errors import ConfigError
+from shared.llama.quantize import quantize
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
 from shared.models.grow import VERSION, Quantization, Shape, grow
 
@@ -25,6 +27,20 @@ TARGET_SHAPES = {
 }
 """Shapes by number of parameters."""
 _DEMO = "0.4G:f16"
+_N_LAYERS = 25
+"""As in models that have heads, a head is a small part of the whole."""
+_WITH_HEADS = TinyModel(
+    "glm4moe",
+    width=768,
+    n_layers=_N_LAYERS,
+    sd=0.02,
+    settings={
+        "nextn_predict_layers": 1,
+        "rope.dimension_sections": [0, 0, 0, 0],
+        "leading_dense_block_count": _N_LAYERS - 1,  # llama.cpp expects experts in the head
+        "feed_forward_length": 3072,
+    },
+)
 _SHIPPED_SHAPE = Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=768)
 
 _DRAFT_LAYERS, _DRAFT_WIDTH_STEP = 4, 64
@@ -63,6 +79,16 @@ def target_or_file(name: str) -> Path:
 def shipped_target(quantization: Quantization) -> Path:
     """The shipped target with its weights written in this type; q8_0 is what they are shipped in."""
     return _grown(builtin_target(), _SHIPPED_SHAPE, quantization)
+
+
+def with_heads() -> Path:
+    """A random model with plain attention and a head for a further token (MTP); half a gigabyte in f16."""
+    path = _cache() / "bench-heads-25x768-f16.gguf"
+    if not path.is_file():
+        exact = write_tiny_model(_WITH_HEADS, path.with_suffix(".f32"))
+        quantize(exact, path, "f16")
+        exact.unlink()
+    return path
 
 
 def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftModel:

@@ -1,6 +1,7 @@
 """Simulated time: events happen in the order of their times, then in the order they were scheduled."""
 
 import heapq
+import math
 from collections.abc import Callable
 
 Compute = Callable[[float, Callable[[], None]], None]
@@ -26,5 +27,19 @@ class VirtualClock:
         while not finished():
             if not self._events:
                 raise RuntimeError("nothing is left to happen")
-            self.now, _, call = heapq.heappop(self._events)
-            call()
+            self._proceed()
+
+    def pass_until(self, now: float) -> None:
+        """Let everything happen that is due by then."""
+        while self.next_at <= now:
+            self._proceed()
+        self.now = now
+
+    @property
+    def next_at(self) -> float:
+        """When something happens next; infinite: never."""
+        return self._events[0][0] if self._events else math.inf
+
+    def _proceed(self) -> None:
+        self.now, _, call = heapq.heappop(self._events)
+        call()

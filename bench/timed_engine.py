@@ -1,0 +1,195 @@
+"""The engine's loop with a real model, in real time, beside backs that are simulated.
+
+What the lead does takes the time that it takes: decoding, heads, planning, commands and events. The texts are
+known beforehand, so that heads and backs can be right as often as asked. A back is on a machine of its own:
+what it drafts, and when, is simulated, and takes no time here.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from bench.guessing_sampler import GuessingSampler, NamedText
+from bench.scripted_sampler import GREEDY, ScriptedSampler
+from bench.stopwatch import Stopwatch
+from bench.traffic import limits_of
+from lead.engine.calibration import calibrate
+from lead.engine.commands import (
+    Command,
+    PolicyName,
+    PostDraft,
+    RequestOptions,
+    SetBacks,
+    Submit,
+    decode_command,
+    encode_command,
+)
+from lead.engine.draft_loading import calibrate_heads
+from lead.engine.drafters.mtp_drafter import MtpDrafter
+from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
+from lead.engine.loop import Loop
+from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.replaying import batching_for
+from lead.simulation.clock import VirtualClock
+from lead.simulation.network import Link
+from lead.simulation.simulated_back import BackSpec, Closed, Extended, Opened, SimulatedBack, SimulatedUpdate
+from lead.simulation.text import DraftSkill
+from shared.llama.model import Model
+from shared.llama.mtp_heads import MtpHeads
+from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
+
+_NO_TOKEN_ENDS = frozenset[int]()
+_BEYOND = 32
+"""Tokens of a text behind what is asked for, for drafts that go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftingParts:
+    """What drafts beside the target: its heads, with this acceptance, and backs."""
+
+    heads: DraftSkill | None = None
+    backs: tuple[BackSpec, ...] = ()
+
+
+class TimedEngine:
+    """Writes one text after the other. Several may take turns with one model."""
+
+    open = True
+
+    def __init__(self, model: Model, heads: MtpHeads | None, parts: DraftingParts, n_most: int = 16) -> None:
+        """`heads` of the model are needed if they are to draft, up to `n_most` tokens."""
+        self._model, self._heads = model, heads if parts.heads else None
+        self._skill = parts.heads
+        self._watch = Stopwatch()
+        self._clock = VirtualClock()
+        self._texts: dict[int, NamedText] = {}
+        self._commands: list[bytes] = []
+        self._ended = False
+        self._n_committed = 0
+        policy: PolicyName = "adaptive" if parts.heads or parts.backs else "off"
+        limits = limits_of(model)
+        self._speculation = SpeculationManager(
+            policy,
+            0,
+            _NO_TOKEN_ENDS,
+            batching=batching_for(limits),
+            inline=self._drafter(heads, n_most) if heads and parts.heads else None,
+        )
+        self._scheduler = Scheduler(limits, self._speculation, self._sampler, _NO_TOKEN_ENDS)
+        self._loop = Loop(model, self._scheduler, self._speculation, self, self._watch)
+        self._updates = [self._connect(f"back-{i}", spec) for i, spec in enumerate(parts.backs)]
+        names = [f"back-{i}" for i in range(len(parts.backs))]
+        self._commands.append(encode_command(SetBacks(names=names)))
+
+    def calibrate(self) -> None:
+        """As a lead does when it starts."""
+        self._clear()
+        calibrate(self._model, self._speculation.cost, self._model.n_vocab, lambda: False)
+        if self._heads and self._speculation.inline:
+            calibrate_heads(self._heads, self._speculation.inline.cost)
+
+    def write(self, number: int, n_tokens: int) -> float:
+        """Tokens per second of a text of so many tokens after its first one; equal numbers: equal texts."""
+        self._clear()
+        self._texts = {number: NamedText(n_tokens + _BEYOND, number, self._model.n_vocab)}
+        self._submit(number, n_tokens)
+        with self._watch.running():
+            while not self._n_committed:
+                self._loop.step()
+            n_first, began = self._n_committed, self._watch()
+            while not self._ended:
+                self._loop.step()
+        return (n_tokens - n_first) / (self._watch() - began)
+
+    def describe(self) -> dict[str, Any]:
+        """What was learned and done, as in `GET /v1/speculation`."""
+        return self._speculation.describe()
+
+    # What the loop sees
+
+    def send(self, event: Event) -> None:
+        """Through the format of the pipe; backs hear of it."""
+        encode_event(event)
+        with self._watch.stopped():
+            self._clock.pass_until(self._watch())
+            match event:
+                case Committed():
+                    self._n_committed += len(event.tokens)
+                    self._tell(Extended(event.sequence, event.start + len(event.tokens)))
+                case Finished():
+                    self._ended = True
+                    self._tell(Closed(event.sequence))
+                case Tuned():
+                    self._tell(event)
+                case _:
+                    pass
+
+    def drain(self, wait: float | None) -> list[Command]:
+        """What backs have sent meanwhile; waits for something at most `wait` seconds."""
+        self._let_backs_work()
+        if wait and not self._commands:
+            self._wait_until(self._watch() + wait)
+        lines, self._commands = self._commands, []
+        return [decode_command(line) for line in lines]
+
+    def _wait_until(self, end: float) -> None:
+        while not self._commands and (seconds := min(end, self._clock.next_at) - self._watch()) > 0:
+            time.sleep(seconds)
+            self._let_backs_work()
+
+    def _let_backs_work(self) -> None:
+        with self._watch.stopped():
+            self._clock.pass_until(self._watch())
+
+    # The drafters
+
+    def _drafter(self, heads: MtpHeads, n_most: int) -> MtpDrafter:
+        assert self._model.hidden
+        return MtpDrafter(heads, self._model.hidden, self._guessing, _NO_TOKEN_ENDS, n_most=n_most)
+
+    def _guessing(
+        self, sampling: SamplingParameters, history: list[int], _like: Sampler | None = None, /
+    ) -> Sampler:
+        assert self._skill
+        assert sampling.seed is not None
+        return GuessingSampler(self._texts[sampling.seed], self._skill, history)
+
+    def _sampler(self, request: Submit) -> Sampler:
+        return ScriptedSampler(self._texts[int(request.sequence)].tokens)
+
+    def _connect(self, name: str, spec: BackSpec) -> Link[SimulatedUpdate]:
+        drafts = Link(self._clock, spec.rtt_s / 2, spec.message_s, self._post)
+        back = SimulatedBack(name, spec, self._clock, drafts.send)
+        return Link(self._clock, spec.rtt_s / 2, spec.message_s, back.receive)
+
+    def _post(self, draft: PostDraft) -> None:
+        """A draft has arrived at the lead."""
+        if text := self._texts.get(int(draft.sequence)):
+            tokens = [text.name(token) for token in draft.tokens]
+            arrived = draft.model_copy(update={"tokens": tokens, "received_at": self._clock.now})
+            self._commands.append(encode_command(arrived))
+
+    def _tell(self, update: SimulatedUpdate) -> None:
+        for link in self._updates:
+            link.send(update)
+
+    def _submit(self, number: int, n_tokens: int) -> None:
+        text = self._texts[number]
+        request = Submit(
+            sequence=str(number),
+            tokens=text.tokens[:1],
+            sampling=GREEDY.model_copy(update={"seed": number}),
+            max_tokens=n_tokens,
+            options=RequestOptions(cache_prompt=False),
+        )
+        self._commands.append(encode_command(request))
+        self._n_committed, self._ended = 0, False
+        self._tell(Opened(request.sequence, text.simulated, 1))
+
+    def _clear(self) -> None:
+        """Another engine may have used the model."""
+        self._model.trim(0, 0)
+        if self._heads:
+            self._heads.trim(0, 0)

@@ -1,0 +1,23 @@
+import json
+
+import pytest
+
+from bench import models
+from bench.mtp import main
+from bench.tiny_models import TinyModel, write_tiny_model
+from shared.errors import ConfigError
+
+
+def test_a_row_compares_heads_back_and_both(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "model.gguf"
+    write_tiny_model(TinyModel("qwen35", n_layers=5, settings={"nextn_predict_layers": 1}), path)
+    monkeypatch.setattr(models, "with_heads", lambda: path)
+    main(["--quick", "--tokens", "24"])
+    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    assert (row["heads"], row["back"]) == (0.8, 0.8)
+    assert all(row[name] > 0 for name in ("plain", "with_heads", "with_back", "with_both", "over_heads"))
+
+
+def test_a_model_without_heads_is_refused(tiny_model):
+    with pytest.raises(ConfigError, match="no heads"):
+        main(["--model", str(tiny_model("llama"))])

@@ -1,0 +1,52 @@
+"""The engine's loop with a tiny model, beside simulated backs."""
+
+import pytest
+
+from bench.timed_engine import DraftingParts, TimedEngine
+from bench.tiny_models import TinyModel, write_tiny_model
+from lead.simulation.simulated_back import BackSpec
+from lead.simulation.text import DraftSkill
+from shared.llama.model import Model
+from shared.settings.model_options import ModelOptions
+
+HEADS = DraftSkill(0.9)
+BACK = BackSpec(0.0001, 0.0001, DraftSkill(0.9, 1), message_s=0.0)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    path = tmp_path_factory.mktemp("heads") / "model.gguf"
+    write_tiny_model(TinyModel("qwen35", n_layers=5, settings={"nextn_predict_layers": 1}), path)
+    model = Model(path, ModelOptions(threads=1, ctx_size=256, parallel=1), with_heads=True)
+    heads = model.open_heads()
+    yield model, heads
+    heads.close()
+    model.close()
+
+
+def sources(engine):
+    return set(engine.describe()["sources"])
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (DraftingParts(), set()),
+        (DraftingParts(HEADS), {"mtp"}),
+        (DraftingParts(backs=(BACK,)), {"back-0"}),
+        (DraftingParts(HEADS, (BACK,)), {"mtp", "back-0"}),
+    ],
+)
+def test_those_draft_that_should(opened, parts, expected):
+    engine = TimedEngine(*opened, parts)
+    engine.calibrate()
+    for number in range(6):
+        assert engine.write(number, 60) > 0
+    assert sources(engine) == expected
+
+
+def test_engines_take_turns_with_one_model(opened):
+    engines = [TimedEngine(*opened, DraftingParts(HEADS)) for _ in range(2)]
+    for number in range(3):
+        for engine in engines:
+            assert engine.write(number, 24) > 0
