@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.llama.span import Span
+
 _MOST_BYTES = 64 << 20
 """Of one slot: an 8k prompt of a model with 5,120 dimensions would take 160 MB."""
 _MOST_ROWS = 2048
@@ -61,6 +63,19 @@ class HiddenRows:
         """The most that one slot takes."""
         return self.n_most * self.nothing.nbytes
 
+    def record_batch(
+        self, spans: Sequence[Span], n_padding: Sequence[int], rows: NDArray[np.float32]
+    ) -> None:
+        """`spans` were decoded, each with so many tokens of padding behind it.
+
+        rows: of all tokens in the batch, shape (n_tokens, n_embd), copied.
+        """
+        at = 0
+        for span, n_pad in zip(spans, n_padding, strict=True):
+            end = at + len(span.tokens)
+            self.record(span.slot, span.start, span.tokens, rows[at:end])
+            at = end + n_pad
+
     def record(self, slot: int, start: int, tokens: Sequence[int], rows: NDArray[np.float32]) -> None:
         """`tokens` were decoded from position `start` on; rows: shape (len(tokens), n_embd), copied."""
         kept = self._slots[slot]
@@ -87,6 +102,10 @@ class HiddenRows:
     def forget(self, key: int) -> None:
         """Free what was stored as `key`, if there are rows of it."""
         self._stored.pop(key, None)
+
+    def clear(self) -> None:
+        """Free all that was stored."""
+        self._stored.clear()
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:
         """From which position on the rows before the last of `tokens` are those of this text."""

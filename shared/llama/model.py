@@ -12,7 +12,6 @@ from typing import Any
 
 import llama_cpp
 import numpy as np
-from llama_cpp import llama_cpp_ext
 from numpy.typing import NDArray
 
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
@@ -24,8 +23,9 @@ from shared.llama.hidden_rows import HiddenRows
 from shared.llama.layer_inputs import LayerInputs
 from shared.llama.memory_plan import plan_memory
 from shared.llama.memory_traits import PLAIN
-from shared.llama.mtp_heads import MtpHeads, has_heads
+from shared.llama.mtp_heads import MtpHeads, has_heads, load_heads
 from shared.llama.native_parameters import context_parameters, model_parameters
+from shared.llama.nextn_states import NextnStates
 from shared.llama.span import Span, padding, wants_two_passes
 from shared.llama.step_checkpoints import StepCheckpoints
 from shared.llama.step_progress import StepProgress
@@ -71,8 +71,9 @@ class Model:
         self._model = _load(path, options, with_heads=with_heads, with_workers=with_workers)
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
-        self.hidden = self._keep_hidden() if with_heads else None
-        self._layer_inputs: LayerInputs | None = None
+        self.hidden: HiddenRows | None = None
+        if with_heads:
+            self._keep_hidden(NextnStates(self._model, self._context))
         self._guard = WindowGuard(self._memory, self.n_slots, plan.n_window) if plan.is_guarded else None
         self._windows = WindowCheck(self._memory, plan.n_window) if plan.checks_windows else None
         n_each = self.traits.n_step_checkpoints
@@ -130,13 +131,7 @@ class Model:
             return self._open_eagle(path, parameters)
         if path is None:
             return MtpHeads(self._model, self._context, parameters)
-        native_options = model_parameters(self._options)
-        native_options.load_mtp = True
-        model = llama_cpp.llama_model_load_from_file(str(path).encode(), native_options)
-        if not model or _shape(model) != _shape(self._model):
-            if model:
-                llama_cpp.llama_model_free(model)
-            raise ModelLoadError(f"{path} does not have the heads (MTP) of {self.vocabulary.info.name}")
+        model = load_heads(path, self._model, model_parameters(self._options))
         return MtpHeads(model, self._context, parameters, owns_model=True)
 
     def _open_eagle(self, path: Path, parameters: Any) -> EagleHeads:
@@ -145,32 +140,14 @@ class Model:
             raise ModelLoadError(f"{path}: --exact cannot be combined with an EAGLE-3 drafter")
         architecture = self.vocabulary.info.architecture
         eagle, layers = load_eagle(path, self._model, architecture, model_parameters(self._options))
-        width = llama_cpp.llama_model_n_embd(self._model)
-        self._layer_inputs = LayerInputs(self._context, layers, width)
-        self.hidden = HiddenRows(self.n_slots, self._layer_inputs.width)
-        return EagleHeads(eagle, self._context, parameters, self._layer_inputs.width)
+        inputs = LayerInputs(self._context, layers, llama_cpp.llama_model_n_embd(self._model))
+        self._keep_hidden(inputs)
+        return EagleHeads(eagle, self._context, parameters, inputs.width)
 
-    def _keep_hidden(self) -> HiddenRows:
-        llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, False)
-        return HiddenRows(self.n_slots, llama_cpp.llama_model_n_embd_out(self._model))
-
-    def _record_hidden(self, kept: HiddenRows, spans: Sequence[Span], n_padding: Sequence[int]) -> None:
-        table = self._hidden_table(sum(len(span.tokens) for span in spans) + sum(n_padding))
-        at = 0
-        for span, n_pad in zip(spans, n_padding, strict=True):
-            end = at + len(span.tokens)
-            kept.record(span.slot, span.start, span.tokens, table[at:end])
-            at = end + n_pad
-
-    def _hidden_table(self, n_tokens: int) -> NDArray[np.float32]:
-        """Of the last decode: a row for each of its `n_tokens` tokens."""
-        if self._layer_inputs:
-            return self._layer_inputs.table(n_tokens)
-        pointer = ctypes.cast(
-            llama_cpp_ext.llama_get_embeddings_nextn(self._context), ctypes.POINTER(ctypes.c_float)
-        )
-        n_embd: int = llama_cpp.llama_model_n_embd_out(self._model)
-        return np.ctypeslib.as_array(pointer, shape=(n_tokens, n_embd))
+    def _keep_hidden(self, source: NextnStates | LayerInputs) -> None:
+        """Record what `source` has after each decode."""
+        self._hidden_source = source
+        self.hidden = HiddenRows(self.n_slots, source.width)
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """One forward pass over all `spans`, at most n_batch tokens in total.
@@ -211,7 +188,7 @@ class Model:
         if code != 0:
             raise _decode_error(code, n_tokens)
         if self.hidden:
-            self._record_hidden(self.hidden, spans, n_padding)
+            self.hidden.record_batch(spans, n_padding, self._hidden_source.table(n_tokens))
         for span, n_pad in zip(spans, n_padding, strict=True):
             if n_pad:
                 self._untrimmed[span.slot] = span.start + len(span.tokens)
@@ -386,6 +363,8 @@ class Model:
         for slot in range(self.n_slots):
             self.trim(slot, 0)
         self._stored.clear()
+        if self.hidden:
+            self.hidden.clear()
 
     def close(self) -> None:
         """Free the native objects; this object must not be used afterwards."""
@@ -429,12 +408,6 @@ def _tiles(parameters: Any) -> bool:
     is_on = parameters.kv_unified and parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
     types = (llama_cpp.GGML_TYPE_F16, llama_cpp.GGML_TYPE_F32)
     return is_on and parameters.type_k == parameters.type_v and parameters.type_k in types
-
-
-def _shape(model: Any) -> tuple[int, int]:
-    """What a model and its heads have in common: width and number of tokens."""
-    n_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
-    return llama_cpp.llama_model_n_embd_out(model), n_tokens
 
 
 def _decode_error(code: int, n_tokens: int) -> Exception:

@@ -34,8 +34,6 @@ _ARCHITECTURES = frozenset(
 )
 """With a single head that keeps a cache of its own. Of step35 and others with several, each head has to read
 the draft again; that of gemma4 is a file of its own which reads the target's cache."""
-
-
 _FEW_TOKENS = 16
 """Up to so many are decoded with outputs of all: cheaper than two passes."""
 
@@ -51,6 +49,20 @@ def has_heads(path: Path) -> bool:
 def is_heads_file(path: Path) -> bool:
     """Whether a file has a head that can be used, and no model: mtp-*.gguf."""
     return has_heads(path) and _FIRST_LAYER not in tensor_names(parts_of(path)[0])
+
+
+def load_heads(path: Path, target: Any, parameters: Any) -> Any:
+    """The llama_model with the head of `target`, a llama_model, in a file of its own.
+
+    Raises ModelLoadError if it does not fit.
+    """
+    parameters.load_mtp = True
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+    if model and _shape(model) == _shape(target):
+        return model
+    if model:
+        llama_cpp.llama_model_free(model)
+    raise ModelLoadError(f"{path} does not have the heads (MTP) of this model")
 
 
 class MtpHeads:
@@ -177,6 +189,12 @@ class HeadBatch:
             at = end
         self.native.n_tokens = at
         return last
+
+
+def _shape(model: Any) -> tuple[int, int]:
+    """What a model and its heads have in common: width and number of tokens."""
+    n_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    return llama_cpp.llama_model_n_embd_out(model), n_tokens
 
 
 def _pointer(array: NDArray[Any], kind: Any) -> Any:

@@ -5,6 +5,7 @@ import pytest
 
 from shared.llama import hidden_rows as module
 from shared.llama.hidden_rows import HiddenRows
+from shared.llama.span import Span
 
 
 def recorded(tokens, start=0, slot=0, kept=None):
@@ -59,6 +60,14 @@ def test_the_oldest_are_forgotten(monkeypatch):
 
 def test_a_slot_takes_a_bounded_amount_of_memory():
     assert HiddenRows(1, 1 << 20).n_bytes <= 64 << 20
+
+
+def test_of_a_batch_the_padding_is_left_out():
+    kept = HiddenRows(2, 1)
+    spans = [Span(0, 0, [5, 6], 1), Span(1, 0, [7], 1)]
+    kept.record_batch(spans, [1, 0], np.array([[5], [6], [0], [7]]))
+    assert (kept.row(0, 1), kept.row(1, 0)) == (6, 7)
+    assert kept.first(0, [5, 6, 0, 1]) == 3
 
 
 def test_a_copied_slot_has_its_own_states():
