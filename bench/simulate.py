@@ -49,6 +49,7 @@ from bench.simulation.scenarios import (
     PAIRS,
     Q8_0,
     RTTS_MS,
+    STEEP,
     Grid,
     Pair,
     unequal_backs,
@@ -239,7 +240,7 @@ def _inline(quick: bool, run: _Run) -> Rows:
     costs, acceptances = (
         ((0.02, 0.3), (0.75,)) if quick else ((0.003, 0.02, 0.1, 0.13, 0.3), (0.6, 0.75, 0.85))
     )
-    cells = list(Grid((F16, FLAT), acceptances, costs, (0.0,), n_tokens=run.n_tokens).cells())
+    cells = list(Grid((F16, FLAT, STEEP), acceptances, costs, (0.0,), n_tokens=run.n_tokens).cells())
     depths = [way for way in INLINE_SYNC if not quick or way.depth in _QUICK_DEPTHS]
     useless = [replace(cell, backs=(replace(cell.backs[0], skill=_USELESS),)) for cell in cells]
     results = run.contest(cells, (OFF, INLINE, *depths))
@@ -262,7 +263,8 @@ def _inline(quick: bool, run: _Run) -> Rows:
 def _beside(quick: bool, run: _Run) -> Rows:
     """A draft model in the engine and a back with another one: together, over each of them alone."""
     pairs = list(product(_BESIDE_INLINE[3:] if quick else _BESIDE_INLINE, _BESIDE_BACKS))
-    axes = list(product((F16,) if quick else (F16, FLAT), pairs, (1.0,) if quick else (1.0, 10.0, 50.0)))
+    tables, rtts_ms = ((F16,), (1.0,)) if quick else ((F16, FLAT, STEEP), (1.0, 10.0, 50.0))
+    axes = list(product(tables, pairs, rtts_ms))
     cells: list[Cell] = []
     for steps, ((own, own_cost), (other, other_cost)), rtt_ms in axes:
         inline = BackSpec(own_cost * steps.first, skill=DraftSkill(own))

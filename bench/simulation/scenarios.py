@@ -1,6 +1,7 @@
 """What is simulated: measured tables of T(n), and machines that are not here.
 
-Sources of the tables: docs/performance.md (f16, q8_0); a 1.1B model in q8_0, measured on a core with AVX-512.
+Sources of the tables: docs/performance.md (f16, q8_0); a 1.1B model in q8_0, measured on a core with AVX-512;
+`steep`: f16 on a Zen 5 core, which reads the weights for one token nearly as fast as memory allows.
 For GPUs and mixtures of experts it is the shape that they are known for, not a measurement.
 """
 
@@ -16,6 +17,7 @@ from lead.simulation.text import DraftSkill
 F16 = StepTable.of_ratios("f16", 53, 1, 0.98, 1.05, 1.32, 1.38, 1.62, 1.76, 2.1)
 Q8_0 = StepTable.of_ratios("q8_0", 33, 1, 1.5, 2.45, 2.4, 3.2, 3.0, 4.0, 3.9)
 BIG_CPU = StepTable.of_ratios("1.1B q8_0", 70, 1, 0.98, 1.12, 1.27, 1.96, 2.19, 2.1, 2.04)
+STEEP = StepTable.of_ratios("steep", 17, 1, 1.75, 1.75, 1.9, 2.0, 2.1, 2.45, 2.95)
 FLAT = StepTable.of_ratios("flat", 60, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.3, 1.32)
 EXPERTS = StepTable.of_ratios("experts", 40, 1, 2.6, 2.8, 3.0, 3.1, 3.2, 3.3, 3.4)
 

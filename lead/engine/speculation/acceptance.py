@@ -1,5 +1,6 @@
 """How likely a draft token is accepted: its source's confidence, corrected by the outcomes of such tokens."""
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
@@ -48,6 +49,8 @@ class Acceptance:
         self._decay = constants.acceptance_decay
         self._n_prior = constants.acceptance_prior  # outcomes that a prior counts for
         self._unknown = constants.unknown_acceptance
+        self._mean_decay = constants.mean_acceptance_decay
+        self._optimism = constants.inline_optimism
         self._records: defaultdict[str, _SourceRecord] = defaultdict(_SourceRecord)
 
     @property
@@ -64,7 +67,7 @@ class Acceptance:
             record.bins[bin_, None].add(outcome.right, decay)
             if outcome.agreement != "single":
                 record.bins[bin_, outcome.agreement].add(outcome.right, decay)
-            record.mean.add(outcome.right, decay)
+            record.mean.add(outcome.right, self._mean_decay)
             if outcome.beside is not None:
                 record.beside[self._bin_of(outcome.beside)].add(outcome.right, decay)
             place = min(outcome.place, _MAX_PLACES - 1)
@@ -88,6 +91,17 @@ class Acceptance:
         """The probability for a token of `source` that has not arrived yet."""
         record = self._records.get(source)
         return self._posterior(record.mean, self._unknown) if record else self._unknown
+
+    def hopeful_mean(self, source: str) -> float:
+        """As `mean`, but as high as it may be by chance, for sources that draft only if that seems to pay.
+
+        Otherwise some bad luck would end its drafts, and nothing would show that it was bad luck.
+        """
+        mean = self.mean(source)
+        record = self._records.get(source)
+        n_outcomes = record.mean.n_outcomes if record else 0.0
+        deviation = math.sqrt(mean * (1 - mean) / (n_outcomes + self._n_prior))
+        return min(1.0, mean + self._optimism * deviation)
 
     def mean_beside(self, source: str, probability: float) -> float:
         """As `mean`, for a place where another source has proposed a token that is right so probably."""

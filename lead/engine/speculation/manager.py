@@ -313,7 +313,7 @@ class SpeculationManager:
         self.inline.drafter.place(generating.id, generating.slot)
         source = self.inline.drafter.source
         probabilities = self._probabilities(generating.id, source)
-        mean = self.acceptance.mean(source)
+        mean = self.acceptance.hopeful_mean(source)
         offer = self.inline.offer(generating.id, probabilities, mean, generating.n_useful, generating.n_left)
         return offer and offer._replace(prospects=self._prospects(generating.id, source))
 

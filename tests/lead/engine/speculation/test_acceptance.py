@@ -98,6 +98,22 @@ def test_the_mean_is_over_all_confidences():
     assert acceptance.mean("a") == pytest.approx(0.5, abs=0.05)
 
 
+def test_a_source_of_which_little_is_known_may_be_better_than_its_mean():
+    acceptance = learned(*mixed(4, 0.5))
+    assert acceptance.hopeful_mean("a") > acceptance.mean("a") + 0.2
+    assert acceptance.hopeful_mean("new") > acceptance.mean("new")
+
+
+def test_with_many_tokens_there_is_less_to_hope_for():
+    for share in (0.0, 0.6):
+        acceptance = learned(*mixed(200, share))
+        assert acceptance.mean("a") < acceptance.hopeful_mean("a") < acceptance.mean("a") + 0.1
+
+
+def test_hope_has_its_limits():
+    assert learned(outcome(True)).hopeful_mean("a") <= 1.0
+
+
 # Leaving
 
 
