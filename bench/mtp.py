@@ -28,7 +28,7 @@ from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads, has_heads
 from shared.settings.model_options import ModelOptions
 
-_N_WARM_UP = 64
+_N_WARM_UP = 256
 _REPEATS_OF_A_STEP = 9
 _COLUMNS = {
     "heads": ("heads right", ".2f"),
