@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Self
 
 _MODELS_ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
-_CALIBRATION_SECONDS = 12.0
+_CALIBRATION_SECONDS = 34.0
+"""Until it times its steps for the last time (`lead.engine.recalibration`): others would notice that."""
 _STOP_SECONDS = 60.0
 _PATIENCE_SECONDS = 240.0
 """Longer than anything takes on a machine that is busy with other things."""
