@@ -113,8 +113,8 @@ class TimedEngine:
     def send(self, event: Event) -> None:
         """Through the format of the pipe; backs hear of it."""
         encode_event(event)
+        self._let_backs_work()
         with self._watch.stopped():
-            self._clock.pass_until(self._watch())
             match event:
                 case Committed():
                     self._n_committed += len(event.tokens)

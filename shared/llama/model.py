@@ -42,6 +42,11 @@ from shared.settings.model_options import UNQUANTIZED, ModelOptions
 class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
+    hidden: HiddenRows | None = None
+    """What the heads for further tokens read, or an EAGLE-3 drafter; None: nothing is kept."""
+    widths: WidthPolicy | None = None
+    """In which widths to decode, so that logits depend on nothing but the tokens; None: in any."""
+
     def __init__(
         self,
         path: Path,
@@ -71,7 +76,6 @@ class Model:
         self._model = _load(path, options, with_heads=with_heads, with_workers=with_workers)
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
-        self.hidden: HiddenRows | None = None
         if with_heads:
             self._keep_hidden(NextnStates(self._model, self._context))
         self._guard = WindowGuard(self._memory, self.n_slots, plan.n_window) if plan.is_guarded else None
@@ -88,8 +92,6 @@ class Model:
         """Whether a GPU or another machine computes some of the layers."""
         self.tiles_attention = self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
         """Whether flash attention compares the tokens of several sequences with the cells of all of them."""
-        self.widths: WidthPolicy | None = None
-        """In which widths to decode, so that logits depend on nothing but the tokens; None: in any."""
         self._batch = Batch(self.n_batch)
 
     def _open_context(self, path: Path, parameters: Any) -> tuple[Any, Any]:
@@ -131,7 +133,7 @@ class Model:
             return self._open_eagle(path, parameters)
         if path is None:
             return MtpHeads(self._model, self._context, parameters)
-        model = load_heads(path, self._model, model_parameters(self._options))
+        model = load_heads(path, self._model, model_parameters(self._options), self.vocabulary.info.name)
         return MtpHeads(model, self._context, parameters, owns_model=True)
 
     def _open_eagle(self, path: Path, parameters: Any) -> EagleHeads:

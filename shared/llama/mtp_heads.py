@@ -51,8 +51,8 @@ def is_heads_file(path: Path) -> bool:
     return has_heads(path) and _FIRST_LAYER not in tensor_names(parts_of(path)[0])
 
 
-def load_heads(path: Path, target: Any, parameters: Any) -> Any:
-    """The llama_model with the head of `target`, a llama_model, in a file of its own.
+def load_heads(path: Path, target: Any, parameters: Any, name: str) -> Any:
+    """The llama_model with the head of `target`, a llama_model called `name`, in a file of its own.
 
     Raises ModelLoadError if it does not fit.
     """
@@ -62,7 +62,7 @@ def load_heads(path: Path, target: Any, parameters: Any) -> Any:
         return model
     if model:
         llama_cpp.llama_model_free(model)
-    raise ModelLoadError(f"{path} does not have the heads (MTP) of this model")
+    raise ModelLoadError(f"{path} does not have the heads (MTP) of {name}")
 
 
 class MtpHeads:
