@@ -152,8 +152,10 @@ class TrafficRun:
         return ScriptedSampler(self._scripts[request.sequence])
 
     def _decode(self, plan: StepPlan) -> list[SequenceEvent]:
+        apply_edits(plan.edits, self._target)
+        if not plan.spans:
+            return []
         try:
-            apply_edits(plan.edits, self._target)
             rows = self._target.decode(plan.spans)
         except KvCacheFullError:
             self.n_full += 1
