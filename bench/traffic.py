@@ -157,9 +157,9 @@ class TrafficRun:
             return []
         try:
             rows = self._target.decode(plan.spans)
-        except KvCacheFullError:
+        except KvCacheFullError as error:
             self.n_full += 1
-            return self._scheduler.on_cache_full()
+            return self._scheduler.on_cache_full(error.lost)
         except WindowLostError as error:
             self.n_windows_lost += len(error.slots)
             self._scheduler.on_window_lost(error.slots)
