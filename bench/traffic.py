@@ -39,6 +39,8 @@ _LONG = 3
 _NGRAM_BITS = 10
 _N_STORED_TEXTS, _N_STORED_TOKENS = 5, 200
 """In the prompt cache: too few for all texts, so that some are dropped."""
+_N_PART = 25
+"""Tokens that are stored and loaded in one step beside others."""
 _SOURCE = "half-right"
 
 
@@ -136,7 +138,11 @@ class TrafficRun:
     def _make_scheduler(self) -> Scheduler:
         size = self._model.prompt_cache
         n_bytes = min(size.n_bytes, _N_STORED_TEXTS * size.of(_N_STORED_TOKENS, 3))
-        limits = limits_of(self._model, n_checkpoints=3, prompt_cache=replace(size, n_bytes=n_bytes))
+        limits = limits_of(
+            self._model,
+            n_checkpoints=3,
+            prompt_cache=replace(size, n_bytes=n_bytes, n_part=min(size.n_part, _N_PART)),
+        )
         self._speculation = SpeculationManager(
             "fixed",
             _DEPTH,
