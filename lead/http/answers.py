@@ -220,7 +220,7 @@ class _AnswerReader:
     def _finish(self) -> AnswerUpdate:
         sequence, stop = self.sequence, self._assembler.stop
         self.finished = True
-        if sequence.status is Status.FAILED:
+        if sequence.status is Status.FAILED and not self._is_enough:
             raise sequence.failure or UnavailableError("the engine has died")
         late = self._is_late
         tokens = self._assembler.finish()
