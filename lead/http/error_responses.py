@@ -1,4 +1,7 @@
-"""Errors as OpenAI's clients expect them: an HTTP status and `{"error": {message, type, param, code}}`."""
+"""Errors as clients expect them: an HTTP status and OpenAI's `{"error": {message, type, param, code}}`.
+
+At the paths of Anthropic's API the body is `{"type": "error", "error": {type, message}}`.
+"""
 
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -10,16 +13,33 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
 
 from lead.engine.client import RETRY_AFTER_SECONDS
 from lead.generation.admission import ContextExceededError
 from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError, UnsupportedError
 
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_MESSAGE_CHARACTERS = 2000
 _NEVER = {"x-should-retry": "false"}
 """Tells the clients of OpenAI and Anthropic, which retry every 5xx, not to."""
 _HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+_ANTHROPICS_PATH = "/v1/messages"
+_ANTHROPICS_TYPES = _HTTP_TYPES | {413: "request_too_large", 503: "overloaded_error"}
+
+
+class ErrorResponse(JSONResponse):
+    """Sent by a route or by a middleware: its shape depends on the path alone."""
+
+    def __init__(self, body: dict[str, Any], status: int, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(body, status, headers)
+        self._message: str = body["error"]["message"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if f"{scope['path']}/".startswith(f"{_ANTHROPICS_PATH}/"):
+            self.body = self.render(_anthropics_body(self.status_code, self._message))
+            self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
 
 
 def install(app: FastAPI) -> None:
@@ -45,21 +65,21 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, on_http)
 
 
-def error_response(error: Exception, **fields: str) -> JSONResponse:
+def error_response(error: Exception, **fields: str) -> ErrorResponse:
     """The response to a request that failed with `error`; `fields` stand beside it in the body."""
     headers = None
     if isinstance(error, UnavailableError):
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
     elif isinstance(error, UnsupportedError):
         headers = _NEVER
-    return JSONResponse(fields | error_body(error), _status_and_type(error)[0], headers)
+    return ErrorResponse(fields | error_body(error), _status_and_type(error)[0], headers)
 
 
 def http_error(
     status: int, message: str, kind: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
+) -> ErrorResponse:
     """An error of HTTP itself, in the same shape."""
-    return JSONResponse(_body(message, kind, code=code), status, headers)
+    return ErrorResponse(_body(message, kind, code=code), status, headers)
 
 
 def error_body(error: Exception) -> dict[str, Any]:
@@ -78,7 +98,7 @@ def _allowed(request: Request) -> Iterator[str]:
     for method in _METHODS:
         scope = {**request.scope, "method": method}
         if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
-            yield method
+            yield from ("GET", "HEAD") if method == "GET" else (method,)
 
 
 def _status_and_type(error: Exception) -> tuple[int, str]:
@@ -97,6 +117,12 @@ def _status_and_type(error: Exception) -> tuple[int, str]:
 
 def _body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
     return {"error": {"message": _cut(message), "type": kind, "param": param and _cut(param), "code": code}}
+
+
+def _anthropics_body(status: int, message: str) -> dict[str, Any]:
+    is_servers = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    kind = _ANTHROPICS_TYPES.get(status, "api_error" if is_servers else "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": message}}
 
 
 def _cut(text: str) -> str:

@@ -72,3 +72,9 @@ async def test_hanging_up_cancels(lead, client):
         await anext(aiter(stream))
     await lead.engine.cancellation.wait()
     assert lead.engine.cancelled == [lead.engine.submitted[0].sequence]
+
+
+async def test_an_unknown_path_raises_not_found(client):
+    with pytest.raises(anthropic.NotFoundError) as caught:
+        await client.messages.batches.list()
+    assert caught.value.body["error"]["type"] == "not_found_error"
