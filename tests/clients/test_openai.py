@@ -2,6 +2,7 @@
 
 import json
 
+import httpx
 import openai
 import pytest
 
@@ -123,3 +124,11 @@ async def test_a_response_calls_tools(lead, client):
     async with client.responses.stream(model="any", input="Hello", tools=[tool]) as stream:
         final = await stream.get_final_response()
     assert (final.output[0].name, json.loads(final.output[0].arguments)) == ("add", {"a": 1})
+
+
+async def test_head_has_the_headers_of_get_and_no_body(url):
+    async with httpx.AsyncClient(base_url=url) as client:
+        for _ in range(2):  # the connection stays usable
+            response = await client.head("/v1/models")
+            assert (response.status_code, response.content) == (200, b"")
+            assert int(response.headers["content-length"]) > 0
