@@ -132,3 +132,19 @@ async def test_head_has_the_headers_of_get_and_no_body(url):
             response = await client.head("/v1/models")
             assert (response.status_code, response.content) == (200, b"")
             assert int(response.headers["content-length"]) > 0
+
+
+async def test_a_response_that_fails_says_so_in_its_stream(lead, client):
+    lead.will_say("one two three")
+    lead.engine.dies_after = 2
+    stream = await client.responses.create(model="any", input="Hello", stream=True)
+    *_, error, failed = [event async for event in stream]
+    assert (error.type, error.message) == ("error", "the engine has died")
+    assert (failed.response.status, failed.response.error.code) == ("failed", "server_error")
+    assert failed.sequence_number == error.sequence_number + 1
+
+
+async def test_errors_of_responses_name_their_fields(client):
+    with pytest.raises(openai.BadRequestError, match="max_output_tokens: -5") as caught:
+        await client.responses.create(model="any", input="Hello", max_output_tokens=-5)
+    assert caught.value.param == "max_output_tokens"

@@ -5,14 +5,19 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from lead.chat.anthropic_request import CountRequest, MessagesRequest
+from lead.chat.anthropic_request import FIELD_NAMES, CountRequest, MessagesRequest
 from lead.http.answers import respond
-from lead.http.chat_request import ChatRequest, as_chat, count_prompt, read_chat_request
-from lead.http.json_route import JsonRoute, convert
+from lead.http.chat_request import ChatRequest, ConvertedRoute, as_chat, count_prompt, read_chat_request
+from lead.http.json_route import convert
 from lead.http.render.anthropic import AnthropicRenderer
 from lead.server.services import Services, get_ready_services, get_services
 
-router = APIRouter(route_class=JsonRoute)
+
+class _MessagesRoute(ConvertedRoute):
+    field_names = FIELD_NAMES
+
+
+router = APIRouter(route_class=_MessagesRoute)
 
 
 @router.post("/v1/messages")
