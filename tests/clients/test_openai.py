@@ -148,3 +148,10 @@ async def test_errors_of_responses_name_their_fields(client):
     with pytest.raises(openai.BadRequestError, match="max_output_tokens: -5") as caught:
         await client.responses.create(model="any", input="Hello", max_output_tokens=-5)
     assert caught.value.param == "max_output_tokens"
+
+
+async def test_models_are_listed_and_retrieved(client):
+    (model,) = (await client.models.list()).data
+    assert await client.models.retrieve(model.id) == model
+    with pytest.raises(openai.NotFoundError, match="does not exist"):
+        await client.models.retrieve("another")
