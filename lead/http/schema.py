@@ -1,5 +1,6 @@
 """The request fields that chat and text completions share."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ from shared.errors import RequestError
 LogitBias = float | Literal[False]
 _MAX_BIASES = 1 << 16
 """The most that --max-logit-bias can allow."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 _MAX_SAMPLERS = 64
 _MAX_BREAKERS = 64
 
@@ -190,8 +192,14 @@ class GenerationFields(BaseModel):
         return None if value is None or value < 0 else value / 1000
 
     def biases(self) -> Iterator[tuple[Any, Any]]:
-        """The entries of `logit_bias`: a token or text, and its bias; raises RequestError."""
+        """The entries of `logit_bias`: a token or text, and its bias; raises RequestError.
+
+        A number that is no token's id is a text in a list only: in an object, OpenAI's form, it is a mistake.
+        """
         if isinstance(self.logit_bias, dict):
+            for key in self.logit_bias:
+                if _NUMBER.fullmatch(key) and not _is_id(key):
+                    raise RequestError(f"logit_bias: {key!r} is not the id of a token", "logit_bias")
             yield from self.logit_bias.items()
             return
         for pair in self.logit_bias or ():
@@ -207,8 +215,12 @@ class GenerationFields(BaseModel):
             )
         return FieldTexts(
             prediction=self.prediction.text if self.prediction else "",
-            biased=tuple(key for key, _ in self.biases() if isinstance(key, str) and not key.isdecimal()),
+            biased=tuple(key for key, _ in self.biases() if isinstance(key, str) and not _is_id(key)),
         )
+
+
+def _is_id(key: str) -> bool:
+    return key.isascii() and key.isdecimal()
 
 
 def _within(name: str, value: int | None, most: int) -> int:
