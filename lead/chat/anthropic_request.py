@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from lead.chat.bounds import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost
+from lead.chat.nulls import NullIsDefault
 from shared.errors import RequestError
 
 _STRICT = ConfigDict(strict=True, extra="ignore")
@@ -48,7 +49,7 @@ class AnthropicTool(BaseModel):
     input_schema: dict[str, Any]
 
 
-class AnthropicChoice(BaseModel):
+class AnthropicChoice(NullIsDefault):
     """Which tools may or must be called."""
 
     model_config = _STRICT
@@ -132,7 +133,7 @@ class CountRequest(BaseModel):
                 yield from _split(message.role, message.content)
 
 
-class MessagesRequest(CountRequest):
+class MessagesRequest(CountRequest, NullIsDefault):
     """The body of a request."""
 
     max_tokens: int = Field(4096, ge=1)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from lead.chat.bounds import MAX_MESSAGES, MAX_STOPS, AtMost
+from lead.chat.nulls import NullIsDefault
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.tokenizer.jobs import FieldTexts
@@ -20,7 +21,7 @@ _MAX_SAMPLERS = 64
 _MAX_BREAKERS = 64
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(NullIsDefault):
     """OpenAI's `stream_options`."""
 
     include_usage: bool = False
