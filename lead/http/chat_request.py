@@ -64,7 +64,7 @@ def as_chat(fields: dict[str, Any]) -> ChatRequest:
     try:
         return ChatRequest.model_validate(fields)
     except ValidationError as error:
-        raise first_invalid(error) from error
+        raise first_invalid(error, fields) from error
 
 
 def check_tools(body: ConversationFields, services: Services) -> None:

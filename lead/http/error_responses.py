@@ -3,7 +3,8 @@
 At the paths of Anthropic's API the body is `{"type": "error", "error": {type, message}}`.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -21,6 +22,7 @@ from shared.errors import DuoError, ProtocolError, RequestError, UnavailableErro
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_MESSAGE_CHARACTERS = 2000
+_INSTANCE = re.compile(r" or instance of \w+")
 _NEVER = {"x-should-retry": "false"}
 """Tells the clients of OpenAI and Anthropic, which retry every 5xx, not to."""
 _HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
@@ -50,7 +52,9 @@ def install(app: FastAPI) -> None:
 
     async def on_invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        return error_response(first_invalid(error))
+        item = error.errors()[0]
+        path = [str(part) for part in item["loc"] if part not in {"body", "query"}]
+        return error_response(_invalid(path, item["msg"]))
 
     async def on_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
@@ -133,13 +137,37 @@ def _cut(text: str) -> str:
     return f"{text[:half]} … {text[-half:]}"
 
 
-def first_invalid(error: RequestValidationError | ValidationError) -> RequestError:
-    """The first of pydantic's errors as a RequestError."""
-    if isinstance(error, ValidationError):
-        item = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    else:
-        item = error.errors()[0]
-    path = [str(part) for part in item["loc"] if part not in {"body", "query"}]
-    # For a union pydantic appends the name of the member it tried: the field comes before it.
-    field = path[0] if path else "body"
-    return RequestError(f"{'.'.join(path) or 'body'}: {item['msg']}", field)
+def first_invalid(error: ValidationError, value: object) -> RequestError:
+    """What is wrong with the first invalid field of `value`, as a RequestError.
+
+    For a union pydantic reports an error of each member. The client meant the one whose error is deepest
+    inside the field.
+    """
+    items = error.errors(include_url=False, include_context=False, include_input=False)
+    reasons: dict[tuple[str, ...], list[str]] = {}
+    for item in items:
+        if item["loc"][:1] == items[0]["loc"][:1]:
+            path = _path(item["loc"], value, is_missing=item["type"] == "missing")
+            reasons.setdefault(path, []).append(item["msg"])
+    path = max(reasons, key=len)
+    return _invalid(path, _either(reasons[path]))
+
+
+def _path(location: tuple[int | str, ...], value: Any, *, is_missing: bool) -> tuple[str, ...]:
+    """Without the members of unions that pydantic names in between."""
+    path: list[str] = []
+    for part in location:
+        if (isinstance(value, list) and isinstance(part, int)) or (isinstance(value, dict) and part in value):
+            value = value[part]
+            path.append(str(part))
+    return (*path, str(location[-1])) if is_missing else tuple(path)
+
+
+def _either(reasons: list[str]) -> str:
+    """Each once: "Input should be a valid string or a valid list"."""
+    first, *others = dict.fromkeys(_INSTANCE.sub("", reason) for reason in reasons)
+    return " or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
+
+
+def _invalid(path: Sequence[str], reason: str) -> RequestError:
+    return RequestError(f"{'.'.join(path) or 'body'}: {reason}", path[0] if path else "body")

@@ -101,3 +101,44 @@ async def test_the_length_of_an_error_is_that_of_its_shape(lead):
 
 async def test_a_path_that_only_begins_like_anthropics_has_openais_shape(client):
     assert "param" in (await client.post("/v1/messagesx")).json()["error"]
+
+
+TEXT_OR_IDS = "Input should be a valid string or a valid list"
+
+
+@pytest.mark.parametrize(
+    ("url", "fields", "message"),
+    [
+        ("/v1/completions", {"prompt": None}, f"prompt: {TEXT_OR_IDS}"),
+        ("/v1/completions", {"prompt": [1, "a"]}, "prompt.1: Input should be a valid integer"),
+        ("/v1/completions", {"prompt": [[1, "a"]]}, "prompt.0.1: Input should be a valid integer"),
+        (
+            "/completion",
+            {"prompt": 3},
+            "prompt: Input should be a valid string or a valid dictionary or a valid list",
+        ),
+        ("/completion", {"prompt": {}}, "prompt.prompt_string: Field required"),
+        ("/v1/completions", {"prompt": "x", "stop": 5}, f"stop: {TEXT_OR_IDS}"),
+        ("/v1/completions", {"prompt": "x", "stop": ["a", 5]}, "stop.1: Input should be a valid string"),
+        (
+            "/v1/completions",
+            {"prompt": "x", "logit_bias": {"str": "bad"}},
+            "logit_bias.str: Input should be a valid number or False",
+        ),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "function"}},
+            "tool_choice.function: Field required",
+        ),
+        (
+            "/v1/messages",
+            {"max_tokens": 1, "messages": [{"role": "user"}]},
+            "messages.0.content: Field required",
+        ),
+        ("/v1/responses", {"input": 3}, f"input: {TEXT_OR_IDS}"),
+        ("/v1/completions", {}, "prompt: Field required"),
+    ],
+)
+async def test_what_no_form_of_a_field_allows_is_explained_by_the_nearest_ones(client, url, fields, message):
+    response = await client.post(url, json=fields)
+    assert (response.status_code, response.json()["error"]["message"]) == (400, message)
