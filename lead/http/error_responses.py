@@ -157,7 +157,8 @@ def _path(location: tuple[int | str, ...], value: Any, *, is_missing: bool) -> t
     """Without the members of unions that pydantic names in between."""
     path: list[str] = []
     for part in location:
-        if (isinstance(value, list) and isinstance(part, int)) or (isinstance(value, dict) and part in value):
+        is_index = isinstance(value, list) and isinstance(part, int)
+        if is_index or (isinstance(value, dict) and part in value):
             value = value[part]
             path.append(str(part))
     return (*path, str(location[-1])) if is_missing else tuple(path)
