@@ -108,4 +108,5 @@ async def test_hanging_up_cancels(lead, client):
 async def test_an_unknown_path_raises_not_found(client):
     with pytest.raises(anthropic.NotFoundError) as caught:
         await client.messages.batches.list()
-    assert caught.value.body["error"]["type"] == "not_found_error"
+    body = caught.value.body
+    assert (body["type"], body["error"]["type"]) == ("error", "not_found_error")
