@@ -13,7 +13,19 @@ from starlette.routing import Match
 
 from lead.engine.client import RETRY_AFTER_SECONDS
 from lead.generation.admission import ContextExceededError
-from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError, UnsupportedError
+from shared.errors import (
+    DuoError,
+    NotServingError,
+    ProtocolError,
+    RequestError,
+    UnavailableError,
+    UnsupportedError,
+)
+
+NOT_SERVING = "x-lead-not-serving"
+"""A header that tells routers to ask another lead. Without it, 503 may be the request's own doing: what has
+killed this lead's engines would kill the next one's, too.
+"""
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _MAX_MESSAGE_CHARACTERS = 2000
@@ -50,6 +62,8 @@ def error_response(error: Exception, **fields: str) -> JSONResponse:
     headers = None
     if isinstance(error, UnavailableError):
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        if isinstance(error, NotServingError):
+            headers[NOT_SERVING] = "true"
     elif isinstance(error, UnsupportedError):
         headers = _NEVER
     return JSONResponse(fields | error_body(error), _status_and_type(error)[0], headers)
