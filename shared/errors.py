@@ -65,7 +65,13 @@ class QueueFullError(UnavailableError):
 
 
 class NotServingError(UnavailableError):
-    """The lead serves nobody yet, or no more: another lead may answer the same request at once."""
+    """The lead serves nobody yet, or no more: another lead may answer the same request at once.
+
+    HEADER tells routers so. Without it, 503 may be the request's own doing: what has killed this lead's
+    engines would kill the next one's, too.
+    """
+
+    HEADER = "x-lead-not-serving"
 
 
 class PendingAnswerError(DuoError):

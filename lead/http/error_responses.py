@@ -22,11 +22,6 @@ from shared.errors import (
     UnsupportedError,
 )
 
-NOT_SERVING = "x-lead-not-serving"
-"""A header that tells routers to ask another lead. Without it, 503 may be the request's own doing: what has
-killed this lead's engines would kill the next one's, too.
-"""
-
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _MAX_MESSAGE_CHARACTERS = 2000
 _NEVER = {"x-should-retry": "false"}
@@ -63,7 +58,7 @@ def error_response(error: Exception, **fields: str) -> JSONResponse:
     if isinstance(error, UnavailableError):
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         if isinstance(error, NotServingError):
-            headers[NOT_SERVING] = "true"
+            headers[NotServingError.HEADER] = "true"
     elif isinstance(error, UnsupportedError):
         headers = _NEVER
     return JSONResponse(fields | error_body(error), _status_and_type(error)[0], headers)

@@ -12,14 +12,14 @@ from starlette.exceptions import HTTPException
 from lead.chat.anthropic_request import CountRequest, MessagesRequest
 from lead.http.answers import respond
 from lead.http.chat_request import ChatRequest, as_chat, count_prompt, read_chat_request
-from lead.http.error_responses import NOT_SERVING, error_response, first_invalid, http_error
+from lead.http.error_responses import error_response, first_invalid, http_error
 from lead.http.json_route import JsonRoute, convert
 from lead.http.render.anthropic import AnthropicRenderer
 from lead.server.services import Services, get_ready_services, get_services
-from shared.errors import DuoError
+from shared.errors import DuoError, NotServingError
 
 _ERRORS = {400: "invalid_request_error", 413: "request_too_large", 503: "overloaded_error"}
-_ADVICE = {"retry-after", "x-should-retry", NOT_SERVING}
+_ADVICE = {"retry-after", "x-should-retry", NotServingError.HEADER}
 """Headers of an error that this API's clients, or routers, read as well."""
 
 

@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from lead.engine.client import EngineState
-from lead.http.error_responses import NOT_SERVING, error_response
-from shared.errors import QueueFullError, UnavailableError
+from lead.http.error_responses import error_response
+from shared.errors import NotServingError, QueueFullError, UnavailableError
 
 ASK = {"max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -60,7 +60,7 @@ async def test_a_lead_that_does_not_serve_sends_routers_to_another_one(lead, cli
     else:
         lead.app.state.services = None
     response = await (client.get(path) if path == "/health" else client.post(path, json=ASK))
-    assert (response.status_code, NOT_SERVING in response.headers) == (503, True)
+    assert (response.status_code, NotServingError.HEADER in response.headers) == (503, True)
 
 
 async def test_an_answer_that_the_end_cuts_off_may_be_asked_for_elsewhere(lead, client):
@@ -69,7 +69,7 @@ async def test_an_answer_that_the_end_cuts_off_may_be_asked_for_elsewhere(lead, 
     await lead.engine.submission.wait()
     lead.sequences.fail_all("the server is shutting down")
     response = await asking
-    assert (response.status_code, NOT_SERVING in response.headers) == (503, True)
+    assert (response.status_code, NotServingError.HEADER in response.headers) == (503, True)
 
 
 async def test_a_request_that_kills_engines_is_not_sent_on(lead, client):
@@ -81,10 +81,10 @@ async def test_a_request_that_kills_engines_is_not_sent_on(lead, client):
         lead.engine.submissions.take_due()
     response = await asking
     assert "died 4 times" in response.json()["error"]["message"]
-    assert (response.status_code, NOT_SERVING in response.headers) == (503, False)
+    assert (response.status_code, NotServingError.HEADER in response.headers) == (503, False)
 
 
 @pytest.mark.parametrize("error", [QueueFullError("later"), UnavailableError("later")])
 def test_what_may_be_the_requests_own_doing_is_not_sent_on(error):
     response = error_response(error)
-    assert (response.status_code, NOT_SERVING in response.headers) == (503, False)
+    assert (response.status_code, NotServingError.HEADER in response.headers) == (503, False)
