@@ -27,7 +27,9 @@ _PATIENCE_SECONDS, _RETRY_SECONDS = 120.0, 0.2
 """How long a request that has no answer yet looks for a lead that is there."""
 _LEAD = "Lead"
 _LOOK_SECONDS = 1.0
-"""How often Serve is asked, at most, how many leads there are."""
+"""How often Serve is asked, at most, which leads there are."""
+_SERVING = ("RUNNING", "UPDATING", "RECOVERING", "PENDING_MIGRATION")
+"""States of a replica. RECOVERING: Serve's controller is new, not the replica."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"]
 
 _web = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -64,7 +66,7 @@ class Ingress:
         self._leads = leads.options(method_name="answer", stream=True)
         self._max_body_bytes = max_body_bytes
         self._app = serve.get_replica_context().app_name
-        self._n_leads, self._looked_at = 0, -_LOOK_SECONDS
+        self._has_lead, self._looked_at = False, -_LOOK_SECONDS
 
     @_web.api_route("/health", methods=["GET", "HEAD"])
     @_web.api_route("/v1/health", methods=["GET", "HEAD"])
@@ -76,8 +78,8 @@ class Ingress:
             with contextlib.suppress(ray.exceptions.RayError):  # leads do not need Serve's controller
                 status = await asyncio.to_thread(serve.status)
                 states = status.applications[self._app].deployments[_LEAD].replica_states
-                self._n_leads = states.get("RUNNING", 0)
-        return JSONResponse({"status": "ok"}) if self._n_leads else _no_lead()
+                self._has_lead = any(states.get(state) for state in _SERVING)
+        return JSONResponse({"status": "ok"}) if self._has_lead else _no_lead()
 
     @_web.api_route("/{path:path}", methods=_METHODS)
     async def forward(self, request: Request) -> Response:
