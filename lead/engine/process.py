@@ -15,7 +15,6 @@ from lead.engine.watchdog import Watchdog
 
 log = logging.getLogger("lead")
 
-_MOST_EVENT_BYTES = 1 << 20
 _STOP_SECONDS = 10.0
 """How long the engine may take for its last step before it is killed."""
 _KILL_SECONDS = 10.0
@@ -51,7 +50,7 @@ class EngineProcess:
             except BaseException:
                 ours.close()
                 raise
-        return cls(process, *await asyncio.open_connection(sock=ours, limit=_MOST_EVENT_BYTES), most_silence)
+        return cls(process, *await asyncio.open_connection(sock=ours), most_silence)
 
     @property
     def pid(self) -> int:
@@ -71,11 +70,12 @@ class EngineProcess:
         """All of them, until the process ends or is killed because there are none."""
         watching = asyncio.ensure_future(self._kill_when_silent())
         try:
-            async for line in self._reader:
-                if not line.endswith(b"\n"):
-                    return  # it was killed in the middle of an event
+            while True:
+                line = await _line(self._reader)
                 self._watchdog.heard()
                 yield decode_event(line)
+        except asyncio.IncompleteReadError:
+            pass  # it has ended, perhaps in the middle of an event
         except OSError:
             pass  # reading from a killed process raises what a write to it has met: reset, or a broken pipe
         finally:
@@ -115,3 +115,13 @@ class EngineProcess:
     def _kill(self) -> None:
         self._process.kill()
         self._writer.transport.abort()  # a process that hangs in a driver keeps its end of the pipe open
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """The next line, however long: an event with probabilities or an explanation may take megabytes."""
+    parts: list[bytes] = []
+    while True:
+        try:
+            return b"".join([*parts, await reader.readuntil()])
+        except asyncio.LimitOverrunError as overrun:
+            parts.append(await reader.readexactly(overrun.consumed))

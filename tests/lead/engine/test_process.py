@@ -8,7 +8,7 @@ import pytest
 
 from lead.engine import process as module
 from lead.engine.commands import Explain, encode_command
-from lead.engine.events import Alive
+from lead.engine.events import Alive, Explained, encode_event
 from lead.engine.process import EngineProcess
 
 ALIVE = '{"type": "alive"}'
@@ -44,6 +44,14 @@ async def test_an_event_that_was_cut_in_its_middle_is_none(start):
     process = await start(f"echo '{ALIVE}' >&$3; printf '{ALIVE}' >&$3; kill -9 $$")
     assert [event async for event in process.events()] == [Alive()]
     assert await process.reap() == "signal SIGKILL"
+
+
+async def test_an_event_may_have_any_length(start, tmp_path):
+    event = Explained(report={"text": "x" * (4 << 20)})
+    (tmp_path / "event").write_bytes(encode_event(event))
+    process = await start(f"cat {tmp_path}/event >&$3; echo '{ALIVE}' >&$3")
+    assert [event async for event in process.events()] == [event, Alive()]
+    await process.reap()
 
 
 async def test_commands_arrive(start, tmp_path):
