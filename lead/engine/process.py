@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -12,6 +13,7 @@ from typing import Self
 from lead.engine.commands import Command, encode_command
 from lead.engine.events import Event, decode_event
 from lead.engine.watchdog import Watchdog
+from shared.sandbox import without_secrets
 
 log = logging.getLogger("lead")
 
@@ -45,7 +47,11 @@ class EngineProcess:
             arguments = ["-m", "lead.engine", str(theirs.fileno()), *log_options]
             try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, *arguments, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
+                    sys.executable,
+                    *arguments,
+                    pass_fds=[theirs.fileno()],
+                    stdin=asyncio.subprocess.DEVNULL,
+                    env=without_secrets(os.environ),
                 )
             except BaseException:
                 ours.close()

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.grammar_messages import AnswerKind, Operation
+from shared.sandbox import sandbox_environment
 
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
@@ -67,6 +68,7 @@ class GrammarServer:
                 [sys.executable, "-m", module, str(theirs.fileno()), str(self._model)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                env=sandbox_environment(os.environ),
             )
 
     def follow(self, text: str, *, is_optional: bool = False) -> "RemoteGrammar":

@@ -272,6 +272,7 @@ def test_its_key_is_in_its_environment_and_no_other_one_is():
         "LEAD_API_KEY": "a",
         "LEAD_ADMIN_KEY": "b",
         "LLAMA_API_KEY": "c",
+        "HF_TOKEN": "d",
         "BACK_KEY": "old",
     }
     assert back_environment(leads, "own") == {"PATH": "/bin", "BACK_KEY": "own"}
