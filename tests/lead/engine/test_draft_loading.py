@@ -90,6 +90,12 @@ def test_a_draft_is_what_the_draft_model_writes(target, sampling):
     assert drafted_with(builtin_draft(), target, sampling, 8) == reference(builtin_draft(), sampling, 8)
 
 
+def test_what_the_draft_model_keeps_of_earlier_texts_is_logged(target, caplog):
+    caplog.set_level("INFO")
+    drafted_with(builtin_draft(), target, GREEDY, 1)
+    assert "prompt cache of the draft model: up to" in caplog.text
+
+
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_with_another_vocabulary_it_is_translated(target, sampling, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("shared.translation.stored_pair.user_cache_path", lambda _name: tmp_path)
