@@ -182,7 +182,9 @@ class LeadSettings(FileSettings):
     )
     log_level: LogLevel = Field("info", description="log level; debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")
-    log_prompts: bool = Field(False, description="log the text of prompts; otherwise no text is logged")
+    log_prompts: bool = Field(
+        False, description="log the text of prompts that are not private; otherwise no text is logged"
+    )
     sampling: SamplingDefaults = SamplingDefaults()
     limits: RequestLimits = RequestLimits()
 
