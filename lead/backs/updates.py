@@ -88,13 +88,14 @@ class Updates:
 
 
 def _open(sequence: LiveSequence) -> Open:
-    return Open(
-        sequence=sequence.id, sampling=sequence.sampling, tokens=sequence.tokens[:MAX_TOKENS_PER_MESSAGE]
-    )
+    tokens = sequence.tokens[:MAX_TOKENS_PER_MESSAGE].tolist()
+    return Open(sequence=sequence.id, sampling=sequence.sampling, tokens=tokens)
 
 
 def _extensions(sequence: LiveSequence, start: int) -> list[Extend]:
     return [
-        Extend(sequence=sequence.id, start=at, tokens=sequence.tokens[at : at + MAX_TOKENS_PER_MESSAGE])
+        Extend(
+            sequence=sequence.id, start=at, tokens=sequence.tokens[at : at + MAX_TOKENS_PER_MESSAGE].tolist()
+        )
         for at in range(start, len(sequence.tokens), MAX_TOKENS_PER_MESSAGE)
     ]

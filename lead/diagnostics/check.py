@@ -3,6 +3,7 @@
 import contextlib
 
 from lead.server.server import listen
+from lead.settings.cache_shares import cache_shares
 from lead.settings.draft_model import DraftModelOptions
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.own_back import OwnBackOptions
@@ -15,6 +16,7 @@ from shared.diagnostics.preflight import (
     read_model,
 )
 from shared.errors import ConfigError, TranslationError
+from shared.free_memory import free_memory
 from shared.llama.eagle_heads import why_no_target
 from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache
 from shared.llama.mtp_heads import is_heads_file
@@ -45,7 +47,8 @@ def check(settings: LeadSettings) -> PreflightReport:
 
 
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
-    options = settings.model_options
+    shares = cache_shares(settings, free_memory())
+    options = settings.model_options.model_copy(update={"cache_ram": shares.target})
     plan = check_memory(report, vocabulary.info, options, with_workers=bool(settings.workers.rpc))
     if plan and (checkpoints := describe_checkpoints(plan.traits, options)):
         report.add("checkpoints", checkpoints)

@@ -20,12 +20,14 @@ from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError, TranslationError
 from shared.llama.eagle_heads import EagleHeads
+from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.models.file_kind import is_eagle_file
+from shared.prompt_cache import NO_PROMPT_CACHE
 from shared.sampling.grammar_waits import WaitsForGrammars
 from shared.sampling.remote_grammar import GrammarServer
 from shared.translation.projection import Projection
@@ -86,6 +88,9 @@ def make_drafter(
         n_branches=0,
         prompt_cache=model.prompt_cache,
     )
+    stores = model.traits.can_trim and projection is None
+    stored = describe_prompt_cache(model.prompt_cache if stores else NO_PROMPT_CACHE)
+    log.info("prompt cache of the draft model: %s", stored)
     make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
     drafter = translating_drafter(model, vocabulary, projection, options, make_sampler, patience)
     return ModelDrafter(DRAFT_MODEL, drafter, n_most, _thread_choice(load, inline))

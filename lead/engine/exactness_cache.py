@@ -56,7 +56,7 @@ def _path(load: Load, *, with_heads: bool) -> Path:
         digest.update(f"{part.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
     facts = (
         VERSION,
-        load.options.model_dump_json(),
+        load.options.model_dump_json(exclude={"cache_ram"}),  # as much as is free, which changes no bit
         with_heads,
         bool(load.rpc),
         library.build(),

@@ -50,14 +50,19 @@ class Loop:
         clock: Callable[[], float] = time.monotonic,
         *,
         recalibration: Recalibration | None = None,
+        forget_old: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """`clock` gives seconds; it must be the one that drafts were stamped with, and `recalibration`'s."""
+        """`clock` gives seconds; it must be the one that drafts were stamped with, and `recalibration`'s.
+
+        forget_old: is called at least when it says so, with the seconds until then.
+        """
         self._target = target
         self._scheduler = scheduler
         self._speculation = speculation
         self._pipe = pipe
         self._clock = clock
         self._recalibration = recalibration
+        self._forget_old = forget_old
         self._wait = 0.0
         self._unchecked = False
         self._checked_at = -math.inf
@@ -111,7 +116,8 @@ class Loop:
     def _take_commands(self) -> None:
         """Those that have arrived; waits for some if there is nothing to do, or if a plan said so."""
         began = self._clock()
-        wait = self._idle_wait(began) if self._scheduler.idle else self._wait
+        until_old = self._forget_old()
+        wait = self._idle_wait(began, until_old) if self._scheduler.idle else self._wait
         for command in self._pipe.drain(wait):
             self._apply(command)
             self._unchecked = True
@@ -142,9 +148,9 @@ class Loop:
         log.log(level, "%s: their texts are read again (lost so far: %d)", error, self._n_windows_lost)
         self._scheduler.on_window_lost(error.slots)
 
-    def _idle_wait(self, now: float) -> float | None:
+    def _idle_wait(self, now: float, until_old: float | None) -> float | None:
         """Seconds until there is something to do without a command; None: never."""
-        waits = [self._check_when_idle(now)]
+        waits = [until_old, self._check_when_idle(now)]
         if self._recalibration:
             waits.append(self._recalibration.wait(now))
         return min((wait for wait in waits if wait is not None), default=None)

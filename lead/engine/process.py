@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -12,10 +13,10 @@ from typing import Self
 from lead.engine.commands import Command, encode_command
 from lead.engine.events import Event, decode_event
 from lead.engine.watchdog import Watchdog
+from shared.sandbox import without_secrets
 
 log = logging.getLogger("lead")
 
-_MOST_EVENT_BYTES = 1 << 20
 _STOP_SECONDS = 10.0
 """How long the engine may take for its last step before it is killed."""
 _KILL_SECONDS = 10.0
@@ -46,12 +47,16 @@ class EngineProcess:
             arguments = ["-m", "lead.engine", str(theirs.fileno()), *log_options]
             try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, *arguments, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
+                    sys.executable,
+                    *arguments,
+                    pass_fds=[theirs.fileno()],
+                    stdin=asyncio.subprocess.DEVNULL,
+                    env=without_secrets(os.environ),
                 )
             except BaseException:
                 ours.close()
                 raise
-        return cls(process, *await asyncio.open_connection(sock=ours, limit=_MOST_EVENT_BYTES), most_silence)
+        return cls(process, *await asyncio.open_connection(sock=ours), most_silence)
 
     @property
     def pid(self) -> int:
@@ -71,11 +76,12 @@ class EngineProcess:
         """All of them, until the process ends or is killed because there are none."""
         watching = asyncio.ensure_future(self._kill_when_silent())
         try:
-            async for line in self._reader:
-                if not line.endswith(b"\n"):
-                    return  # it was killed in the middle of an event
+            while True:
+                line = await _line(self._reader)
                 self._watchdog.heard()
                 yield decode_event(line)
+        except asyncio.IncompleteReadError:
+            pass  # it has ended, perhaps in the middle of an event
         except OSError:
             pass  # reading from a killed process raises what a write to it has met: reset, or a broken pipe
         finally:
@@ -115,3 +121,13 @@ class EngineProcess:
     def _kill(self) -> None:
         self._process.kill()
         self._writer.transport.abort()  # a process that hangs in a driver keeps its end of the pipe open
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """The next line, however long: an event with probabilities or an explanation may take megabytes."""
+    parts: list[bytes] = []
+    while True:
+        try:
+            return b"".join([*parts, await reader.readuntil()])
+        except asyncio.LimitOverrunError as overrun:
+            parts.append(await reader.readexactly(overrun.consumed))

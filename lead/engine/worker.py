@@ -150,7 +150,8 @@ def _serve(
     if limits.traits.can_speculate and load.calibrate:
         calibrate(model, speculation.cost, model.n_vocab, interrupted=lambda: pipe.readable)
         recalibration = _recalibration(model, speculation.cost, pipe)
-    Loop(model, scheduler, speculation, pipe, recalibration=recalibration).run()
+    forget_old = seen.forget_old if seen else lambda: None
+    Loop(model, scheduler, speculation, pipe, recalibration=recalibration, forget_old=forget_old).run()
 
 
 def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibration:

@@ -78,19 +78,19 @@ class Admission:
         """Begin to continue `prompt`; raises RequestError, UnavailableError, QueueFullError.
 
         `prediction` is the client's guess of the text: it can make the answer faster, but never change it.
-        A `private` sequence (None: the lead's default) is not shown to backs and not remembered for drafts of
-        later ones. Backs do not see one whose parameters exceed the protocol's message size either. `n_keep`:
-        see `context_shift`. `changed` is notified of each of its changes.
+        A `private` sequence (None: the lead's default) is not shown to backs, not logged and not remembered
+        for drafts of later ones. Backs do not see one whose parameters exceed the protocol's message size
+        either. `n_keep`: see `context_shift`. `changed` is notified of each of its changes.
         """
         self._check_prompt(prompt)
         self._check_queue()
-        if self._log_prompts:
-            log.info("prompt: %r", self._vocabulary.detokenize(prompt))
         if sampling.grammar is not None:
             sampling = sampling.model_copy(update={"grammar_start": len(prompt)})
         if self._private_by_default if private is None else private:
             private, options = True, options.model_copy(update={"owner": None})
         else:
+            if self._log_prompts:
+                log.info("prompt: %r", self._vocabulary.detokenize(prompt))
             private = not fits_into_open(sampling)
         sequence = self._sequences.create(prompt, sampling, private=private, changed=changed)
         sequence.max_tokens = max_tokens

@@ -59,7 +59,7 @@ class Printer:
         if self._shown is sequence:
             self._shown = None
             self._writer.put("\n")
-        if sequence.status is Status.FINISHED and sequence.steps:
+        if sequence.status is Status.FINISHED and sequence.first_token_at is not None:
             log.debug("%s", _summary(sequence))  # the access log has most of it
 
     def _show(self, text: str, colour: str) -> None:

@@ -1,13 +1,15 @@
 """The committed tokens of every sequence: the one place in the front process that holds them.
 
-Streams to clients and connections to backs read them with cursors of their own, so a slow or late reader
-costs no memory. Tokens are append-only.
+Connections to backs read them with cursors of their own, so a slow or late back costs no memory. What else is
+known of a step is dropped once the client's stream has taken it: an answer may go on for days, and keeps four
+bytes for each token. Tokens are append-only.
 """
 
 import asyncio
 import enum
 import secrets
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -63,15 +65,15 @@ _MOVES = {
 
 @dataclass(slots=True)
 class LiveSequence:
-    """One completion in progress. `steps` are the engine's, in order; times are in seconds of one clock."""
+    """One completion in progress. Times are in seconds of one clock."""
 
     id: str
-    tokens: list[int]
+    tokens: "array[int]"
     n_prompt: int
     sampling: SamplingParameters
     private: bool = False  # not sent to backs
     status: Status = Status.QUEUED
-    steps: list[Committed] = field(default_factory=list)
+    steps: list[Committed] = field(default_factory=list)  # that its stream has not taken yet
     progress: list[tuple[PromptProgress, float]] = field(default_factory=list)  # and when
     finish_reason: FinishReason | None = None
     failure: DuoError | None = None
@@ -101,7 +103,7 @@ class LiveSequence:
         """What makes an engine process continue it, whether another one had begun it or not."""
         return Submit(
             sequence=self.id,
-            tokens=self.tokens,
+            tokens=self.tokens.tolist(),
             sampling=self.sampling,
             max_tokens=self.max_tokens,
             prediction=self.prediction,
@@ -135,7 +137,7 @@ class LiveSequence:
             raise RuntimeError(
                 f"sequence {self.id}: step starts at {step.start}, expected {len(self.tokens)}"
             )
-        self.tokens += step.tokens
+        self.tokens.extend(step.tokens)
         self.steps.append(step)
         self.n_drafted += step.n_drafted
         self.n_accepted += step.n_accepted
@@ -144,6 +146,11 @@ class LiveSequence:
         self.last_token_at = now
         if self.first_token_at is None:
             self.first_token_at, self.n_first = now, len(step.tokens)
+
+    def take_steps(self) -> list[Committed]:
+        """Those since the last call, in order; for its stream alone."""
+        steps, self.steps = self.steps, []
+        return steps
 
 
 class Observer(Protocol):
@@ -197,7 +204,7 @@ class Sequences:
 
         `changed` is notified of its changes: several sequences may share one.
         """
-        sequence = LiveSequence(secrets.token_hex(16), list(tokens), len(tokens), sampling, private)
+        sequence = LiveSequence(secrets.token_hex(16), array("i", tokens), len(tokens), sampling, private)
         sequence.created_at = self._clock()
         sequence.changed = changed or sequence.changed
         self._live[sequence.id] = sequence

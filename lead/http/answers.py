@@ -1,5 +1,6 @@
 """The answers to one request: one stream of updates for every API, streamed or collected."""
 
+import functools
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -178,7 +179,7 @@ class _AnswerReader:
         self._request = request
         self._assembler = Assembler(piece if special else vocabulary.piece, request.stops)
         self._parser = OutputParser(request.parser) if request.parser else None
-        self._n_steps = 0
+        self._drafts: list[VerifiedDraft] = []
         self._n_progress = 0
 
     def read(self) -> Iterator[AnswerUpdate]:
@@ -187,9 +188,7 @@ class _AnswerReader:
             for event, at in self.sequence.progress[self._n_progress :]:
                 self._n_progress += 1
                 yield AnswerUpdate(self._index, progress=_read_progress(self.sequence, event, at))
-            steps = self.sequence.steps[self._n_steps :]
-            self._n_steps += len(steps)
-            if steps:
+            if steps := self.sequence.take_steps():
                 yield self._text_of(steps)
             elif not self.sequence.ended:
                 return
@@ -210,6 +209,7 @@ class _AnswerReader:
 
     def _text_of(self, steps: Sequence[Committed]) -> AnswerUpdate:
         tokens = [token for step in steps for token in self._assembler.push(step)]
+        self._drafts += [_verified(step.n_drafted, step.n_accepted) for step in steps if step.n_drafted]
         return AnswerUpdate(
             self._index,
             tokens,
@@ -235,7 +235,8 @@ class _AnswerReader:
             deltas += self._parser.finish()
             if reason == "stop" and self._parser.n_calls:
                 reason = "tool_calls"
-        end = AnswerEnd(reason, sequence.sampling.seed, sequence.slot, stop, self._stats(), _drafts(sequence))
+        drafts = tuple(self._drafts)
+        end = AnswerEnd(reason, sequence.sampling.seed, sequence.slot, stop, self._stats(), drafts)
         return AnswerUpdate(self._index, tokens, deltas, n_cached=sequence.n_cached, end=end)
 
     def _parse(self, tokens: Sequence[TextToken]) -> list[Delta]:
@@ -248,8 +249,10 @@ class _AnswerReader:
         return AnswerStats.of(self.sequence, self._assembler.n_tokens)
 
 
-def _drafts(sequence: LiveSequence) -> tuple[VerifiedDraft, ...]:
-    return tuple(VerifiedDraft(step.n_drafted, step.n_accepted) for step in sequence.steps if step.n_drafted)
+@functools.cache
+def _verified(n_drafted: int, n_accepted: int) -> VerifiedDraft:
+    """One object for all drafts that went alike: an endless answer has millions."""
+    return VerifiedDraft(n_drafted, n_accepted)
 
 
 def _read_progress(sequence: LiveSequence, event: PromptProgress, at: float) -> ReadProgress:

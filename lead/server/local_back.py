@@ -15,6 +15,7 @@ from typing import Any
 
 from lead.settings.lead_settings import LeadSettings
 from shared.backoff import jittered_delays
+from shared.sandbox import without_secrets
 
 log = logging.getLogger("lead")
 
@@ -134,13 +135,16 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
     ]
 
 
-def back_environment(environment: Mapping[str, str], key: str) -> dict[str, str]:
+def back_environment(environment: Mapping[str, str], key: str, cache_ram: int) -> dict[str, str]:
     """The environment of the back, with `key`, which would be visible on a command line.
 
-    The lead's variables are left out: its context size and cache types are not the back's, and some are keys.
+    cache_ram: its share of what may be kept of earlier texts, in MiB; its own setting goes first.
+
+    The lead's variables are left out: its context size and cache types are not the back's.
     """
-    kept = {name: value for name, value in environment.items() if not name.upper().startswith(_LEAD_PREFIXES)}
-    return kept | {"BACK_KEY": key}
+    others = without_secrets(environment)
+    kept = {name: value for name, value in others.items() if not name.upper().startswith(_LEAD_PREFIXES)}
+    return {"BACK_CACHE_RAM": str(cache_ram)} | kept | {"BACK_KEY": key}
 
 
 def local_url(host: str, port: int, *, tls: bool = False) -> str:

@@ -34,12 +34,14 @@ from lead.server.local_back import NAME, LocalBack, back_command, back_environme
 from lead.server.services import Services
 from lead.server.socket_activation import activated_socket
 from lead.server.takeover import Inheritance, meeting_point, wait_for_heir
+from lead.settings.cache_shares import cache_shares
 from lead.settings.demo_model import demo_model
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.jobs import Setup
 from lead.tokenizer.pool import TokenizerPool
 from shared.discovery import Scheme, announced
 from shared.errors import ConfigError
+from shared.free_memory import free_memory
 from shared.llama.vocabulary import Vocabulary
 from shared.tls import check_certificate
 
@@ -57,6 +59,7 @@ class Lead:
         self._settings = settings
         self._sequences = Sequences()
         self._submissions = Submissions(self._sequences, settings.max_restarts)
+        self._shares = cache_shares(settings, free_memory())
         self._engine: EngineClient | None = None
         self._backs: Backs | None = None
         self._local_back: LocalBack | None = None
@@ -152,7 +155,7 @@ class Lead:
             self._local_back = LocalBack(
                 back_command(self._settings, host, port),
                 random.Random(),  # noqa: S311 - jitter
-                environment=back_environment(os.environ, self._local_key),
+                environment=back_environment(os.environ, self._local_key, self._shares.back),
             )
         server = self._server = DrainingServer(
             self._app,
@@ -307,13 +310,14 @@ class Lead:
 
     def _load_command(self, path: Path) -> Load:
         settings = self._settings
+        options = settings.model_options.model_copy(update={"cache_ram": self._shares.target})
         return Load(
             model=path,
-            options=settings.model_options,
+            options=options,
             depth=settings.depth,
             policy=settings.policy,
             ngram=settings.ngram,
-            draft=settings.load_draft(),
+            draft=settings.load_draft(self._shares.draft),
             mtp=settings.drafting.mtp,
             n_most_mtp=settings.drafting.draft_max,
             suffix_memory=settings.suffix_mib,

@@ -93,8 +93,8 @@ class DraftModelOptions(OptionGroup):
         path = builtin_draft() if given == _BUILTIN else given and given.absolute()
         return hub.model_copy(update={"model": path, "hf_repo": self.hf_repo_draft, "hf_file": None})
 
-    def model_options(self, target: ModelOptions) -> ModelOptions:
-        """How to load it beside a target that is loaded with `target`."""
+    def model_options(self, target: ModelOptions, cache_ram: int) -> ModelOptions:
+        """How to load it beside a target that is loaded with `target`; it keeps `cache_ram` MiB of texts."""
         return target.model_copy(
             update={
                 "n_gpu_layers": self.n_gpu_layers_draft,
@@ -107,5 +107,6 @@ class DraftModelOptions(OptionGroup):
                 "swa_full": True,  # each draft token is a decode of its own, and several are taken back
                 "tensor_split": (),
                 "ctx_checkpoints": 0,
+                "cache_ram": cache_ram,
             }
         )

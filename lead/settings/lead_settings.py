@@ -182,7 +182,9 @@ class LeadSettings(FileSettings):
     )
     log_level: LogLevel = Field("info", description="log level; debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")
-    log_prompts: bool = Field(False, description="log the text of prompts; otherwise no text is logged")
+    log_prompts: bool = Field(
+        False, description="log the text of prompts that are not private; otherwise no text is logged"
+    )
     sampling: SamplingDefaults = SamplingDefaults()
     limits: RequestLimits = RequestLimits()
 
@@ -247,12 +249,12 @@ class LeadSettings(FileSettings):
         """How to load the model, with the number of threads that was chosen."""
         return self.compute.model_copy(update={"threads": self.n_threads})
 
-    def load_draft(self) -> LoadDraft | None:
-        """The draft model in the engine, once it is `located`."""
+    def load_draft(self, cache_ram: int = 0) -> LoadDraft | None:
+        """The draft model in the engine, once it is `located`; it keeps at most `cache_ram` MiB of texts."""
         drafting = self.drafting
         if drafting.draft_model is None:
             return None
-        options = drafting.model_options(self.model_options)
+        options = drafting.model_options(self.model_options, cache_ram)
         return LoadDraft(
             model=drafting.draft_model,
             options=options,

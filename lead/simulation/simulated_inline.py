@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lead.engine.commands import DRAFT_MODEL
+from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.inline_drafter import InlineRound
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import Guess, Text
@@ -54,7 +55,13 @@ class SimulatedInlineDrafter:
         """Of a decode of so many tokens."""
         return self._spec.step_s * (1 + self._spec.slope * (n_tokens - 1))
 
-    def open(self, sequence: str, _sampling: SamplingParameters, tokens: Sequence[int]) -> None:
+    def open(
+        self,
+        sequence: str,
+        _sampling: SamplingParameters,
+        tokens: Sequence[int],
+        _shift: ContextShift | None = None,
+    ) -> None:
         self._followed[sequence] = _InlineSequence(self._texts[sequence], tokens)
 
     def close(self, sequence: str) -> None:

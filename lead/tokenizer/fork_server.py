@@ -11,16 +11,11 @@ from typing import Any, Self
 
 from lead.tokenizer.forking import COMMAND, END, FORK, READY, REPLY
 from lead.tokenizer.jobs import HEADER, Setup, decode, encode
+from shared.sandbox import sandbox_environment
 
 _STOP_SECONDS = 2.0
 _REPLY_SECONDS = 20.0
 """Forking takes milliseconds: a process that does not reply for so long is stopped, or the machine swaps."""
-_ENVIRONMENT = {
-    "CUDA_VISIBLE_DEVICES": "",  # a vocabulary needs no GPU, and each process would reserve memory there
-    "HIP_VISIBLE_DEVICES": "",
-    "OPENBLAS_NUM_THREADS": "1",  # threads do not survive a fork
-    "GGML_NO_BACKTRACE": "1",  # ggml would start a debugger, to show in the log where memory ran out
-}
 
 
 class ForkServerGoneError(Exception):
@@ -48,7 +43,7 @@ class ForkServer:
                 *("-m", "lead.tokenizer", str(theirs.fileno())),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, **_ENVIRONMENT},
+                env=sandbox_environment(os.environ),
             )
         return self
 

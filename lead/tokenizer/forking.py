@@ -6,7 +6,7 @@ with the status in which the process ended, as `Popen.returncode` has it.
 """
 
 import contextlib
-import gc
+import functools
 import logging
 import os
 import signal
@@ -21,6 +21,7 @@ from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.sampling.grammar import prepare
+from shared.sandbox import fork, share_memory
 
 log = logging.getLogger("tokenizer")
 
@@ -41,9 +42,7 @@ def serve_forks(control: socket.socket) -> None:
             preparation = _load(setup)
         except ModelLoadError:
             return  # the front, which loads the same file, says why
-        # What the garbage collector leaves alone stays shared with the workers.
-        gc.collect()
-        gc.freeze()
+        share_memory()
         control.sendall(READY)
         _obey(control, preparation, setup.limits.prepare_seconds)
 
@@ -78,16 +77,9 @@ def _load(setup: Setup) -> Preparation:
 
 
 def _fork(control: socket.socket, descriptor: int, preparation: Preparation, base_seconds: float) -> int:
-    connection = socket.socket(fileno=descriptor)
-    pid = os.fork()
-    if not pid:
-        try:
-            control.close()
-            run_worker(connection, preparation, base_seconds)
-        finally:
-            os._exit(1)
-    connection.close()
-    return pid
+    with socket.socket(fileno=descriptor) as connection:
+        work = functools.partial(run_worker, connection, preparation, base_seconds)
+        return fork(work, [control.fileno()])
 
 
 def _end(pid: int) -> int:

@@ -2,53 +2,34 @@
 
 import contextlib
 import logging
-import os
-import signal
 import socket
 import threading
 
 from lead.tokenizer.jobs import HEADER, Refusal, decode, encode
 from lead.tokenizer.preparation import Preparation
-from lead.tokenizer.work_limits import (
-    MEGABYTE,
-    STACK_BYTES,
-    JobLimits,
-    forbid_core_dumps,
-    limit_data,
-    limit_time,
-    peak_memory,
-    reserved_data,
-)
+from lead.tokenizer.work_limits import STACK_BYTES, JobLimits
 from shared.errors import RequestError
+from shared.sandbox import Limits
 
 log = logging.getLogger("tokenizer")
 
-_MOST_GROWTH_BYTES = 32 * MEGABYTE
-"""A worker that has become larger than this by a job ends: the next one is forked in milliseconds."""
-
 
 def run_worker(connection: socket.socket, preparation: Preparation, base_seconds: float) -> None:
-    """Do jobs; the process ends here."""
-    # CPU time is counted in this way on a busy machine, too, and nothing in native code can delay the end.
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    forbid_core_dumps()
+    """Do jobs in a thread, whose stack may be larger than the main one."""
     threading.stack_size(STACK_BYTES)
     loop = threading.Thread(target=_serve, args=(connection, preparation, base_seconds))
     loop.start()
     loop.join()
-    os._exit(0)
 
 
 def _serve(connection: socket.socket, preparation: Preparation, base_seconds: float) -> None:
-    reserved, peak, is_last = reserved_data(), peak_memory(), False
-    while not is_last and (data := _receive(connection)) is not None:
-        limits = JobLimits.of(len(data), base_seconds)
-        limit_time(limits.cpu_seconds)
-        limit_data(reserved and reserved + limits.heap_bytes)
-        answer = _answer(preparation, data)
-        limit_time(0)
-        is_last = peak_memory() > peak + _MOST_GROWTH_BYTES
-        _send(connection, encode(answer, is_last=is_last))
+    limits = Limits()
+    while not limits.has_grown and (data := _receive(connection)) is not None:
+        allowed = JobLimits.of(len(data), base_seconds)
+        limits.set_memory(allowed.heap_bytes)
+        with limits.time(allowed.cpu_seconds):
+            answer = _answer(preparation, data)
+        _send(connection, encode(answer, is_last=limits.has_grown))
 
 
 def _answer(preparation: Preparation, data: bytearray) -> object:

@@ -8,8 +8,9 @@ from shared.sampling.parameters import SamplingParameters
 from shared.sampling.remote_grammar import GrammarServer
 from shared.sampling.sampler import Sampler
 
-_DRY_WINDOW = 1024
-"""Each side branch rescans this many tokens. Missing an older repetition may cost a draft token."""
+_WINDOW = 1024
+"""How far penalties and DRY look back. Each rejected draft and each side branch reads so many tokens
+again, in half a millisecond. Missing an older repetition may cost a draft token."""
 
 
 def drafting_sampler(
@@ -21,7 +22,11 @@ def drafting_sampler(
     /,
 ) -> Sampler:
     """The lead's choices with this model's logits; without a grammar that cannot be compiled here."""
-    if parameters.dry_window > _DRY_WINDOW:
-        parameters = parameters.model_copy(update={"dry_penalty_last_n": _DRY_WINDOW})
+    if parameters.n_remembered > _WINDOW:
+        windows = {
+            "repeat_last_n": min(parameters.repeat_last_n, _WINDOW),
+            "dry_penalty_last_n": min(parameters.dry_window, _WINDOW),
+        }
+        parameters = parameters.model_copy(update=windows)
     follow = functools.partial(grammars.follow, is_optional=True)
     return make_sampler(parameters, vocabulary, history, like, follow)

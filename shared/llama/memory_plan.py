@@ -26,7 +26,7 @@ _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
 _PART_BYTES = 64 << 20
 """Of a text that is stored or loaded in one step beside others: takes some hundredths of a second."""
-_MEMORY_SHARE = 0.25
+MEMORY_SHARE = 0.25
 """The most of the free memory that states to return to may take; and stored texts, of what is left."""
 
 
@@ -60,7 +60,8 @@ def plan_memory(
     """For a `Model` with these arguments; raises ModelLoadError."""
     n_slots = options.parallel if n_slots is None else n_slots
     _refuse_several_slots(path, n_slots)
-    free_bytes = free_memory()
+    # Mapped weights are in the page cache, which the system counts as free.
+    free_bytes = free_memory() - sum(part.stat().st_size for part in parts_of(path))
     with ModelOutline.load(path, options) as outline:
         probe = outline.probe()
         if probe.is_recurrent and probe.n_window and not n_step_checkpoints:
@@ -79,7 +80,6 @@ def plan_memory(
         if has_parts:
             add_spare_sequence(parameters)
         size = outline.size(parameters)
-        n_left = free_bytes - sum(part.stat().st_size for part in parts_of(path)) - size.total
         # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
         can_store = not (traits.can_trim and has_windows)
         return MemoryPlan(
@@ -90,7 +90,7 @@ def plan_memory(
             is_guarded=is_guarded,
             kv_unified=options.kv_unified,
             checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
-            prompt_cache=size_prompt_cache(options, probe, n_left, has_parts=has_parts)
+            prompt_cache=size_prompt_cache(options, probe, free_bytes - size.total, has_parts=has_parts)
             if can_store
             else NO_PROMPT_CACHE,
         )
@@ -114,7 +114,7 @@ def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
 def choose_traits(
     probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int, n_step_checkpoints: int = 0
 ) -> MemoryTraits:
-    """How to use the memory of a model, with `free_bytes` of memory free.
+    """How to use the memory of a model, with `free_bytes` of memory free beside its weights.
 
     n_step_checkpoints: keep this many states of each slot, or fewer, rather than to roll back; 0: either.
     """
@@ -149,7 +149,7 @@ def size_prompt_cache(
     options: ModelOptions, probe: MemoryProbe, n_left: int, *, has_parts: bool = False
 ) -> PromptCacheSize:
     """Where `n_left` bytes are free beside the model; has_parts: texts are stored in parts."""
-    n_bytes = max(0, int(_MEMORY_SHARE * n_left))
+    n_bytes = max(0, int(MEMORY_SHARE * n_left))
     if options.cache_ram >= 0:
         n_bytes = min(n_bytes, options.cache_ram << 20)
     n_part = max(1, _PART_BYTES // max(1, probe.full_token_bytes)) if has_parts else 0
@@ -181,4 +181,4 @@ def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:
 
 def _n_fitting(state_bytes: int, free_bytes: int) -> int:
     """How many times `state_bytes`, the states of all slots, may be kept besides the current ones."""
-    return int(_MEMORY_SHARE * free_bytes) // max(1, state_bytes)
+    return max(0, int(MEMORY_SHARE * free_bytes)) // max(1, state_bytes)

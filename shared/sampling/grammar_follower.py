@@ -3,11 +3,7 @@
 import array
 import contextlib
 import os
-import resource
-import signal
-from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +12,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.sampling.constrained import Constraint
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher, Unconstrained
 from shared.sampling.grammar_messages import AnswerKind, Operation
+from shared.sandbox import Limits
 
 _COMPILE_SECONDS = 2.0
 """CPU time. A grammar was admitted because it took no longer than a quarter of this."""
@@ -32,21 +29,25 @@ def warm_up(vocabulary: Vocabulary) -> None:
         GrammarMatcher(_USUAL, vocabulary).allowed()
 
 
-def follow(vocabulary: Vocabulary, connection: Connection, text: int, *, is_optional: bool) -> None:
+def follow(
+    vocabulary: Vocabulary, connection: Connection, text: int, limits: Limits, *, is_optional: bool
+) -> None:
     """Answer questions about the grammar in the file `text` until the other end of `connection` is closed.
 
     The kernel ends this process if the grammar takes more time than it may.
     """
+    limits.set_memory(_MEMORY)
     with os.fdopen(text, encoding="utf-8") as file:
         grammar = file.read()
     with connection, contextlib.suppress(EOFError, OSError):
-        _Follower(_compile(grammar, vocabulary, is_optional=is_optional)).serve(connection)
+        with limits.time(_COMPILE_SECONDS):
+            compiled = _compile(grammar, vocabulary, is_optional=is_optional)
+        _Follower(compiled, limits).serve(connection)
 
 
 def _compile(text: str, vocabulary: Vocabulary, *, is_optional: bool) -> Constraint | RequestError:
     try:
-        with _time_limit(_COMPILE_SECONDS):
-            return FollowedGrammar(GrammarMatcher(text, vocabulary))
+        return FollowedGrammar(GrammarMatcher(text, vocabulary))
     except ValueError as error:
         return Unconstrained() if is_optional else RequestError(f"grammar: {error}", "grammar")
 
@@ -54,14 +55,15 @@ def _compile(text: str, vocabulary: Vocabulary, *, is_optional: bool) -> Constra
 class _Follower:
     """The places in texts of one grammar, by number; 0 is the first one."""
 
-    def __init__(self, first: Constraint | RequestError) -> None:
+    def __init__(self, first: Constraint | RequestError, limits: Limits) -> None:
         self._places: dict[int, Constraint | RequestError] = {0: first}
+        self._limits = limits
 
     def serve(self, connection: Connection) -> None:
         """Answer until the other end is closed."""
         while True:
             numbers = array.array("i", connection.recv_bytes())
-            with _time_limit(_CALL_SECONDS):
+            with self._limits.time(_CALL_SECONDS):
                 answer = self._apply_all(numbers)
             connection.send_bytes(answer)
 
@@ -103,37 +105,3 @@ class _Follower:
             case Operation.COPY:
                 self._places[arguments[0]] = constraint.copy()
         return b""
-
-
-@contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """The kernel ends this process when it has used so much CPU time: native code notices no exception."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-class MemoryLimit:
-    """What this process may take for grammars, and whether it has kept much of it."""
-
-    def __init__(self, page: Callable[[], int] = resource.getpagesize) -> None:
-        """Limits this process."""
-        self._page = page
-        self._begin = self._address_space()
-        if self._begin:
-            with contextlib.suppress(OSError, ValueError):  # no such limit on this system
-                resource.setrlimit(resource.RLIMIT_AS, (self._begin + _MEMORY,) * 2)
-
-    @property
-    def is_near(self) -> bool:
-        """Whether what is left is less than what a grammar may take, by more than a little."""
-        return self._address_space() - self._begin > _MEMORY // 16
-
-    def _address_space(self) -> int:
-        """In bytes; 0 where the system does not say."""
-        try:
-            return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * self._page()
-        except (OSError, ValueError):
-            return 0

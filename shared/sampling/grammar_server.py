@@ -8,7 +8,7 @@ memory, or crashes, ends without touching another. `shared.sampling.remote_gramm
 """
 
 import contextlib
-import gc
+import functools
 import os
 import selectors
 import signal
@@ -20,7 +20,8 @@ from pathlib import Path
 
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.grammar import prepare
-from shared.sampling.grammar_follower import MemoryLimit, follow, warm_up
+from shared.sampling.grammar_follower import follow, warm_up
+from shared.sandbox import Limits, fork, share_memory
 
 _NICENESS = 10
 """Behind the threads that decode: their tokens do not wait for this."""
@@ -39,7 +40,7 @@ def main() -> None:
     vocabulary = Vocabulary.load(Path(sys.argv[2]))
     prepare(vocabulary)
     warm_up(vocabulary)
-    gc.freeze()  # children share these pages as long as nobody writes to them
+    share_memory()
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         _Processes(vocabulary, requests).run()
 
@@ -103,31 +104,29 @@ class _Processes:
     def _fork(self, unwanted: Sequence[int] = ()) -> None:
         """Start an idle process, which closes the descriptors `unwanted`."""
         ours, theirs = socket.socketpair()
-        if os.fork() == 0:
-            with contextlib.suppress(BaseException):  # nothing of this process goes on in the new one
-                others = [key.fd for key in self._selector.get_map().values()]
-                for descriptor in (ours.fileno(), *others, *unwanted):
-                    os.close(descriptor)
-                self._selector.close()
-                _work(theirs, self._vocabulary)
-            os._exit(0)
-        theirs.close()
+        with theirs:
+            others = [key.fd for key in self._selector.get_map().values()]
+            fork(functools.partial(self._work, theirs), [ours.fileno(), *others, *unwanted])
         self._selector.register(ours, selectors.EVENT_READ)
         self._idle.append(ours)
 
+    def _work(self, grammars: socket.socket) -> None:
+        self._selector.close()
+        _follow_all(grammars, self._vocabulary)
 
-def _work(grammars: socket.socket, vocabulary: Vocabulary) -> None:
+
+def _follow_all(grammars: socket.socket, vocabulary: Vocabulary) -> None:
     """Follow one grammar after the other until `grammars` is closed."""
     os.nice(_NICENESS)
     warm_up(vocabulary)
-    limit = MemoryLimit()
+    limits = Limits()
     while True:
         flags, descriptors, _, _ = socket.recv_fds(grammars, 1, 2)
         if not flags:
             return
         connection, text = descriptors
-        follow(vocabulary, Connection(connection), text, is_optional=flags == b"\x01")
-        if limit.is_near:
+        follow(vocabulary, Connection(connection), text, limits, is_optional=flags == b"\x01")
+        if limits.has_grown:
             return
         grammars.send(b"\0")
 

@@ -1,12 +1,14 @@
 """Grammars followed by another process (`grammar_server`): who asks waits no longer than it wants to."""
 
 import array
+import contextlib
 import math
 import os
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections import deque
@@ -21,7 +23,10 @@ from numpy.typing import NDArray
 
 from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.grammar_messages import AnswerKind, Operation
+from shared.sandbox import sandbox_environment
 
+_AT_ONCE_BYTES = 1 << 16
+"""The kernel takes so much from a message before anybody has read of it; more may wait for a compilation."""
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
@@ -67,6 +72,7 @@ class GrammarServer:
                 [sys.executable, "-m", module, str(theirs.fileno()), str(self._model)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                env=sandbox_environment(os.environ),
             )
 
     def follow(self, text: str, *, is_optional: bool = False) -> "RemoteGrammar":
@@ -119,6 +125,7 @@ class _Channel:
         self._connection = connection
         self._patience = patience
         self._unanswered: deque[_Question] = deque()
+        self._sending: threading.Thread | None = None
 
     def tell(self, operation: Operation, place: int, arguments: Sequence[int]) -> None:
         self.unsaid.extend((operation, place, len(arguments), *arguments))
@@ -128,11 +135,19 @@ class _Channel:
         question = _Question((operation, *arguments))
         self._unanswered.append(question)
         message, self.unsaid = self.unsaid.tobytes(), array.array("i")
-        try:
-            self._connection.send_bytes(message)
-        except OSError as error:
-            raise RequestError(_TOO_COSTLY, "grammar") from error
+        if self._sending:
+            self._sending.join()
+            self._sending = None
+        if len(message) > _AT_ONCE_BYTES:  # a long text that is resumed
+            self._sending = threading.Thread(target=self._send, args=[message], daemon=True)
+            self._sending.start()
+        else:
+            self._send(message)
         return question
+
+    def _send(self, message: bytes) -> None:
+        with contextlib.suppress(OSError):  # who reads the answer notices
+            self._connection.send_bytes(message)
 
     def wait_for(self, question: _Question) -> bytes:
         """The answer; raises PendingAnswerError if it does not come in time."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.continuation import Continuation
 from shared.sampling.parameters import SamplingParameters
 
@@ -22,8 +23,17 @@ class InlineDrafter(Protocol):
     n_most: int
     """The longest draft of a sequence."""
 
-    def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> None:
-        """A sequence begins. `tokens` are its committed ones, now and later: the list only grows."""
+    def open(
+        self,
+        sequence: str,
+        sampling: SamplingParameters,
+        tokens: Sequence[int],
+        shift: ContextShift | None = None,
+    ) -> None:
+        """A sequence begins. `tokens` are its committed ones, now and later: the list only grows.
+
+        shift: what the target sees of them when they no longer fit into its context.
+        """
 
     def close(self, sequence: str) -> None:
         """A sequence has ended; one that is unknown has ended before."""

@@ -7,6 +7,7 @@ time costs nothing.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.inline_drafter import InlineRound
 from lead.engine.drafters.thread_choice import ThreadChoice
 from shared.drafting.drafter import Drafter
@@ -40,7 +41,13 @@ class ModelDrafter:
         self._followed: dict[str, _Followed] = {}
         self._has_opened = False
 
-    def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> None:
+    def open(
+        self,
+        sequence: str,
+        sampling: SamplingParameters,
+        tokens: Sequence[int],
+        _shift: ContextShift | None = None,
+    ) -> None:
         self._followed[sequence] = _Followed(sampling, tokens)
 
     def close(self, sequence: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.commands import MTP
+from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.inline_drafter import InlineRound
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
@@ -62,13 +63,17 @@ class _HeadCache:
 
 @dataclass(slots=True)
 class _HeadSequence:
-    """A sequence; its draft follows the first `base` of `tokens`, all committed ones.
+    """A sequence; its draft follows the first `base` tokens of its context.
 
+    The context is what the target sees of `tokens`, all committed ones: all of them, until a `shift` has
+    discarded `n_discarded`. Rows and caches have positions in the context, noise has those in the text.
     own_rows[i] is the head's state behind the token before drafted[i], the first one's is the target's.
     """
 
     sampling: SamplingParameters
     tokens: Sequence[int]
+    shift: ContextShift | None = None
+    n_discarded: int = 0
     slot: int | None = None
     base: int = 0
     drafted: list[int] = field(default_factory=list)
@@ -77,15 +82,34 @@ class _HeadSequence:
     sampler: Sampler | None = None
     unranked: NDArray[np.float32] | None = None
     failed: bool = False
+    _shifted: list[int] = field(default_factory=list)
+
+    @property
+    def context(self) -> Sequence[int]:
+        return self._shifted if self.n_discarded else self.tokens
 
     @property
     def end(self) -> int:
         """Of the draft."""
         return self.base + len(self.drafted)
 
+    def begin_anew(self) -> None:
+        """The target's states of its context are others now."""
+        self.base = 0
+        self.drafted, self.confidences, self.own_rows = [], [], []
+
+    def follow_shifts(self) -> None:
+        """Bring the context up to what was committed."""
+        n_discarded = self.shift.n_discarded(len(self.tokens)) if self.shift else 0
+        if self.shift and n_discarded != self.n_discarded:
+            self.n_discarded, self._shifted = n_discarded, self.shift.context(self.tokens)
+            self.begin_anew()
+        elif n_discarded:
+            self._shifted += self.tokens[n_discarded + len(self._shifted) :]
+
     def sync(self) -> bool:
-        """Take in what was committed: the part of the draft that agrees stays. Whether there was anything."""
-        new = list(self.tokens[self.base :])
+        """Take in the context: the part of the draft that agrees stays. Whether there was anything."""
+        new = list(self.context[self.base :])
         if not new:
             return False
         n_kept = len(self.drafted) - len(new) if self.drafted[: len(new)] == new else 0
@@ -95,12 +119,12 @@ class _HeadSequence:
         self.unranked = None
         if self.sampler and not self.drafted:
             self.sampler.rewind(self.tokens)
-        self.base = len(self.tokens)
+        self.base = len(self.context)
         return True
 
     def text(self, start: int, end: int) -> list[int]:
-        """Tokens start … end - 1, with those of the draft."""
-        return [*self.tokens[start : self.base], *self.drafted[max(0, start - self.base) :]][: end - start]
+        """Of the context: tokens start … end - 1, with those of the draft."""
+        return [*self.context[start : self.base], *self.drafted[max(0, start - self.base) :]][: end - start]
 
 
 class MtpDrafter:
@@ -128,8 +152,14 @@ class MtpDrafter:
         self._followed: dict[str, _HeadSequence] = {}
         self._caches: dict[int, _HeadCache] = {}
 
-    def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> None:
-        self._followed[sequence] = _HeadSequence(sampling, tokens)
+    def open(
+        self,
+        sequence: str,
+        sampling: SamplingParameters,
+        tokens: Sequence[int],
+        shift: ContextShift | None = None,
+    ) -> None:
+        self._followed[sequence] = _HeadSequence(sampling, tokens, shift)
 
     def close(self, sequence: str) -> None:
         self._followed.pop(sequence, None)
@@ -137,8 +167,8 @@ class MtpDrafter:
     def place(self, sequence: str, slot: int) -> None:
         followed = self._followed[sequence]
         if followed.slot != slot:
-            followed.slot, followed.base = slot, 0
-            followed.drafted, followed.confidences, followed.own_rows = [], [], []
+            followed.slot = slot
+            followed.begin_anew()
 
     def on_round(self, _n_tokens: int, _seconds: float) -> bool:
         return True
@@ -187,13 +217,14 @@ class MtpDrafter:
 
     def _sync(self, followed: _HeadSequence, slot: int) -> None:
         """Bring a sequence's records, and those of its slot, up to what was committed."""
+        followed.follow_shifts()
         is_new = followed.base == 0
         if not followed.sync():
             return
         cache = self._caches.setdefault(slot, _HeadCache())
         n_exact = len(cache.tokens) - cache.n_own
         if is_new:  # the slot may hold another text
-            n_exact = min(n_exact, common_prefix_length(cache.tokens, list(followed.tokens[cache.first :])))
+            n_exact = min(n_exact, common_prefix_length(cache.tokens, list(followed.context[cache.first :])))
         self._cut(slot, cache, n_exact)
 
     def _cut(self, slot: int, cache: _HeadCache, n_keep: int) -> None:
@@ -204,8 +235,8 @@ class MtpDrafter:
 
     def _start(self, followed: _HeadSequence, slot: int) -> int | None:
         """The position of the first token that the head has not read; None if it cannot read on."""
-        known = self._rows.first(slot, followed.tokens)
-        if known >= len(followed.tokens) - 1:
+        known = self._rows.first(slot, followed.context)
+        if known >= len(followed.context) - 1:
             return None
         cache = self._caches[slot]
         if cache.tokens and cache.end >= known + 1:
@@ -270,7 +301,7 @@ class MtpDrafter:
     def _choose(self, followed: _HeadSequence, logits: NDArray[np.float32]) -> None:
         if followed.sampler is None:
             followed.sampler = self._make_sampler(followed.sampling, list(followed.tokens))
-        (choice,) = followed.sampler.rank(logits, followed.end, 1)
+        (choice,) = followed.sampler.rank(logits, followed.end + followed.n_discarded, 1)
         followed.unranked = None
         followed.drafted.append(choice.token)
         followed.confidences.append(choice.confidence)

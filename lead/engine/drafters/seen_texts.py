@@ -74,12 +74,12 @@ class SeenTexts(Sequence[int]):
 
     def places(self, marked: Sequence[int]) -> list[int]:
         """Positions before which the end of `marked` may occur; to be compared."""
-        self._forget_old()
+        self.forget_old()
         return [place for place in self._index.places(marked) if place > self._start]
 
     def add(self, owner: int, tokens: Sequence[int]) -> None:
         """Keep a text of `owner` that has ended, but not what it has in common with another's beginning."""
-        self._forget_old()
+        self.forget_old()
         beginnings = _beginnings(owner, tokens)
         n_known = self._n_known(beginnings)
         if len(tokens) - n_known * _BLOCK < ORDERS[0]:
@@ -94,6 +94,15 @@ class SeenTexts(Sequence[int]):
             self._blocks[beginnings[i]] = start + i * _BLOCK
         while len(self._blocks) > len(self._ring) // _BLOCK:
             self._blocks.pop(next(iter(self._blocks)))
+
+    def forget_old(self) -> float | None:
+        """Erase texts that have reached their age; returns the seconds until the next has, if any."""
+        oldest = self._clock() - self._max_age
+        while self._texts and self._texts[0].ended_at <= oldest:
+            end = self._texts.popleft().end
+            self._write(self._start, np.full(end - self._start, _NOTHING))
+            self._start = end
+        return self._texts[0].ended_at - oldest if self._texts else None
 
     def _n_known(self, beginnings: Sequence[int]) -> int:
         """How many blocks another text began with; what will soon be overwritten does not count."""
@@ -111,13 +120,6 @@ class SeenTexts(Sequence[int]):
         self._texts.append(_SeenText(self._end, self._clock()))
         while self._texts[0].end <= self._start:
             self._texts.popleft()
-
-    def _forget_old(self) -> None:
-        oldest = self._clock() - self._max_age
-        while self._texts and self._texts[0].ended_at < oldest:
-            end = self._texts.popleft().end
-            self._write(self._start, np.full(end - self._start, _NOTHING))
-            self._start = end
 
     def _write(self, start: int, values: Sequence[int] | NDArray[np.int64]) -> None:
         first = start % len(self._ring)

@@ -7,6 +7,7 @@ for the policy to say; here is what it needs to know.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.inline_drafter import InlineDrafter, InlineRound
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.step_cost import StepCost
@@ -75,10 +76,16 @@ class InlineDrafting:
 
     # The life of a sequence
 
-    def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> None:
+    def open(
+        self,
+        sequence: str,
+        sampling: SamplingParameters,
+        tokens: Sequence[int],
+        shift: ContextShift | None = None,
+    ) -> None:
         """See `InlineDrafter.open`."""
         self._open_since[sequence] = len(tokens)
-        self.drafter.open(sequence, sampling, tokens)
+        self.drafter.open(sequence, sampling, tokens, shift)
 
     def close(self, sequence: str, n_committed: int) -> None:
         """It has ended, with so many tokens."""

@@ -152,7 +152,7 @@ class SpeculationManager:
         self._board.open(sequence.id)
         self._arrivals.on_open(sequence.id, len(sequence.tokens), now)
         if self.inline:
-            self.inline.open(sequence.id, request.sampling, sequence.tokens)
+            self.inline.open(sequence.id, request.sampling, sequence.tokens, sequence.shift)
 
     def close(self, sequence: str) -> None:
         """A sequence has ended; one that is unknown has ended before."""

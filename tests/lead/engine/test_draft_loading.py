@@ -16,6 +16,7 @@ from lead.engine.draft_loading import (
     wants_heads,
 )
 from lead.engine.engine_limits import EngineLimits
+from lead.engine.events import Committed
 from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
@@ -88,6 +89,12 @@ def drafted_with(path, target, sampling, n, prompt=PROMPT):
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_a_draft_is_what_the_draft_model_writes(target, sampling):
     assert drafted_with(builtin_draft(), target, sampling, 8) == reference(builtin_draft(), sampling, 8)
+
+
+def test_what_the_draft_model_keeps_of_earlier_texts_is_logged(target, caplog):
+    caplog.set_level("INFO")
+    drafted_with(builtin_draft(), target, GREEDY, 1)
+    assert "prompt cache of the draft model: up to" in caplog.text
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
@@ -196,11 +203,11 @@ def with_heads(request, tmp_path_factory):
     return write_tiny_model(TinyModel(request.param, n_layers=5, settings=settings), path)
 
 
-def served(path, policy, *, with_heads, n_texts=3, eagle=None):
-    """(texts, engine): what an engine writes for some prompts, at the same time."""
+def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep=None):
+    """(texts, engine, events): what an engine writes for some prompts, at the same time."""
     model = Model(path, OPTIONS.model_copy(update={"parallel": 2}), with_heads=with_heads)
     limits = EngineLimits(
-        n_slots=2, n_ctx=model.n_ctx, n_ctx_sequence=200, n_batch=model.n_batch, traits=model.traits
+        n_slots=2, n_ctx=model.n_ctx, n_ctx_sequence=n_ctx, n_batch=model.n_batch, traits=model.traits
     )
     heads = model.open_heads(eagle) if with_heads or eagle else None
     drafter = make_mtp_drafter(model, heads, 4, NoGrammars(), NoWait()) if heads else None
@@ -212,7 +219,9 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None):
         frozenset(),
     )
     requests = [
-        submit(f"s{i}", [*PROMPT, 40 + i], GREEDY if i % 2 else SAMPLED, max_tokens=24)
+        submit(f"s{i}", [*PROMPT, 40 + i], GREEDY if i % 2 else SAMPLED, max_tokens=24).model_copy(
+            update={"n_keep": n_keep}
+        )
         for i in range(n_texts)
     ]
     front = FakeFront({0: requests[:2], 9: requests[2:]}, n_most_steps=9000)
@@ -225,16 +234,23 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None):
     if heads:
         heads.close()
     model.close()
-    return front.texts, speculation
+    return front.texts, speculation, front.of(Committed)
 
 
 @pytest.mark.parametrize("policy", ["fixed", "sync"])
 def test_with_heads_the_texts_are_those_of_the_target_alone(with_heads, policy):
-    plain, _ = served(with_heads, "off", with_heads=False)
-    texts, speculation = served(with_heads, policy, with_heads=True)
+    plain, *_ = served(with_heads, "off", with_heads=False)
+    texts, speculation, _ = served(with_heads, policy, with_heads=True)
     assert texts == plain
     assert speculation.stats.draft_seconds > 0
     assert "mtp" in speculation.acceptance.sources
+
+
+def test_heads_go_on_drafting_after_a_context_shift(with_heads):
+    plain, *_ = served(with_heads, "off", with_heads=False, n_ctx=16, n_keep=3)
+    texts, _, steps = served(with_heads, "sync", with_heads=True, n_ctx=16, n_keep=3)
+    assert texts == plain
+    assert {"mtp"} == {source for step in steps if step.start > 24 for source in step.sources}
 
 
 def test_the_drafts_of_heads_are_those_of_a_plain_loop(with_heads):
@@ -317,8 +333,8 @@ def eagle(tmp_path_factory):
 @pytest.mark.parametrize("architecture", ["llama", "qwen35", "gpt-oss"])
 def test_with_an_eagle_drafter_the_texts_are_those_of_the_target_alone(tiny_model, eagle, architecture):
     path = tiny_model(architecture)
-    plain, _ = served(path, "off", with_heads=False)
-    texts, speculation = served(path, "fixed", with_heads=False, eagle=eagle)
+    plain, *_ = served(path, "off", with_heads=False)
+    texts, speculation, _ = served(path, "fixed", with_heads=False, eagle=eagle)
     assert texts == plain
     assert speculation.stats.draft_seconds > 0
     assert speculation.acceptance.sources == ["draft_model"]

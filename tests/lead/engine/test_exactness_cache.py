@@ -38,6 +38,8 @@ def test_a_start_like_it_finds_all_of_it(load):
     exactness_cache.remember(load, FOUND, with_heads=False)
     assert recalled(load) == FOUND
     assert recalled(load.model_copy(update={"depth": 1, "ngram": False})) == FOUND
+    richer = load.options.model_copy(update={"cache_ram": 5})
+    assert recalled(load.model_copy(update={"options": richer})) == FOUND
 
 
 @pytest.mark.parametrize("option", [{"threads": 2}, {"exact": "auto"}, {"repack": False}, {"ctx_size": 999}])

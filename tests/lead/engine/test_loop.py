@@ -70,6 +70,18 @@ def test_without_work_it_waits_for_commands():
     assert target.steps == []
 
 
+def test_texts_that_reach_their_age_are_forgotten_without_a_request():
+    due = iter([7.0, None])
+    pipe, _ = run([], [], forget_old=lambda: next(due))
+    assert pipe.waits == [7.0, None]
+
+
+def test_they_are_while_others_are_served():
+    calls = []
+    run([submit(tokens=LONG, max_tokens=9)], [], [], forget_old=lambda: calls.append(1))
+    assert len(calls) == 3
+
+
 def test_with_work_it_only_looks_for_commands():
     pipe, _ = run([submit(tokens=LONG, max_tokens=9)], [], [])
     assert pipe.waits == [None, 0.0, 0.0]

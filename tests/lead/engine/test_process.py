@@ -8,7 +8,7 @@ import pytest
 
 from lead.engine import process as module
 from lead.engine.commands import Explain, encode_command
-from lead.engine.events import Alive
+from lead.engine.events import Alive, Explained, encode_event
 from lead.engine.process import EngineProcess
 
 ALIVE = '{"type": "alive"}'
@@ -46,12 +46,28 @@ async def test_an_event_that_was_cut_in_its_middle_is_none(start):
     assert await process.reap() == "signal SIGKILL"
 
 
+async def test_an_event_may_have_any_length(start, tmp_path):
+    event = Explained(report={"text": "x" * (4 << 20)})
+    (tmp_path / "event").write_bytes(encode_event(event))
+    process = await start(f"cat {tmp_path}/event >&$3; echo '{ALIVE}' >&$3")
+    assert [event async for event in process.events()] == [event, Alive()]
+    await process.reap()
+
+
 async def test_commands_arrive(start, tmp_path):
     process = await start(f'read line <&$3; echo "$line" > {tmp_path}/line')
     process.send(Explain())
     assert [event async for event in process.events()] == []
     assert (tmp_path / "line").read_bytes() == encode_command(Explain())
     await process.reap()
+
+
+async def test_it_knows_no_keys(start, tmp_path, monkeypatch):
+    monkeypatch.setenv("LEAD_API_KEY", "secret")
+    process = await start(f"env > {tmp_path}/environment")
+    assert [event async for event in process.events()] == []
+    await process.reap()
+    assert "secret" not in (tmp_path / "environment").read_text()
 
 
 async def test_a_process_that_falls_silent_is_killed(start, caplog):

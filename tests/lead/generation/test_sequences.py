@@ -46,7 +46,14 @@ def test_ids_are_unguessable_and_used_once(sequences):
 def test_committed_tokens_only_grow(sequences, running):
     commit(sequences, running, [3, 4])
     commit(sequences, running, [5])
-    assert running.tokens == [1, 2, 3, 4, 5]
+    assert running.tokens.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_steps_are_dropped_once_they_are_taken(sequences, running):
+    commit(sequences, running, [3])
+    commit(sequences, running, [4])
+    assert [step.tokens for step in running.take_steps()] == [[3], [4]]
+    assert running.take_steps() == []
 
 
 def test_a_step_that_does_not_follow_is_a_bug(sequences, running):
@@ -69,7 +76,7 @@ def test_a_finished_sequence_is_forgotten_by_all_but_its_readers(sequences, runn
 def test_events_for_a_discarded_sequence_are_ignored(sequences, running):
     sequences.discard(running)
     commit(sequences, running, [3])
-    assert running.tokens == [1, 2]
+    assert running.tokens.tolist() == [1, 2]
 
 
 def test_an_illegal_move_says_from_where_to_where(running):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import tracemalloc
 
 import pytest
 
@@ -45,6 +46,18 @@ async def test_the_last_update_of_each_answer_is_its_end(lead, open_stream):
         own = [update for update in updates if update.index == index]
         assert [update.end is not None for update in own] == [False] * (len(own) - 1) + [True]
         assert "".join(update.text for update in own) == "one two"
+
+
+async def test_a_stream_keeps_a_few_bytes_of_each_token_however_long_it_is(lead, open_stream):
+    lead.will_say(*[("once ", {"n_accepted": 1, "sources": ["ngram"]})] * 1500)
+    n_tokens, n_read, at = len(lead.tokens("once ")), 0, {}
+    tracemalloc.start()
+    async for update in open_stream().updates():
+        n_read += bool(update.n_drafted)
+        if n_read in {500, 1500}:
+            at[n_read] = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert (at[1500] - at[500]) / (1000 * n_tokens) < 16
 
 
 async def test_answers_to_one_prompt_have_seeds_that_follow_each_other(lead, open_stream):

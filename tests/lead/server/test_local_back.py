@@ -263,7 +263,7 @@ def test_chosen_cores_are_all_used():
 
 
 def test_llama_servers_variables_are_the_leads_alone():
-    assert back_environment({"LLAMA_ARG_CTX_SIZE": "1"}, "own") == {"BACK_KEY": "own"}
+    assert "LLAMA_ARG_CTX_SIZE" not in back_environment({"LLAMA_ARG_CTX_SIZE": "1"}, "own", 7)
 
 
 def test_its_key_is_in_its_environment_and_no_other_one_is():
@@ -272,9 +272,14 @@ def test_its_key_is_in_its_environment_and_no_other_one_is():
         "LEAD_API_KEY": "a",
         "LEAD_ADMIN_KEY": "b",
         "LLAMA_API_KEY": "c",
+        "HF_TOKEN": "d",
         "BACK_KEY": "old",
     }
-    assert back_environment(leads, "own") == {"PATH": "/bin", "BACK_KEY": "own"}
+    assert back_environment(leads, "own", 7) == {"PATH": "/bin", "BACK_KEY": "own", "BACK_CACHE_RAM": "7"}
+
+
+def test_what_it_keeps_of_earlier_texts_can_be_chosen():
+    assert back_environment({"BACK_CACHE_RAM": "9"}, "own", 7)["BACK_CACHE_RAM"] == "9"
 
 
 def test_its_key_is_not_on_its_command_line():

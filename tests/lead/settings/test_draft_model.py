@@ -42,6 +42,12 @@ def test_it_has_the_targets_threads_and_slots_if_nothing_else_is_said():
     assert (load.options.threads, load.options.parallel, load.fixed_threads) == (4, 2, False)
 
 
+def test_it_keeps_as_much_of_earlier_texts_as_it_is_given():
+    load = settings("-md", "d.gguf").load_draft(5)
+    assert load
+    assert load.options.cache_ram == 5
+
+
 def test_the_demos_draft_model_can_be_named():
     assert (
         settings("-md", "builtin", "-m", str(builtin_draft())).located().drafting.draft_model

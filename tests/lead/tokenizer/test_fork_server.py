@@ -109,9 +109,8 @@ async def test_a_model_that_is_not_there_ends_the_process():
 
 @pytest.mark.parametrize("n_sent", [0, 3, 20, None])
 def test_a_lead_that_ends_while_the_process_starts_leaves_no_traceback(monkeypatch, n_sent):
-    for function in ("configure_logging", "_load"):
+    for function in ("configure_logging", "_load", "share_memory"):
         monkeypatch.setattr(forking, function, lambda *_, **__: None)
-    monkeypatch.setattr(forking.gc, "freeze", lambda: None)
     front, control = socket.socketpair()
     with control:
         with front:

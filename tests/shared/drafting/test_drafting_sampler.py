@@ -32,7 +32,18 @@ def test_with_a_grammar_that_cannot_be_compiled_it_drafts_without(grammars):
     assert choice("start: (", grammars) == "b"
 
 
-def test_dry_looks_back_a_little_way_only(grammars):
+@pytest.mark.parametrize(
+    "given",
+    [{"dry_multiplier": 1}, {"repeat_last_n": 60_000, "repeat_penalty": 1.1}],
+    ids=lambda each: next(iter(each)),
+)
+def test_dry_and_penalties_look_back_a_little_way_only(given, grammars):
     vocabulary = Vocabulary.load(builtin_draft())
-    parameters = SamplingParameters(seed=1, dry_multiplier=1)
+    parameters = SamplingParameters(seed=1, **given)
     assert drafting_sampler(vocabulary, grammars, parameters, [])._n_remembered == 1024
+
+
+def test_a_shorter_window_is_the_leads(grammars):
+    vocabulary = Vocabulary.load(builtin_draft())
+    parameters = SamplingParameters(seed=1, dry_multiplier=1, repeat_last_n=64, repeat_penalty=1.1)
+    assert drafting_sampler(vocabulary, grammars, parameters, [])._parameters.penalties_window == 64

@@ -92,6 +92,12 @@ def test_the_size_counts_the_states_to_roll_back_to(tiny_model, monkeypatch):
     assert plan_memory(path, OPTIONS).size.n_states == 2 * 2  # a checkpoint sequence each
 
 
+def test_states_take_a_quarter_of_what_the_weights_leave(tiny_model, monkeypatch):
+    path = tiny_model("qwen35")
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=path.stat().st_size))
+    assert plan_memory(path, OPTIONS).size.n_states == 2 * 2
+
+
 def test_the_context_is_that_of_training_for_each_slot_unless_it_is_chosen(tiny_model):
     plan = plan_memory(tiny_model("llama"), OPTIONS.model_copy(update={"ctx_size": 0}))
     assert plan.parameters.n_ctx == 2 * 512

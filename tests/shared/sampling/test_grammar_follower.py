@@ -1,21 +1,42 @@
-"""Following one grammar: a process that has kept much memory says so."""
+"""Following one grammar, in a process of its own: what the kernel does if that takes too much."""
 
-import subprocess
-import sys
+import itertools
+import os
+import signal
+import tempfile
+from multiprocessing import Pipe
 
-KEEP = """
-from shared.sampling.grammar_follower import MemoryLimit
-limit = MemoryLimit()
-assert not limit.is_near
-kept = bytearray(100 << 20)
-assert limit.is_near
-try:
-    bytearray(1 << 30)
-except MemoryError:
-    print("limited")
-"""
+import pytest
+
+from shared.sampling import grammar_follower
+from shared.sampling.grammar_follower import follow
+from shared.sandbox import Limits, fork
+
+GRAMMAR = b"start: /[a-z]+/\n"
 
 
-def test_memory_is_limited_and_what_is_kept_is_noticed():
-    done = subprocess.run([sys.executable, "-c", KEEP], capture_output=True, text=True, check=True)
-    assert done.stdout == "limited\n"
+@pytest.fixture
+def status(vocabulary):
+    """The status in which a process ends that follows a grammar nobody asks about."""
+
+    def status():
+        ours, theirs = Pipe()
+        with theirs, ours, tempfile.TemporaryFile() as file:
+            file.write(GRAMMAR)
+            file.seek(0)
+            text = os.dup(file.fileno())
+            pid = fork(lambda: follow(vocabulary, theirs, text, Limits(), is_optional=False), [ours.fileno()])
+            os.close(text)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    return status
+
+
+def test_it_ends_when_nobody_asks_any_more(status):
+    assert status() == 0
+
+
+def test_the_kernel_ends_it_if_compiling_takes_too_long(status, monkeypatch):
+    monkeypatch.setattr(grammar_follower, "_COMPILE_SECONDS", 0.01)
+    monkeypatch.setattr(grammar_follower, "_compile", lambda *_, **__: sum(itertools.count()))
+    assert status() == -signal.SIGPROF

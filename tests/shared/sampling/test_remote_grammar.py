@@ -111,6 +111,22 @@ def test_without_patience_it_is_asked_again_later(server, patience):
     assert len(grammar.allowed()) > 0
 
 
+def test_a_long_text_that_is_resumed_does_not_wait_until_somebody_reads_it(server, patience, vocabulary):
+    grammar_text, (digit,) = HEADER + "start: /[0-9]+/\n", ids(vocabulary, "1")
+    assert server.follow(grammar_text).allows([digit])  # the process runs
+    patience.grant(0.0)
+    with frozen(server):
+        grammar = server.follow(grammar_text)
+        for _ in range(60_000):
+            grammar.accept(digit)
+        with pytest.raises(PendingAnswerError):
+            grammar.allows([digit])
+    patience.grant(ENDLESS)
+    assert grammar.allows([digit]) == [True]
+    grammar.rollback(60_000)
+    assert grammar.allows([digit, *vocabulary.end_tokens])[:2] == [True, False]
+
+
 def test_an_answer_to_what_is_no_longer_asked_is_passed_over(server, patience, vocabulary):
     (digit,), (point,) = ids(vocabulary, "1"), ids(vocabulary, ".")
     patience.grant(0.0)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.mtp_drafter import MtpDrafter
 from shared.llama.hidden_rows import HiddenRows
 from shared.llama.mtp_span import HeadOutput
@@ -59,16 +60,16 @@ class FakeHeads:
 class Target:
     """Decodes committed tokens and drafts, as the engine does, and keeps the hidden states."""
 
-    def __init__(self, sampling=GREEDY, tokens=PROMPT, n_most=6, n_slots=2):
+    def __init__(self, sampling=GREEDY, tokens=PROMPT, n_most=6, n_slots=2, shift=None):
         self.rows, self.heads = HiddenRows(n_slots, 3), FakeHeads()
         self.drafter = MtpDrafter(self.heads, self.rows, toy_sampler, END_TOKENS, n_most=n_most)
-        self.sampling = sampling
+        self.sampling, self.shift = sampling, shift
         self.tokens = list(tokens)
         self.begin("s", 0)
 
     def begin(self, sequence, slot):
         self.decode(self.tokens, 0, slot)
-        self.drafter.open(sequence, self.sampling, self.tokens)
+        self.drafter.open(sequence, self.sampling, self.tokens, self.shift)
         self.drafter.place(sequence, slot)
         self.tokens.append(9)  # what the target chooses; the next step decodes it
 
@@ -84,16 +85,26 @@ class Target:
 
     def verify(self, draft, *, n_accepted, recovered=10):
         """A step with this draft."""
-        start = len(self.tokens) - 1
-        self.decode([*self.tokens, *draft], start)
+        context = context_of(self.tokens, self.shift)
+        self.decode([*context, *draft], len(context) - 1)
         self.tokens += [*draft[:n_accepted], recovered]
 
+    def reread(self):
+        """What a context shift has left is decoded again, and gives the next token."""
+        self.decode(context_of(self.tokens, self.shift), self.shift.n_keep)
+        self.tokens.append(9)
 
-def reference(tokens, sampling, n, first=0):
-    """A plain loop: the head reads the whole text with the target's states, then its own draft."""
+
+def context_of(tokens, shift):
+    return shift.context(tokens) if shift else tokens
+
+
+def reference(tokens, sampling, n, first=0, shift=None):
+    """A plain loop: the head reads the whole context with the target's states, then its own draft."""
+    context = context_of(tokens, shift)
     read = [
-        (token, tuple(target_row(tokens[:i]) if i else np.zeros(3)))
-        for i, token in enumerate(tokens)
+        (token, tuple(target_row(context[:i]) if i else np.zeros(3)))
+        for i, token in enumerate(context)
         if i >= first
     ]
     sampler, draft = toy_sampler(sampling, list(tokens)), []
@@ -112,6 +123,22 @@ def test_drafts_are_those_of_a_plain_loop(sampling):
         draft = target.draft(3)
         assert draft == reference(target.tokens, sampling, 3)
         target.verify(draft, n_accepted=n_accepted)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED, UNDER_GRAMMAR], ids=["greedy", "sampled", "grammar"])
+@pytest.mark.parametrize("n_keep", [0, 3])
+def test_after_a_context_shift_drafts_are_those_of_a_plain_loop_over_what_is_left(sampling, n_keep):
+    shift = ContextShift(16, n_keep)
+    target, n_shifts = Target(sampling, shift=shift), 0
+    while n_shifts < 3:
+        n_left = 16 - len(shift.context(target.tokens))
+        draft = target.draft(2)
+        assert draft == reference(target.tokens, sampling, 2, shift=shift)
+        target.verify(draft[: n_left - 1], n_accepted=min(n_left - 1, 1))
+        if shift.n_discarded(len(target.tokens)) > shift.n_discarded(len(target.tokens) - 1):
+            assert target.drafter.n_pending("s") is None, "the target has not read what is left"
+            target.reread()
+            n_shifts += 1
 
 
 def test_what_was_read_with_the_targets_states_is_not_read_again():

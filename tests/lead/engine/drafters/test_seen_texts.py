@@ -33,6 +33,18 @@ def kept(texts):
     return texts[0 : len(texts)]
 
 
+def test_it_says_when_the_next_text_has_reached_its_age(clock):
+    texts = texts_of(max_age=10.0, clock=clock)
+    assert texts.forget_old() is None
+    texts.add(ALICE, [5, 6, 7, 8])
+    clock.now = 4.0
+    texts.add(ALICE, [1, 2, 3, 4])
+    assert texts.forget_old() == 6.0
+    clock.now = 10.0
+    assert texts.forget_old() == 4.0
+    assert kept(texts) == [*mark(ALICE, [1, 2, 3, 4]), NOTHING]
+
+
 def test_a_text_is_found_by_its_owner_alone():
     texts = texts_of()
     texts.add(ALICE, [5, 6, 7, 8])

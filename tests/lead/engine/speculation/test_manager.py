@@ -553,7 +553,7 @@ class ScriptedInline:
         self.texts = {}
         self.drafted = {}
 
-    def open(self, sequence, _sampling, tokens):
+    def open(self, sequence, _sampling, tokens, _shift):
         self.texts[sequence] = tokens
 
     def close(self, sequence):
