@@ -371,7 +371,8 @@ class SlotManager:
             return None
         if text.parts:
             slot.loading, slot.n_load = text, n_tokens
-            self._load_parts(slot, text)
+            if self._n_movable > 0:
+                self._load_parts(slot, text)
         else:
             self._edits += self._stored.load(text, slot.cache, n_tokens)
             self._loading.add(slot.index)

@@ -24,7 +24,7 @@ _ROLLBACKS = (8, 6, 4, 3, 2, 1)
 """How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
-_PART_BYTES = 64 << 20
+_PART_BYTES = 32 << 20
 """Of a text that is stored or loaded in one step beside others: takes some hundredths of a second."""
 MEMORY_SHARE = 0.25
 """The most of the free memory that states to return to may take; and stored texts, of what is left."""

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
-from shared.cache_edits import StorePart, apply_edits
+from shared.cache_edits import LoadPart, StorePart, apply_edits
 from shared.errors import PendingAnswerError, RequestError
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
@@ -706,6 +706,18 @@ def test_a_text_is_loaded_a_part_a_step_while_others_generate():
         assert text_of(events, "s")
         n_steps += 1
     assert n_steps == 5, "the sixth part is loaded in the step that reads the last token"
+
+
+def test_of_several_texts_a_part_a_step_is_loaded():
+    harness = in_parts(n_slots=4)
+    for _ in range(25):
+        harness.step()
+    for token in (4, 5, 6):
+        harness.submit(str(token), [token] * 61, max_tokens=1)
+    for _ in range(18):
+        assert n_moved(harness, LoadPart) <= 1
+        harness.step()
+    assert not harness.scheduler.describe()["waiting"]
 
 
 def test_a_text_alone_is_loaded_at_once():
