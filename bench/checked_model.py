@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.errors import WindowLostError
 from shared.llama.model import Model
 from shared.llama.span import Span
 
@@ -49,6 +50,7 @@ class CheckedModel:
         self._stored: dict[int, list[int]] = {}
         self._n_prompt_stored: dict[int, int] = {}
         self.n_loaded = 0  # texts
+        self.n_windows_lost = 0
 
     @property
     def n_cells(self) -> int:
@@ -57,7 +59,11 @@ class CheckedModel:
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """As `Model.decode`; one row of each step is compared."""
-        rows = self._model.decode(spans)
+        try:
+            rows = self._model.decode(spans)
+        except WindowLostError as error:
+            self.n_windows_lost += len(error.slots)
+            raise
         for span in spans:
             self._texts[span.slot] += span.tokens
             if span.is_prompt:
