@@ -115,9 +115,11 @@ class AgentEngine:
     def _step(self) -> int:
         """How many tokens it committed."""
         plan = self._scheduler.plan(time.perf_counter())
-        if plan is None or not plan.spans:
+        if plan is None:
             return 0
         apply_edits(plan.edits, self._model)
+        if not plan.spans:
+            return 0
         began = time.perf_counter()
         logits = self._model.decode(plan.spans)
         now = time.perf_counter()

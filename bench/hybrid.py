@@ -110,9 +110,11 @@ class Chat:
     def _step(self) -> bool:
         """Whether a token was committed."""
         plan = self._scheduler.plan(time.perf_counter())
-        if plan is None or not plan.spans:
+        if plan is None:
             return False
         apply_edits(plan.edits, self._model)
+        if not plan.spans:
+            return False
         rows = self._model.decode(plan.spans)
         events = self._scheduler.commit(plan, rows, time.perf_counter(), 0.01)
         return any(isinstance(event, Committed) for event in events)

@@ -118,9 +118,11 @@ class KnownTexts:
 
     def _step(self, now: float) -> list[Committed]:
         plan = self._scheduler.plan(now)
-        if plan is None or not plan.spans:
+        if plan is None:
             return []
         apply_edits(plan.edits, self._model)
+        if not plan.spans:
+            return []
         began = time.perf_counter()
         logits = self._model.decode(plan.spans)
         events = self._scheduler.commit(plan, logits, time.perf_counter(), time.perf_counter() - began)

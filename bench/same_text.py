@@ -203,8 +203,8 @@ class Service:
         if plan is None:
             return
         self.counts["reused"] += sum(getattr(event, "n_cached", 0) for event in plan.events)
+        apply_edits(plan.edits, self._model)
         try:
-            apply_edits(plan.edits, self._model)
             rows = self._model.decode(plan.spans)
         except KvCacheFullError:
             events = self._scheduler.on_cache_full()

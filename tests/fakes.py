@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from lead.backs.assignment import Assignment
-from lead.engine.commands import Cancel, PostDraft, Submit
+from lead.engine.commands import Cancel, PostDraft, RequestOptions, Submit
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
@@ -313,8 +313,14 @@ def plain_run(request: Submit, n_ctx: int) -> tuple[list[int], str]:
     return tokens, "length"
 
 
-def submit(sequence="s", tokens=(1, 2), sampling=GREEDY, max_tokens=None) -> Submit:
-    return Submit(sequence=sequence, tokens=list(tokens), sampling=sampling, max_tokens=max_tokens)
+def submit(sequence="s", tokens=(1, 2), sampling=GREEDY, max_tokens=None, **options) -> Submit:
+    return Submit(
+        sequence=sequence,
+        tokens=list(tokens),
+        sampling=sampling,
+        max_tokens=max_tokens,
+        options=RequestOptions(**options),
+    )
 
 
 # Drafters: what a back may do. `drafts` is asked before each step, with the tokens of the running sequences.

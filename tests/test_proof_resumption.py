@@ -45,9 +45,9 @@ class Process:
         self._feed()
         while self._n_left > 0 and (plan := self._scheduler.plan(self._front.tick())) is not None:
             self._send(plan.events)
+            apply_edits(plan.edits, self._target)
             if plan.wait > 0:
                 continue
-            apply_edits(plan.edits, self._target)
             logits = self._target.decode(plan.spans)
             self._send(self._scheduler.commit(plan, logits, self._front.tick(), 0.01))
             self._scheduler.check_integrity()

@@ -7,16 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Event, Explained
 from lead.engine.recalibration import Recalibration
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.step_plan import StepPlan
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
 from shared.errors import IntegrityError, KvCacheFullError, WindowLostError
@@ -82,6 +78,7 @@ class Loop:
                     self._recalibration.run(now, self._scheduler.find_place)
             return
         self._send(plan.events)
+        apply_edits(plan.edits, self._target)
         if plan.wait > 0:
             self._wait = plan.wait
             return
@@ -92,7 +89,7 @@ class Loop:
             return
         try:
             began = self._clock()
-            logits = self._decode(plan)
+            logits = self._target.decode(plan.spans)
             now = self._clock()
         except KvCacheFullError as error:
             log.warning("%s: making room", error)
@@ -128,10 +125,6 @@ class Loop:
     def _send(self, events: Sequence[Event]) -> None:
         for event in events:
             self._pipe.send(event)
-
-    def _decode(self, plan: StepPlan) -> list[NDArray[np.float32]]:
-        apply_edits(plan.edits, self._target)
-        return self._target.decode(plan.spans)
 
     def _read_again(self, error: WindowLostError) -> None:
         self._n_windows_lost += len(error.slots)

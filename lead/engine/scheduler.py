@@ -129,12 +129,12 @@ class Scheduler:
         self._slots.make_room_for_one_token_each()
         running = [slot for slot in self._slots.running() if not slot.is_waiting]
         if not running:
-            return StepPlan(events) if events or not self.idle else None
+            return StepPlan(events, self._slots.pop_edits()) if events or not self.idle else None
         generating = self._generating_slots(running)
         prompts = [slot for slot in running if slot not in generating]
         drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
         if drafts.wait > 0 or drafts.order:
-            return StepPlan(events, wait=drafts.wait, order=drafts.order)
+            return StepPlan(events, self._slots.pop_edits(), wait=drafts.wait, order=drafts.order)
         entries = self._entries(generating, drafts.chains, prompts)
         edits = self._slots.pop_edits()
         edits += self._slots.save_before_drafts(entry.slot for entry in entries if entry.draft.tokens)

@@ -54,8 +54,9 @@ class SlotManager:
         self._keys = itertools.count(1)
         self._stored = PromptCache(prompt_cache, self._keys)
         self._stores_idle = stores_idle and prompt_cache.n_bytes > 0
-        self._loading: set[int] = set()  # slots that will hold their text only when the edits are applied
+        self._loading: set[int] = set()  # slots that hold their text only when `_edits` are applied
         self._edits: list[CacheEdit] = []  # besides those that caches ask for
+        self._ordered: list[CacheEdit] = []  # to be applied before those
         self._slots = [Slot(SlotCache(index, traits)) for index in range(n_slots)]
         self._prefixes = Prefixes(
             self._slots, self._stored, traits, can_copy=can_copy, separates_prompts=separates_prompts
@@ -101,8 +102,8 @@ class SlotManager:
             self._keep_for(sequence)
             if not self._fits(sequence, only_if_idle) or self._prefixes.is_prefix_being_decoded(sequence):
                 break
-            if self._loading:  # it may share that text once it is there
-                break
+            if self._loading:
+                self._order_edits()  # it may share what is loaded
             self._waiting.remove(sequence)
             slot = _best_slot(idle, sequence)
             n_common = max(self._prefixes.useful(each, sequence) for each in self._slots)
@@ -214,10 +215,10 @@ class SlotManager:
         return None
 
     def pop_edits(self) -> list[CacheEdit]:
-        """What makes every native cache hold what is valid in it; to be applied before the next decode."""
-        edits, self._edits = self._edits, []
-        self._loading.clear()
-        return loads_last(edits + [edit for slot in self._slots for edit in slot.cache.take_edits()])
+        """What makes every native cache hold what is valid in it; to be applied before anything else."""
+        self._order_edits()
+        edits, self._ordered = self._ordered, []
+        return edits
 
     def save_before_drafts(self, slots: Iterable[Slot]) -> list[CacheEdit]:
         """Edits with which rejected drafts of `slots` can be taken back; after those of `pop_edits`."""
@@ -258,6 +259,12 @@ class SlotManager:
         for slot in self._slots:
             assert len(slot.cache) <= slot.cache.n_physical, "a token is valid but not in the cache"
         assert self.n_free >= 0, "more cells are used than exist"
+
+    def _order_edits(self) -> None:
+        """What is asked for from now on is applied after all that was."""
+        edits, self._edits = self._edits, []
+        self._loading.clear()
+        self._ordered += loads_last(edits + [edit for slot in self._slots for edit in slot.cache.take_edits()])
 
     def _sequences(self) -> Iterator[EngineSequence]:
         yield from (slot.sequence for slot in self._slots if slot.sequence)
@@ -310,6 +317,7 @@ class SlotManager:
         if not self._traits.can_trim:
             self._edits += source.cache.take_stores()
             self._edits.append(LoadState(slot.index, source.cache.checkpoints[n_copied]))
+            self._loading.add(slot.index)
         slot.cache.share(source.cache, n_copied)
         return n_copied
 

@@ -17,6 +17,7 @@ from shared.errors import PendingAnswerError, RequestError
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.llama.width_policy import WidthPolicy
+from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
     END_TOKENS,
@@ -35,6 +36,8 @@ from tests.fakes import (
 LONG = (0, 2)
 """A prompt whose greedy continuation fills a context of 100 tokens."""
 OTHER = (9, 4)
+STORED = [(7 * i) % 18 for i in range(60)]
+"""Long enough for the prompt cache."""
 NOW = 1.0
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
 
@@ -45,27 +48,34 @@ class SchedulerHarness:
     def __init__(self, depth=4, policy="fixed", **limits):
         self.limits = make_limits(**limits)
         self.scheduler, self.speculation = make_engine(self.limits, depth, policy)
-        self.target = FakeTarget(self.limits.n_slots, self.limits.n_ctx, self.limits.n_batch)
+        self.target = FakeTarget(
+            self.limits.n_slots, self.limits.n_ctx, self.limits.n_batch, traits=self.limits.traits
+        )
         self.spans = []
         self.now = NOW
 
     def step(self):
         """The events of one step, after any waits in vain; its spans are in `spans`."""
-        plan = self.scheduler.plan(self.now)
+        plan = self.plan()
         events = plan.events
         while not plan.spans and not self.scheduler.idle:
             self.now += max(plan.wait, 0.001)
             assert self.now < 1000 * NOW, "it waits for ever"
-            plan = self.scheduler.plan(self.now)
+            plan = self.plan()
             events += plan.events
         if not plan.spans:
             return events
-        apply_edits(plan.edits, self.target)
         events += self.scheduler.commit(plan, self.target.decode(plan.spans), self.now, 0.01)
         events += self.speculation.pop_events()
         self.spans = plan.spans
         self.scheduler.check_integrity()
         return events
+
+    def plan(self):
+        """The next plan, of which only the edits were carried out."""
+        plan = self.scheduler.plan(self.now)
+        apply_edits(plan.edits, self.target)
+        return plan
 
     def drain(self):
         """The events of all steps until nothing is left to do."""
@@ -351,13 +361,13 @@ def test_a_wait_ends_with_patience():
     assert harness.scheduler.plan(NOW + 2 * SYNC_PATIENCE_S).wait == 0
 
 
-def test_caches_are_cut_back_after_a_wait_too():
+def test_caches_are_cut_back_before_a_wait():
     harness = drafting(policy="sync", sources=["a"])
     post(harness, [(TEXT[3] + 1) % N_VOCAB, 8, 8, 8])
     harness.step()
-    assert harness.scheduler.plan(NOW).edits == []
-    post(harness, TEXT[4:8], base=4)
     assert harness.scheduler.plan(NOW).edits == [(0, 3)]
+    post(harness, TEXT[4:8], base=4)
+    assert harness.scheduler.plan(NOW).edits == []
 
 
 def test_nothing_is_waited_for_that_could_not_be_committed():
@@ -368,7 +378,7 @@ def test_nothing_is_waited_for_that_could_not_be_committed():
 def test_after_a_full_cache_no_drafts_are_waited_for():
     harness = drafting(policy="sync", sources=["a"])
     post(harness, TEXT[3:7])
-    planned(harness)
+    harness.plan()
     harness.scheduler.on_cache_full()
     harness.step()
     assert [len(span.tokens) for span in harness.spans] == [1]
@@ -608,21 +618,60 @@ def test_what_a_cancelled_sequence_has_cached_is_reused():
     assert harness.complete("t", [4] * 12, max_tokens=1) == 8
 
 
+def stored_beginning(n_slots):
+    """A harness with the prompt cache full of one text of 60 tokens, policy "sync", and a back."""
+    size = PromptCacheSize(1000, 1)
+    harness = SchedulerHarness(policy="sync", n_slots=n_slots, n_ctx=400, n_ctx_sequence=200, prompt_cache=size)
+    for name, text in [("a", STORED), ("b", [8] * 60)]:
+        harness.complete(name, text, max_tokens=3)
+    harness.speculation.connect(["back"])
+    return harness
+
+
+def test_a_text_is_loaded_before_a_wait_so_that_nobody_waits_for_a_client_that_left():
+    harness = stored_beginning(n_slots=1)
+    harness.submit("c", STORED)
+    plan = harness.plan()
+    assert (plan.wait > 0, harness.target.slots[0]) == (True, STORED[:-1])
+    harness.scheduler.cancel("c")
+    assert harness.complete("d", [8] * 60, max_tokens=1) > 0
+
+
+def test_a_sequence_starts_beside_one_whose_text_is_being_loaded_and_shares_it():
+    harness = stored_beginning(n_slots=2)
+    harness.complete("e", [6] * 60, max_tokens=1)
+    harness.submit("c", STORED, max_tokens=1)
+    harness.submit("d", [*STORED, 1], max_tokens=1)
+    started = of(Started, harness.plan().events)
+    assert [(event.sequence, event.n_cached) for event in started] == [("c", 59), ("d", 59)]
+    harness.drain()
+
+
+def test_what_a_slot_got_of_another_is_there_before_a_wait():
+    """A recurrent slot that is copied has the state of all tokens of its source until one is loaded."""
+    traits = MemoryTraits(n_step_checkpoints=1, n_rollback=0)
+    harness = SchedulerHarness(
+        policy="off", n_slots=2, n_ctx=400, n_ctx_sequence=200, traits=traits, n_checkpoints=2
+    )
+    harness.submit("a", [*STORED, 1, 2], max_tokens=100, checkpoint=60)
+    for _ in range(8):
+        harness.step()
+    harness.speculation.set_policy("sync", 4)
+    harness.speculation.connect(["back"])
+    harness.submit("c", [*STORED, 5], max_tokens=5)
+    plan = harness.plan()
+    assert plan.wait > 0
+    assert harness.target.slots[1] == STORED
+
+
 # Shedding: the model had no room although the count said so
-
-
-def planned(harness):
-    """The next plan, of which only the edits were carried out."""
-    plan = harness.scheduler.plan(NOW)
-    apply_edits(plan.edits, harness.target)
-    return plan
 
 
 def test_after_a_full_cache_the_next_step_takes_one_token_of_each():
     harness = drafting()
     harness.submit("t", [4] * 9)
     post(harness, TEXT[3:6])
-    assert len(planned(harness).spans) == 2
+    assert len(harness.plan().spans) == 2
     assert harness.scheduler.on_cache_full() == []
     harness.step()
     assert [len(span.tokens) for span in harness.spans] == [1, 1]
@@ -632,7 +681,7 @@ def test_after_a_full_cache_the_next_step_takes_one_token_of_each():
 
 def test_after_a_full_cache_no_sequence_starts():
     harness = drafting()
-    planned(harness)
+    harness.plan()
     harness.scheduler.on_cache_full()
     harness.submit("t", LONG)
     assert names(harness.step()) == []
@@ -643,7 +692,7 @@ def test_idle_caches_are_given_up_before_a_place():
     harness = SchedulerHarness()
     harness.complete("s", [4] * 9, max_tokens=1)
     harness.submit("t", LONG)
-    planned(harness)
+    harness.plan()
     harness.scheduler.on_cache_full()
     harness.step()
     assert harness.target.slots[0] == []
@@ -656,7 +705,7 @@ def test_the_youngest_gives_up_its_place_before_the_oldest_ends():
     harness.submit("t", LONG)
     harness.step()
     for _ in range(3):  # take less, then the place, then what is cached there
-        planned(harness)
+        harness.plan()
         assert harness.scheduler.on_cache_full() == []
     harness.step()
     assert harness.target.slots[1] == []
@@ -667,7 +716,7 @@ def test_the_youngest_gives_up_its_place_before_the_oldest_ends():
 def test_a_single_token_that_finds_no_room_ends_the_text():
     harness = drafting()
     for _ in range(2):
-        planned(harness)
+        harness.plan()
         events = harness.scheduler.on_cache_full()
     assert events == [Finished(sequence="s", reason="length")]
     assert harness.scheduler.idle
@@ -676,7 +725,7 @@ def test_a_single_token_that_finds_no_room_ends_the_text():
 def test_after_a_full_cache_a_scheduler_whose_sequences_are_cancelled_goes_on():
     harness = drafting()
     harness.submit("t", LONG, max_tokens=3)
-    planned(harness)
+    harness.plan()
     harness.scheduler.on_cache_full()
     harness.scheduler.cancel("s")
     assert text_of(harness.drain(), "t") == TEXT[2:5]
@@ -848,7 +897,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule()
     def fill_the_cache(self):
-        plan = planned(self.harness)
+        plan = self.harness.plan()
         self.take(plan.events)
         if plan.wait > 0:
             return
