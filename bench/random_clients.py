@@ -29,7 +29,7 @@ _CHANGES = 0.02
 """How often the clients' and backs' ways change, for each look at the pipe."""
 _LEAVING = (0.0, 0.01, 0.04)
 """How often a client leaves, for each look at the pipe."""
-_LEAVING_EARLY = 0.06
+_LEAVING_EARLY = 0.12
 """The same while the engine waits for drafts, and before the first token of an answer."""
 _MOST_SILENT_LOOKS = 1000
 _SOURCES = ("half-right", "silent")

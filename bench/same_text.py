@@ -206,8 +206,8 @@ class Service:
         apply_edits(plan.edits, self._model)
         try:
             rows = self._model.decode(plan.spans)
-        except KvCacheFullError:
-            events = self._scheduler.on_cache_full()
+        except KvCacheFullError as error:
+            events = self._scheduler.on_cache_full(error.lost)
         except WindowLostError as error:
             self._scheduler.on_window_lost(error.slots)
             return

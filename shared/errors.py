@@ -13,13 +13,15 @@
     ├── EngineError              the lead's engine dies again and again
     ├── IntegrityError           records contradict each other: the engine has to be restarted
     └── DecodeError              llama_decode did not return 0
-        ├── KvCacheFullError     1: no room in the KV cache, nothing was changed: retry with less
+        ├── KvCacheFullError     1: no room in the KV cache, hardly anything was changed: retry with less
         ├── WindowLostError      not called: slots must be emptied and read again; nothing was decoded
         ├── DecodeAbortedError   2: aborted, part of the batch is in the cache
         └── DecodeFatalError     < 0: the engine has to be restarted
 
 Every message is a sentence that a person can act on.
 """
+
+from collections.abc import Sequence
 
 
 class DuoError(Exception):
@@ -88,7 +90,14 @@ class DecodeError(DuoError):
 
 
 class KvCacheFullError(DecodeError):
-    """llama_decode returned 1: no KV slot for the batch; the memory is as it was before."""
+    """llama_decode returned 1: no KV slot for the batch; the memory is as it was before.
+
+    But for `lost` slots, which are empty: what an earlier pass had decoded could not be taken back.
+    """
+
+    def __init__(self, message: str, lost: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.lost = lost
 
 
 class WindowLostError(DecodeError):

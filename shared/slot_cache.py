@@ -25,7 +25,7 @@ class SlotCache:
     n_physical: int = 0
     saved: dict[int, int] = field(default_factory=dict)
     checkpoints: dict[int, int] = field(default_factory=dict)
-    _n_last: int = 0  # tokens of the last decode, as long as no other decode has followed
+    _n_last: int = 0  # tokens of the last decode, as long as no other pass has followed
     _edits: list[CacheEdit] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -53,12 +53,15 @@ class SlotCache:
         assert len(tokens) <= self.n_physical, f"slot {self.index} does not hold {len(tokens)} tokens"
         self.tokens = tokens
 
-    def add(self, tokens: Sequence[int]) -> None:
-        """Record that `tokens` were decoded after the valid ones; the edits must have been applied before."""
+    def add(self, tokens: Sequence[int], *, can_roll_back: bool = True) -> None:
+        """Record that `tokens` were decoded after the valid ones; the edits must have been applied before.
+
+        can_roll_back: no pass over other slots has followed in the same decode.
+        """
         assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before a decode"
         self.tokens.extend(tokens)
         self.n_physical = len(self.tokens)
-        self._n_last = len(tokens)
+        self._n_last = len(tokens) if can_roll_back else 0
 
     def share(self, source: "SlotCache", n_keep: int) -> None:
         """Record that the first `n_keep` tokens of `source` were copied into this empty slot."""
@@ -128,6 +131,12 @@ class SlotCache:
             self.n_physical = n_keep
         self._n_last = 0
         return edits
+
+    def lose(self) -> None:
+        """Record that the native cache was emptied."""
+        self.tokens, self.n_physical, self.saved = [], 0, {}
+        self._edits += [ForgetState(key) for key in self.checkpoints.values()]
+        self.checkpoints = {}
 
     def shared_with(self, tokens: list[int]) -> int:
         """Length of the common prefix of the valid tokens and `tokens`."""

@@ -28,6 +28,16 @@ class EngineLimits:
     tiles_attention: bool = False  # prompts may be decoded apart (`shared.llama.span.wants_two_passes`)
 
     @property
+    def n_ctx_each(self) -> int:
+        """Cells that one slot may fill."""
+        return self.n_ctx if self.n_ctx_slot is None else self.n_ctx_slot
+
+    @property
+    def rolls_states_back(self) -> bool:
+        """Whether what was decoded can be removed from recurrent states, if it was decoded last."""
+        return bool(self.traits.n_rollback) and self.traits.equal_lengths
+
+    @property
     def pads_unequal_lengths(self) -> bool:
         """Whether the model pads spans of unequal lengths (`shared.llama.span.padding`)."""
         return self.traits.n_rollback != 0 and (self.traits.equal_lengths or self.n_ctx_slot is not None)

@@ -93,7 +93,7 @@ class Loop:
             now = self._clock()
         except KvCacheFullError as error:
             log.warning("%s: making room", error)
-            self._send(self._scheduler.on_cache_full())
+            self._send(self._scheduler.on_cache_full(error.lost))
         except WindowLostError as error:
             self._read_again(error)
         else:

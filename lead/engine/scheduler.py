@@ -8,6 +8,7 @@ Knows no model and no clock: logits and times are passed in; it is tested with a
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,14 @@ from lead.engine.speculation.speculation_plan import GeneratingSequence, Specula
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan, TrialPlace
 from lead.engine.verifier import SlotOutcome, Verifier
-from shared.llama.span import Span, n_passes, padding, wants_two_passes
+from shared.llama.span import (
+    Span,
+    n_passes,
+    padding,
+    prompts_first,
+    slots_in_last_pass,
+    wants_two_passes,
+)
 from shared.llama.width_policy import passes
 from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.sampler import Sampler
@@ -135,7 +143,7 @@ class Scheduler:
         drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
         if drafts.wait > 0 or drafts.order:
             return StepPlan(events, self._slots.pop_edits(), wait=drafts.wait, order=drafts.order)
-        entries = self._entries(generating, drafts.chains, prompts)
+        entries = self._without_unsafe_drafts(self._entries(generating, drafts.chains, prompts))
         edits = self._slots.pop_edits()
         edits += self._slots.save_before_drafts(entry.slot for entry in entries if entry.draft.tokens)
         spans = [entry.span for entry in entries]
@@ -162,8 +170,9 @@ class Scheduler:
         self._prompt_chunk.learn(plan.n_prompt, seconds)
         self._verifier.begin_step()
         events: list[SequenceEvent] = []
+        last = self._slots_in_last_pass(plan.spans)
         for entry, rows in zip(plan.entries, logits, strict=True):
-            events += self._commit_entry(entry, rows, now)
+            events += self._commit_entry(entry, rows, now, can_roll_back=entry.slot.index in last)
         events += self._take(self._verifier.end_step([entry.slot for entry in plan.entries], seconds), now)
         depths = [
             len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
@@ -176,12 +185,14 @@ class Scheduler:
         )
         return events
 
-    def on_cache_full(self) -> list[SequenceEvent]:
+    def on_cache_full(self, lost: Sequence[int] = ()) -> list[SequenceEvent]:
         """The cache had no room for a plan, although there should have been enough: free some.
 
+        The model had to empty the slots that are `lost`.
         The next step decodes one token of each running sequence. If that is not enough either, idle slots are
         emptied, then the youngest sequence is preempted; the last one left ends.
         """
+        self._slots.lose(lost)
         was_minimal, self._minimal_step = self._minimal_step, True
         if self._slots.evict_idle() or not was_minimal:
             return []
@@ -259,6 +270,27 @@ class Scheduler:
             max_tokens = 1
         return min(sum(slot.n_to_decode for slot in prompts), max_tokens)
 
+    def _without_unsafe_drafts(self, entries: list[PlanEntry]) -> list[PlanEntry]:
+        """Without drafts, if one could not be rolled back or there is no room for their padding."""
+        if not self._limits.rolls_states_back:
+            return entries
+        spans = [entry.span for entry in entries]
+        n_padding, _ = self._n_padding(spans)
+        n_cells = sum(len(span.tokens) for span in spans) + n_padding
+        last = self._slots_in_last_pass(spans)
+        is_safe = all(entry.slot.index in last for entry in entries if entry.draft.tokens)
+        if is_safe and (self._limits.n_ctx_slot or self._slots.free_up_to(n_cells) >= n_cells):
+            return entries
+        return [replace(entry, draft=EMPTY_CHAIN) for entry in entries]
+
+    def _slots_in_last_pass(self, spans: Sequence[Span]) -> frozenset[int]:
+        """Those of which a draft can be rolled back when `spans` were decoded."""
+        limits = self._limits
+        if not limits.rolls_states_back:
+            return frozenset(span.slot for span in spans)
+        in_order = limits.n_ctx_slot is not None
+        return slots_in_last_pass(spans, limits.n_batch, limits.n_ctx_each, in_order=in_order)
+
     def _n_padding(self, spans: Sequence[Span]) -> tuple[int, int]:
         """How many tokens the model adds to `spans`, and in how many passes it decodes them."""
         limits = self._limits
@@ -267,11 +299,14 @@ class Scheduler:
             return sum(part.n_padding for together in parts for part in together), len(parts)
         if limits.tiles_attention and wants_two_passes(spans):
             return 0, 2
-        n_padding = [0] * len(spans)
-        if limits.pads_unequal_lengths:
-            n_ctx_slot = limits.n_ctx if limits.n_ctx_slot is None else limits.n_ctx_slot
-            n_padding = padding(spans, limits.n_batch, n_ctx_slot, prompts=limits.traits.can_trim)
-        return sum(n_padding), n_passes(spans, n_padding, equal_lengths=limits.traits.equal_lengths)
+        if not limits.pads_unequal_lengths:
+            return 0, n_passes(spans, [0] * len(spans), equal_lengths=limits.traits.equal_lengths)
+        n_added = n = 0
+        for together in [spans] if limits.traits.can_trim else prompts_first(spans):
+            n_padding = padding(together, limits.n_batch, limits.n_ctx_each)
+            n_added += sum(n_padding)
+            n += n_passes(together, n_padding, equal_lengths=limits.traits.equal_lengths)
+        return n_added, n
 
     def _plan_drafts(self, generating: list[Slot], n_prompt: int, now: float) -> SpeculationPlan:
         if not self._limits.traits.can_speculate or self._minimal_step:
@@ -320,10 +355,12 @@ class Scheduler:
 
     # Commit: what the logits mean
 
-    def _commit_entry(self, entry: PlanEntry, rows: NDArray[np.float32], now: float) -> list[SequenceEvent]:
+    def _commit_entry(
+        self, entry: PlanEntry, rows: NDArray[np.float32], now: float, *, can_roll_back: bool
+    ) -> list[SequenceEvent]:
         slot, sequence = entry.slot, entry.slot.sequence
         assert sequence
-        self._slots.add_decoded(slot, entry.n_fed, entry.draft.tokens)
+        self._slots.add_decoded(slot, entry.n_fed, entry.draft.tokens, can_roll_back=can_roll_back)
         events: list[SequenceEvent] = []
         if sequence.options.progress and sequence.n_generated == 0:
             events.append(_progress(slot, sequence))

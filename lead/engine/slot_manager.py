@@ -125,11 +125,14 @@ class SlotManager:
             sequence.was_started, sequence.n_cached = True, n_reused
         return Started(sequence=sequence.id, n_cached=n_reused, slot=slot.index, again=again)
 
-    def add_decoded(self, slot: Slot, n_fed: int, draft: Sequence[int]) -> None:
-        """The next `n_fed` committed tokens and a draft were decoded."""
+    def add_decoded(
+        self, slot: Slot, n_fed: int, draft: Sequence[int], *, can_roll_back: bool = True
+    ) -> None:
+        """The next `n_fed` committed tokens and a draft were decoded; can_roll_back: see `SlotCache.add`."""
         assert slot.sequence
         n_cached = len(slot.cache)
-        slot.cache.add([*slot.sequence.context[n_cached : n_cached + n_fed], *draft])
+        fed = slot.sequence.context[n_cached : n_cached + n_fed]
+        slot.cache.add([*fed, *draft], can_roll_back=can_roll_back)
         if len(slot.cache) in slot.sequence.checkpoints and not draft:
             self._store(slot.cache)
 
@@ -183,6 +186,11 @@ class SlotManager:
         """Their sequences, if they have any, are decoded again from the beginning."""
         for index in indices:
             self._slots[index].cache.keep(0)
+
+    def lose(self, indices: Iterable[int]) -> None:
+        """The model has emptied these slots; their sequences are decoded again from the beginning."""
+        for index in indices:
+            self._slots[index].cache.lose()
 
     def evict_idle(self) -> bool:
         """Empty the least recently used cache of an idle slot; False if all are empty."""
@@ -264,7 +272,9 @@ class SlotManager:
         """What is asked for from now on is applied after all that was."""
         edits, self._edits = self._edits, []
         self._loading.clear()
-        self._ordered += loads_last(edits + [edit for slot in self._slots for edit in slot.cache.take_edits()])
+        self._ordered += loads_last(
+            edits + [edit for slot in self._slots for edit in slot.cache.take_edits()]
+        )
 
     def _sequences(self) -> Iterator[EngineSequence]:
         yield from (slot.sequence for slot in self._slots if slot.sequence)

@@ -26,7 +26,7 @@ from shared.llama.memory_traits import PLAIN
 from shared.llama.mtp_heads import MtpHeads, has_heads, load_heads
 from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.nextn_states import NextnStates
-from shared.llama.span import Span, padding, wants_two_passes
+from shared.llama.span import Span, padding, prompts_first, wants_two_passes
 from shared.llama.step_checkpoints import StepCheckpoints
 from shared.llama.step_progress import StepProgress
 from shared.llama.stored_states import StoredStates
@@ -155,8 +155,8 @@ class Model:
         """One forward pass over all `spans`, at most n_batch tokens in total.
 
         Returns the logits of each span, shape (n_logits, n_vocab), as views that the next call overwrites.
-        Raises KvCacheFullError and WindowLostError (the cache is unchanged), DecodeAbortedError,
-        DecodeFatalError.
+        Raises KvCacheFullError (the cache is unchanged, but for the slots that it names), WindowLostError (it
+        is unchanged), DecodeAbortedError, DecodeFatalError.
         """
         self._cut_padding()
         if self._windows:
@@ -229,37 +229,32 @@ class Model:
         )
         return [part.wanted(rows) for part, rows in zip(together, decoded, strict=True)]
 
-    def _take_back(self, done: Sequence[Span]) -> None:
+    def _take_back(self, done: Sequence[Span]) -> list[int]:
+        """Remove what was decoded; returns the slots that were emptied, as nothing less can be removed."""
         for span in reversed(done):
-            self.trim(span.slot, span.start)
+            self.trim(span.slot, span.start if self.traits.can_trim else 0)
+        return [] if self.traits.can_trim else [span.slot for span in done]
 
     def _decode_drafts_last(
         self, spans: Sequence[Span], decode: Callable[[Sequence[Span]], list[NDArray[np.float32]]]
     ) -> list[NDArray[np.float32]]:
-        """Decode prompts first, then what may be rolled back.
-
-        A pass moves the states of other sequences (`llama_memory_recurrent::find_slot`), but not those after
-        earlier tokens: a sequence can be rolled back only if no other pass has followed.
-        """
-        drafts = [span for span in spans if span.is_verified]
-        prompts = [span for span in spans if not span.is_verified]
+        """Decode prompts first, then what may be rolled back: see `slots_in_last_pass`."""
+        parts = prompts_first(spans)
         rows: dict[int, NDArray[np.float32]] = {}
-        for part in filter(None, (prompts, drafts)):
+        for n_done, part in enumerate(parts):
             try:
                 decoded = decode(part)
-            except KvCacheFullError:
-                if part is drafts and self.traits.can_trim:
-                    self._take_back(prompts)
-                raise
-            is_last = part is drafts or not drafts
+            except KvCacheFullError as error:
+                lost = self._take_back([span for done in parts[:n_done] for span in done])
+                raise KvCacheFullError(str(error), lost) from error
             for span, logits in zip(part, decoded, strict=True):
-                rows[span.slot] = logits if is_last else logits.copy()
+                rows[span.slot] = logits if part is parts[-1] else logits.copy()
         return [rows[span.slot] for span in spans]
 
     def _decode_equal_lengths(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         # llama.cpp starts a new ubatch where slot numbers are not consecutive.
         ordered = sorted(spans, key=lambda span: span.slot)
-        n_padding = padding(ordered, self.n_batch, self.n_ctx_slot, prompts=self.traits.can_trim)
+        n_padding = padding(ordered, self.n_batch, self.n_ctx_slot)
         rows = self._decode(ordered, n_padding)
         by_slot = {span.slot: logits for span, logits in zip(ordered, rows, strict=True)}
         return [by_slot[span.slot] for span in spans]

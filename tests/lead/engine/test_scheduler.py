@@ -621,7 +621,9 @@ def test_what_a_cancelled_sequence_has_cached_is_reused():
 def stored_beginning(n_slots):
     """A harness with the prompt cache full of one text of 60 tokens, policy "sync", and a back."""
     size = PromptCacheSize(1000, 1)
-    harness = SchedulerHarness(policy="sync", n_slots=n_slots, n_ctx=400, n_ctx_sequence=200, prompt_cache=size)
+    harness = SchedulerHarness(
+        policy="sync", n_slots=n_slots, n_ctx=400, n_ctx_sequence=200, prompt_cache=size
+    )
     for name, text in [("a", STORED), ("b", [8] * 60)]:
         harness.complete(name, text, max_tokens=3)
     harness.speculation.connect(["back"])
@@ -662,6 +664,56 @@ def test_what_a_slot_got_of_another_is_there_before_a_wait():
     plan = harness.plan()
     assert plan.wait > 0
     assert harness.target.slots[1] == STORED
+
+
+# Recurrent states that llama.cpp rolls back, if no pass has followed
+
+
+def rolling_back(**limits):
+    traits = MemoryTraits(n_rollback=6, equal_lengths=True)
+    harness = SchedulerHarness(**{"n_slots": 3, "n_ctx": 400, "n_ctx_sequence": 200} | limits, traits=traits)
+    harness.speculation.connect(["back"])
+    return harness
+
+
+def test_a_prompt_that_was_decoded_before_a_draft_is_not_rolled_back():
+    harness = rolling_back()
+    harness.submit("s", LONG, max_tokens=50)
+    harness.step()
+    harness.submit("t", [4] * 12, max_tokens=1)
+    post(harness, TEXT[3:6])
+    harness.step()
+    harness.submit("u", [*[4] * 10, 5, 6], max_tokens=1)
+    assert of(Started, harness.step())[0].n_cached == 0
+
+
+def test_a_prompt_that_was_decoded_last_is_rolled_back():
+    harness = rolling_back()
+    harness.complete("t", [4] * 12, max_tokens=1)
+    assert harness.complete("u", [*[4] * 10, 5, 6], max_tokens=1) == 10
+
+
+def test_a_slot_that_the_model_had_to_empty_is_read_again():
+    harness = rolling_back()
+    harness.submit("s", LONG, max_tokens=8)
+    harness.step()
+    harness.submit("t", OTHER, max_tokens=5)
+    plan = harness.plan()
+    assert [span.slot for span in plan.spans] == [0, 1]
+    harness.scheduler.on_cache_full([1])
+    assert [*OTHER, *text_of(harness.drain(), "t")] == plain_run(submit(tokens=OTHER, max_tokens=5), 200)[0]
+
+
+def test_no_draft_takes_the_cells_that_its_padding_needs():
+    harness = rolling_back(n_slots=2, n_ctx=25, n_ctx_sequence=24)
+    for name, prompt in [("s", LONG), ("t", OTHER)]:
+        harness.submit(name, prompt, max_tokens=20)
+    harness.step()
+    while harness.scheduler.describe()["n_free"] > 9:
+        harness.step()
+    assert harness.scheduler.describe()["n_free"] >= 7, "as many as are decoded"
+    post(harness, [1] * 5, base=len(harness.target.slots[0]) + 1)
+    assert harness.plan().n_tokens == 2, "1 + 5 and 1, with padding 12"
 
 
 # Shedding: the model had no room although the count said so

@@ -459,14 +459,14 @@ class TestPromptCache:
         assert room.enter("u", [*LONG, 5])[0].n_cached == 40
         assert room.slots.pop_edits() == [StoreText(0, 2), Trim(0, 0), LoadText(0, 1, 40), ForgetState(1)]
 
-    def test_who_has_the_same_beginning_starts_when_it_is_there(self):
+    def test_who_has_the_same_beginning_shares_what_is_loaded(self):
         room = self.room(n_slots=3)
         self.read(room, "s", LONG)
         self.read(room, "t", OTHER)
         room.slots.enqueue(sequence("u", [*LONG, 5]))
-        assert [started.n_cached for started in room.enter("v", [*LONG, 6])] == [40]
-        room.decode()
-        assert [started.n_cached for started in room.slots.admit(only_if_idle=False)] == [40]
+        assert [started.n_cached for started in room.enter("v", [*LONG, 6])] == [40, 40]
+        edits = [edit for edit in room.slots.pop_edits() if isinstance(edit, LoadText | Copy)]
+        assert edits == [LoadText(2, 1, 40), Copy(2, 0, 40)]
 
     def test_who_wants_no_cached_prompt_gets_none(self):
         room = self.room()

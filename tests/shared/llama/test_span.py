@@ -1,6 +1,13 @@
 import pytest
 
-from shared.llama.span import Span, n_passes, padding, wants_two_passes
+from shared.llama.span import (
+    Span,
+    n_passes,
+    padding,
+    prompts_first,
+    slots_in_last_pass,
+    wants_two_passes,
+)
 
 
 def spans(*lengths, start=0):
@@ -16,22 +23,40 @@ def spans(*lengths, start=0):
     ],
 )
 def test_drafts_are_made_as_long_as_the_longest_of_them(lengths, added):
-    assert padding(spans(*lengths), n_batch=512, n_ctx_slot=1024, prompts=True) == added
+    assert padding(spans(*lengths), n_batch=512, n_ctx_slot=1024) == added
 
 
 def test_a_prompt_is_left_as_long_as_it_is():
     prompt = Span(2, 0, [1] * 20, 1)
-    assert padding([*spans(3, 1), prompt], n_batch=512, n_ctx_slot=1024, prompts=True) == [0, 2, 0]
+    assert padding([*spans(3, 1), prompt], n_batch=512, n_ctx_slot=1024) == [0, 2, 0]
 
 
 def test_the_short_end_of_a_prompt_is_made_as_long_as_a_draft():
     end = Span(1, 128, [1] * 2, 1)
-    assert padding([*spans(5), end], n_batch=512, n_ctx_slot=1024, prompts=True) == [0, 3]
+    assert padding([*spans(5), end], n_batch=512, n_ctx_slot=1024) == [0, 3]
 
 
-def test_prompts_can_be_left_as_they_are():
-    end = Span(1, 128, [1] * 2, 1)
-    assert padding([*spans(5, 2), end], n_batch=512, n_ctx_slot=1024, prompts=False) == [0, 3, 0]
+def test_prompts_are_decoded_before_drafts():
+    end, draft = Span(1, 128, [1] * 2, 1), Span(0, 0, [1], 1)
+    assert prompts_first([draft, end]) == [[end], [draft]]
+    assert prompts_first([draft]) == [[draft]]
+
+
+@pytest.mark.parametrize(
+    ("batch", "in_order", "slots"),
+    [
+        (spans(3, 1), False, {0, 1}),
+        ([Span(5, 0, [1] * 9, 1)], False, {5}),
+        ([*spans(3, 1), Span(5, 0, [1] * 9, 1)], False, {0, 1}),  # the prompt was decoded before
+        ([Span(0, 0, [1] * 9, 1), Span(1, 0, [1] * 8, 0)], False, set()),  # prompts are not padded
+        ([*spans(5), Span(1, 98, [1], 1)], False, set()),  # no room for padding
+        ([Span(0, 0, [1], 1), Span(2, 0, [1], 1)], False, {0, 2}),
+        ([Span(0, 0, [1], 1), Span(2, 0, [1], 1)], True, set()),
+        ([Span(2, 0, [1], 1), Span(1, 0, [1], 1)], True, {1, 2}),
+    ],
+)
+def test_only_the_slots_of_the_last_pass_can_be_rolled_back(batch, in_order, slots):
+    assert slots_in_last_pass(batch, n_batch=512, n_ctx_slot=100, in_order=in_order) == slots
 
 
 @pytest.mark.parametrize(
@@ -49,7 +74,7 @@ def test_each_length_takes_a_pass_of_its_own(lengths, n_padding, equal_lengths, 
 
 def test_a_slot_without_room_gets_none():
     full = Span(1, 98, [1], 1)
-    assert padding([*spans(5), full, Span(2, 95, [1], 1)], n_batch=512, n_ctx_slot=100, prompts=True) == [
+    assert padding([*spans(5), full, Span(2, 95, [1], 1)], n_batch=512, n_ctx_slot=100) == [
         0,
         0,
         4,
@@ -57,8 +82,8 @@ def test_a_slot_without_room_gets_none():
 
 
 def test_a_batch_without_room_gets_none():
-    assert padding(spans(5, 1, 1), n_batch=14, n_ctx_slot=100, prompts=True) == [0, 0, 0]
-    assert padding(spans(5, 1, 1), n_batch=15, n_ctx_slot=100, prompts=True) == [0, 4, 4]
+    assert padding(spans(5, 1, 1), n_batch=14, n_ctx_slot=100) == [0, 0, 0]
+    assert padding(spans(5, 1, 1), n_batch=15, n_ctx_slot=100) == [0, 4, 4]
 
 
 PROMPT = Span(9, 0, [1] * 128, 0)
