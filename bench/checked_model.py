@@ -129,6 +129,17 @@ class CheckedModel:
         self._n_prompt[slot] = self._n_prompt_stored[key]
         self.n_loaded += 1
 
+    def store_part(self, slot: int, key: int, start: int, end: int) -> None:
+        """As `Model.store_part`."""
+        self._model.store_part(slot, key, start, end)
+        self._stored[key] = self._texts[slot][:end]
+
+    def load_part(self, slot: int, key: int, n_keep: int) -> None:
+        """As `Model.load_part`."""
+        self._model.load_part(slot, key, n_keep)
+        self._texts[slot] = self._stored[key][:n_keep]
+        self.n_loaded += 1
+
     def forget(self, key: int) -> None:
         """As `Model.forget`."""
         self._model.forget(key)

@@ -37,7 +37,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measured answer. `seconds` run from its first token to its last, without the prompt.
+    """One measured answer. `seconds` run from its first `n_first` tokens to its last, without the prompt.
 
     `drafted`: for each token whether it came from a draft; empty if the server does not report it.
     """
@@ -52,6 +52,13 @@ class Measurement:
     """How long the lead waited for drafts; None if it does not report it."""
     n_counted: int | None = None
     """Forward passes as counted by the server, including the prompt's; None if it does not report them."""
+    n_first: int = 1
+    """Tokens of the first step, whose time is the prompt's."""
+
+    @property
+    def n_timed(self) -> int:
+        """Tokens that `seconds` are the time of."""
+        return max(0, self.n_tokens - self.n_first)
 
     @property
     def n_steps(self) -> int:
@@ -89,4 +96,14 @@ def read(answer: Mapping[str, Any]) -> Measurement:
         n_drafted=timings.get("draft_n", 0),
         n_accepted=timings.get("draft_n_accepted", 0),
         drafted=tuple(token["source"] is not None for token in tokens),
+        n_first=timings["predicted_n"] - n_timed(timings),
     )
+
+
+def n_timed(timings: Mapping[str, Any]) -> int:
+    """Tokens that `predicted_ms` is the time of: those after the first step.
+
+    The lead's rate counts the same tokens, llama-server's the first one, too, which is all of its first step.
+    """
+    n_rated: int = round(timings["predicted_per_second"] * timings["predicted_ms"] / 1000)
+    return max(0, min(n_rated, int(timings["predicted_n"]) - 1))

@@ -17,6 +17,7 @@ from bench.processes import ProgramError, split_cores, start_back, start_lead
 from chat.answer import Answer, GenerationStats
 from chat.client import LeadClient
 from chat.render import Screen
+from chat.report import figures
 from lead.settings.demo_model import demo_model
 from shared import cpus
 from shared.errors import ConfigError
@@ -109,7 +110,7 @@ def _ask(client: LeadClient, screen: Screen, question: str) -> Answer:
     print(f"> {question}", flush=True)
     answer = _answer(client, question, screen)
     screen.end_answer()
-    print(f"  [{answer.stats.tokens_per_second:.1f} tokens/s]\n", flush=True)
+    print(f"  [{', '.join(figures(answer.stats))}]\n", flush=True)
     return answer
 
 

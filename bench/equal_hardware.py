@@ -24,6 +24,7 @@ from bench.options import kind, listed
 from bench.policy import ADAPTIVE, OFF
 from bench.processes import start_calibrated_lead
 from bench.prompts import KINDS, draw
+from bench.summary import tokens_per_second
 from bench.ways import policy_way
 from shared import cpus
 
@@ -58,11 +59,11 @@ def main(arguments: Sequence[str]) -> None:
 def compare(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """A row for each way: tokens per second over all its answers, and how many times that the lead makes.
 
-    Without the first token of an answer, as elsewhere.
+    Without the first step of an answer, as elsewhere.
     """
     by_way: dict[str, list[Run]] = {}
     for run in runs:
-        if run.measurement.n_tokens < 2:  # noqa: PLR2004 - nothing follows the first token
+        if not run.measurement.n_timed:
             continue
         by_way.setdefault(run.way, []).append(run)
     rates = {way: _rate(each) for way, each in by_way.items()}
@@ -79,8 +80,7 @@ def compare(runs: Iterable[Run]) -> list[dict[str, Any]]:
 
 
 def _rate(runs: Sequence[Run]) -> float:
-    measurements = [run.measurement for run in runs]
-    return sum(each.n_tokens - 1 for each in measurements) / sum(each.seconds for each in measurements)
+    return tokens_per_second(run.measurement for run in runs)
 
 
 def _measure(

@@ -18,7 +18,7 @@ import httpx
 import psutil
 
 from bench import options, report, table
-from bench.client import client
+from bench.client import client, n_timed
 from bench.cluster import Cores
 from bench.flooding_back import CLOSED, KINDS
 from bench.processes import Program, ProgramError, start_lead
@@ -153,7 +153,7 @@ def cpu_seconds(lead: Program) -> tuple[float, float]:
 
 
 def ask(http: httpx.Client, settings: argparse.Namespace) -> float:
-    """Tokens per second of one answer, from its first token on."""
+    """Tokens per second of one answer, after its first step."""
     body = {
         "prompt": [10 + position % 2000 for position in range(settings.committed)],
         "n_predict": settings.tokens,
@@ -162,4 +162,4 @@ def ask(http: httpx.Client, settings: argparse.Namespace) -> float:
         "cache_prompt": True,
     }
     timings = http.post("/completion", json=body).raise_for_status().json()["timings"]
-    return 1000 * float(timings["predicted_n"]) / float(timings["predicted_ms"])
+    return 1000 * n_timed(timings) / float(timings["predicted_ms"])

@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 
 from bench import models, report, table
-from bench.client import client
+from bench.client import client, n_timed
 from bench.options import listed
 from bench.processes import start_calibrated_lead
 from shared import cpus
@@ -137,4 +137,4 @@ def _seconds_per_token(
     if not response.is_success:
         raise ConfigError(f"{http.base_url} answered {response.status_code}: {response.text[:300]}")
     timings = response.json()["timings"]
-    return float(timings["predicted_ms"]) / 1000 / int(timings["predicted_n"])
+    return float(timings["predicted_ms"]) / 1000 / n_timed(timings)

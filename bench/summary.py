@@ -58,10 +58,10 @@ def summarize(
 
 
 def tokens_per_second(measurements: Iterable[Measurement]) -> float:
-    """Tokens after the first of each answer, divided by the time they took; 0 without measurements."""
+    """Tokens after the first step of each answer, divided by the time they took; 0 without measurements."""
     taken = list(measurements)
     seconds = sum(measurement.seconds for measurement in taken)
-    return sum(max(0, measurement.n_tokens - 1) for measurement in taken) / seconds if seconds > 0 else 0.0
+    return sum(measurement.n_timed for measurement in taken) / seconds if seconds > 0 else 0.0
 
 
 def by_repeat(runs: Sequence[Run], way: str) -> dict[int, float]:

@@ -40,6 +40,8 @@ _LONG = 3
 _NGRAM_BITS = 10
 _N_STORED_TEXTS, _N_STORED_TOKENS = 5, 200
 """In the prompt cache: too few for all texts, so that some are dropped."""
+_N_PART = 25
+"""Tokens that are stored and loaded in one step beside others."""
 _RIGHT = 0.8
 """The share of right tokens among those that heads draft."""
 
@@ -157,7 +159,8 @@ class TrafficRun:
     def _limits(self) -> EngineLimits:
         size = self._model.prompt_cache
         n_bytes = min(size.n_bytes, _N_STORED_TEXTS * size.of(_N_STORED_TOKENS, 3))
-        return limits_of(self._model, n_checkpoints=3, prompt_cache=replace(size, n_bytes=n_bytes))
+        size = replace(size, n_bytes=n_bytes, n_part=min(size.n_part, _N_PART))
+        return limits_of(self._model, n_checkpoints=3, prompt_cache=size)
 
     def _sampler(self, request: Submit) -> Sampler:
         return ScriptedSampler(self._clients.scripts[request.sampling.seed])

@@ -26,16 +26,20 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class GenerationStats:
-    """Tokens and drafts of an answer; `seconds` is the time of generation, without the prompt."""
+    """Tokens and drafts of an answer; `seconds` is the time of generation, without the prompt.
+
+    n_untimed: tokens of answers whose time is not known.
+    """
 
     n_tokens: int = 0
     seconds: float = 0.0
     n_drafted: int = 0
     n_accepted: int = 0
+    n_untimed: int = 0
 
     @property
     def tokens_per_second(self) -> float | None:
-        return self.n_tokens / self.seconds if self.seconds > 0 else None
+        return (self.n_tokens - self.n_untimed) / self.seconds if self.seconds > 0 else None
 
     @property
     def accepted_share(self) -> float | None:
@@ -47,6 +51,7 @@ class GenerationStats:
             self.seconds + other.seconds,
             self.n_drafted + other.n_drafted,
             self.n_accepted + other.n_accepted,
+            self.n_untimed + other.n_untimed,
         )
 
 
@@ -62,7 +67,7 @@ class Answer:
         self.n_accepted_by_source: Counter[str] = Counter()
         self._clock = clock
         self._first = self._last = 0.0
-        self._n_read = self._n_drafted = self._n_accepted = 0
+        self._n_first = self._n_read = self._n_drafted = self._n_accepted = 0
 
     def read(self, chunk: Chunk) -> list[Piece]:
         """Add a chunk; returns its pieces, whose texts together are the chunk's text."""
@@ -89,30 +94,34 @@ class Answer:
         if self.timings is not None:
             return _server_stats(self.timings)
         n_tokens = self.usage.completion_tokens if self.usage else self._n_read
-        return GenerationStats(n_tokens, self._measured_seconds(), self._n_drafted, self._n_accepted)
+        return _stats(n_tokens, self._measured_seconds(), self._n_drafted, self._n_accepted)
 
     def _note(self, pieces: list[Piece]) -> None:
         if not pieces:
             return
         self._last = self._clock()
         if not self._n_read:
-            self._first = self._last
+            self._first, self._n_first = self._last, len(pieces)
         self._n_read += len(pieces)
         self.text += "".join(piece.text for piece in pieces if not piece.is_thought)
         self.n_accepted_by_source.update(piece.source for piece in pieces if piece.source is not None)
 
     def _measured_seconds(self) -> float:
-        # The first token's own time cannot be told from the prompt's, so it counts as an average one.
-        if self._n_read < 2:  # noqa: PLR2004
-            return 0.0
-        return (self._last - self._first) * self._n_read / (self._n_read - 1)
+        # The time of the first chunk cannot be told from the prompt's, so its tokens count as average ones.
+        n_later = self._n_read - self._n_first
+        return (self._last - self._first) * self._n_read / n_later if n_later else 0.0
 
 
 def _server_stats(timings: Timings) -> GenerationStats:
     # Servers differ in whether `predicted_ms` covers the first token; what they call the rate is the rate.
     rate = timings.predicted_per_second
     seconds = timings.predicted_n / rate if rate > 0 else 0.0
-    return GenerationStats(timings.predicted_n, seconds, timings.draft_n, timings.draft_n_accepted)
+    return _stats(timings.predicted_n, seconds, timings.draft_n, timings.draft_n_accepted)
+
+
+def _stats(n_tokens: int, seconds: float, n_drafted: int, n_accepted: int) -> GenerationStats:
+    """Of one answer; no seconds: its time is not known."""
+    return GenerationStats(n_tokens, seconds, n_drafted, n_accepted, n_untimed=0 if seconds else n_tokens)
 
 
 def _pieces(content: str, speculation: Speculation | None, *, is_thought: bool) -> list[Piece]:

@@ -49,6 +49,14 @@ class SlotMemory(Protocol):
         """Give an empty slot the first `n_keep` tokens of what was stored as `key`."""
         _fail_to_store(slot, key, n_keep)
 
+    def store_part(self, slot: int, key: int, start: int, end: int) -> None:
+        """Write what a slot holds of its tokens `start` to `end` to host memory, as `key`."""
+        _fail_to_store(slot, key, start, end)
+
+    def load_part(self, slot: int, key: int, n_keep: int) -> None:
+        """Give a slot, which holds all tokens before it, the part stored as `key`, up to `n_keep` tokens."""
+        _fail_to_store(slot, key, n_keep)
+
 
 def _fail(*arguments: int) -> NoReturn:
     raise AssertionError(f"this memory can be trimmed: it needs no checkpoints (of {arguments})")
@@ -165,7 +173,44 @@ class LoadText(NamedTuple):
         memory.load_text(self.slot, self.key, self.n_keep)
 
 
-CacheEdit = Trim | Copy | Save | Restore | StoreState | LoadState | ForgetState | StoreText | LoadText
+class StorePart(NamedTuple):
+    """What `slot` holds of its tokens `start` to `end` is written to host memory, as `key`."""
+
+    slot: int
+    key: int
+    start: int
+    end: int
+
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.store_part(self.slot, self.key, self.start, self.end)
+
+
+class LoadPart(NamedTuple):
+    """`slot`, which holds the tokens before it, gets the part stored as `key`, up to `n_keep` tokens."""
+
+    slot: int
+    key: int
+    n_keep: int
+
+    def apply(self, memory: SlotMemory) -> None:
+        """To `memory`."""
+        memory.load_part(self.slot, self.key, self.n_keep)
+
+
+CacheEdit = (
+    Trim
+    | Copy
+    | Save
+    | Restore
+    | StoreState
+    | LoadState
+    | ForgetState
+    | StoreText
+    | LoadText
+    | StorePart
+    | LoadPart
+)
 
 
 def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
@@ -181,6 +226,8 @@ def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
         match edit:
             case LoadText():
                 loads[edit.slot] = [edit]
+            case LoadPart():
+                loads.setdefault(edit.slot, []).append(edit)
             case LoadState():
                 texts = [each for each in loads.get(edit.slot, []) if isinstance(each, LoadText)]
                 loads[edit.slot] = [*texts, edit]

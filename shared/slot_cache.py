@@ -89,6 +89,14 @@ class SlotCache:
         self.n_physical = len(tokens)
         self.checkpoints = checkpoints
 
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Record that `tokens` were loaded after the valid ones."""
+        assert self.n_physical == len(self.tokens), (
+            f"slot {self.index} was not trimmed before a part is loaded"
+        )
+        self.tokens += tokens
+        self.n_physical = len(self.tokens)
+
     def save(self) -> list[Save]:
         """Keep this state, to return to it if what is decoded next is rejected.
 

@@ -155,6 +155,23 @@ class FakeTarget:
         self._n_cells_written += n_keep
         assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
 
+    def store_part(self, slot, key, start, end):
+        assert self.traits.can_trim, "its memory has no parts"
+        assert 0 <= start < end <= len(self.slots[slot]), f"slot {slot} has no tokens {start} to {end}"
+        self._stored[key] = self.slots[slot][:end], self._hashes[slot][: end + 1], start
+
+    def load_part(self, slot, key, n_keep):
+        tokens, hashes, start = self._stored[key]
+        assert self.slots[slot] == tokens[:start], f"slot {slot} does not hold what is before this part"
+        assert start < n_keep <= len(tokens), f"{n_keep} of {start} to {len(tokens)} stored tokens"
+        n_cells = len(tokens) - start
+        self.n_loaded += 1
+        self.slots[slot], self._hashes[slot] = tokens[:n_keep], hashes[: n_keep + 1]
+        self._cells[slot] += range(self._n_cells_written, self._n_cells_written + n_cells)
+        self._n_cells_written += n_cells
+        assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
+        del self._cells[slot][n_keep:]
+
     def _forget_saved(self, slot, n_keep):
         for key in [key for key in self._saved if key[0] == slot and len(self._saved[key][0]) > n_keep]:
             del self._saved[key]

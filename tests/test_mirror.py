@@ -65,10 +65,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/http/render/openai.py",
     ),
     "tests/lead/http/routes/test_messages.py": ("lead/http/render/anthropic.py",),
-    "tests/lead/http/routes/test_native.py": (
-        "lead/http/render/llama_server.py",
-        "lead/http/render/timings.py",
-    ),
+    "tests/lead/http/routes/test_native.py": ("lead/http/render/llama_server.py",),
     "tests/lead/http/routes/test_responses.py": ("lead/http/render/responses.py",),
     "tests/lead/http/routes/test_slots.py": ("lead/http/render/generation_settings.py",),
     "tests/lead/http/test_request_sampling.py": ("lead/settings/sampling_defaults.py",),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from lead.chat.bounds import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost
+from lead.chat.nulls import NullIsDefault
 from shared.errors import RequestError
 
 _STRICT = ConfigDict(strict=True, extra="ignore")
@@ -15,6 +16,13 @@ _PASSED_ON = ("temperature", "top_p", "top_k", "stream", "model", "seed", "min_p
 # Claude Code begins the system prompt with such a line. It says nothing to a model, and `cch` changes with
 # each request, so that hardly any of the prompt would be in the cache. What follows on the line is kept.
 _BILLING_HEADER = re.compile(r"\Ax-anthropic-billing-header:(?:[ \t]*\w+=[^;\s]*;?)*[ \t]*\n?")
+FIELD_NAMES = {
+    "stop": "stop_sequences",
+    "reasoning_effort": "output_config.effort",
+    "response_format": "output_config.format",
+    "parallel_tool_calls": "tool_choice",
+}
+"""By the name in a chat request, where that is another one."""
 Block = dict[str, Any]
 # Not sets: a client may send a type that cannot be hashed.
 _LEFT_OUT = ("tool_result", "redacted_thinking")
@@ -41,7 +49,7 @@ class AnthropicTool(BaseModel):
     input_schema: dict[str, Any]
 
 
-class AnthropicChoice(BaseModel):
+class AnthropicChoice(NullIsDefault):
     """Which tools may or must be called."""
 
     model_config = _STRICT
@@ -59,6 +67,24 @@ class AnthropicThinking(BaseModel):
     type: Literal["enabled", "disabled", "adaptive"]
 
 
+class AnthropicFormat(BaseModel):
+    """The form of the text: JSON of a schema."""
+
+    model_config = _STRICT
+
+    type: Literal["json_schema"]
+    definition: dict[str, Any] = Field(alias="schema")
+
+
+class AnthropicOutputConfig(BaseModel):
+    """The form of the answer, and how much to reason for it."""
+
+    model_config = _STRICT
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: AnthropicFormat | None = None
+
+
 class CountRequest(BaseModel):
     """The part of a request that the prompt is made from."""
 
@@ -69,6 +95,8 @@ class CountRequest(BaseModel):
     tools: Annotated[list[AnthropicTool], AtMost(MAX_TOOLS)] | None = None
     tool_choice: AnthropicChoice | None = None
     thinking: AnthropicThinking | None = None
+    output_config: AnthropicOutputConfig | None = None
+    output_format: AnthropicFormat | None = None  # where it was before output_config
     chat_template_kwargs: dict[str, Any] | None = None
 
     def to_chat(self, *, keep_billing_header: bool = False) -> dict[str, Any]:
@@ -81,6 +109,11 @@ class CountRequest(BaseModel):
         if self.thinking is not None:
             variables.setdefault("enable_thinking", self.thinking.type != "disabled")
         chat["chat_template_kwargs"] = variables
+        config = self.output_config or AnthropicOutputConfig()
+        if config.effort:
+            chat["reasoning_effort"] = config.effort
+        if given := config.format or self.output_format:
+            chat["response_format"] = {"type": "json_schema", "schema": given.definition}
         if self.tools:
             chat["tools"] = [_tool(tool) for tool in self.tools]
         if self.tool_choice:
@@ -100,7 +133,7 @@ class CountRequest(BaseModel):
                 yield from _split(message.role, message.content)
 
 
-class MessagesRequest(CountRequest):
+class MessagesRequest(CountRequest, NullIsDefault):
     """The body of a request."""
 
     max_tokens: int = Field(4096, ge=1)

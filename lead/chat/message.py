@@ -7,11 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError, from_json
 
 from lead.chat.bounds import MAX_MESSAGES, MAX_TOOLS, AtMost
+from lead.chat.nulls import NullIsDefault
 
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
 
-class ContentPart(BaseModel):
+class ContentPart(NullIsDefault):
     """A part of a message. Only text is supported; a refusal counts as text."""
 
     model_config = ConfigDict(strict=True)
@@ -25,7 +26,7 @@ class ContentPart(BaseModel):
         return self.refusal if self.type == "refusal" else self.text
 
 
-class FunctionCallParam(BaseModel):
+class FunctionCallParam(NullIsDefault):
     """The function and arguments of a tool call."""
 
     model_config = ConfigDict(strict=True)
@@ -51,7 +52,7 @@ class FunctionCallParam(BaseModel):
         return json.dumps(self.arguments, ensure_ascii=False)
 
 
-class ToolCallParam(BaseModel):
+class ToolCallParam(NullIsDefault):
     """A tool call in an assistant message."""
 
     model_config = ConfigDict(strict=True)

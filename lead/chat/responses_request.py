@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from lead.chat.bounds import MAX_MESSAGES, MAX_TOOLS, AtMost
 from shared.errors import RequestError
@@ -13,6 +13,15 @@ _PASSED_ON = (
     *("temperature", "top_p", "stream", "model", "seed", "parallel_tool_calls", "chat_template_kwargs"),
     *("top_k", "min_p", "stop", "reasoning_format", "private"),
 )
+FIELD_NAMES = {
+    "messages": "input",
+    "prompt": "input",
+    "max_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+}
+"""By the name in a chat request, where that is another one."""
+_MAX_METADATA = 16
 Item = dict[str, Any]
 
 
@@ -47,6 +56,13 @@ class ResponsesRequest(BaseModel):
     previous_response_id: str | None = None
     conversation: str | dict[str, Any] | None = None
     background: bool | None = None
+    metadata: (
+        Annotated[
+            dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
+            AtMost(_MAX_METADATA),
+        ]
+        | None
+    ) = None
     stream: bool | None = None
     store: bool | None = None
 

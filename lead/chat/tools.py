@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lead.chat.nulls import NullIsDefault
+
 
 class FunctionDefinition(BaseModel):
     """A function that the model may call; `parameters` is a JSON schema."""
@@ -17,7 +19,7 @@ class FunctionDefinition(BaseModel):
     parameters: dict[str, Any] | None = None
 
 
-class Tool(BaseModel):
+class Tool(NullIsDefault):
     """OpenAI's `tools`."""
 
     model_config = ConfigDict(strict=True, extra="allow")
@@ -42,7 +44,7 @@ class ToolChoiceFunction(BaseModel):
     name: str
 
 
-class NamedToolChoice(BaseModel):
+class NamedToolChoice(NullIsDefault):
     """The choice of a tool that must be called."""
 
     model_config = ConfigDict(strict=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from shared.llama.memory_traits import MemoryTraits
-from shared.prompt_cache import PromptCache, StoredText
+from shared.prompt_cache import UNLIMITED, PromptCache, StoredText
 from shared.slot_cache import common_prefix_length
 
 MIN_TOKENS_SAVED = 32
@@ -74,15 +74,17 @@ class Prefixes:
             return n
         return max((length for length in source.cache.checkpoints if length <= n), default=0)
 
-    def loadable(self, sequence: EngineSequence) -> tuple[int, StoredText | None]:
-        """How much of which stored text a slot can have for `sequence`."""
+    def loadable(self, sequence: EngineSequence, n_cells: int = UNLIMITED) -> tuple[int, StoredText | None]:
+        """How much of which stored text a slot can have for `sequence`, in at most `n_cells` cells."""
         if not may_reuse(sequence):
             return 0, None
-        found = []
-        for text in self._stored.texts:
+
+        def serves(text: StoredText) -> int:
             n_useful = self._useful(text.tokens, text.n_prefill, sequence)
-            found.append((text.reachable(n_useful, can_trim=self._traits.can_trim), text))
-        return max(found, key=lambda each: each[0], default=(0, None))
+            n = text.reachable(n_useful, can_trim=self._traits.can_trim)
+            return n if text.n_cells(n) <= n_cells else 0
+
+        return self._stored.best(sequence.context, serves)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """How much of its own cache a slot can keep for `sequence`."""

@@ -135,7 +135,7 @@ class Scheduler:
         self._slots.shift_contexts()
         events += self._with_progress(self._slots.admit(only_if_idle=self._minimal_step))
         self._slots.make_room_for_one_token_each()
-        running = [slot for slot in self._slots.running() if not slot.is_waiting]
+        running = [slot for slot in self._slots.running() if not slot.is_waiting and not slot.loading]
         if not running:
             return StepPlan(events, self._slots.pop_edits()) if events or not self.idle else None
         generating = self._generating_slots(running)
@@ -144,6 +144,7 @@ class Scheduler:
         if drafts.wait > 0 or drafts.order:
             return StepPlan(events, self._slots.pop_edits(), wait=drafts.wait, order=drafts.order)
         entries = self._without_unsafe_drafts(self._entries(generating, drafts.chains, prompts))
+        self._slots.store_idle()
         edits = self._slots.pop_edits()
         edits += self._slots.save_before_drafts(entry.slot for entry in entries if entry.draft.tokens)
         spans = [entry.span for entry in entries]

@@ -10,9 +10,16 @@ from lead.engine.prefixes import MIN_TOKENS_SAVED, Prefixes, may_reuse
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from lead.engine.step_plan import TrialPlace
-from shared.cache_edits import CacheEdit, Copy, LoadState, loads_last
+from shared.cache_edits import CacheEdit, Copy, LoadState, StorePart, loads_last
 from shared.llama.memory_traits import MemoryTraits
-from shared.prompt_cache import MIN_TOKENS, NO_PROMPT_CACHE, PromptCache, PromptCacheSize, StoredText
+from shared.prompt_cache import (
+    MIN_TOKENS,
+    NO_PROMPT_CACHE,
+    UNLIMITED,
+    PromptCache,
+    PromptCacheSize,
+    StoredText,
+)
 from shared.slot_cache import SlotCache
 
 _IDLE_STEPS = 4
@@ -52,7 +59,9 @@ class SlotManager:
         self._min_copied = min_copied
         self._n_checkpoints = n_checkpoints
         self._keys = itertools.count(1)
+        self._size = prompt_cache
         self._stored = PromptCache(prompt_cache, self._keys)
+        self._n_movable = UNLIMITED  # tokens that may still be stored and loaded before the next step
         self._stores_idle = stores_idle and prompt_cache.n_bytes > 0
         self._loading: set[int] = set()  # slots that hold their text only when `_edits` are applied
         self._edits: list[CacheEdit] = []  # besides those that caches ask for
@@ -98,21 +107,27 @@ class SlotManager:
     def admit(self, *, only_if_idle: bool) -> list[Started]:
         """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
         started = []
+        self._limit_moves()
+        self._go_on_loading()
         while (idle := self._idle()) and (sequence := self._next(idle)):
             self._keep_for(sequence)
             if not self._fits(sequence, only_if_idle) or self._prefixes.is_prefix_being_decoded(sequence):
                 break
             if self._loading:
                 self._order_edits()  # it may share what is loaded
-            self._waiting.remove(sequence)
             slot = _best_slot(idle, sequence)
             n_common = max(self._prefixes.useful(each, sequence) for each in self._slots)
             n_reused = self._reuse(slot, sequence)
+            if n_reused is None:
+                break
+            self._waiting.remove(sequence)
             if n_common - n_reused >= MIN_TOKENS_SAVED:
                 self._add_checkpoint(sequence, n_common)
             slot.sequence, slot.n_prefill = sequence, sequence.n_prefill
             started.append(self._started(sequence, n_reused, slot))
-        self._store_idle(at_once=bool(started))
+        if started:
+            for slot in self._idle():
+                slot.n_steps_idle += _IDLE_STEPS
         return started
 
     def _started(self, sequence: EngineSequence, n_reused: int, slot: Slot) -> Started:
@@ -166,7 +181,7 @@ class SlotManager:
 
     def release(self, slot: Slot) -> None:
         """Its sequence has ended; what is in its cache may serve another."""
-        slot.sequence = None
+        slot.sequence = slot.loading = None
         slot.n_steps_idle = 0
         self._n_released += 1
         slot.last_used = self._n_released
@@ -192,11 +207,15 @@ class SlotManager:
         for index in indices:
             self._slots[index].cache.lose()
 
-    def evict_idle(self) -> bool:
-        """Empty the least recently used cache of an idle slot; False if all are empty."""
+    def evict_idle(self, *, waits: bool = False) -> bool:
+        """Empty the least recently used cache of an idle slot; False if all are empty.
+
+        waits: it is stored before, over several steps if it is long: False also while it is.
+        """
         for slot in self._idle():
             if len(slot.cache):
-                self._store_text(slot)
+                if self._store_text(slot) and waits:
+                    return False
                 slot.cache.keep(0)
                 return True
         return False
@@ -208,8 +227,11 @@ class SlotManager:
                 self.preempt(running[-1])
 
     def free_up_to(self, n_wanted: int) -> int:
-        """Evict idle caches until `n_wanted` cells are free, if that is possible; returns the free cells."""
-        while self.n_free < n_wanted and self.evict_idle():
+        """Evict idle caches until `n_wanted` cells are free, if that is possible; returns the free cells.
+
+        There may be more later, when a long text has been stored.
+        """
+        while self.n_free < n_wanted and self.evict_idle(waits=True):
             pass
         return self.n_free
 
@@ -308,61 +330,102 @@ class SlotManager:
                 if n - max(n_now, n_later) >= MIN_TOKENS_SAVED:
                     self._add_checkpoint(slot.sequence, n)
 
-    def _reuse(self, slot: Slot, sequence: EngineSequence) -> int:
-        """Keep in `slot` what serves `sequence`, or copy or load a longer prefix; returns its length."""
+    def _reuse(self, slot: Slot, sequence: EngineSequence) -> int | None:
+        """Keep in `slot` what serves `sequence`, or copy or load a longer prefix; returns its length.
+
+        None: not yet; what would be lost is being stored, or made room for, over several steps.
+        """
         n_own = self._prefixes.reusable(slot, sequence)
         source = max(self._slots, key=lambda each: self._prefixes.copyable(each, sequence))
         n_copied = self._prefixes.copyable(source, sequence)
-        n_loaded, text = self._prefixes.loadable(sequence)
-        if text and n_loaded >= max(n_own, n_copied) + MIN_TOKENS and self._has_room_for(text):
-            self._load(slot, text, n_loaded)
-            return n_loaded
-        if n_copied < n_own + self._min_copied:
-            if 2 * n_own < len(slot.cache):
-                self._store_text(slot, n_own)
+        n_running = sum(len(slot.cache) for slot in self._slots if slot.sequence)
+        n_loaded, text = self._prefixes.loadable(sequence, self._n_ctx - n_running)
+        if n_loaded < max(n_own, n_copied) + MIN_TOKENS:
+            text = None
+        keeps_own = text is None and n_copied < n_own + self._min_copied
+        n_kept = n_own if keeps_own else 0
+        if 2 * n_kept < len(slot.cache) and self._store_text(slot, n_kept):
+            return None
+        if keeps_own:
             slot.cache.keep(n_own)
             return len(slot.cache)  # fewer, if what can be rolled back was stored before
-        self._empty(slot)
-        self._edits.append(Copy(source.index, slot.index, n_copied))
-        if not self._traits.can_trim:
-            self._edits += source.cache.take_stores()
-            self._edits.append(LoadState(slot.index, source.cache.checkpoints[n_copied]))
-            self._loading.add(slot.index)
-        slot.cache.share(source.cache, n_copied)
-        return n_copied
-
-    def _load(self, slot: Slot, text: StoredText, n_keep: int) -> None:
-        self._empty(slot)
-        self.free_up_to(len(text.tokens))
-        self._edits += self._stored.load(text, slot.cache, n_keep)
-        self._loading.add(slot.index)
-
-    def _has_room_for(self, text: StoredText) -> bool:
-        """Whether all of it fits beside what runs: it is loaded as a whole, and then cut."""
-        n_running = sum(len(slot.cache) for slot in self._slots if slot.sequence)
-        return len(text.tokens) <= self._n_ctx - n_running
-
-    def _empty(self, slot: Slot) -> None:
-        """Remove the text of an idle slot, now; it is stored if it is worth that."""
-        self._store_text(slot)
         slot.cache.keep(0)
         self._edits += slot.cache.take_edits()
+        if text:
+            return self._load(slot, text, n_loaded)
+        self._copy(source.cache, slot, n_copied)
+        return n_copied
 
-    def _store_text(self, slot: Slot, n_keep: int = 0) -> bool:
-        """Store the text of an idle slot, which is to keep `n_keep` tokens of it; False if that cannot be."""
+    def _copy(self, source: SlotCache, slot: Slot, n_tokens: int) -> None:
+        self._edits.append(Copy(source.index, slot.index, n_tokens))
+        if not self._traits.can_trim:
+            self._edits += source.take_stores()
+            self._edits.append(LoadState(slot.index, source.checkpoints[n_tokens]))
+            self._loading.add(slot.index)
+        slot.cache.share(source, n_tokens)
+
+    def _load(self, slot: Slot, text: StoredText, n_tokens: int) -> int | None:
+        n_cells = text.n_cells(n_tokens)
+        if self.free_up_to(n_cells) < n_cells:
+            return None
+        if text.parts:
+            slot.loading, slot.n_load = text, n_tokens
+            self._load_parts(slot, text)
+        else:
+            self._edits += self._stored.load(text, slot.cache, n_tokens)
+            self._loading.add(slot.index)
+        return n_tokens
+
+    def _go_on_loading(self) -> None:
+        for slot in self.running():
+            if slot.loading and self._n_movable > 0:
+                self._load_parts(slot, slot.loading)
+
+    def _load_parts(self, slot: Slot, text: StoredText) -> None:
+        """The next of what `slot` is to get; if there is no room any more, its sequence decodes the rest."""
+        n_before = len(slot.cache)
+        n_next = text.n_cells(n_before + 1) - n_before
+        while self.n_free < n_next and self.evict_idle():
+            pass
+        if self.n_free < n_next:
+            slot.loading = None
+            return
+        n_most = min(self._n_movable, self.n_free)
+        self._edits += self._stored.load_parts(text, slot.cache, slot.n_load, n_most)
+        self._n_movable -= len(slot.cache) - n_before
+        self._loading.add(slot.index)
+        if len(slot.cache) == slot.n_load:
+            slot.loading = None
+
+    def _limit_moves(self) -> None:
+        """In a step beside others a part is stored or loaded."""
+        is_alone = all(slot.loading for slot in self.running())
+        self._n_movable = UNLIMITED if is_alone else self._size.n_part or UNLIMITED
+
+    def _store_text(self, slot: Slot, n_keep: int = 0) -> int | None:
+        """Store the text of an idle slot, which is to keep `n_keep` tokens of it; returns how much is left.
+
+        None: it cannot be stored, or is not worth it.
+        """
         if len(slot.cache) < MIN_TOKENS or slot.index in self._loading:
-            return False
-        edits = self._stored.store(slot.cache, slot.n_prefill, n_keep)
-        self._edits += edits or []
-        return edits is not None
+            return None
+        held = [each.loading.key for each in self._slots if each.loading]
+        stored = self._stored.store(slot.cache, slot.n_prefill, n_keep, self._n_movable, held)
+        if stored is None:
+            return None
+        edits, n_left = stored
+        self._edits += edits
+        self._n_movable -= sum(edit.end - edit.start for edit in edits if isinstance(edit, StorePart))
+        return n_left
 
-    def _store_idle(self, *, at_once: bool) -> None:
-        """Empty idle slots while others run: attention reads all cells of the pool."""
+    def store_idle(self) -> None:
+        """Empty idle slots while others run, before a step: attention reads all cells of the pool."""
         if not self._stores_idle or not any(slot.sequence for slot in self._slots):
             return
+        self._n_movable = min(self._n_movable, self._size.n_part or UNLIMITED)
         for slot in self._idle():
             slot.n_steps_idle += 1
-            if (at_once or slot.n_steps_idle > _IDLE_STEPS) and self._store_text(slot):
+            if slot.n_steps_idle > _IDLE_STEPS and self._store_text(slot) == 0:
                 slot.cache.keep(0)
 
     def _store(self, cache: SlotCache) -> None:
@@ -386,7 +449,7 @@ def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:
         return next(slot for slot in idle if slot.index == sequence.options.slot)
     if not sequence.options.cache_prompt:
         return idle[0]
-    return max(idle, key=lambda slot: slot.cache.reuse_score(sequence.context))
+    return max(idle, key=lambda slot: (slot.cache.reuse_score(sequence.context), not slot.cache))
 
 
 def _number(slot: Slot) -> int:

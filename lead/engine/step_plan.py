@@ -50,11 +50,11 @@ class TrialPlace:
 class StepPlan:
     """Apply `edits` to the cache, in any case and before the next plan; then decode `spans` (one per entry).
 
-    `events` are those of planning; there may be nothing to decode yet. `n_prompt`: tokens of prompts among
-    those that are. `n_expected`: how many tokens it should commit; None with prompts in the batch. With `wait` > 0 there is
-    nothing to decode yet: plan again when a command has arrived, or after `wait` seconds; with an `order`,
-    when that has been drafted. `n_padding`: tokens that the model adds, `n_passes`: over the weights (both:
-    `shared.llama.span`).
+    `events` are those of planning. `n_prompt`: tokens of prompts among those decoded. `n_expected`: how many
+    tokens it should commit; None with prompts in the batch. With `wait` > 0 there is nothing to decode yet:
+    plan again when a command has arrived, or after `wait` seconds; with an `order`, when that has been
+    drafted; with neither, at once. `n_padding`: tokens that the model adds, `n_passes`: over the weights
+    (both: `shared.llama.span`).
     """
 
     events: list[SequenceEvent]

@@ -17,14 +17,6 @@ class GeneratedText:
     stats: AnswerStats
 
     @property
-    def tokens_per_second(self) -> float | None:
-        """From the first token to the last; None for texts of one token."""
-        stats = self.stats
-        if stats.n_generated < 2 or not stats.generation_seconds:  # noqa: PLR2004 - from one to another
-            return None
-        return (stats.n_generated - 1) / stats.generation_seconds
-
-    @property
     def seconds(self) -> float:
         """With the time for the prompt."""
         return self.stats.prompt_seconds + self.stats.generation_seconds
@@ -67,7 +59,7 @@ def _seconds(text: GeneratedText) -> str:
 
 
 def _rate(text: GeneratedText) -> str:
-    rate = text.tokens_per_second
+    rate = text.stats.tokens_per_second
     return "" if rate is None else f", {rate:.1f} tokens/s"
 
 
@@ -80,7 +72,7 @@ def _drafts(stats: AnswerStats) -> str:
 
 
 def _speed_up(plain: GeneratedText, drafted: GeneratedText) -> str:
-    slow, fast = plain.tokens_per_second, drafted.tokens_per_second
+    slow, fast = plain.stats.tokens_per_second, drafted.stats.tokens_per_second
     return "the texts are too short to tell" if slow is None or fast is None else f"{fast / slow:.2f}"
 
 

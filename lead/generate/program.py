@@ -15,7 +15,7 @@ from lead.generate.private_lead import StoppedError, with_lead
 from lead.generate.text_output import TextOutput
 from lead.generation.assembler import TextToken
 from lead.http.answers import AnswerEnd, AnswerStream
-from lead.http.generation_request import GenerationRequest
+from lead.http.generation_request import GenerationRequest, check_lengths
 from lead.http.request_sampling import sampling_parameters
 from lead.http.schema import GenerationFields
 from lead.server.services import Services
@@ -84,6 +84,7 @@ async def _request(settings: GenerateSettings, prompt: str, services: Services) 
     """With a seed, if none is set, so that the same text can be generated twice; raises RequestError."""
     job = PreparePrompts([_beginning(services, prompt)])
     prepared: PreparedRequest = await services.tokenizer.run(job, settings.program)
+    check_lengths(prepared, services)
     fields = GenerationFields()
     return GenerationRequest(
         prompts=[tokens.tolist() for tokens in prepared.prompts],

@@ -29,9 +29,9 @@ class SourceStats(NamedTuple):
 class AnswerStats:
     """Of one answer, so far or in all.
 
-    n_cached: prompt tokens found in the KV cache. n_generated: tokens the client received. prompt_seconds:
-    from getting a slot to the first token. generation_seconds: from the first token to the last. sources: of
-    draft tokens, in the order of their names.
+    n_cached: prompt tokens found in the KV cache. n_generated: tokens the client received, n_first of them
+    from the first step. prompt_seconds: from getting a slot to the end of that step. generation_seconds: from
+    there to the last token. sources: of draft tokens, in the order of their names.
     """
 
     n_prompt: int
@@ -42,6 +42,7 @@ class AnswerStats:
     prompt_seconds: float = 0.0
     generation_seconds: float = 0.0
     sources: tuple[SourceStats, ...] = ()
+    n_first: int = 0
 
     @classmethod
     def of(cls, sequence: LiveSequence, n_generated: int) -> "AnswerStats":
@@ -58,7 +59,19 @@ class AnswerStats:
                 SourceStats(source, n_drafted, sequence.accepted_by[source])
                 for source, n_drafted in sorted(sequence.drafted_by.items())
             ),
+            n_first=min(sequence.n_first, n_generated),
         )
+
+    @property
+    def n_after_first(self) -> int:
+        """Tokens after the first step: those that generation_seconds is the time of."""
+        return self.n_generated - self.n_first
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """None if no token came after the first step."""
+        n, seconds = self.n_after_first, self.generation_seconds
+        return n / seconds if n and seconds > 0 else None
 
 
 def seconds_between(start: float | None, end: float | None) -> float:

@@ -70,11 +70,12 @@ class Printer:
 def _summary(sequence: LiveSequence) -> str:
     stats = AnswerStats.of(sequence, len(sequence.tokens) - sequence.n_prompt)
     n_processed = stats.n_prompt - stats.n_cached
-    rate = (stats.n_generated - 1) / stats.generation_seconds if stats.generation_seconds else 0.0
     line = (
         f"prompt {n_processed} tokens (+{stats.n_cached} cached) in {stats.prompt_seconds:.2f} s, "
-        f"generated {stats.n_generated} in {stats.generation_seconds:.2f} s ({rate:.1f} tokens/s)"
+        f"generated {stats.n_generated} in {stats.generation_seconds:.2f} s"
     )
+    if (rate := stats.tokens_per_second) is not None:
+        line += f" ({rate:.1f} tokens/s)"
     if stats.n_drafted:
         share = stats.n_accepted / stats.n_drafted
         line += f", drafted {stats.n_drafted}, accepted {stats.n_accepted} ({share:.0%})"

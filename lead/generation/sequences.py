@@ -90,6 +90,7 @@ class LiveSequence:
     started_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
+    n_first: int = 0  # tokens of the first step, which ended at first_token_at
     changed: Broadcast = field(default_factory=Broadcast)
 
     @property
@@ -142,7 +143,7 @@ class LiveSequence:
         self.accepted_by.update(step.sources[: step.n_accepted])
         self.last_token_at = now
         if self.first_token_at is None:
-            self.first_token_at = now
+            self.first_token_at, self.n_first = now, len(step.tokens)
 
 
 class Observer(Protocol):

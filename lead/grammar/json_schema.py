@@ -24,21 +24,20 @@ _MAX_PATTERNS = 8
 """Patterns that one string has to match: their automata multiply."""
 _MAX_CONSTANT = 8192
 """Characters of one value of `const` or `enum`."""
-_MAX_BOUND = 1 << 53
-"""llguidance accepts no larger ones; they are ignored."""
-
-_MAX_INTEGER = 10**15 - 1
-"""In both directions, where a schema sets no bound: a model may write digits without end."""
+_MAX_NUMBER = (1 << 53) - 1
+"""In both directions: larger bounds are rounded. Integers without bounds get these: a model may write
+digits without end."""
 _MAX_ADDED_NAMES = 30_000
 """Properties that all objects of a schema get because another schema of the same value names them."""
 
 _FURTHER = {"additionalProperties", "patternProperties", "unevaluatedProperties"}
-_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_LOWER = ("minimum", "exclusiveMinimum")
+_UPPER = ("maximum", "exclusiveMaximum")
 _ABOUT = {
     "object": {"properties", "required", "additionalProperties", "patternProperties"},
     "array": {"items", "prefixItems", "minItems", "maxItems"},
     "string": {"pattern", "minLength", "maxLength", "format"},
-    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+    "number": {*_LOWER, *_UPPER, "multipleOf"},
 }
 _WITHOUT_TYPE = {"type", "$ref", "const", "enum", "allOf", *ALTERNATIVES}
 _BY_NAME = {"properties", "patternProperties", "$defs", "definitions"}
@@ -90,7 +89,7 @@ class _Reader:
         _check_constants(copy, path)
         _check_pattern(copy, path)
         _drop_repeated_types(copy)
-        _drop_large_bounds(copy)
+        _limit_bounds(copy, path)
         _bound_integers(copy)
         parts = list(self._references.parts(schema))
         own = _names(parts) if len(schema) > 1 or "$ref" not in schema else frozenset()
@@ -200,19 +199,26 @@ def _bound_integers(schema: Schema) -> None:
     types = schema.get("type")
     if "integer" not in (types if isinstance(types, list) else [types]) or "multipleOf" in schema:
         return
-    if not schema.keys() & {"minimum", "exclusiveMinimum"}:
-        schema["minimum"] = -_MAX_INTEGER
-    if not schema.keys() & {"maximum", "exclusiveMaximum"}:
-        schema["maximum"] = _MAX_INTEGER
+    if not schema.keys() & set(_LOWER):
+        schema["minimum"] = -_MAX_NUMBER
+    if not schema.keys() & set(_UPPER):
+        schema["maximum"] = _MAX_NUMBER
 
 
-def _drop_large_bounds(schema: Schema) -> None:
-    """Drop bounds that llguidance does not take."""
-    for keyword in _NUMBERS:
-        value = schema.get(keyword)
-        if isinstance(value, int | float) and not abs(value) <= _MAX_BOUND:
-            del schema[keyword]
-            schema.setdefault("type", "number")
+def _limit_bounds(schema: Schema, path: str) -> None:
+    """Make bounds that are too large tighter; raises SchemaError if they would exclude every number then."""
+    for keywords, sign in ((_LOWER, 1), (_UPPER, -1)):
+        for keyword in keywords:
+            value = schema.get(keyword)
+            if not isinstance(value, int | float):
+                continue
+            excluded = sign * value
+            if excluded > _MAX_NUMBER or (excluded == _MAX_NUMBER and keyword.startswith("exclusive")):
+                raise SchemaError(
+                    f"{path}: {keyword}: numbers beyond {sign * _MAX_NUMBER} (53 bits) are not supported"
+                )
+            if excluded < -_MAX_NUMBER:
+                schema[keyword] = -sign * _MAX_NUMBER
 
 
 def _list(schema: Schema, keyword: str, path: str) -> list[Any]:

@@ -52,7 +52,8 @@ class AnswerUpdate:
     """What is new of one answer: text that became certain, its end, or how far its prompt has been read.
 
     index: of the prompt that is answered. deltas: the parsed text. n_drafted, n_accepted: of the steps that
-    the tokens came from. stats: so far, where asked for.
+    the tokens came from. n_cached: tokens of the prompt found in the KV cache, once there are tokens or the
+    end. stats: so far, where asked for.
     """
 
     index: int
@@ -60,6 +61,7 @@ class AnswerUpdate:
     deltas: list[Delta] = field(default_factory=list)
     n_drafted: int = 0
     n_accepted: int = 0
+    n_cached: int = 0
     stats: AnswerStats | None = None
     progress: ReadProgress | None = None
     end: AnswerEnd | None = None
@@ -214,13 +216,14 @@ class _AnswerReader:
             self._parse(tokens),
             n_drafted=sum(step.n_drafted for step in steps),
             n_accepted=sum(step.n_accepted for step in steps),
+            n_cached=self.sequence.n_cached,
             stats=self._stats() if self._request.timings_per_token else None,
         )
 
     def _finish(self) -> AnswerUpdate:
         sequence, stop = self.sequence, self._assembler.stop
         self.finished = True
-        if sequence.status is Status.FAILED:
+        if sequence.status is Status.FAILED and not self._is_enough:
             raise sequence.failure or UnavailableError("the engine has died")
         late = self._is_late
         tokens = self._assembler.finish()
@@ -233,7 +236,7 @@ class _AnswerReader:
             if reason == "stop" and self._parser.n_calls:
                 reason = "tool_calls"
         end = AnswerEnd(reason, sequence.sampling.seed, sequence.slot, stop, self._stats(), _drafts(sequence))
-        return AnswerUpdate(self._index, tokens, deltas, end=end)
+        return AnswerUpdate(self._index, tokens, deltas, n_cached=sequence.n_cached, end=end)
 
     def _parse(self, tokens: Sequence[TextToken]) -> list[Delta]:
         text = "".join(token.text for token in tokens)

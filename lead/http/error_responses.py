@@ -1,6 +1,10 @@
-"""Errors as OpenAI's clients expect them: an HTTP status and `{"error": {message, type, param, code}}`."""
+"""Errors as clients expect them: an HTTP status and OpenAI's `{"error": {message, type, param, code}}`.
 
-from collections.abc import Iterator, Mapping
+At the paths of Anthropic's API the body is `{"type": "error", "error": {type, message}}`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -10,16 +14,34 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
 
 from lead.engine.client import RETRY_AFTER_SECONDS
 from lead.generation.admission import ContextExceededError
 from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError, UnsupportedError
 
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_MESSAGE_CHARACTERS = 2000
+_INSTANCE = re.compile(r" or instance of \w+")
 _NEVER = {"x-should-retry": "false"}
 """Tells the clients of OpenAI and Anthropic, which retry every 5xx, not to."""
 _HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+_ANTHROPICS_PATH = "/v1/messages"
+_ANTHROPICS_TYPES = _HTTP_TYPES | {413: "request_too_large", 503: "overloaded_error"}
+
+
+class ErrorResponse(JSONResponse):
+    """Sent by a route or by a middleware: its shape depends on the path alone."""
+
+    def __init__(self, body: dict[str, Any], status: int, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(body, status, headers)
+        self._message: str = body["error"]["message"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if f"{scope['path']}/".startswith(f"{_ANTHROPICS_PATH}/"):
+            self.body = self.render(_anthropics_body(self.status_code, self._message))
+            self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
 
 
 def install(app: FastAPI) -> None:
@@ -30,7 +52,9 @@ def install(app: FastAPI) -> None:
 
     async def on_invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        return error_response(first_invalid(error))
+        item = error.errors()[0]
+        path = [str(part) for part in item["loc"] if part not in {"body", "query"}]
+        return error_response(_invalid(path, item["msg"]))
 
     async def on_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
@@ -45,21 +69,21 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, on_http)
 
 
-def error_response(error: Exception, **fields: str) -> JSONResponse:
+def error_response(error: Exception, **fields: str) -> ErrorResponse:
     """The response to a request that failed with `error`; `fields` stand beside it in the body."""
     headers = None
     if isinstance(error, UnavailableError):
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
     elif isinstance(error, UnsupportedError):
         headers = _NEVER
-    return JSONResponse(fields | error_body(error), _status_and_type(error)[0], headers)
+    return ErrorResponse(fields | error_body(error), _status_and_type(error)[0], headers)
 
 
 def http_error(
     status: int, message: str, kind: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
+) -> ErrorResponse:
     """An error of HTTP itself, in the same shape."""
-    return JSONResponse(_body(message, kind, code=code), status, headers)
+    return ErrorResponse(_body(message, kind, code=code), status, headers)
 
 
 def error_body(error: Exception) -> dict[str, Any]:
@@ -78,7 +102,7 @@ def _allowed(request: Request) -> Iterator[str]:
     for method in _METHODS:
         scope = {**request.scope, "method": method}
         if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
-            yield method
+            yield from ("GET", "HEAD") if method == "GET" else (method,)
 
 
 def _status_and_type(error: Exception) -> tuple[int, str]:
@@ -99,6 +123,12 @@ def _body(message: str, kind: str, param: str | None = None, code: str | None = 
     return {"error": {"message": _cut(message), "type": kind, "param": param and _cut(param), "code": code}}
 
 
+def _anthropics_body(status: int, message: str) -> dict[str, Any]:
+    is_servers = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    kind = _ANTHROPICS_TYPES.get(status, "api_error" if is_servers else "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
 def _cut(text: str) -> str:
     """Messages quote what a client has sent, which may be megabytes."""
     if len(text) <= _MAX_MESSAGE_CHARACTERS:
@@ -107,13 +137,38 @@ def _cut(text: str) -> str:
     return f"{text[:half]} … {text[-half:]}"
 
 
-def first_invalid(error: RequestValidationError | ValidationError) -> RequestError:
-    """The first of pydantic's errors as a RequestError."""
-    if isinstance(error, ValidationError):
-        item = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    else:
-        item = error.errors()[0]
-    path = [str(part) for part in item["loc"] if part not in {"body", "query"}]
-    # For a union pydantic appends the name of the member it tried: the field comes before it.
-    field = path[0] if path else "body"
-    return RequestError(f"{'.'.join(path) or 'body'}: {item['msg']}", field)
+def first_invalid(error: ValidationError, value: object) -> RequestError:
+    """What is wrong with the first invalid field of `value`, as a RequestError.
+
+    For a union pydantic reports an error of each member. The client meant the one whose error is deepest
+    inside the field.
+    """
+    items = error.errors(include_url=False, include_context=False, include_input=False)
+    reasons: dict[tuple[str, ...], list[str]] = {}
+    for item in items:
+        if item["loc"][:1] == items[0]["loc"][:1]:
+            path = _path(item["loc"], value, is_missing=item["type"] == "missing")
+            reasons.setdefault(path, []).append(item["msg"])
+    path = max(reasons, key=len)
+    return _invalid(path, _either(reasons[path]))
+
+
+def _path(location: tuple[int | str, ...], value: Any, *, is_missing: bool) -> tuple[str, ...]:
+    """Without the members of unions that pydantic names in between."""
+    path: list[str] = []
+    for part in location:
+        is_index = isinstance(value, list) and isinstance(part, int)
+        if is_index or (isinstance(value, dict) and part in value):
+            value = value[part]
+            path.append(str(part))
+    return (*path, str(location[-1])) if is_missing else tuple(path)
+
+
+def _either(reasons: list[str]) -> str:
+    """Each once: "Input should be a valid string or a valid list"."""
+    first, *others = dict.fromkeys(_INSTANCE.sub("", reason) for reason in reasons)
+    return " or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
+
+
+def _invalid(path: Sequence[str], reason: str) -> RequestError:
+    return RequestError(f"{'.'.join(path) or 'body'}: {reason}", path[0] if path else "body")

@@ -67,7 +67,7 @@ async def read_request(
     prepared: PreparedRequest = await prepare(job, http_request, services)
     if prepared.reads_control_texts:
         _say_that_control_texts_are_read()
-    _check_lengths(prepared, services)
+    check_lengths(prepared, services)
     prompts = [prompt.tolist() for prompt in prepared.prompts]
     return GenerationRequest(
         prompts=[prompt for prompt in prompts for _ in range(n)],
@@ -127,7 +127,8 @@ def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
         raise RequestError(f"n: {n} answers to each of {n_prompts} prompts are too many", "n")
 
 
-def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
+def check_lengths(prepared: PreparedRequest, services: Services) -> None:
+    """Raise RequestError for a prompt that is too long."""
     most, n_ctx = services.limits.max_prompt_tokens, services.admission.n_ctx
     for prompt in prepared.prompts:
         if most and len(prompt) > most:

@@ -86,7 +86,7 @@ class BodyReader:
         try:
             return model.model_validate(value)
         except ValidationError as error:
-            raise first_invalid(error) from None
+            raise first_invalid(error, value) from None
 
 
 class JsonRoute(APIRoute):

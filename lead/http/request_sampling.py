@@ -11,9 +11,10 @@ from lead.settings.sampler_names import by_letters, by_names
 from lead.tokenizer.jobs import PreparedRequest
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.parameters import BANNED, SamplerName, SamplingParameters
+from shared.sampling.parameters import BANNED, MAX_SEED, SamplerName, SamplingParameters
 
 _MAX_SHOWN_CHARACTERS = 100
+_SEED_BITS = 32
 _PLAIN_FIELDS = tuple(
     SamplingParameters.model_fields.keys()
     - {"seed", "logit_bias", "samplers", "dry_sequence_breakers", "grammar", "grammar_start"}
@@ -32,9 +33,7 @@ def sampling_parameters(
         given["repeat_last_n"] = services.admission.n_ctx
     if given.get("dry_base", 1) < 1:  # llama-server uses the default then
         given["dry_base"] = defaults.dry_base
-    seed = defaults.seed if fields.seed is None else fields.seed
-    # A drawn seed is small enough for any client's integers.
-    given["seed"] = secrets.randbits(32) if seed == -1 else seed
+    given["seed"] = _seed(defaults.seed if fields.seed is None else fields.seed)
     given["logit_bias"] = _biases_within(fields, vocabulary, prepared.biased, services.limits.max_logit_bias)
     given["grammar"] = prepared.grammar
     if fields.samplers is not None:
@@ -47,6 +46,13 @@ def sampling_parameters(
         item = error.errors()[0]
         field = str(item["loc"][0])
         raise RequestError(f"{field}: {item['msg']} (got {_shown(item['input'])})", field) from error
+
+
+def _seed(given: int) -> int:
+    """-1 draws one, small enough for any client's integers; others below 0 become one, as in llama-server."""
+    if given == -1:
+        return secrets.randbits(_SEED_BITS)
+    return given & ((1 << _SEED_BITS) - 1) if -MAX_SEED - 1 <= given < 0 else given
 
 
 def _shown(value: object) -> str:

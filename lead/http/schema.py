@@ -1,11 +1,13 @@
 """The request fields that chat and text completions share."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from lead.chat.bounds import MAX_MESSAGES, MAX_STOPS, AtMost
+from lead.chat.nulls import NullIsDefault
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.tokenizer.jobs import FieldTexts
@@ -14,11 +16,12 @@ from shared.errors import RequestError
 LogitBias = float | Literal[False]
 _MAX_BIASES = 1 << 16
 """The most that --max-logit-bias can allow."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 _MAX_SAMPLERS = 64
 _MAX_BREAKERS = 64
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(NullIsDefault):
     """OpenAI's `stream_options`."""
 
     include_usage: bool = False
@@ -190,8 +193,14 @@ class GenerationFields(BaseModel):
         return None if value is None or value < 0 else value / 1000
 
     def biases(self) -> Iterator[tuple[Any, Any]]:
-        """The entries of `logit_bias`: a token or text, and its bias; raises RequestError."""
+        """The entries of `logit_bias`: a token or text, and its bias; raises RequestError.
+
+        A number that is no token's id is a text in a list only: in an object, OpenAI's form, it is a mistake.
+        """
         if isinstance(self.logit_bias, dict):
+            for key in self.logit_bias:
+                if _NUMBER.fullmatch(key) and not _is_id(key):
+                    raise RequestError(f"logit_bias: {key!r} is not the id of a token", "logit_bias")
             yield from self.logit_bias.items()
             return
         for pair in self.logit_bias or ():
@@ -207,8 +216,12 @@ class GenerationFields(BaseModel):
             )
         return FieldTexts(
             prediction=self.prediction.text if self.prediction else "",
-            biased=tuple(key for key, _ in self.biases() if isinstance(key, str) and not key.isdecimal()),
+            biased=tuple(key for key, _ in self.biases() if isinstance(key, str) and not _is_id(key)),
         )
+
+
+def _is_id(key: str) -> bool:
+    return key.isascii() and key.isdecimal()
 
 
 def _within(name: str, value: int | None, most: int) -> int:

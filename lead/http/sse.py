@@ -40,9 +40,9 @@ class Renderer(ABC, Generic[Update]):
         """The events after all updates."""
         return ()
 
-    def error(self, error: Exception) -> SseEvent:
-        """The event of an error that ends a stream that has begun."""
-        return error_body(error)
+    def error(self, error: Exception) -> Iterable[SseEvent]:
+        """The events of an error that ends a stream that has begun."""
+        yield error_body(error)
 
 
 class ClientGoneError(Exception):
@@ -146,7 +146,7 @@ class _EventStream(StreamingResponse, Generic[Update]):
                 raise
             if not isinstance(error, DuoError):
                 log.exception("an answer was interrupted by an error")
-            yield _lines([renderer.error(error)])
+            yield _lines(renderer.error(error))
 
     async def _close(self) -> None:
         await _cancel(self._first)

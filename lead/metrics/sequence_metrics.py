@@ -64,7 +64,7 @@ class SequenceMetrics:
 
     @property
     def generation(self) -> tuple[float, float]:
-        """(tokens, seconds) so far, without the first token of each answer: it belongs to the prompt."""
+        """(tokens, seconds) so far, without the first step of each answer: its time counts for the prompt."""
         return self._n_after_first, _value(self._seconds)
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
@@ -76,7 +76,6 @@ class SequenceMetrics:
         self._last_token_at[sequence.id] = now
         if before is None:
             self._count_prompt(sequence)
-            self._n_after_first += n - 1
         else:
             self._n_after_first += n
             self._seconds.inc(now - before)

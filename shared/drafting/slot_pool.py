@@ -51,17 +51,18 @@ class SlotPool:
 
     def _load_longer(self, slot: SlotCache, tokens: list[int]) -> None:
         """Give `slot` what is stored of `tokens`, if it holds much less of them itself."""
-        found = ((common_prefix_length(text.tokens, tokens), text) for text in self._stored.texts)
-        n_loaded, text = max(found, key=lambda each: each[0], default=(0, None))
+        n_loaded, text = self._stored.best(tokens, lambda text: common_prefix_length(text.tokens, tokens))
         if text and n_loaded >= slot.shared_with(tokens) + MIN_TOKENS:
             self._empty(slot)
-            apply_edits(self._stored.load(text, slot, n_loaded), self._model)
+            load = self._stored.load_parts if text.parts else self._stored.load
+            apply_edits(load(text, slot, n_loaded), self._model)
 
     def _store(self, slot: SlotCache) -> bool:
         """Store the tokens of an ended sequence; False if they are too few or too many."""
-        edits = self._stored.store(slot) if len(slot) >= MIN_TOKENS else None
-        apply_edits(edits or [], self._model)
-        return edits is not None
+        stored = self._stored.store(slot) if len(slot) >= MIN_TOKENS else None
+        if stored:
+            apply_edits(stored[0], self._model)
+        return stored is not None
 
     def _empty(self, slot: SlotCache) -> None:
         slot.keep(0)

@@ -90,14 +90,26 @@ class HiddenRows:
         """`slot` has the first `n_keep` tokens of `source` now."""
         self._slots[slot] = self._slots[source].beginning(n_keep)
 
-    def store(self, slot: int, key: int) -> None:
-        """Keep the rows of a slot as `key`."""
+    def store(self, slot: int, key: int, start: int = 0, end: int | None = None) -> None:
+        """Keep the rows of a slot, of its tokens `start` to `end` or of all, as `key`."""
         kept = self._slots[slot]
-        self._stored[key] = kept.beginning(kept.end)
+        part = kept.beginning(kept.end if end is None else end)
+        part.forget(max(0, start - part.first))
+        self._stored[key] = part
 
     def load(self, slot: int, key: int, n_keep: int) -> None:
         """`slot` has the first `n_keep` tokens of what was stored as `key` now."""
         self._slots[slot] = self._stored[key].beginning(n_keep)
+
+    def load_part(self, slot: int, key: int, n_keep: int) -> None:
+        """`slot` has the part that was stored as `key` in addition, up to `n_keep` tokens of the text."""
+        part, kept = self._stored[key].beginning(n_keep), self._slots[slot]
+        if not part.tokens or part.first != kept.end or not kept.tokens:
+            self._slots[slot] = part
+            return
+        kept.tokens += part.tokens
+        kept.rows += part.rows
+        kept.forget(max(0, len(kept.tokens) - self.n_most))
 
     def forget(self, key: int) -> None:
         """Free what was stored as `key`, if there are rows of it."""

@@ -8,7 +8,12 @@ from shared.errors import ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.llama.native_parameters import add_guard_sequences, add_state_memory, context_parameters
+from shared.llama.native_parameters import (
+    add_guard_sequences,
+    add_spare_sequence,
+    add_state_memory,
+    context_parameters,
+)
 from shared.models.file_kind import read_beginning
 from shared.models.split import parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
@@ -19,6 +24,8 @@ _ROLLBACKS = (8, 6, 4, 3, 2, 1)
 """How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
+_PART_BYTES = 64 << 20
+"""Of a text that is stored or loaded in one step beside others: takes some hundredths of a second."""
 _MEMORY_SHARE = 0.25
 """The most of the free memory that states to return to may take; and stored texts, of what is left."""
 
@@ -67,6 +74,10 @@ def plan_memory(
         if is_guarded:
             add_guard_sequences(parameters, path)
         add_state_memory(parameters, traits)
+        # Ranges of cells have names of their own in one pool only, and where nothing but cells is in memory.
+        has_parts = traits == PLAIN and not has_windows and options.kv_unified and n_slots < MAX_SLOTS
+        if has_parts:
+            add_spare_sequence(parameters)
         size = outline.size(parameters)
         n_left = free_bytes - sum(part.stat().st_size for part in parts_of(path)) - size.total
         # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
@@ -79,7 +90,9 @@ def plan_memory(
             is_guarded=is_guarded,
             kv_unified=options.kv_unified,
             checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
-            prompt_cache=size_prompt_cache(options, probe, n_left) if can_store else NO_PROMPT_CACHE,
+            prompt_cache=size_prompt_cache(options, probe, n_left, has_parts=has_parts)
+            if can_store
+            else NO_PROMPT_CACHE,
         )
 
 
@@ -132,12 +145,15 @@ def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
     return min(options.ctx_checkpoints, (options.checkpoint_memory << 20) // all_bytes)
 
 
-def size_prompt_cache(options: ModelOptions, probe: MemoryProbe, n_left: int) -> PromptCacheSize:
-    """Where `n_left` bytes are free beside the model."""
+def size_prompt_cache(
+    options: ModelOptions, probe: MemoryProbe, n_left: int, *, has_parts: bool = False
+) -> PromptCacheSize:
+    """Where `n_left` bytes are free beside the model; has_parts: texts are stored in parts."""
     n_bytes = max(0, int(_MEMORY_SHARE * n_left))
     if options.cache_ram >= 0:
         n_bytes = min(n_bytes, options.cache_ram << 20)
-    return PromptCacheSize(n_bytes, probe.full_token_bytes, probe.checkpoint_bytes)
+    n_part = max(1, _PART_BYTES // max(1, probe.full_token_bytes)) if has_parts else 0
+    return PromptCacheSize(n_bytes, probe.full_token_bytes, probe.checkpoint_bytes, n_part)
 
 
 def describe_prompt_cache(size: PromptCacheSize) -> str:

@@ -349,6 +349,21 @@ class Model:
         if self.hidden:
             self.hidden.load(slot, key, n_keep)
 
+    def store_part(self, slot: int, key: int, start: int, end: int) -> None:
+        """Write some tokens of a slot to host memory; raises DecodeFatalError."""
+        self._check(slot)
+        assert self.prompt_cache.n_part, "this model stores texts as a whole"
+        self._stored.store_part(slot, self.n_slots, key, start, end)
+        if self.hidden:
+            self.hidden.store(slot, key, start, end)
+
+    def load_part(self, slot: int, key: int, n_keep: int) -> None:
+        """Add a stored part to a slot that holds what was before it; raises DecodeFatalError."""
+        self._check(slot)
+        self._stored.load_part(slot, self.n_slots, key, n_keep)
+        if self.hidden:
+            self.hidden.load_part(slot, key, n_keep)
+
     def forget(self, key: int) -> None:
         """Free a stored state or text."""
         self._stored.forget(key)

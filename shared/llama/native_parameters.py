@@ -70,6 +70,14 @@ def add_guard_sequences(parameters: Any, path: Path) -> None:
     parameters.n_batch = parameters.n_ubatch
 
 
+def add_spare_sequence(parameters: Any) -> None:
+    """Add a sequence after the slots that shares the cells of a part of one (`StoredStates.store_part`)."""
+    parameters.n_seq_max += 1
+    # llama.cpp aborts the process if a batch cannot hold one token of each sequence
+    parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max)
+    parameters.n_batch = max(parameters.n_batch, parameters.n_ubatch)
+
+
 def add_state_memory(parameters: Any, traits: MemoryTraits) -> None:
     """Make room for the states that can be returned to."""
     if not traits.can_trim:

@@ -72,6 +72,21 @@ def test_without_timings_the_speed_is_measured_between_first_and_last_token():
     assert answer.stats.tokens_per_second == pytest.approx(2.0)
 
 
+def test_tokens_of_the_first_chunk_do_not_raise_the_measured_speed():
+    answer = Answer(clock(5.0, 6.0))
+    answer.read(chunk("abc", speculation=speculation(("a", "ngram"), ("b", "ngram"), ("c", None))))
+    answer.read(chunk("d"))
+    assert answer.stats.tokens_per_second == pytest.approx(1.0)
+
+
+def test_answers_without_a_time_do_not_raise_the_speed_of_all():
+    total = GenerationStats(8, 2.0) + Answer(clock()).stats
+    answer = Answer(clock())
+    answer.read(chunk(timings={"predicted_n": 30, "predicted_per_second": 0}))
+    total += answer.stats
+    assert (total.n_tokens, total.tokens_per_second) == (38, 4.0)
+
+
 def test_a_single_token_has_no_speed():
     answer = Answer(clock(5.0))
     answer.read(chunk("a"))

@@ -1,6 +1,7 @@
 """The `anthropic` package, unchanged."""
 
 import anthropic
+import pydantic
 import pytest
 
 from lead.chat.template import ChatTemplate
@@ -8,6 +9,10 @@ from tests.lead.http.routes.test_chat_tools import CALL, HERMES, THINKS
 from tests.lead.http.routes.test_messages import ADD
 
 ASK = {"model": "any", "max_tokens": 64, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+class Sum(pydantic.BaseModel):
+    a: int
 
 
 @pytest.fixture
@@ -31,6 +36,18 @@ async def test_a_message_is_streamed(lead, client):
     assert text == final.content[0].text == "Hello there"
 
 
+async def test_a_streams_usage_is_that_of_the_whole_message(lead, client):
+    lead.will_say("Hello there")
+    async with client.messages.stream(**ASK) as stream:
+        start = (await anext(aiter(stream))).message.usage.model_copy()
+        end = (await stream.get_final_message()).usage
+    whole = (await client.messages.create(**ASK)).usage
+    for usage in (start, end):
+        found = (usage.input_tokens, usage.cache_read_input_tokens)
+        assert found == (whole.input_tokens, whole.cache_read_input_tokens)
+    assert end.output_tokens == whole.output_tokens
+
+
 async def test_tools_are_called(lead, client):
     lead.use(template=ChatTemplate(HERMES, "", ""))
     lead.will_say("Well.\n" + CALL)
@@ -46,6 +63,20 @@ async def test_thinking_comes_apart(lead, client):
     message = await client.messages.create(**ASK, thinking={"type": "adaptive"})
     assert [block.type for block in message.content] == ["thinking", "text"]
     assert message.content[0].thinking == "Hm."
+
+
+async def test_an_object_is_parsed(lead, client):
+    lead.will_say('{"a": 1}')
+    message = await client.messages.parse(**ASK, output_format=Sum)
+    assert message.parsed_output == Sum(a=1)
+    assert lead.engine.submitted[0].sampling.grammar
+
+
+async def test_an_object_is_streamed(lead, client):
+    lead.will_say('{"a": 1}')
+    async with client.messages.stream(**ASK, output_format=Sum) as stream:
+        assert (await stream.get_final_message()).parsed_output == Sum(a=1)
+    assert lead.engine.submitted[0].sampling.grammar
 
 
 async def test_tokens_are_counted(client):
@@ -72,3 +103,10 @@ async def test_hanging_up_cancels(lead, client):
         await anext(aiter(stream))
     await lead.engine.cancellation.wait()
     assert lead.engine.cancelled == [lead.engine.submitted[0].sequence]
+
+
+async def test_an_unknown_path_raises_not_found(client):
+    with pytest.raises(anthropic.NotFoundError) as caught:
+        await client.messages.batches.list()
+    body = caught.value.body
+    assert (body["type"], body["error"]["type"]) == ("error", "not_found_error")

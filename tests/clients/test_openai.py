@@ -2,6 +2,7 @@
 
 import json
 
+import httpx
 import openai
 import pytest
 
@@ -123,3 +124,34 @@ async def test_a_response_calls_tools(lead, client):
     async with client.responses.stream(model="any", input="Hello", tools=[tool]) as stream:
         final = await stream.get_final_response()
     assert (final.output[0].name, json.loads(final.output[0].arguments)) == ("add", {"a": 1})
+
+
+async def test_head_has_the_headers_of_get_and_no_body(url):
+    async with httpx.AsyncClient(base_url=url) as client:
+        for _ in range(2):  # the connection stays usable
+            response = await client.head("/v1/models")
+            assert (response.status_code, response.content) == (200, b"")
+            assert int(response.headers["content-length"]) > 0
+
+
+async def test_a_response_that_fails_says_so_in_its_stream(lead, client):
+    lead.will_say("one two three")
+    lead.engine.dies_after = 2
+    stream = await client.responses.create(model="any", input="Hello", stream=True)
+    *_, error, failed = [event async for event in stream]
+    assert (error.type, error.message) == ("error", "the engine has died")
+    assert (failed.response.status, failed.response.error.code) == ("failed", "server_error")
+    assert failed.sequence_number == error.sequence_number + 1
+
+
+async def test_errors_of_responses_name_their_fields(client):
+    with pytest.raises(openai.BadRequestError, match="max_output_tokens: -5") as caught:
+        await client.responses.create(model="any", input="Hello", max_output_tokens=-5)
+    assert caught.value.param == "max_output_tokens"
+
+
+async def test_models_are_listed_and_retrieved(client):
+    (model,) = (await client.models.list()).data
+    assert await client.models.retrieve(model.id) == model
+    with pytest.raises(openai.NotFoundError, match="does not exist"):
+        await client.models.retrieve("another")

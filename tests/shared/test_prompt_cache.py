@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from shared.cache_edits import ForgetState, LoadState, LoadText, StoreText, Trim
+from shared.cache_edits import ForgetState, LoadPart, LoadState, LoadText, StorePart, StoreText, Trim
 from shared.llama.memory_traits import MemoryTraits
 from shared.prompt_cache import PromptCache, PromptCacheSize
-from shared.slot_cache import SlotCache
+from shared.slot_cache import SlotCache, common_prefix_length
 
 TEXT = list(range(100, 140))
 
@@ -30,14 +30,14 @@ def texts(prompts):
 
 def test_the_text_of_a_slot_is_stored_and_stays_there(prompts):
     cache = holding(TEXT, index=3)
-    assert prompts.store(cache) == [StoreText(3, 1)]
+    assert prompts.store(cache) == ([StoreText(3, 1)], 0)
     assert (texts(prompts), prompts.n_bytes, cache.tokens) == ([TEXT], 40, TEXT)
 
 
 def test_what_is_no_longer_valid_is_removed_before(prompts):
     cache = holding(TEXT)
     cache.keep(30)
-    assert prompts.store(cache) == [Trim(0, 30), StoreText(0, 1)]
+    assert prompts.store(cache) == ([Trim(0, 30), StoreText(0, 1)], 0)
 
 
 def test_a_text_that_is_too_long_is_not_stored(prompts):
@@ -47,13 +47,13 @@ def test_a_text_that_is_too_long_is_not_stored(prompts):
 
 def test_the_beginning_of_a_stored_text_is_there_already(prompts):
     prompts.store(holding(TEXT))
-    assert prompts.store(holding(TEXT[:35])) == []
+    assert prompts.store(holding(TEXT[:35])) == ([], 0)
     assert texts(prompts) == [TEXT]
 
 
 def test_a_text_replaces_its_beginning(prompts):
     prompts.store(holding(TEXT))
-    assert prompts.store(holding([*TEXT, 1])) == [ForgetState(1), StoreText(0, 2)]
+    assert prompts.store(holding([*TEXT, 1])) == ([ForgetState(1), StoreText(0, 2)], 0)
     assert texts(prompts) == [[*TEXT, 1]]
 
 
@@ -62,7 +62,7 @@ def test_the_least_recently_used_gives_way(prompts):
     prompts.store(holding(first))
     prompts.store(holding(second))
     prompts.load(prompts.texts[0], SlotCache(0), 10)
-    assert prompts.store(holding(third)) == [ForgetState(2), StoreText(0, 3)]
+    assert prompts.store(holding(third)) == ([ForgetState(2), StoreText(0, 3)], 0)
     assert texts(prompts) == [first, third]
 
 
@@ -79,6 +79,83 @@ def test_a_text_that_was_dropped_just_now_can_be_loaded(prompts):
     assert prompts.drop(text) == [ForgetState(1)]
     assert prompts.load(text, SlotCache(1), 10) == [LoadText(1, 1, 10)]
     assert prompts.n_bytes == 0
+
+
+def test_of_many_texts_that_begin_alike_the_one_that_goes_on_longest_is_found(prompts):
+    prompts = PromptCache(PromptCacheSize(1 << 40, 1), itertools.count(1))
+    for n in range(300):
+        prompts.store(holding([*TEXT, n // 100, n % 100, 7]))
+    question = [*TEXT, 1, 50, 3]
+    n, text = prompts.best(question, lambda text: common_prefix_length(text.tokens, question))
+    assert (n, text.tokens) == (42, [*TEXT, 1, 50, 7])
+
+
+def test_a_text_that_serves_less_is_offered_if_the_best_may_not(prompts):
+    prompts.store(holding([*TEXT, 1, 1]))
+    prompts.store(holding([*TEXT[:35], 2]))
+    n, text = prompts.best([*TEXT, 1, 1, 5], lambda text: 0 if len(text.tokens) > 40 else 35)
+    assert (n, text.tokens) == (35, [*TEXT[:35], 2])
+
+
+def test_the_number_of_texts_is_bounded(monkeypatch):
+    monkeypatch.setattr("shared.prompt_cache._MOST_TEXTS", 3)
+    prompts = PromptCache(PromptCacheSize(10_000, 1), itertools.count(1))
+    for n in range(5):
+        prompts.store(holding([n, *TEXT]))
+    assert [tokens[0] for tokens in texts(prompts)] == [2, 3, 4]
+
+
+class TestParts:
+    """Memory of which ranges can be stored: texts move in parts."""
+
+    @pytest.fixture
+    def prompts(self):
+        """Room for 100 tokens, in parts of 15."""
+        return PromptCache(PromptCacheSize(100, 1, n_part=15), itertools.count(1))
+
+    def stored(self, prompts, tokens):
+        prompts.store(holding(tokens))
+        return prompts.texts[-1]
+
+    def test_a_text_is_stored_part_by_part(self, prompts):
+        cache = holding(TEXT)
+        assert prompts.store(cache, n_most=15) == ([StorePart(0, 2, 0, 15)], 25)
+        assert (texts(prompts), prompts.n_bytes) == ([TEXT[:15]], 15)
+        assert prompts.store(cache, n_most=15) == ([StorePart(0, 3, 15, 30)], 10)
+        assert prompts.store(cache, n_most=15) == ([StorePart(0, 4, 30, 40)], 0)
+        assert (texts(prompts), prompts.n_bytes) == ([TEXT], 40)
+
+    def test_only_the_last_part_is_a_small_one(self, prompts):
+        assert prompts.store(holding(TEXT), n_most=35) == (
+            [StorePart(0, 2, 0, 15), StorePart(0, 3, 15, 30)],
+            10,
+        )
+        assert prompts.store(holding(TEXT), n_most=9) == ([], 10)
+
+    def test_of_a_text_that_goes_on_only_that_is_stored(self, prompts):
+        self.stored(prompts, TEXT)
+        assert prompts.store(holding([*TEXT, 1, 2])) == ([StorePart(0, 5, 40, 42)], 0)
+        assert texts(prompts) == [[*TEXT, 1, 2]]
+
+    def test_all_parts_are_forgotten(self, prompts):
+        text = self.stored(prompts, TEXT)
+        assert prompts.drop(text) == [ForgetState(2), ForgetState(3), ForgetState(4)]
+
+    def test_a_text_is_loaded_part_by_part(self, prompts):
+        text, cache = self.stored(prompts, TEXT), SlotCache(1)
+        assert prompts.load_parts(text, cache, 38, 15) == [LoadPart(1, 2, 15)]
+        assert prompts.load_parts(text, cache, 38, 100) == [LoadPart(1, 3, 30), LoadPart(1, 4, 38)]
+        assert cache.tokens == TEXT[:38]
+
+    @pytest.mark.parametrize(("n_keep", "n"), [(1, 15), (15, 15), (16, 30), (31, 40), (40, 40)])
+    def test_a_part_takes_all_its_cells_while_it_is_loaded(self, prompts, n_keep, n):
+        assert self.stored(prompts, TEXT).n_cells(n_keep) == n
+
+    def test_a_text_that_is_being_loaded_does_not_give_way(self, prompts):
+        text = self.stored(prompts, TEXT)
+        assert prompts.store(holding([5] * 70), held=[text.key]) is None
+        assert prompts.store(holding([5] * 60), held=[text.key]) is not None
+        assert len(texts(prompts)) == 2
 
 
 class TestCheckpoints:

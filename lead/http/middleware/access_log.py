@@ -21,6 +21,8 @@ _MAX_PATH_CHARACTERS = 200
 _POLLED = {
     ("GET", "/health"),
     ("GET", "/v1/health"),
+    ("HEAD", "/health"),
+    ("HEAD", "/v1/health"),
     ("GET", "/metrics"),
     ("GET", "/loads"),
     ("GET", "/v1/loads"),

@@ -7,6 +7,7 @@ from starlette.middleware import Middleware
 from lead.http.middleware.access_log import AccessLogMiddleware
 from lead.http.middleware.auth import AuthMiddleware
 from lead.http.middleware.cors import AllowedOrigins, WebSocketOriginMiddleware
+from lead.http.middleware.head import HeadMiddleware
 from lead.http.middleware.hosts import AllowedHosts, AllowedHostsMiddleware
 from lead.http.middleware.keys import Keyring
 from lead.settings.limits import RequestLimits
@@ -25,6 +26,7 @@ class MiddlewareStack:
         """The outermost first."""
         return [
             Middleware(AccessLogMiddleware),
+            Middleware(HeadMiddleware),
             *([Middleware(AllowedHostsMiddleware, hosts=self.hosts)] if self.hosts else []),
             *([self.origins.cors()] if self.origins else []),  # before auth: preflight requests carry no key
             Middleware(WebSocketOriginMiddleware, origins=self.origins),

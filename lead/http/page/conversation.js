@@ -114,8 +114,8 @@ export class Conversation {
 }
 
 function describe(timings) {
-  const parts = [`${speed(timings.predicted_per_second)} tokens/s`, `${timings.predicted_n} tokens`];
-  const { draft_n: n, draft_n_accepted: nAccepted } = timings;
+  const { predicted_per_second: rate, draft_n: n, draft_n_accepted: nAccepted } = timings;
+  const parts = [...(rate ? [`${speed(rate)} tokens/s`] : []), `${timings.predicted_n} tokens`];
   parts.push(n ? `${share(nAccepted, n)} of ${count(n)} draft tokens accepted` : "without drafts");
   return parts.join(" · ");
 }

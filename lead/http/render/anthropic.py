@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pydantic_core import from_json
 
 from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
+from lead.generation.answer_stats import AnswerStats
 from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
 from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest
@@ -32,32 +33,32 @@ class AnthropicRenderer(AnswerRenderer):
     def render(self, update: AnswerUpdate) -> Iterator[SseEvent]:
         if not self._begun and (update.deltas or update.end):
             self._begun = True
-            yield from self._begin()
+            yield from self._begin(update.n_cached)
         for delta in update.deltas:
             yield from self._blocks.push(delta)
         if update.end:
             yield from self._blocks.finish()
-            yield {"type": "message_delta", "delta": _stop(update.end), "usage": _usage(update.end)}
+            yield {"type": "message_delta", "delta": _stop(update.end), "usage": _usage(update.end.stats)}
             yield {"type": "message_stop"}
 
-    def error(self, error: Exception) -> SseEvent:
-        return error_event(error)
+    def error(self, error: Exception) -> Iterator[SseEvent]:
+        message = error_body(error)["error"]["message"]
+        yield {"type": "error", "error": {"type": "api_error", "message": message}}
 
     def whole(self, answers: list[Answer]) -> JsonObject:
         (answer,) = answers
-        content = {"content": _content(answer.message), **_stop(answer.end), "usage": _usage(answer.end)}
+        content = {
+            "content": _content(answer.message),
+            **_stop(answer.end),
+            "usage": _usage(answer.end.stats),
+        }
         return self._message | content
 
-    def _begin(self) -> Iterator[SseEvent]:
-        usage = {"input_tokens": self._n_prompt, "output_tokens": 0}
+    def _begin(self, n_cached: int) -> Iterator[SseEvent]:
+        usage = _usage(AnswerStats(self._n_prompt, n_cached))
         stop = {"stop_reason": None, "stop_sequence": None}
         yield {"type": "message_start", "message": {**self._message, "content": [], **stop, "usage": usage}}
         yield {"type": "ping"}
-
-
-def error_event(error: Exception) -> JsonObject:
-    """What Anthropic's clients read, in a stream or as a response's body."""
-    return {"type": "error", "error": {"type": "api_error", "message": error_body(error)["error"]["message"]}}
 
 
 class _BlockEvents:
@@ -135,10 +136,10 @@ def _stop(end: AnswerEnd) -> JsonObject:
     return {"stop_reason": reason, "stop_sequence": stop}
 
 
-def _usage(end: AnswerEnd) -> JsonObject:
+def _usage(stats: AnswerStats) -> JsonObject:
     return {
-        "input_tokens": end.stats.n_prompt - end.stats.n_cached,
-        "cache_read_input_tokens": end.stats.n_cached,
+        "input_tokens": stats.n_prompt - stats.n_cached,
+        "cache_read_input_tokens": stats.n_cached,
         "cache_creation_input_tokens": 0,
-        "output_tokens": end.stats.n_generated,
+        "output_tokens": stats.n_generated,
     }

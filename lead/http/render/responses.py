@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
@@ -24,18 +24,10 @@ class ResponsesRenderer(AnswerRenderer):
 
     def render(self, update: AnswerUpdate) -> Iterator[SseEvent]:
         if self._n_events or update.deltas or update.end:
-            for event in self._events(update):
-                yield {"sequence_number": self._n_events, **event}
-                self._n_events += 1
+            yield from self._numbered(self._events(update))
 
-    def error(self, error: Exception) -> SseEvent:
-        inner = error_body(error)["error"]
-        return {
-            "type": "error",
-            "code": inner["code"] or inner["type"],
-            "message": inner["message"],
-            "param": None,
-        }
+    def error(self, error: Exception) -> Iterator[SseEvent]:
+        yield from self._numbered(self._failure(error_body(error)["error"]))
 
     def whole(self, answers: list[Answer]) -> JsonObject:
         (answer,) = answers
@@ -46,15 +38,35 @@ class ResponsesRenderer(AnswerRenderer):
         return response
 
     def _events(self, update: AnswerUpdate) -> Iterator[JsonObject]:
-        if not self._n_events:
-            yield {"type": "response.created", "response": self._response}
-            yield {"type": "response.in_progress", "response": self._response}
+        yield from self._begin()
         for delta in update.deltas:
             yield from self._items.push(delta)
         if update.end:
             response, closing = self._end(update.end)
             yield from closing
             yield {"type": f"response.{response['status']}", "response": response}
+
+    def _failure(self, error: JsonObject) -> Iterator[JsonObject]:
+        message = error["message"]
+        yield from self._begin()
+        yield {"type": "error", "code": error["code"] or error["type"], "message": message, "param": None}
+        for _ in self._items.finish("incomplete"):
+            pass
+        code = "invalid_prompt" if error["type"] == "invalid_request_error" else "server_error"
+        failed = {"status": "failed", "error": {"code": code, "message": message}}
+        response = self._response | failed | {"output": self._items.output}
+        yield {"type": "response.failed", "response": response}
+
+    def _begin(self) -> Iterator[JsonObject]:
+        """The first events, unless they have been sent."""
+        if not self._n_events:
+            yield {"type": "response.created", "response": self._response}
+            yield {"type": "response.in_progress", "response": self._response}
+
+    def _numbered(self, events: Iterable[JsonObject]) -> Iterator[SseEvent]:
+        for event in events:
+            yield {"sequence_number": self._n_events, **event}
+            self._n_events += 1
 
     def _end(self, end: AnswerEnd) -> tuple[JsonObject, list[JsonObject]]:
         """The whole response, and the events that end its last item."""
@@ -163,7 +175,7 @@ def _response(body: ResponsesRequest, request: GenerationRequest, services: Serv
         "incomplete_details": None,
         "instructions": body.instructions,
         "max_output_tokens": body.max_output_tokens,
-        "metadata": {},
+        "metadata": body.metadata or {},
         "model": services.alias,
         "output": [],
         "parallel_tool_calls": not (request.parser and request.parser.one_call),

@@ -8,9 +8,8 @@ from lead.http.answers import AnswerUpdate, ReadProgress
 
 
 def timings(stats: AnswerStats) -> dict[str, Any]:
-    """`predicted_ms` runs from the first token to the last, so the rates count the tokens after the first."""
+    """`predicted_ms` begins at the end of the first step, so the rates count the tokens after that step."""
     n_processed = stats.n_prompt - stats.n_cached
-    n_steps = stats.n_generated - 1
     return {
         "cache_n": stats.n_cached,
         "prompt_n": n_processed,
@@ -19,8 +18,8 @@ def timings(stats: AnswerStats) -> dict[str, Any]:
         "prompt_per_second": _ratio(n_processed, stats.prompt_seconds),
         "predicted_n": stats.n_generated,
         "predicted_ms": _ms(stats.generation_seconds),
-        "predicted_per_token_ms": _ms(_ratio(stats.generation_seconds, n_steps)),
-        "predicted_per_second": _ratio(n_steps, stats.generation_seconds),
+        "predicted_per_token_ms": _ms(_ratio(stats.generation_seconds, stats.n_after_first)),
+        "predicted_per_second": stats.tokens_per_second or 0.0,
         "draft_n": stats.n_drafted,
         "draft_n_accepted": stats.n_accepted,
     }

@@ -1,48 +1,23 @@
 """`POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's API, on the same core as the chat."""
 
-import json
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
-from starlette.exceptions import HTTPException
+from fastapi.responses import Response
 
-from lead.chat.anthropic_request import CountRequest, MessagesRequest
+from lead.chat.anthropic_request import FIELD_NAMES, CountRequest, MessagesRequest
 from lead.http.answers import respond
-from lead.http.chat_request import ChatRequest, as_chat, count_prompt, read_chat_request
-from lead.http.error_responses import error_response, first_invalid, http_error
-from lead.http.json_route import JsonRoute, convert
+from lead.http.chat_request import ChatRequest, ConvertedRoute, as_chat, count_prompt, read_chat_request
+from lead.http.json_route import convert
 from lead.http.render.anthropic import AnthropicRenderer
 from lead.server.services import Services, get_ready_services, get_services
-from shared.errors import DuoError
-
-_ERRORS = {400: "invalid_request_error", 413: "request_too_large", 503: "overloaded_error"}
-_ADVICE = {"retry-after", "x-should-retry"}
-"""Headers of an error that this API's clients read as well."""
 
 
-class _AnthropicRoute(JsonRoute):
-    """Errors in Anthropic's shape."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handle_in_shape(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except RequestValidationError as error:
-                return _in_shape(error_response(first_invalid(error)))
-            except HTTPException as error:
-                return _in_shape(http_error(error.status_code, error.detail, "invalid_request_error"))
-            except DuoError as error:
-                return _in_shape(error_response(error))
-
-        return handle_in_shape
+class _MessagesRoute(ConvertedRoute):
+    field_names = FIELD_NAMES
 
 
-router = APIRouter(route_class=_AnthropicRoute)
+router = APIRouter(route_class=_MessagesRoute)
 
 
 @router.post("/v1/messages")
@@ -67,11 +42,3 @@ async def count_tokens(
 
 def _as_chat(body: CountRequest, services: Services) -> ChatRequest:
     return as_chat(body.to_chat(keep_billing_header=services.chat.keep_billing_header))
-
-
-def _in_shape(plain: JSONResponse) -> JSONResponse:
-    message = json.loads(bytes(plain.body))["error"]["message"]
-    kind = _ERRORS.get(plain.status_code, "api_error")
-    body = {"type": "error", "error": {"type": kind, "message": message}}
-    headers = {name: value for name, value in plain.headers.items() if name in _ADVICE}
-    return JSONResponse(body, plain.status_code, headers)

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, Response
 
 from lead.engine.client import EngineState
 from lead.engine.exactness import promise
-from lead.http.error_responses import error_response
+from lead.http.error_responses import error_response, http_error
 from lead.http.render.generation_settings import public_settings
 from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import UnavailableError
@@ -37,9 +37,23 @@ async def health(request: Request) -> Response:
 @router.get("/models", include_in_schema=False)
 async def models(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
     """The one model that is served."""
+    return {"object": "list", "data": [_record(services)], "models": [_ollama_record(services.alias)]}
+
+
+@router.get("/v1/models/{name:path}")
+@router.get("/models/{name:path}", include_in_schema=False)
+async def model(name: str, services: Annotated[Services, Depends(get_services)]) -> Response:
+    """The model, by one of its names."""
+    if name in services.names.aliases:
+        return JSONResponse(_record(services))
+    message = f"the model {name!r} does not exist; this lead serves {services.alias!r}"
+    return http_error(404, message, "not_found_error", code="model_not_found")
+
+
+def _record(services: Services) -> dict[str, Any]:
     info = services.vocabulary.info
     ready = services.engine.ready
-    model = {
+    return {
         "id": services.alias,
         "aliases": services.names.aliases,
         "tags": services.names.tags,
@@ -56,7 +70,6 @@ async def models(services: Annotated[Services, Depends(get_services)]) -> dict[s
             "size": info.size,
         },
     }
-    return {"object": "list", "data": [model], "models": [_ollama_record(services.alias)]}
 
 
 @router.get("/lora-adapters")

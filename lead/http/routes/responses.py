@@ -5,14 +5,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from lead.chat.responses_request import ResponsesRequest
+from lead.chat.responses_request import FIELD_NAMES, ResponsesRequest
 from lead.http.answers import respond
-from lead.http.chat_request import as_chat, count_prompt, read_chat_request
-from lead.http.json_route import JsonRoute, convert
+from lead.http.chat_request import ConvertedRoute, as_chat, count_prompt, read_chat_request
+from lead.http.json_route import convert
 from lead.http.render.responses import ResponsesRenderer
 from lead.server.services import Services, get_ready_services, get_services
 
-router = APIRouter(route_class=JsonRoute)
+
+class _ResponsesRoute(ConvertedRoute):
+    field_names = FIELD_NAMES
+
+
+router = APIRouter(route_class=_ResponsesRoute)
 
 
 @router.post("/v1/responses")

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.requests import HTTPConnection
 
 from lead.backs.registry import Back, Backs
+from lead.chat.nulls import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.exactness import promise
 from lead.engine.speculation.draft_chain import MAX_DEPTH
@@ -72,7 +73,7 @@ def _about(services: Services) -> dict[str, Any]:
     }
 
 
-class PolicyRequest(BaseModel):
+class PolicyRequest(NullIsDefault):
     """How to choose depths; `depth` is for `fixed` and `sync`."""
 
     policy: PolicyName

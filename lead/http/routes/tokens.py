@@ -7,6 +7,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
 from lead.chat.bounds import MAX_PROMPT_ELEMENTS, AtMost
+from lead.chat.nulls import NullIsDefault
 from lead.chat.request import ConversationFields
 from lead.http.chat_request import check_tools
 from lead.http.json_route import JsonRoute
@@ -17,7 +18,7 @@ from lead.tokenizer.jobs import DetokenizeIds, Job, RenderPrompt, TokenizeText, 
 router = APIRouter(route_class=JsonRoute)
 
 
-class TokenizeRequest(BaseModel):
+class TokenizeRequest(NullIsDefault):
     """Text to split."""
 
     model_config = ConfigDict(strict=True)

@@ -118,6 +118,15 @@ OPTIONS = {
         {"thinking": {"type": "disabled"}, "chat_template_kwargs": {"enable_thinking": True}},
         {"chat_template_kwargs": {"enable_thinking": True}},
     ),
+    "a schema": (
+        {"output_config": {"format": {"type": "json_schema", "schema": ADD}}},
+        {"response_format": {"type": "json_schema", "schema": ADD}},
+    ),
+    "a schema of older clients": (
+        {"output_format": {"type": "json_schema", "schema": ADD}},
+        {"response_format": {"type": "json_schema", "schema": ADD}},
+    ),
+    "effort": ({"output_config": {"effort": "max", "format": None}}, {"reasoning_effort": "max"}),
     "tools": (
         {
             "tools": [

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
-from shared.cache_edits import apply_edits
+from shared.cache_edits import StorePart, apply_edits
 from shared.errors import PendingAnswerError, RequestError
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
@@ -664,6 +664,81 @@ def test_what_a_slot_got_of_another_is_there_before_a_wait():
     plan = harness.plan()
     assert plan.wait > 0
     assert harness.target.slots[1] == STORED
+
+
+# Texts that move to host memory and back in parts, while others generate
+
+
+def in_parts(n_slots=3, n_part=10, n_ctx=400):
+    """A harness whose slots hold texts of 60 tokens, but one, whose sequence has just begun to generate."""
+    size = PromptCacheSize(1000, 1, n_part=n_part)
+    harness = SchedulerHarness(n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=200, prompt_cache=size)
+    for token in range(4, 4 + n_slots - 1):
+        harness.submit(str(token), [token] * 60, max_tokens=1)
+    harness.drain()
+    harness.submit("s", LONG, max_tokens=50)
+    harness.step()
+    return harness
+
+
+def n_moved(harness, kind):
+    """Tokens that are stored or loaded before the next step."""
+    edits = [edit for edit in harness.plan().edits if isinstance(edit, kind)]
+    return sum(edit.end - edit.start for edit in edits) if kind is StorePart else len(edits)
+
+
+def test_idle_texts_are_stored_a_part_a_step():
+    harness = in_parts()
+    for _ in range(15):
+        assert n_moved(harness, StorePart) <= 10
+        harness.step()
+    assert [len(slot) for slot in harness.target.slots if slot[:1] != [LONG[0]]] == [0, 0]
+
+
+def test_a_text_is_loaded_a_part_a_step_while_others_generate():
+    harness = in_parts()
+    for _ in range(15):
+        harness.step()
+    harness.submit("t", [4] * 61, max_tokens=3)
+    events, n_steps = harness.step(), 1
+    assert of(Started, events)[0].n_cached == 60
+    while not text_of(events := harness.step(), "t"):
+        assert text_of(events, "s")
+        n_steps += 1
+    assert n_steps == 5, "the sixth part is loaded in the step that reads the last token"
+
+
+def test_a_text_alone_is_loaded_at_once():
+    harness = in_parts()
+    harness.drain()
+    harness.submit("t", [4] * 61, max_tokens=3)
+    assert text_of(harness.step(), "t")
+
+
+def test_who_leaves_while_its_text_is_loaded_leaves_what_is_there_to_others():
+    harness = in_parts()
+    for _ in range(15):
+        harness.step()
+    harness.submit("t", [4] * 61, max_tokens=3)
+    harness.step()
+    harness.scheduler.cancel("t")
+    harness.scheduler.check_integrity()
+    harness.submit("u", [4] * 61, max_tokens=3)
+    assert of(Started, harness.step())[0].n_cached == 60
+    assert [*[4] * 61, *text_of(harness.drain(), "u")] == plain_run(
+        submit(tokens=[4] * 61, max_tokens=3), 200
+    )[0]
+
+
+def test_a_sequence_starts_when_what_its_slot_held_is_stored():
+    harness = in_parts(n_slots=2)
+    harness.submit("t", OTHER, max_tokens=3)
+    events = harness.step()
+    assert of(Started, events) == []
+    while not of(Started, events):
+        assert text_of(events, "s")
+        events = harness.step()
+    assert harness.complete("u", [4] * 61, max_tokens=1) == 60
 
 
 # Recurrent states that llama.cpp rolls back, if no pass has followed

@@ -364,10 +364,15 @@ class TestPromptCache:
     def read(self, room, name, tokens):
         """One that starts, is decoded, and leaves; its edits."""
         room.enter(name, tokens)
-        edits = room.slots.pop_edits()
+        edits = self.edits(room)
         room.decode()
         room.leave(name)
         return edits
+
+    def edits(self, room):
+        """Before a step."""
+        room.slots.store_idle()
+        return room.slots.pop_edits()
 
     def test_an_idle_text_is_moved_there_when_another_starts(self):
         room = self.room()
@@ -379,7 +384,7 @@ class TestPromptCache:
         self.read(room, "s", LONG)
         self.read(room, "t", OTHER)
         assert room.enter("u", [*LONG, 7, 9]) == [Started(sequence="u", n_cached=40, slot=0)]
-        assert room.slots.pop_edits() == [StoreText(1, 2), Trim(1, 0), LoadText(0, 1, 40)]
+        assert self.edits(room) == [StoreText(1, 2), Trim(1, 0), LoadText(0, 1, 40)]
 
     def test_a_text_alone_stays_in_its_slot(self):
         room = self.room()
@@ -396,7 +401,7 @@ class TestPromptCache:
         moved = []
         for _ in range(6):
             room.slots.admit(only_if_idle=False)
-            moved.append(StoreText(1, 1) in room.slots.pop_edits())
+            moved.append(StoreText(1, 1) in self.edits(room))
         assert moved == [False, False, False, False, True, False]
 
     def test_where_slots_have_cells_of_their_own_idle_texts_stay(self):

@@ -7,7 +7,7 @@ from lead.generation.answer_stats import AnswerStats
 
 
 def outcome(text="one two", seconds=2.0, **stats):
-    counts = {"n_prompt": 3, "n_cached": 0, "n_generated": 21} | stats
+    counts = {"n_prompt": 3, "n_cached": 0, "n_generated": 21, "n_first": 1} | stats
     return GeneratedText(text, AnswerStats(**counts, prompt_seconds=0.5, generation_seconds=seconds))
 
 
@@ -23,7 +23,7 @@ def test_a_text_with_drafts():
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_a_text_that_is_too_short_has_no_speed(n):
-    assert "tokens/s" not in report(outcome(n_generated=n, seconds=0.0))
+    assert "tokens/s" not in report(outcome(n_generated=n, n_first=n, seconds=0.0))
 
 
 def test_equal_texts_are_compared():

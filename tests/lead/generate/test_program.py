@@ -3,6 +3,8 @@
 import pytest
 
 from lead.generate import program
+from lead.generate.generate_settings import GenerateSettings
+from lead.generation.admission import ContextExceededError
 from shared.models.builtin import builtin_target
 
 REFUSALS = {
@@ -25,4 +27,11 @@ def test_what_cannot_be_done_is_said_in_a_sentence(monkeypatch, tmp_path, capsys
     assert str(end.value.code).startswith("lead generate: ")
     assert message in str(end.value.code)
     assert "\n" not in str(end.value.code)
+    assert capsys.readouterr().out == ""
+
+
+async def test_a_prompt_that_does_not_fit_is_not_printed(lead, capsys):
+    settings = GenerateSettings.from_command_line(["--model", "x.gguf", "-i", "x"])
+    with pytest.raises(ContextExceededError):
+        await program._generate(settings, "fox " * 500, lead.app.state.services)
     assert capsys.readouterr().out == ""

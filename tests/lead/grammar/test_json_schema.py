@@ -24,6 +24,15 @@ DERIVED = {**BASE, "allOf": [{"$ref": "#/$defs/base"}, {"properties": {"a": {"ty
 BESIDE = {**BASE, "$ref": "#/$defs/base", "properties": {"a": {"type": "null"}}}
 PAIR = {"type": "array", "prefixItems": [{"type": "null"}, {"type": "boolean"}]}
 
+MOST = (1 << 53) - 1
+LARGE_VALUE = 1_700_000_000_000_000
+"""Microseconds since 1970."""
+LARGE = [
+    {"type": "integer", "minimum": 1_600_000_000_000_000},
+    {"type": ["integer", "null"], "exclusiveMinimum": 10**15},
+    {"allOf": [{"type": "integer"}, {"minimum": 1_600_000_000_000_000}]},
+]
+
 ACCEPTED = [
     (JSON_OBJECT, '{"a":[1,{"b":null}],"c":"\\u00e4"}'),
     (JSON_OBJECT, "{}"),
@@ -251,15 +260,38 @@ def test_a_type_that_is_named_twice_is_compiled_once():
 
 
 @pytest.mark.parametrize("schema", [{"type": "integer"}, {"type": ["integer", "null"]}])
-def test_an_integer_without_bounds_has_at_most_15_digits(accepts, schema):
+def test_an_integer_without_bounds_is_one_that_every_json_parser_reads_exactly(accepts, schema):
     text = grammar_of(schema)
-    assert accepts(text, "9" * 15)
-    assert accepts(text, "-" + "9" * 15)
-    assert not accepts(text, "1" + "0" * 15)
+    assert accepts(text, str(MOST))
+    assert accepts(text, str(-MOST))
+    assert not accepts(text, str(MOST + 1))
 
 
-def test_a_bound_of_the_client_stays(accepts):
-    assert accepts(grammar_of({"type": "integer", "maximum": 10**15}), "1" + "0" * 15)
+@pytest.mark.parametrize("schema", LARGE)
+def test_an_integer_with_a_large_bound_has_room_on_its_other_side(accepts, schema):
+    text = grammar_of(schema)
+    assert accepts(text, str(LARGE_VALUE))
+    assert not accepts(text, "39")
+
+
+def test_a_bound_that_is_too_large_to_be_exact_becomes_a_tighter_one(accepts):
+    text = grammar_of({"type": "number", "minimum": -1e300, "maximum": (1 << 64) - 1})
+    assert accepts(text, "2.5")
+    assert not accepts(text, str(1 << 65))
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        {"minimum": 10**17},
+        {"exclusiveMinimum": MOST},
+        {"maximum": -(10**17)},
+        {"exclusiveMaximum": -1e300},
+        {"maximum": float("-inf")},
+    ],
+)
+def test_bounds_that_leave_only_numbers_that_are_too_large_are_refused(bound):
+    assert "9007199254740991 (53 bits)" in refusal({"type": ["integer", "null"], **bound})
 
 
 def test_a_refusal_does_not_quote_the_text_that_llguidance_reads(vocabulary):

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from lead.chat.deltas import Content
-from lead.engine.events import PromptProgress
+from lead.engine.events import Committed, PromptProgress, Started
 from lead.generation.answer_stats import RequestStats, current_request
 from lead.http.answers import AnswerStream
 from lead.http.generation_request import GenerationRequest
@@ -113,3 +113,18 @@ async def test_nothing_is_submitted_before_the_stream_is_read(lead, open_stream)
     async with contextlib.aclosing(open_stream().updates()):
         await asyncio.sleep(0)
     assert lead.engine.submitted == []
+
+
+async def test_an_answer_that_a_stop_string_ended_stays_whole_when_the_engine_dies_with_it(lead, open_stream):
+    lead.engine.hold()
+    updates = open_stream(stops=["."]).updates()
+    reading = asyncio.ensure_future(anext(updates))
+    await lead.engine.submission.wait()
+    (sequence,) = lead.sequences
+    lead.sequences.apply(Started(sequence=sequence.id, n_cached=0), 1.0)
+    step = Committed(sequence=sequence.id, start=len(sequence.tokens), tokens=lead.tokens("one. two"))
+    lead.sequences.apply(step, 2.0)
+    lead.sequences.fail_all("the engine has died")  # before the tokens have been read
+    read = [await reading, *[update async for update in updates]]
+    assert "".join(update.text for update in read) == "one"
+    assert (read[-1].end.reason, read[-1].end.stop_string) == ("stop", ".")

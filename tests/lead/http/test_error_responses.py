@@ -1,4 +1,13 @@
+import json
+
 import pytest
+
+from lead.http.middleware.connections import only_health
+from lead.http.middleware.hosts import AllowedHosts
+from lead.http.middleware.keys import Key, Keyring, Principal, Role
+from lead.http.middleware.stack import MiddlewareStack
+from lead.server.app import create_app
+from tests.lead.http.middleware.asgi import asgi_request
 
 
 async def test_an_unknown_path_is_404_in_openais_shape(client):
@@ -25,7 +34,7 @@ async def test_a_bug_is_500_without_a_trace_for_the_client(lead, client, monkeyp
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
-    [("DELETE", "/v1/speculation", {"GET", "PUT", "POST"}), ("GET", "/tokenize", {"POST"})],
+    [("DELETE", "/v1/speculation", {"GET", "HEAD", "PUT", "POST"}), ("GET", "/tokenize", {"POST"})],
 )
 async def test_a_wrong_method_is_405_with_all_right_ones(client, method, path, allowed):
     response = await client.request(method, path)
@@ -39,3 +48,97 @@ async def test_a_message_that_quotes_megabytes_is_cut(client):
     response = await client.post("/v1/chat/completions", json=body)
     assert response.status_code == 400
     assert len(response.text) < 10_000
+
+
+async def shape_of(app, path, method="POST", **headers):
+    status, _, body = await asgi_request(app, method, path, headers)
+    error = json.loads(body)
+    assert error["type"] == "error"
+    assert set(error["error"]) == {"type", "message"}
+    return status, error["error"]["type"]
+
+
+async def test_refusals_of_middlewares_have_anthropics_shape_at_its_paths(lead):
+    keys = Keyring([Key(Principal(Role.CLIENT, "a"), "mine"), Key(Principal(Role.BACK, "b"), "backs")])
+    hosts = AllowedHosts(["lead"])
+    app = create_app(lead.app.state.services, MiddlewareStack(keys, hosts=hosts))
+    for headers, expected in (
+        ({}, (401, "authentication_error")),
+        ({"x-api-key": "backs"}, (403, "permission_error")),
+        ({"host": "elsewhere"}, (403, "permission_error")),
+    ):
+        assert await shape_of(app, "/v1/messages/count_tokens", **headers) == expected
+    assert await shape_of(only_health(app), "/v1/messages") == (503, "overloaded_error")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "headers", "expected"),
+    [
+        (
+            "/v1/messages",
+            "POST",
+            {"content-length": "9", "content-type": "x"},
+            (415, "invalid_request_error"),
+        ),
+        ("/v1/messages", "GET", {}, (405, "invalid_request_error")),
+        ("/v1/messages/batches", "POST", {}, (404, "not_found_error")),
+        (
+            "/v1/messages",
+            "POST",
+            {"content-length": "99999999", "content-type": "application/json"},
+            (413, "request_too_large"),
+        ),
+    ],
+)
+async def test_refusals_of_http_have_anthropics_shape_at_its_paths(lead, path, method, headers, expected):
+    assert await shape_of(lead.app, path, method, **headers) == expected
+
+
+async def test_the_length_of_an_error_is_that_of_its_shape(lead):
+    _, headers, body = await asgi_request(lead.app, "GET", "/v1/messages")
+    assert int(headers["content-length"]) == len(body)
+
+
+async def test_a_path_that_only_begins_like_anthropics_has_openais_shape(client):
+    assert "param" in (await client.post("/v1/messagesx")).json()["error"]
+
+
+TEXT_OR_IDS = "Input should be a valid string or a valid list"
+
+
+@pytest.mark.parametrize(
+    ("url", "fields", "message"),
+    [
+        ("/v1/completions", {"prompt": None}, f"prompt: {TEXT_OR_IDS}"),
+        ("/v1/completions", {"prompt": [1, "a"]}, "prompt.1: Input should be a valid integer"),
+        ("/v1/completions", {"prompt": [[1, "a"]]}, "prompt.0.1: Input should be a valid integer"),
+        (
+            "/completion",
+            {"prompt": 3},
+            "prompt: Input should be a valid string or a valid dictionary or a valid list",
+        ),
+        ("/completion", {"prompt": {}}, "prompt.prompt_string: Field required"),
+        ("/v1/completions", {"prompt": "x", "stop": 5}, f"stop: {TEXT_OR_IDS}"),
+        ("/v1/completions", {"prompt": "x", "stop": ["a", 5]}, "stop.1: Input should be a valid string"),
+        (
+            "/v1/completions",
+            {"prompt": "x", "logit_bias": {"str": "bad"}},
+            "logit_bias.str: Input should be a valid number or False",
+        ),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "function"}},
+            "tool_choice.function: Field required",
+        ),
+        (
+            "/v1/messages",
+            {"max_tokens": 1, "messages": [{"role": "user"}]},
+            "messages.0.content: Field required",
+        ),
+        ("/v1/responses", {"input": 3}, f"input: {TEXT_OR_IDS}"),
+        ("/v1/completions", {}, "prompt: Field required"),
+    ],
+)
+async def test_what_no_form_of_a_field_allows_is_explained_by_the_nearest_ones(client, url, fields, message):
+    response = await client.post(url, json=fields)
+    assert (response.status_code, response.json()["error"]["message"]) == (400, message)

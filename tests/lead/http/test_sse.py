@@ -35,7 +35,7 @@ class Echo(Renderer):
         return ["[DONE]"]
 
     def error(self, error):
-        return {"error": str(error)}
+        yield {"error": str(error)}
 
 
 async def stream(connection, updates):

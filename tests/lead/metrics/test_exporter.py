@@ -138,8 +138,15 @@ def test_rates_are_those_since_the_last_look(watched):
     watched.step(sequence, 5, 15.0)
     values = watched.values()
     assert values["llamacpp:prompt_tokens_seconds"] == 2
-    assert values["llamacpp:predicted_tokens_seconds"] == 2.5, "the first token costs no step"
+    assert values["llamacpp:predicted_tokens_seconds"] == 2.5, "the first step is the prompt's"
     assert watched.values()["llamacpp:predicted_tokens_seconds"] == 0
+
+
+def test_drafts_accepted_with_the_prompt_do_not_raise_the_rate(watched):
+    sequence = watched.begin(n_prompt=5, n_cached=4, at=11.0)
+    watched.step(sequence, 17, 13.0)
+    watched.step(sequence, 5, 15.0)
+    assert watched.values()["llamacpp:predicted_tokens_seconds"] == 2.5
 
 
 def test_decodes_are_what_the_engine_says_and_stay_when_it_is_busy(watched):

@@ -44,6 +44,8 @@ MAY = {
     ("POST", "/completions"): CLIENTS,
     ("GET", "/v1/models"): CLIENTS,
     ("GET", "/models"): CLIENTS,
+    ("GET", "/v1/models/{name:path}"): CLIENTS,
+    ("GET", "/models/{name:path}"): CLIENTS,
     ("GET", "/props"): CLIENTS,
     ("GET", "/slots"): CLIENTS,
     ("GET", "/metrics"): CLIENTS,

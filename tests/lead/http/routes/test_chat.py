@@ -214,6 +214,13 @@ async def test_a_given_seed_is_used_and_reported(lead, client):
     assert (body["seed"], lead.engine.submitted[0].sampling.seed) == (42, 42)
 
 
+@pytest.mark.parametrize(("given", "used"), [(-2, 0xFFFFFFFE), (-(2**63), 0), (2**63 - 1, 2**63 - 1), (0, 0)])
+async def test_every_number_of_64_bits_is_a_seed(lead, client, given, used):
+    lead.will_say("x")
+    body = (await client.post(URL, json=ASK | {"seed": given})).json()
+    assert body["seed"] == lead.engine.submitted[0].sampling.seed == used
+
+
 @pytest.mark.parametrize("seed", [{}, {"seed": None}, {"seed": -1}])
 async def test_without_a_seed_a_random_one_is_drawn_and_reported(lead, client, seed):
     lead.will_say("x")
@@ -238,10 +245,11 @@ async def test_a_penalty_window_of_minus_one_is_the_context(lead, client, given,
 
 async def test_biases_come_as_ids_texts_or_bans(lead, client):
     lead.will_say("x")
-    await client.post(URL, json=ASK | {"logit_bias": [[5, 1.5], [" fox", False]]})
+    await client.post(URL, json=ASK | {"logit_bias": [[5, 1.5], [" fox", False], ["-7", 2]]})
     bias = lead.engine.submitted[0].sampling.logit_bias
     assert bias[5] == 1.5
     assert all(bias[token] < -1e6 for token in lead.tokens(" fox"))
+    assert all(bias[token] == 2 for token in lead.tokens("-7"))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +273,7 @@ async def test_biases_come_as_ids_texts_or_bans(lead, client):
         ({"top_k": 1.5}, "top_k"),
         ({"repeat_penalty": 0}, "repeat_penalty"),
         ({"repeat_last_n": -2}, "repeat_last_n"),
-        ({"seed": -2}, "seed"),
+        ({"seed": -(2**63) - 1}, "seed"),
         ({"seed": 2**64}, "seed"),
         ({"max_tokens": -3}, "max_tokens"),
         ({"max_tokens": "many"}, "max_tokens"),
@@ -275,6 +283,9 @@ async def test_biases_come_as_ids_texts_or_bans(lead, client):
         ({"stop": ["x"] * 33}, "stop"),
         ({"stream": "yes"}, "stream"),
         ({"logit_bias": {"4096": 1}}, "logit_bias"),
+        ({"logit_bias": {"-5": 1}}, "logit_bias"),
+        ({"logit_bias": {"1e3": 1}}, "logit_bias"),
+        ({"logit_bias": {"1.5": 1}}, "logit_bias"),
         ({"logit_bias": [[1]]}, "logit_bias"),
         ({"logit_bias": {"5": 1e10}}, "logit_bias"),
         ({"logit_bias": [[5, 10**400]]}, "logit_bias"),

@@ -35,7 +35,16 @@ async def test_a_stream_is_message_blocks_end(lead, client):
     assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
     deltas = [event["delta"]["text"] for event in told if event["type"] == "content_block_delta"]
     assert "".join(deltas) == "Hello there"
-    assert told[0]["message"]["usage"]["input_tokens"] > 0
+
+
+async def test_the_start_and_the_end_of_a_stream_count_the_prompt_alike(lead, client):
+    lead.will_say("Hello there")
+    told = await stream(client)
+    start, end = told[0]["message"]["usage"], told[-2]["usage"]
+    assert (end["cache_read_input_tokens"], end["output_tokens"]) == (2, len(lead.tokens("Hello there")))
+    assert start == end | {"output_tokens": 0}
+    n_prompt = len(lead.engine.submitted[0].tokens)
+    assert end["input_tokens"] + end["cache_read_input_tokens"] == n_prompt
 
 
 async def test_events_are_named(lead, client):

@@ -7,6 +7,7 @@ from lead.engine.events import Exactness
 from lead.engine.exactness import promise
 from lead.generation.admission import Admission
 from lead.server.app import create_app
+from lead.settings.model_names import ModelNames
 
 
 async def test_health_is_ok_when_requests_are_served(client):
@@ -107,3 +108,15 @@ async def test_props_say_which_endpoints_there_are(client):
 
 async def test_there_are_no_adapters(client):
     assert (await client.get("/lora-adapters")).json() == []
+
+
+@pytest.mark.parametrize("path", ["/v1/models/org/toy", "/models/second"])
+async def test_a_model_is_found_by_each_of_its_names(lead, client, path):
+    lead.use(names=ModelNames(("org/toy", "second")))
+    listed = (await client.get("/v1/models")).json()["data"]
+    assert [(await client.get(path)).json()] == listed
+
+
+async def test_another_model_is_404(client):
+    response = await client.get("/v1/models/gpt-5")
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")

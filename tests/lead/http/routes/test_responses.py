@@ -90,22 +90,43 @@ async def test_reasoning_is_an_item(lead, client):
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"input": 3}, "input"),
         ({"input": [{"type": "web_search_call"}]}, "input"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "messages"),
-        ({"text": {"format": {"type": "sound"}}}, "response_format"),
-        ({"max_output_tokens": -5}, "max_tokens"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input"),
+        ({"input": []}, "input"),
+        ({"input": "fox " * 5000}, "input"),
+        ({"text": {"format": {"type": "sound"}}}, "text.format"),
+        ({"text": {"format": {"type": "json_schema", "schema": {"type": "x"}}}}, "text.format"),
+        ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),
+        ({"metadata": {"a": "b" * 513}}, "metadata"),
+        ({"metadata": {str(number): "" for number in range(17)}}, "metadata"),
+        ({"max_output_tokens": -5}, "max_output_tokens"),
         ({"tools": [ADD], "tool_choice": {"type": "function", "name": "sub"}}, "tool_choice"),
     ],
 )
 async def test_nonsense_is_400_naming_the_field(lead, client, fields, param):
     response = await client.post(URL, json=ASK | fields)
-    assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, param)
+    assert error["message"].startswith(f"{param}") or error["code"] == "context_length_exceeded"
     assert lead.engine.submitted == []
 
 
-async def test_a_stream_that_breaks_off_ends_with_an_error_event(lead, client):
+async def test_metadata_comes_back(lead, client):
+    lead.will_say("x")
+    body = (await client.post(URL, json=ASK | {"metadata": {"a": "b"}})).json()
+    assert body["metadata"] == {"a": "b"}
+
+
+async def test_a_stream_that_breaks_off_ends_with_numbered_events_that_say_why(lead, client):
     lead.will_say("one two three")
     lead.engine.dies_after = 2
-    assert (await stream(client))[-1]["type"] == "error"
+    told = await stream(client)
+    assert [event["sequence_number"] for event in told] == list(range(len(told)))
+    error, failed = told[-2:]
+    assert (error["type"], error["message"]) == ("error", "the engine has died")
+    assert (failed["type"], failed["response"]["status"]) == ("response.failed", "failed")
+    assert failed["response"]["error"] == {"code": "server_error", "message": "the engine has died"}
+    (item,) = failed["response"]["output"]
+    assert (item["status"], item["content"][0]["text"]) == ("incomplete", "one two")
 
 
 async def test_the_tokens_of_an_input_are_counted_without_an_answer(lead, client):
