@@ -58,8 +58,8 @@ def _rows(options: argparse.Namespace, architecture: str, path: Path) -> Iterato
         n_ctx=options.ctx_size,
         cache_type=options.cache_type,
     )
-    cramped = replace(usual, n_slots=3, n_ctx=400, n_requests_at_once=8, endless=0.3, n_keep=5)
-    for (name, traffic), kv_unified in product({"": usual, ", cramped": cramped}.items(), (True, False)):
+    ways = {"": usual, ", cramped": usual.cramped()}
+    for (name, traffic), kv_unified in product(ways.items(), (True, False)):
         cells = ("one pool" if kv_unified else "per slot") + name
         yield _row(options, architecture, cells, replace(traffic, kv_unified=kv_unified))
     if plan_memory(path, ModelOptions()).n_window:

@@ -31,6 +31,8 @@ _LEAVING = (0.0, 0.01, 0.04)
 """How often a client leaves, for each look at the pipe."""
 _LEAVING_EARLY = 0.12
 """The same while the engine waits for drafts, and before the first token of an answer."""
+_ASKING = (0.1, 0.6)
+"""The share of requests that want one token."""
 _MOST_SILENT_LOOKS = 1000
 _SOURCES = ("half-right", "silent")
 
@@ -67,7 +69,8 @@ class RandomClients:
         self._running: dict[str, list[int]] = {}  # committed tokens
         self._unanswered: set[str] = set()  # have started
         self._past = [self.tokens(rng.randint(20, 150)) for _ in range(3)]
-        self._n_wanted, self._leaving, self._is_silent = habits.n_at_once, _LEAVING[1], False
+        self._n_wanted, self._is_silent = habits.n_at_once, False
+        self._leaving, self._asking = _LEAVING[1], _ASKING[0]
         self._now = 0.0
         self._n_silent_looks = 0
         self.n_beyond = 0
@@ -115,7 +118,7 @@ class RandomClients:
         if wait is not None and self._random.random() > _CHANGES:
             return []
         self._n_wanted = self._random.randint(wait is None, self._habits.n_at_once)
-        self._leaving = self._random.choice(_LEAVING)
+        self._leaving, self._asking = self._random.choice(_LEAVING), self._random.choice(_ASKING)
         self._is_silent = self._random.random() < 0.3  # noqa: PLR2004
         policy: PolicyName = self._random.choice(get_args(PolicyName))
         return [
@@ -153,7 +156,7 @@ class RandomClients:
 
     def _submit(self) -> Submit:
         number, habits = len(self.scripts), self._habits
-        is_short = self._random.random() < 0.2  # noqa: PLR2004
+        is_short = self._random.random() < self._asking
         prompt = (self._question() if is_short else self._prompt())[: habits.n_ctx - 2]
         endless = self._random.random() < habits.endless
         max_tokens = habits.n_most - len(prompt) if endless else self._random.randint(1, 60)

@@ -69,6 +69,10 @@ class Traffic:
     swa_full: bool = False
     exact: bool = False  # in widths that agree, with cells of its own for each slot
 
+    def cramped(self) -> "Traffic":
+        """With too few cells for its requests, to the last one, and texts that outgrow their contexts."""
+        return replace(self, n_slots=3, n_ctx=400, n_requests_at_once=8, endless=0.3, n_keep=5)
+
 
 class TrafficRun:
     """One engine under random requests. Heads for further tokens draft, if the model has them.
