@@ -14,6 +14,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 ROUTER := $(VENV)/router/.ready
+RAY    := $(VENV)/ray/.ready
 
 # GCC 11 and 12 on x86-64 compile llama.cpp's AMX code into a crash: _tile_loadconfig names only 8 of the 64
 # bytes that it reads as its input. Without that code the rest of -march=native stays.
@@ -35,7 +36,7 @@ endif
 INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--force-reinstall -c constraints.txt llama-cpp-python
 
-.PHONY: setup demo fleet router test check bench docs clean
+.PHONY: setup demo fleet router ray test check bench docs clean
 
 setup: $(READY)
 
@@ -62,6 +63,18 @@ $(ROUTER): deploy/fleet/requirements.txt | $(READY)
 	$(PYTHON) -m venv $(VENV)/router
 	$(VENV)/router/bin/pip install --quiet --disable-pip-version-check -r deploy/fleet/requirements.txt
 	@touch $(ROUTER)
+
+# Ray Serve, in an environment of its own that also finds the packages of $(VENV): llama.cpp is not compiled again.
+ray: $(RAY)
+
+$(RAY): pyproject.toml constraints.txt | $(READY)
+	$(BIN)/python -m venv --clear $(VENV)/ray
+	packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	echo "import site; site.addsitedir('$$($(BIN)/python -c "$$packages")')" \
+		> "$$($(VENV)/ray/bin/python -c "$$packages")/llama-duo.pth"
+	$(VENV)/ray/bin/pip install --quiet --disable-pip-version-check --only-binary llama-cpp-python \
+		-c constraints.txt -e ".[ray]"
+	@touch $(RAY)
 
 fleet: $(READY) $(ROUTER)
 	@$(BIN)/python -m bench fleet

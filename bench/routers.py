@@ -42,15 +42,18 @@ def start_smg(python: Path, leads: Sequence[str], key_file: Path, *options: str)
     return program, url
 
 
-def start_haproxy(binary: str, leads: Sequence[str], key_file: Path, smg: str) -> tuple[Program, str]:
+def start_haproxy(
+    binary: str, leads: Sequence[str], key_file: Path, smg: str, certificate: Path | None = None
+) -> tuple[Program, str]:
     """Start HAProxy before SMG and two leads, by URLs, and wait until it is ready; returns it and its URL.
 
-    Nothing needs to listen at `smg`: the leads are then chosen by HAProxy alone.
+    Nothing needs to listen at `smg`: the leads are then chosen by HAProxy alone. `certificate`: a file with
+    its chain and its key, for HTTPS.
     """
     address = f"127.0.0.1:{free_port()}"
     lead_a, lead_b = (url.removeprefix("http://") for url in leads)
     variables = {
-        "FLEET_BIND": address,
+        "FLEET_BIND": f"{address} ssl crt {certificate}" if certificate else address,
         "FLEET_KEYS": str(key_file),
         "FLEET_SMG": smg.removeprefix("http://"),
         "FLEET_LEAD_A": lead_a,
@@ -58,7 +61,7 @@ def start_haproxy(binary: str, leads: Sequence[str], key_file: Path, smg: str) -
     }
     settings = [f"{name}={value}" for name, value in variables.items()]
     program = Program("haproxy", "-f", str(FLEET / "haproxy.cfg"), command=("env", *settings, binary))
-    url = f"http://{address}"
+    url = f"{'https' if certificate else 'http'}://{address}"
     _wait(program, lambda: _get(f"{url}/health").is_success)
     return program, url
 
@@ -82,7 +85,8 @@ def start_ray(**settings: str) -> tuple[Program, str]:
 
 
 def _get(url: str) -> httpx.Response:
-    return httpx.get(url, trust_env=False, timeout=_READY_SECONDS)
+    """Only asks whether a router is ready, whoever has signed its certificate."""
+    return httpx.get(url, trust_env=False, timeout=_READY_SECONDS, verify=False)  # noqa: S501
 
 
 def _wait(program: Program, is_ready: Callable[[], bool]) -> None:

@@ -1,8 +1,9 @@
 """A fleet on Ray Serve: `serve run fleet.app:app lead="--model big.gguf" backs=2 …`."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import ray
 from fastapi import FastAPI, Request, Response
@@ -24,12 +25,26 @@ _BUSY = 0.75
 _MOST_WAITING, _MOST_AT_ONCE = 1000, 2000
 _PATIENCE_SECONDS, _RETRY_SECONDS = 120.0, 0.2
 """How long a request that has no answer yet looks for a lead that is there."""
-_MOST_BYTES = 64 << 20
+_LEAD = "Lead"
+_LOOK_SECONDS = 1.0
+"""How often Serve is asked, at most, which leads there are."""
+_SERVING = ("RUNNING", "UPDATING", "RECOVERING", "PENDING_MIGRATION")
+"""States of a replica. RECOVERING: Serve's controller is new, not the replica."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"]
 
 _web = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
 Answer = AsyncIterator[AnswerHead | bytes]
+
+
+def _error(status: int, message: str, kind: str, headers: Mapping[str, str] | None = None) -> Response:
+    """In the shape of the leads' own."""
+    error = {"message": message, "type": kind, "param": None, "code": None}
+    return JSONResponse({"error": error}, status, headers)
+
+
+def _no_lead() -> Response:
+    return _error(503, "no lead is ready: try again in a moment", "unavailable_error", {"Retry-After": "5"})
 
 
 async def _rest(head: AnswerHead, answer: Answer) -> AsyncIterator[bytes]:
@@ -47,8 +62,24 @@ async def _rest(head: AnswerHead, answer: Answer) -> AsyncIterator[bytes]:
 class Ingress:
     """Reads a request whole, which Serve's proxy cannot: a router has to see the prompt."""
 
-    def __init__(self, leads: DeploymentHandle) -> None:
+    def __init__(self, leads: DeploymentHandle, max_body_bytes: int) -> None:
         self._leads = leads.options(method_name="answer", stream=True)
+        self._max_body_bytes = max_body_bytes
+        self._app = serve.get_replica_context().app_name
+        self._has_lead, self._looked_at = False, -_LOOK_SECONDS
+
+    @_web.api_route("/health", methods=["GET", "HEAD"])
+    @_web.api_route("/v1/health", methods=["GET", "HEAD"])
+    async def health(self) -> Response:
+        """By what Serve knows of the leads. One of them would answer only when it has a slot free."""
+        now = time.monotonic()
+        if now >= self._looked_at + _LOOK_SECONDS:
+            self._looked_at = now
+            with contextlib.suppress(ray.exceptions.RayError):  # leads do not need Serve's controller
+                status = await asyncio.to_thread(serve.status)
+                states = status.applications[self._app].deployments[_LEAD].replica_states
+                self._has_lead = any(states.get(state) for state in _SERVING)
+        return JSONResponse({"status": "ok"}) if self._has_lead else _no_lead()
 
     @_web.api_route("/{path:path}", methods=_METHODS)
     async def forward(self, request: Request) -> Response:
@@ -56,14 +87,14 @@ class Ingress:
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
-            if len(body) > _MOST_BYTES:
-                return JSONResponse({"error": {"message": "the request is too large"}}, 413)
+            if len(body) > self._max_body_bytes:
+                message = f"the body has more than {self._max_body_bytes} bytes"
+                return _error(413, message, "invalid_request_error")
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         headers = passed_on(request.headers.items())
         content = bytes(body)
-        return await self._answer(
-            ForwardedRequest(request.method, target, headers, content, blocks_of(content))
-        )
+        blocks = await asyncio.to_thread(blocks_of, content)
+        return await self._answer(ForwardedRequest(request.method, target, headers, content, blocks))
 
     async def _answer(self, request: ForwardedRequest) -> Response:
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -77,7 +108,7 @@ class Ingress:
             except ray.exceptions.RayActorError:
                 pass  # Serve knows by now that this replica is gone
             if time.monotonic() > deadline:
-                return JSONResponse({"error": {"message": "no lead is there"}}, 503, {"Retry-After": "5"})
+                return _no_lead()
             await asyncio.sleep(_RETRY_SECONDS)
         response = StreamingResponse(_rest(head, answer), head.status)
         response.raw_headers = [(name.encode(), value.encode("latin-1")) for name, value in head.headers]
@@ -91,7 +122,7 @@ def app(settings: FleetSettings) -> Application:
         pool = serve.deployment(BackPool, name="BackPool", ray_actor_options={"num_cpus": 0}).bind(settings)
     leads = serve.deployment(
         LeadReplica,
-        name="Lead",
+        name=_LEAD,
         max_ongoing_requests=settings.slots,
         request_router_config=RequestRouterConfig(
             request_router_class=LeadRouter, request_routing_stats_period_s=1.0
@@ -107,7 +138,7 @@ def app(settings: FleetSettings) -> Application:
         max_ongoing_requests=_MOST_AT_ONCE,
         max_queued_requests=_MOST_WAITING,
         ray_actor_options={"num_cpus": 0},
-    ).bind(leads)
+    ).bind(leads, settings.max_body_bytes)
 
 
 def _replicas(settings: FleetSettings) -> dict[str, object]:

@@ -11,7 +11,6 @@ _HOP_BY_HOP = {
     "connection",
     "content-length",
     "expect",
-    "host",
     "keep-alive",
     "proxy-authenticate",
     "proxy-authorization",
@@ -20,7 +19,7 @@ _HOP_BY_HOP = {
     "transfer-encoding",
     "upgrade",
 }
-"""RFC 9110, 7.6.1, and what the next hop's client or server sets by itself."""
+"""RFC 9110, 7.6.1, and what the next hop's client or server sets by itself. Not Host: the lead checks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class AnswerHead:
 
 
 class LeadGoneError(Exception):
-    """A lead ended, or is about to, before it had answered anything; another one may answer."""
+    """A lead does not serve, or ended before it had answered anything; another one may answer."""
 
     def __init__(self, replica: str) -> None:
         super().__init__(replica)

@@ -17,6 +17,7 @@ from fleet.child_process import ChildError, ChildProcess, free_port
 from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError, passed_on
 from fleet.rpc_worker import RpcWorker
 from fleet.settings import FleetSettings
+from shared.errors import NotServingError
 
 log = logging.getLogger("ray.serve")
 
@@ -50,6 +51,7 @@ class LeadReplica:
             base_url=self._url, headers=headers, timeout=_ANSWER_SECONDS, trust_env=False
         )
         self._http = httpx.AsyncClient(base_url=self._url, timeout=_ANY_TIME, limits=limits, trust_env=False)
+        self._http.headers.clear()  # what a client does not send, as Accept-Encoding, it does not want
 
     async def answer(self, request: ForwardedRequest) -> AsyncIterator[AnswerHead | bytes]:
         """The head of the lead's answer, then its bytes; raises LeadGoneError instead of a head."""
@@ -59,7 +61,7 @@ class LeadReplica:
         )
         try:
             async with sent as response:
-                if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+                if NotServingError.HEADER in response.headers:
                     raise LeadGoneError(self._name)
                 chunks = response.aiter_raw()
                 first = await anext(chunks, b"")
@@ -106,6 +108,7 @@ class LeadReplica:
         settings = self._settings
         arguments = [*settings.arguments("lead"), "--host", host, "--port", str(port)]
         arguments += ["--parallel", str(settings.slots), "--print", "none"]
+        arguments += ["--max-body-bytes", str(settings.max_body_bytes)]
         if settings.key_file:
             arguments += ["--api-key-file", str(settings.key_file)]
         if settings.rpc_workers:

@@ -9,10 +9,14 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic_core import from_json
+
 _BLOCK = 512
 """Characters; shorter beginnings are read again in no time."""
 _MOST_BLOCKS = 256
 _FIELDS = ("model", "instructions", "system", "tools", "messages", "prompt", "input")
+_MOST_BRACKETS = 1 << 16
+"""In a body, whose key nobody has checked yet: arrays and objects take much more memory than their text."""
 _MOST_AHEAD = 2
 """A lead with so many more running requests than the idlest is busy, whatever it has cached."""
 
@@ -22,16 +26,18 @@ Blocks = tuple[bytes, ...]
 def blocks_of(body: bytes) -> Blocks:
     """Of the prompt in a request's body, a hash of each beginning that is a multiple of a block.
 
-    Empty for a body that is no JSON object, or that is short.
+    Empty for a body that is short, or no JSON object, or that costs too much to look at.
     """
+    if body.count(b"[") + body.count(b"{") > _MOST_BRACKETS:
+        return ()
     try:
-        fields = json.loads(body)
+        fields = from_json(body)  # to a bounded depth
     except ValueError:
         return ()
     text = _text(fields) if isinstance(fields, dict) else ""
     hashed, blocks = hashlib.blake2b(digest_size=8), []
     for start in range(0, min(len(text) // _BLOCK, _MOST_BLOCKS) * _BLOCK, _BLOCK):
-        hashed.update(text[start : start + _BLOCK].encode(errors="surrogatepass"))
+        hashed.update(text[start : start + _BLOCK].encode())
         blocks.append(hashed.digest())
     return tuple(blocks)
 

@@ -27,6 +27,7 @@ class FleetSettings(BaseModel, extra="forbid"):
         description="address at which leads listen, for this machine only; node: that of its node, which "
         "other machines reach",
     )
+    max_body_bytes: int = Field(4 << 20, ge=1024, le=1 << 30, description="maximum size of a request body")
     key_file: Path | None = Field(None, description="the leads' --api-key-file, on every node")
     lead_cpus: float = Field(1.0, ge=0, description="CPUs that Ray reserves for a lead")
     lead_gpus: float = Field(0.0, ge=0, description="GPUs that Ray reserves for a lead")

@@ -7,7 +7,8 @@
     ├── RequestError             a client's request is wrong: HTTP 400, names the field
     ├── UnsupportedError         not supported, or not as the lead was started: HTTP 501
     ├── UnavailableError         the model is being loaded, or the engine has died too often: HTTP 503
-    │   └── QueueFullError       too many requests are waiting: HTTP 503
+    │   ├── QueueFullError       too many requests are waiting: HTTP 503
+    │   └── NotServingError      not this lead now, whatever the request is: HTTP 503
     ├── PendingAnswerError       another process has not answered yet: ask again later
     ├── ServerError              the request is valid, but failed in the server: HTTP 500
     ├── EngineError              the lead's engine dies again and again
@@ -63,6 +64,16 @@ class UnavailableError(DuoError):
 
 class QueueFullError(UnavailableError):
     """The maximum number of requests is waiting for a slot."""
+
+
+class NotServingError(UnavailableError):
+    """The lead serves nobody yet, or no more: another lead may answer the same request at once.
+
+    HEADER tells routers so. Without it, 503 may be the request's own doing: what has killed this lead's
+    engines would kill the next one's, too.
+    """
+
+    HEADER = "x-lead-not-serving"
 
 
 class PendingAnswerError(DuoError):

@@ -263,3 +263,8 @@ class PromptCache:
 
 def _tokens(text: StoredText) -> list[int]:
     return text.tokens
+
+
+def n_moved(edits: Iterable[CacheEdit]) -> int:
+    """How many tokens `edits` store in parts."""
+    return sum(edit.end - edit.start for edit in edits if isinstance(edit, StorePart))

@@ -35,7 +35,7 @@ from lead.engine.exactness import promise
 from lead.engine.process import EngineProcess
 from lead.engine.restarts import MOST_DEATHS_AT_START, MOST_IDLE_DEATHS, Restarts
 from shared.descriptors import SpareDescriptors
-from shared.errors import EngineError, ModelLoadError, UnavailableError
+from shared.errors import EngineError, ModelLoadError, NotServingError
 from shared.logs import LogLevel
 from shared.protocol import Tune
 
@@ -187,7 +187,7 @@ class EngineClient:
     def feed(self) -> None:
         """Start the sequences that wait for it; if it is being started again, when it is ready.
 
-        Raises UnavailableError.
+        Raises NotServingError.
         """
         self._fed_at = self._clock()
         self._wanted.set()
@@ -195,7 +195,7 @@ class EngineClient:
             for submission in self._submissions.take_due():
                 self._send(submission)
         elif self.state not in SERVING:
-            raise UnavailableError(f"{self.state.value}: try again in a moment")
+            raise NotServingError(f"{self.state.value}: try again in a moment")
 
     def cancel(self, sequence_id: str) -> None:
         """Stop a sequence within a step."""

@@ -5,10 +5,11 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
-from lead.engine.events import Event, Explained
+from lead.engine.events import Event, Explained, Failed, Finished, Started
+from lead.engine.progress import MOST_SECONDS, Progress
 from lead.engine.recalibration import Recalibration
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.inline_drafting import DraftOrder
@@ -60,10 +61,14 @@ class Loop:
         self._wait = 0.0
         self._unchecked = False
         self._checked_at = -math.inf
+        self._progress = Progress(clock())
         self._n_windows_lost = 0
 
     def run(self) -> None:
-        """Raises DecodeFatalError or IntegrityError: the process has to end, and is started again."""
+        """Raises DecodeFatalError or IntegrityError: the process has to end, and is started again.
+
+        IntegrityError also if sequences wait, and nothing happens for half a minute.
+        """
         while self._pipe.open:
             self.step()
 
@@ -71,8 +76,10 @@ class Loop:
         """One step, or a wait for commands when there is nothing to do."""
         self._take_commands()
         now = self._clock()
+        self._check_progress(now)
         plan = self._scheduler.plan(now)
         if plan is None:
+            self._progress.made()
             if self._recalibration:
                 with contextlib.suppress(KvCacheFullError):  # the cache is as before
                     self._recalibration.run(now, self._scheduler.find_place)
@@ -97,6 +104,7 @@ class Loop:
         except WindowLostError as error:
             self._read_again(error)
         else:
+            self._progress.made()
             self._send(self._scheduler.commit(plan, logits, now, now - began))
             self._send(self._speculation.pop_events())
 
@@ -125,6 +133,8 @@ class Loop:
     def _send(self, events: Sequence[Event]) -> None:
         for event in events:
             self._pipe.send(event)
+            if isinstance(event, Finished | Failed) or (isinstance(event, Started) and not event.again):
+                self._progress.made()
 
     def _read_again(self, error: WindowLostError) -> None:
         self._n_windows_lost += len(error.slots)
@@ -148,10 +158,18 @@ class Loop:
         try:
             self._scheduler.check_integrity()
         except AssertionError as error:
-            log.critical("the engine's records are wrong: %s: %s", error, self._scheduler.describe())
-            raise IntegrityError(f"the engine's records are wrong: {error}") from error
+            self._fail(f"the engine's records are wrong: {error}")
         self._unchecked, self._checked_at = False, now
         return None
+
+    def _check_progress(self, now: float) -> None:
+        """A loop that spins, or waits for what never comes, has failed, although it gives signs of life."""
+        if self._progress.has_stalled(now):
+            self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
+
+    def _fail(self, reason: str) -> NoReturn:
+        log.critical("%s: %s", reason, self._scheduler.describe())
+        raise IntegrityError(reason)
 
     def _apply(self, command: Command) -> None:
         match command:

@@ -10,7 +10,7 @@ from lead.engine.prefixes import MIN_TOKENS_SAVED, Prefixes, may_reuse
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from lead.engine.step_plan import TrialPlace
-from shared.cache_edits import CacheEdit, Copy, LoadState, StorePart, loads_last
+from shared.cache_edits import CacheEdit, Copy, LoadState, loads_last
 from shared.llama.memory_traits import MemoryTraits
 from shared.prompt_cache import (
     MIN_TOKENS,
@@ -19,6 +19,7 @@ from shared.prompt_cache import (
     PromptCache,
     PromptCacheSize,
     StoredText,
+    n_moved,
 )
 from shared.slot_cache import SlotCache
 
@@ -415,7 +416,7 @@ class SlotManager:
             return None
         edits, n_left = stored
         self._edits += edits
-        self._n_movable -= sum(edit.end - edit.start for edit in edits if isinstance(edit, StorePart))
+        self._n_movable -= n_moved(edits)
         return n_left
 
     def store_idle(self) -> None:

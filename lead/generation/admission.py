@@ -8,7 +8,7 @@ from lead.engine.commands import RequestOptions
 from lead.engine.context_shift import ContextShift
 from lead.engine.events import Ready
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
-from shared.errors import QueueFullError, RequestError, UnavailableError
+from shared.errors import NotServingError, QueueFullError, RequestError, UnavailableError
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import fits_into_open
 from shared.sampling.parameters import SamplingParameters
@@ -58,9 +58,9 @@ class Admission:
 
     @property
     def n_ctx(self) -> int:
-        """The size of one sequence's context, in tokens; raises UnavailableError while that is not known."""
+        """The size of one sequence's context, in tokens; raises NotServingError while that is not known."""
         if self._engine.ready is None:
-            raise UnavailableError("the model is being loaded: try again in a moment")
+            raise NotServingError("the model is being loaded: try again in a moment")
         return self._engine.ready.n_ctx_sequence
 
     def submit(

@@ -23,7 +23,7 @@ from lead.engine.events import (
     SequenceEvent,
     Started,
 )
-from shared.errors import DuoError, RequestError, ServerError, UnavailableError
+from shared.errors import DuoError, NotServingError, RequestError, ServerError
 from shared.sampling.parameters import SamplingParameters
 
 
@@ -242,7 +242,7 @@ class Sequences:
     def fail_all(self, reason: str) -> None:
         """End all sequences in progress: nobody continues them."""
         for sequence in list(self):
-            self.fail(sequence, UnavailableError(reason))
+            self.fail(sequence, NotServingError(reason))
 
     def leave_slots(self) -> None:
         """The engine process is gone, and its slots with it."""

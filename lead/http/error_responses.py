@@ -18,7 +18,14 @@ from starlette.types import Receive, Scope, Send
 
 from lead.engine.client import RETRY_AFTER_SECONDS
 from lead.generation.admission import ContextExceededError
-from shared.errors import DuoError, ProtocolError, RequestError, UnavailableError, UnsupportedError
+from shared.errors import (
+    DuoError,
+    NotServingError,
+    ProtocolError,
+    RequestError,
+    UnavailableError,
+    UnsupportedError,
+)
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_MESSAGE_CHARACTERS = 2000
@@ -74,6 +81,8 @@ def error_response(error: Exception, **fields: str) -> ErrorResponse:
     headers = None
     if isinstance(error, UnavailableError):
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        if isinstance(error, NotServingError):
+            headers[NotServingError.HEADER] = "true"
     elif isinstance(error, UnsupportedError):
         headers = _NEVER
     return ErrorResponse(fields | error_body(error), _status_and_type(error)[0], headers)

@@ -177,6 +177,7 @@ def _config(app: FastAPI, limits: RequestLimits, tls: tuple[Path | None, Path | 
         app,
         limits,
         lifespan="off",
+        workers=1,  # otherwise uvicorn reads WEB_CONCURRENCY, which hosting platforms set
         log_config=None,
         access_log=False,
         ssl_certfile=tls[0],

@@ -20,7 +20,7 @@ from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.tokenizer.pool import Tokenizer
-from shared.errors import UnavailableError
+from shared.errors import NotServingError
 from shared.llama.vocabulary import Vocabulary
 
 
@@ -73,19 +73,19 @@ class Services:
 
 
 def get_services(request: Request) -> Services:
-    """The dependency of handlers that need the vocabulary; raises UnavailableError while it is being read."""
+    """The dependency of handlers that need the vocabulary; raises NotServingError while it is being read."""
     services: Services | None = request.app.state.services
     if services is None:
-        raise UnavailableError("Loading model")
+        raise NotServingError("Loading model")
     return services
 
 
 def get_ready_services(request: Request) -> Services:
-    """The dependency of handlers that need the engine; raises UnavailableError before it has been ready.
+    """The dependency of handlers that need the engine; raises NotServingError before it has been ready.
 
     While it is being started again, or is woken, requests wait for it.
     """
     services = get_services(request)
     if services.engine.state not in SERVING:
-        raise UnavailableError(f"{services.engine.state.value}: try again in a moment")
+        raise NotServingError(f"{services.engine.state.value}: try again in a moment")
     return services

@@ -5,7 +5,14 @@ from collections.abc import Iterable
 
 from shared.cache_edits import SlotMemory, apply_edits
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import MIN_TOKENS, NO_PROMPT_CACHE, PromptCache, PromptCacheSize
+from shared.prompt_cache import (
+    MIN_TOKENS,
+    NO_PROMPT_CACHE,
+    UNLIMITED,
+    PromptCache,
+    PromptCacheSize,
+    n_moved,
+)
 from shared.slot_cache import SlotCache, common_prefix_length
 
 
@@ -25,6 +32,9 @@ class SlotPool:
         prompt_cache: PromptCacheSize = NO_PROMPT_CACHE,
     ) -> None:
         self._model = model
+        self._n_part = prompt_cache.n_part or UNLIMITED
+        self._n_movable = 0  # tokens that may still be stored in this step
+        self._is_storing = False  # texts of which a part is stored
         self._stored = PromptCache(prompt_cache if traits.can_trim else NO_PROMPT_CACHE, itertools.count(1))
         self._slots = [SlotCache(index, traits) for index in range(n_slots)]
         self._idle, self._idle_branches = self._slots[:n_sequences], self._slots[n_sequences:]
@@ -41,9 +51,7 @@ class SlotPool:
         """An idle slot that holds as much of `tokens` as any; it may hold others after them."""
         slot = max(self._idle, key=lambda cache: cache.reuse_score(tokens))
         self._idle.remove(slot)
-        for other in self._idle:
-            if self._store(other):
-                self._empty(other)
+        self._store_idle()
         if 2 * slot.shared_with(tokens) < len(slot):
             self._store(slot)
         self._load_longer(slot, tokens)
@@ -57,12 +65,24 @@ class SlotPool:
             load = self._stored.load_parts if text.parts else self._stored.load
             apply_edits(load(text, slot, n_loaded), self._model)
 
-    def _store(self, slot: SlotCache) -> bool:
-        """Store the tokens of an ended sequence; False if they are too few or too many."""
-        stored = self._stored.store(slot) if len(slot) >= MIN_TOKENS else None
-        if stored:
-            apply_edits(stored[0], self._model)
-        return stored is not None
+    def _store_idle(self) -> None:
+        """Empty idle slots, once they are stored: a part in each step."""
+        self._n_movable, self._is_storing = self._n_part, False
+        for slot in self._idle:
+            n_left = self._store(slot)
+            self._is_storing |= bool(n_left)
+            if n_left == 0:
+                self._empty(slot)
+
+    def _store(self, slot: SlotCache) -> int | None:
+        """Store the tokens of an ended sequence; how many are left for later steps. None: too few or many."""
+        stored = self._stored.store(slot, n_most=self._n_movable) if len(slot) >= MIN_TOKENS else None
+        if stored is None:
+            return None
+        edits, n_left = stored
+        self._n_movable -= n_moved(edits)
+        apply_edits(edits, self._model)
+        return n_left
 
     def _empty(self, slot: SlotCache) -> None:
         slot.keep(0)
@@ -110,7 +130,9 @@ class SlotPool:
         return had_tokens
 
     def trim_all(self) -> None:
-        """Remove from the model's cache what the slots no longer hold."""
+        """Before a step: remove from the model's cache what the slots no longer hold."""
+        if self._is_storing:
+            self._store_idle()
         for slot in self._slots:
             self._trim(slot)
 

@@ -73,7 +73,7 @@ def test_both_routers_get_the_same_leads():
 
 
 def test_the_door_gets_every_variable_that_its_configuration_names():
-    named = set(re.findall(r'"\$\{(\w+)\}"', (FOLDER / "haproxy.cfg").read_text()))
+    named = set(re.findall(r'"\$\{(\w+)(?:\[\*\])?\}"', (FOLDER / "haproxy.cfg").read_text()))
     assert named == set(load(COMPOSE)["services"]["door"]["environment"])
 
 

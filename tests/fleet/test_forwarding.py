@@ -4,8 +4,13 @@ from fleet.forwarding import ForwardedRequest, passed_on
 
 
 def test_headers_for_the_next_hop_are_not_passed_on():
-    headers = [("Authorization", "Bearer x"), ("Host", "a"), ("Content-Length", "1"), ("x-request-id", "7")]
+    headers = [("Authorization", "Bearer x"), ("TE", "a"), ("Content-Length", "1"), ("x-request-id", "7")]
     assert passed_on(headers) == [headers[0], headers[3]]
+
+
+def test_a_lead_learns_which_host_name_the_client_used():
+    """It refuses those of others' web pages."""
+    assert passed_on([("Host", "page.example")]) == [("Host", "page.example")]
 
 
 def test_a_request_remembers_who_could_not_answer_it():

@@ -35,13 +35,23 @@ def test_every_api_s_prompt_counts(field):
     assert blocks_of(json.dumps({field: LONG}).encode())
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff\x00", b"[1]", b'"x"', b"{}", chat("short")])
+NO_REQUESTS = {
+    "empty": b"",
+    "no text": b"\xff\x00",
+    "a list": b"[1]",
+    "a text": b'"x"',
+    "no fields": b"{}",
+    "a short prompt": chat("short"),
+    "half a surrogate pair": b'{"prompt": "' + b"\\ud800" * 600 + b'"}',
+    "too deep": b'{"prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "never closed": b"[" * 200_000,
+    "many containers": b'{"prompt": [' + b"[]," * 100_000 + b"[]]}",
+}
+
+
+@pytest.mark.parametrize("body", NO_REQUESTS.values(), ids=NO_REQUESTS)
 def test_what_is_short_or_no_request_has_no_beginning(body):
     assert blocks_of(body) == ()
-
-
-def test_half_a_surrogate_pair_is_hashed_like_any_text():
-    assert blocks_of(b'{"prompt": "' + b"\\ud800" * 600 + b'"}')
 
 
 def test_a_lead_has_what_was_sent_to_it():

@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from fleet.settings import FleetSettings
+from lead.settings.limits import RequestLimits
 
 
 def test_options_are_divided_as_a_shell_does():
@@ -14,6 +15,10 @@ def test_options_are_divided_as_a_shell_does():
 
 def test_numbers_may_be_texts_as_on_a_command_line():
     assert FleetSettings.model_validate({"slots": "8", "backs": "2"}).slots == 8
+
+
+def test_bodies_are_as_large_as_a_lead_takes_them():
+    assert FleetSettings().max_body_bytes == RequestLimits().max_body_bytes
 
 
 def test_an_unknown_name_is_refused():

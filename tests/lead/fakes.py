@@ -20,7 +20,7 @@ from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
 from lead.tokenizer.jobs import HEADER, decode, encode
 from lead.tokenizer.preparation import Preparation
-from shared.errors import UnavailableError
+from shared.errors import NotServingError
 
 N_CTX = 128
 
@@ -75,7 +75,7 @@ class ScriptedEngine:
         if self.state is EngineState.RESTARTING:
             return
         if self.state is not EngineState.READY:
-            raise UnavailableError(f"{self.state.value}: try again in a moment")
+            raise NotServingError(f"{self.state.value}: try again in a moment")
         for request in self.submissions.take_due():
             self.submitted.append(request)
             self.submission.set()

@@ -1,13 +1,15 @@
-"""A fleet on Ray Serve, on this machine: two leads, two backs. Skipped where the extra `ray` is missing.
+"""A fleet on Ray Serve, on this machine: two leads, two backs.
 
-Slow: Ray takes half a minute to start on an idle machine.
+`make ray` installs Ray: `.venv/ray/bin/python -m pytest -m ray`. Without it these tests fail.
 """
 
+import http.client
 import os
 import signal
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
@@ -15,16 +17,15 @@ import psutil
 import pytest
 
 from bench.processes import free_port
+from fleet.settings import FleetSettings
+from lead.settings.limits import RequestLimits
 from shared.models.builtin import builtin_target
 from shared.models.grow import Shape, grow
 from tests.real.client import TIMEOUT_S, Stream, chat
 
-ray = pytest.importorskip("ray")
-serve = pytest.importorskip("ray.serve")
-FLEET_APP = pytest.importorskip("fleet.app")
-
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.ray,
     pytest.mark.timeout(1500),
     pytest.mark.filterwarnings("ignore"),  # Ray's own
 ]
@@ -36,6 +37,7 @@ PATIENT = {
     "RAY_raylet_start_wait_time_s": "240",
 }
 """A machine that is busy with other things is slow, not broken."""
+JSON = {"Content-Type": "application/json"}
 LONG = "Zorvi the fox once met a quiet owl who lived near the river. " * 40
 
 
@@ -45,12 +47,16 @@ def settings(tmp_path_factory):
     model = folder / "small.gguf"
     grow(builtin_target(), model, Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=768), "f32")
     lead = f"--model {model} --alias fleet --threads 1 --cache-type-k f32 --cache-type-v f32 --ctx-size 8192"
+    lead += " --max-restarts 0"  # a request is given up as soon as an engine dies of it
     return {"lead": lead, "back": "--threads 1", "slots": 4, "backs": 2, "min_leads": 2, "move_seconds": 2.0}
 
 
 @pytest.fixture(scope="module")
 def fleet(settings):
     """The URL of a running fleet."""
+    import ray  # noqa: PLC0415 - not installed where the other tests run
+    from ray import serve  # noqa: PLC0415
+
     port = free_port()
     os.environ |= PATIENT
     ray.init(num_cpus=8, include_dashboard=False, object_store_memory=80_000_000, log_to_driver=False)
@@ -64,8 +70,15 @@ def fleet(settings):
 
 
 def deploy(settings, **changes):
-    app = FLEET_APP.app(FLEET_APP.FleetSettings(**settings | changes))
-    serve.run(app)
+    from ray import serve  # noqa: PLC0415
+
+    serve.run(app_of(settings, **changes))
+
+
+def app_of(settings, **changes):
+    from fleet.app import app  # noqa: PLC0415 - imports Ray
+
+    return app(FleetSettings(**settings | changes))
 
 
 def client(url):
@@ -130,7 +143,20 @@ def n_running(url):
         return http.get("/loads").json()["loads"][0]["num_running_reqs"]
 
 
+def engine_of(lead):
+    """The engine's process of a lead's."""
+    (engine,) = (each for each in lead.children() if "lead.engine" in each.cmdline())
+    return engine
+
+
+def error_of(response):
+    """Status and error."""
+    return response.status_code, response.json()["error"]
+
+
 def placed():
+    from ray import serve  # noqa: PLC0415
+
     return serve.get_deployment_handle("BackPool", "default").placed.remote().result()
 
 
@@ -164,6 +190,71 @@ def test_conversations_stay_where_their_prefix_is(fleet):
         assert usage["prompt_tokens_details"]["cached_tokens"] > 0.9 * first.json()["usage"]["prompt_tokens"]
 
 
+def test_a_body_that_no_lead_would_take_is_refused_before_it_is_parsed(fleet):
+    """What FleetSettings allows, of something that takes much more memory than its text: 64 MiB took 2 GB."""
+    with client(fleet) as http:
+        body = b'{"prompt":[' + b"[]," * (22 << 20) + b"[]]}"
+        status, error = error_of(http.post("/v1/completions", content=body, headers=JSON))
+        assert (status, error["type"]) == (413, "invalid_request_error")
+        body = b'{"prompt":[' + b"[]," * (RequestLimits().max_body_bytes // 3 - 8) + b"[]]}"
+        status, error = error_of(http.post("/v1/completions", content=body, headers=JSON))
+        assert (status, "objects and arrays" in error["message"]) == (400, True)
+    assert text(ask(fleet, max_tokens=2))
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 200_000, b'{"messages":' * 100_000, b'{"prompt": "' + b"\\ud800" * 600]
+)
+def test_a_body_that_cannot_be_parsed_is_the_leads_to_refuse(fleet, body):
+    with client(fleet) as http:
+        status, error = error_of(http.post("/v1/chat/completions", content=body, headers=JSON))
+    assert (status, error["type"]) == (400, "invalid_request_error")
+
+
+def test_a_page_that_points_its_own_name_here_is_refused(fleet):
+    with client(fleet) as http:
+        refused = http.get("/v1/models", headers={"Host": "page.example"})
+        assert http.get("/v1/models").status_code == 200
+    assert error_of(refused)[0] == 403
+    assert "page.example" in error_of(refused)[1]["message"]
+
+
+def test_a_client_that_asks_for_no_compression_gets_none(fleet):
+    url = httpx.URL(fleet)
+    connection = http.client.HTTPConnection(url.host, url.port, timeout=TIMEOUT_S)
+    connection.request("GET", "/v1/speculation/vocabulary", headers={"Accept-Encoding": "identity"})
+    plain = connection.getresponse()
+    plain_bytes = plain.read()
+    connection.putrequest("GET", "/v1/speculation/vocabulary", skip_accept_encoding=True)
+    connection.endheaders()
+    response = connection.getresponse()
+    assert (response.getheader("content-encoding"), response.read() == plain_bytes) == (None, True)
+    connection.close()
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/health"])
+def test_a_fleet_with_a_lead_is_healthy(fleet, path):
+    with client(fleet) as http:
+        assert http.get(path).json() == {"status": "ok"}
+
+
+def test_a_fleet_whose_leads_load_says_so_at_once(fleet, settings, tmp_path):
+    from ray import serve  # noqa: PLC0415
+
+    model = tmp_path / "endless.gguf"
+    os.mkfifo(model)  # who reads it waits for who writes it
+    loading = app_of(settings, lead=f"--model {model}", backs=0, min_leads=1, drain_seconds=0)
+    target = serve.RunTarget(loading, name="loading", route_prefix="/loading")
+    serve.run_many([target], wait_for_applications_running=False)
+    try:
+        with client(fleet) as http:
+            until(lambda: http.get("/loading/health").status_code != 404)
+            status, error = error_of(http.get("/loading/health"))
+    finally:
+        serve.delete("loading")
+    assert (status, error["type"]) == (503, "unavailable_error")
+
+
 @pytest.mark.usefixtures("fleet")
 def test_backs_move_to_the_lead_that_has_work():
     until(lambda: None not in placed().values())
@@ -178,6 +269,17 @@ def test_a_back_that_is_killed_drafts_again():
     killed = children("back")["back-0"]
     os.kill(killed.pid, signal.SIGKILL)
     until(lambda: children("back").get("back-0", killed).pid != killed.pid)
+
+
+def test_a_request_that_kills_an_engine_is_not_sent_to_another_lead(fleet):
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask, fleet, max_tokens=7000)
+        until(lambda: any(n_running(url) for url in lead_children()))
+        (busy,) = (process for url, process in lead_children().items() if n_running(url))
+        engine_of(busy).kill()
+        status, error = error_of(asking.result())
+    assert (status, "the engine has died" in error["message"]) == (503, True)
+    assert not any(n_running(url) for url in lead_children())
 
 
 def test_a_killed_lead_costs_its_running_streams_and_nothing_else(fleet):

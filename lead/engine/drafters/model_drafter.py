@@ -38,6 +38,7 @@ class ModelDrafter:
         self._drafter = drafter
         self._threads = threads
         self._followed: dict[str, _Followed] = {}
+        self._has_opened = False
 
     def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> None:
         self._followed[sequence] = _Followed(sampling, tokens)
@@ -62,6 +63,7 @@ class ModelDrafter:
     def draft(self, sequences: Sequence[str], n_most: int) -> InlineRound:
         for sequence in sequences:
             self._followed[sequence] = self._followed.pop(sequence)  # the last ones from now on
+        self._has_opened = any(self._followed[sequence].n_told == 0 for sequence in sequences)
         for sequence in sequences:
             self._bring_up_to_date(sequence, self._followed[sequence])
         n_before = sum(self._n_pending_now(sequence) for sequence in sequences)
@@ -71,6 +73,8 @@ class ModelDrafter:
         )
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:
+        if self._has_opened:  # texts may have been stored and loaded
+            return False
         return self._threads is None or self._threads.on_round(n_tokens, seconds)
 
     def _n_pending_now(self, sequence: str) -> int:

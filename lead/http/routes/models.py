@@ -10,7 +10,7 @@ from lead.engine.exactness import promise
 from lead.http.error_responses import error_response, http_error
 from lead.http.render.generation_settings import public_settings
 from lead.server.services import Services, get_ready_services, get_services
-from shared.errors import UnavailableError
+from shared.errors import NotServingError
 from shared.llama import library
 from shared.sampling.parameters import SamplingParameters
 
@@ -23,11 +23,11 @@ async def health(request: Request) -> Response:
     """200 while requests are served; 503 before, shortly before the end, and while the engine restarts."""
     services: Services | None = request.app.state.services
     if request.app.state.is_leaving:
-        return error_response(UnavailableError(EngineState.STOPPED.value), status="draining")
+        return error_response(NotServingError(EngineState.STOPPED.value), status="draining")
     if services is None or services.engine.state is EngineState.STARTING:
-        raise UnavailableError("Loading model")
+        raise NotServingError("Loading model")
     if services.engine.state is EngineState.RESTARTING:
-        error = UnavailableError(EngineState.RESTARTING.value)
+        error = NotServingError(EngineState.RESTARTING.value)
         return error_response(error, status="restarting")
     get_ready_services(request)
     return JSONResponse({"status": "ok"})

@@ -1,5 +1,6 @@
 """The loop: commands in, plan, decode, commit, events out."""
 
+import itertools
 import logging
 
 import pytest
@@ -8,6 +9,7 @@ from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, Set
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started, Tuned
 from lead.engine.loop import Loop
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
+from lead.engine.step_plan import StepPlan
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
 from shared.settings.model_options import ModelOptions
 from tests.fakes import (
@@ -347,3 +349,27 @@ def test_a_text_whose_window_was_lost_is_read_again_and_stays_the_same(caplog):
     assert targets[0].n_lost > 1
     (message,) = [record.message for record in caplog.records]
     assert message.endswith("were overwritten: their texts are read again (lost so far: 1)")
+
+
+class StuckScheduler:
+    """Has a sequence and never does anything about it, as a bug might have it."""
+
+    idle = False
+
+    def plan(self, _now):
+        return StepPlan([])
+
+    def describe(self):
+        return {"waiting": ["s"]}
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.5])
+def test_a_loop_that_does_nothing_for_those_who_wait_ends_the_engine(caplog, seconds):
+    """Whether it spins or waits, and whatever signs of life it gives."""
+    _, speculation = make_engine(LIMITS)
+    pipe = ScriptedPipe(*[[]] * 40_000)
+    clock = itertools.count(0.0, seconds).__next__
+    with pytest.raises(IntegrityError, match="nothing was decoded"):
+        Loop(FakeTarget(), StuckScheduler(), speculation, pipe, clock=clock).run()
+    assert clock() <= 31
+    assert "['s']" in caplog.messages[-1], "its records are in the log"

@@ -1,13 +1,19 @@
+import asyncio
 import json
 
 import pytest
 
+from lead.engine.client import EngineState
+from lead.http.error_responses import error_response
 from lead.http.middleware.connections import only_health
 from lead.http.middleware.hosts import AllowedHosts
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
+from shared.errors import NotServingError, QueueFullError, UnavailableError
 from tests.lead.http.middleware.asgi import asgi_request
+
+ASK = {"max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
 
 
 async def test_an_unknown_path_is_404_in_openais_shape(client):
@@ -142,3 +148,44 @@ TEXT_OR_IDS = "Input should be a valid string or a valid list"
 async def test_what_no_form_of_a_field_allows_is_explained_by_the_nearest_ones(client, url, fields, message):
     response = await client.post(url, json=fields)
     assert (response.status_code, response.json()["error"]["message"]) == (400, message)
+
+
+# What routers are told
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("state", [None, EngineState.STARTING, EngineState.STOPPED])
+async def test_a_lead_that_does_not_serve_sends_routers_to_another_one(lead, client, path, state):
+    if state:
+        lead.engine.state = state
+    else:
+        lead.app.state.services = None
+    response = await (client.get(path) if path == "/health" else client.post(path, json=ASK))
+    assert (response.status_code, NotServingError.HEADER in response.headers) == (503, True)
+
+
+async def test_an_answer_that_the_end_cuts_off_may_be_asked_for_elsewhere(lead, client):
+    lead.engine.hold()
+    asking = asyncio.ensure_future(client.post("/v1/chat/completions", json=ASK))
+    await lead.engine.submission.wait()
+    lead.sequences.fail_all("the server is shutting down")
+    response = await asking
+    assert (response.status_code, NotServingError.HEADER in response.headers) == (503, True)
+
+
+async def test_a_request_that_kills_engines_is_not_sent_on(lead, client):
+    lead.engine.hold()
+    asking = asyncio.ensure_future(client.post("/v1/chat/completions", json=ASK))
+    await lead.engine.submission.wait()
+    for _ in range(4):
+        lead.engine.submissions.on_death()
+        lead.engine.submissions.take_due()
+    response = await asking
+    assert "died 4 times" in response.json()["error"]["message"]
+    assert (response.status_code, NotServingError.HEADER in response.headers) == (503, False)
+
+
+@pytest.mark.parametrize("error", [QueueFullError("later"), UnavailableError("later")])
+def test_what_may_be_the_requests_own_doing_is_not_sent_on(error):
+    response = error_response(error)
+    assert (response.status_code, NotServingError.HEADER in response.headers) == (503, False)

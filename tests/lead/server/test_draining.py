@@ -56,6 +56,13 @@ async def test_a_running_answer_is_finished_before_the_end(lead, serve):
     await hang_up(writer)
 
 
+async def test_what_a_platform_tells_web_servers_about_workers_is_not_for_the_lead(serve, monkeypatch):
+    monkeypatch.setenv("WEB_CONCURRENCY", "auto")
+    served = serve()
+    served.shut_down()
+    await served.serving
+
+
 async def test_an_answer_that_takes_longer_than_the_drain_time_ends_with_an_error_event(lead, serve):
     lead.will_say("one two")
     lead.engine.pause_after = 1

@@ -21,6 +21,9 @@ class Model:
     def store_text(self, slot, key):
         self.calls.append(("store", slot, key))
 
+    def store_part(self, slot, key, start, end):
+        self.calls.append(("store", slot, key, start, end))
+
     def load_text(self, slot, key, n_keep):
         self.calls.append(("load", slot, key, n_keep))
 
@@ -143,3 +146,14 @@ class TestStoredTexts:
         slot = ended(pool, self.LONG)
         pool.take(self.OTHER)
         assert (model.calls, slot.tokens) == ([], self.LONG)
+
+    def test_long_ones_are_stored_in_parts_a_part_in_each_step(self, model):
+        pool = SlotPool(model, 2, 2, prompt_cache=PromptCacheSize(500, 1, n_part=15))
+        ended(pool, self.LONG)
+        pool.take(self.OTHER)
+        assert [call[0] for call in model.calls] == ["store"]
+        pool.trim_all()
+        pool.trim_all()
+        assert [call[0] for call in model.calls] == ["store", "store", "store", "trim"]
+        pool.trim_all()
+        assert len(model.calls) == 4

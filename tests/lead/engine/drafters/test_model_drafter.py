@@ -39,6 +39,15 @@ def test_a_round_says_how_many_tokens_were_decoded():
     assert drafter.draft(["s"], 1000).n_tokens == 1
 
 
+def test_a_round_that_begins_a_sequence_says_nothing_about_the_time_of_others():
+    """Texts may be stored and loaded in it."""
+    drafter, _ = opened(TEXT[:9])
+    drafter.draft(["s"], 1000)
+    assert not drafter.on_round(9, 0.01)
+    drafter.draft(["s"], 1000)
+    assert drafter.on_round(1, 0.01)
+
+
 def test_a_long_prompt_takes_several_rounds_without_a_draft():
     drafter, _ = opened(TEXT[:9])
     rounds = [drafter.draft(["s"], 4) for _ in range(3)]

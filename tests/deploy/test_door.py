@@ -1,0 +1,132 @@
+"""HAProxy as deploy/fleet sets it up, before two servers that answer whatever they are asked."""
+
+import http.client
+import json
+import ssl
+import threading
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from bench.processes import free_port
+from bench.routers import haproxy, start_haproxy
+from tests.certificates import make_certificate
+
+KEY = "key-of-alice"
+HEADERS = {"Authorization": f"Bearer {KEY}"}
+CLOSED = (
+    "/metrics",
+    "/slots",
+    "/slots/0",
+    "/loads",
+    "/v1/loads",
+    "/v1/speculation",
+    "/v1/speculation/vocabulary",
+)
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with the path that it was asked for."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        content = self.path.encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_arguments):
+        pass
+
+
+@contextmanager
+def echo():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    return make_certificate(tmp_path_factory.mktemp("certificate"), "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory, certificate):
+    """The URLs of a door with HTTP and of one with HTTPS."""
+    if (binary := haproxy()) is None:
+        pytest.skip("no haproxy")
+    folder = tmp_path_factory.mktemp("door")
+    keys, chain_and_key = folder / "api", folder / "fleet.pem"
+    keys.write_text(f"# clients\n{KEY}\n")
+    chain_and_key.write_bytes(certificate.chain.read_bytes() + certificate.key.read_bytes())
+    with ExitStack() as stack:
+        leads = [stack.enter_context(echo()) for _ in range(2)]
+        urls = []
+        for pem in (None, chain_and_key):
+            program, url = start_haproxy(binary, leads, keys, f"127.0.0.1:{free_port()}", pem)
+            stack.enter_context(program)
+            urls.append(url)
+        yield urls
+
+
+def ask(url, path, headers=HEADERS):
+    """Status and body, for a path that is sent as it stands here: httpx would write some in another way."""
+    connection = http.client.HTTPConnection(httpx.URL(url).netloc.decode(), timeout=60)
+    try:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def encoded(path, index):
+    """With the character at `index` as its code."""
+    return f"{path[:index]}%{ord(path[index]):02x}{path[index + 1 :]}"
+
+
+def test_a_door_with_a_certificate_speaks_https(doors, certificate):
+    context = ssl.create_default_context(cafile=certificate.authority)
+    with httpx.Client(base_url=doors[1], verify=context, trust_env=False, timeout=60) as http:
+        assert http.get("/props").status_code == 401
+        assert http.get("/props", headers=HEADERS).text == "/props"
+
+
+def test_a_door_with_a_certificate_does_not_speak_http(doors):
+    with pytest.raises(http.client.BadStatusLine):
+        ask(doors[1], "/props")
+
+
+def test_what_clients_may_use_is_passed_on(doors):
+    for path in ("/props", "/v1/chat/completions", "/%70rops", "/a%2fb?c=%20d"):
+        assert ask(doors[0], path) == (200, path)
+
+
+@pytest.mark.parametrize("path", CLOSED)
+def test_what_is_closed_is_closed_however_it_is_written(doors, path):
+    for index in range(1, len(path)):
+        status, body = ask(doors[0], encoded(path, index))
+        assert (status, json.loads(body)["error"]["type"]) == (404, "not_found_error"), encoded(path, index)
+    assert ask(doors[0], path)[0] == 404
+
+
+@pytest.mark.parametrize("path", ["/%zz", "/slots/%z", "/%73lots/%"])
+def test_a_path_that_cannot_be_decoded_is_not_passed_on(doors, path):
+    assert ask(doors[0], path)[0] == 400
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"x-api-key": "wrong"}])
+def test_without_a_key_nothing_is_passed_on(doors, headers):
+    assert ask(doors[0], "/props", headers)[0] == 401
+    assert ask(doors[0], "/%70rops", headers)[0] == 401
