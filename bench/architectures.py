@@ -98,5 +98,5 @@ def finish(part: str, title: str, rows: Sequence[Row], columns: table.Columns) -
     """Print a table, then a line of JSON; exit with 1 if anything was wrong."""
     table.show(title, rows, columns)
     print(json.dumps({"part": part, "rows": rows}))
-    if any(row["n_wrong"] for row in rows):
+    if any(row["n_wrong"] or row.get("n_dead") for row in rows):
         sys.exit(1)

@@ -1,21 +1,27 @@
 """`python -m bench caches`: are logits right, whatever traffic has left in the caches?
 
-For each architecture a tiny random model in f32 serves random traffic (`bench.traffic`), once with one pool
-of cells for all slots and once with cells of its own for each slot. Exit status 1 if a logit differs from a
-fresh evaluation by more than the bound.
+For each architecture a tiny random model in f32 serves random traffic (`bench.traffic`), with one pool of
+cells for all slots and with cells of its own for each slot, with room and cramped; where it can have heads
+that draft (MTP), also with these. Exit status 1 if a logit differs from a fresh evaluation by more than the
+bound, or if an engine dies.
 """
 
 import argparse
+import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
 from bench.architectures import ARCHITECTURES, Row, finish, rows_of
 from bench.options import listed
-from bench.tiny_models import TinyModel
+from bench.tiny_models import WITH_HEADS, TinyModel, with_heads
 from bench.traffic import Traffic, TrafficRun
+from shared.errors import DecodeError, IntegrityError
 from shared.llama.memory_plan import plan_memory
+from shared.llama.mtp_heads import has_heads
 from shared.settings.model_options import CacheType, ModelOptions
 
 _COLUMNS = {
@@ -23,6 +29,7 @@ _COLUMNS = {
     "cells": ("cells", ""),
     "n_compared": ("rows compared", "d"),
     "n_wrong": ("wrong", "d"),
+    "n_dead": ("dead engines", "d"),
     "n_lost": ("windows lost", "d"),
     "worst": ("largest difference", ".5f"),
     "spread": ("deviation of logits", ".2f"),
@@ -32,41 +39,51 @@ _COLUMNS = {
 def main(arguments: Sequence[str]) -> None:
     """Print a table, then a line of JSON."""
     options = _parse(arguments)
-    models = (TinyModel(architecture, options.seed) for architecture in options.architectures)
-    rows = list(rows_of(models, partial(_rows, options)))
+    rows = list(rows_of(_models(options), partial(_rows, options)))
     finish("caches", "logits after random traffic, against a fresh evaluation", rows, _COLUMNS)
 
 
+def _models(options: argparse.Namespace) -> Iterator[TinyModel]:
+    for architecture in options.architectures:
+        yield TinyModel(architecture, options.seed)
+        if architecture in WITH_HEADS:
+            yield with_heads(architecture, options.seed)
+
+
 def _rows(options: argparse.Namespace, architecture: str, path: Path) -> Iterator[Row]:
-    for kv_unified in (True, False):
-        yield _row(options, architecture, path, kv_unified=kv_unified)
-    if plan_memory(path, ModelOptions()).n_window:
-        yield _row(options, architecture, path, kv_unified=True, swa_full=True)
-
-
-def _row(
-    options: argparse.Namespace, architecture: str, path: Path, *, kv_unified: bool, swa_full: bool = False
-) -> Row:
-    traffic = Traffic(
+    usual = Traffic(
         path,
         seed=options.seed,
         n_slots=options.slots,
         n_ctx=options.ctx_size,
-        kv_unified=kv_unified,
         cache_type=options.cache_type,
-        swa_full=swa_full,
     )
+    ways = {"": usual, ", cramped": usual.cramped()}
+    for (name, traffic), kv_unified in product(ways.items(), (True, False)):
+        cells = ("one pool" if kv_unified else "per slot") + name
+        yield _row(options, architecture, cells, replace(traffic, kv_unified=kv_unified))
+    if plan_memory(path, ModelOptions()).n_window:
+        yield _row(options, architecture, "one pool, --swa-full", replace(usual, swa_full=True))
+
+
+def _row(options: argparse.Namespace, architecture: str, cells: str, traffic: Traffic) -> Row:
     run = TrafficRun(traffic)
-    comparison = run.run(options.comparisons)
+    n_dead = 0
+    try:
+        run.run(options.comparisons)
+    except (AssertionError, DecodeError, IntegrityError):
+        traceback.print_exc()
+        n_dead = 1
     run.close()
     return {
         "architecture": architecture,
-        "cells": ("one pool" if kv_unified else "per slot") + (", --swa-full" if swa_full else ""),
-        "n_compared": len(comparison.differences),
-        "n_wrong": comparison.n_wrong(options.bound),
+        "cells": cells + (", heads" if has_heads(traffic.model) else ""),
+        "n_compared": len(run.comparison.differences),
+        "n_wrong": run.comparison.n_wrong(options.bound),
+        "n_dead": n_dead,
         "n_lost": run.n_windows_lost,
-        "worst": comparison.worst,
-        "spread": comparison.spread,
+        "worst": run.comparison.worst,
+        "spread": run.comparison.spread,
     }
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.errors import WindowLostError
 from shared.llama.model import Model
 from shared.llama.span import Span
 
@@ -45,10 +46,12 @@ class CheckedModel:
         self._rng = rng
         self._texts: list[list[int]] = [[] for _ in range(model.n_slots)]
         self._n_prompt = [0] * model.n_slots  # tokens that were decoded as a prompt
+        self._ahead: set[int] = set()  # slots with the state of a text that goes on
         self._saved: dict[tuple[int, int], list[int]] = {}  # by slot and number
         self._stored: dict[int, list[int]] = {}
         self._n_prompt_stored: dict[int, int] = {}
         self.n_loaded = 0  # texts
+        self.n_windows_lost = 0
 
     @property
     def n_cells(self) -> int:
@@ -57,7 +60,12 @@ class CheckedModel:
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """As `Model.decode`; one row of each step is compared."""
-        rows = self._model.decode(spans)
+        assert self._ahead.isdisjoint(span.slot for span in spans), "a state is not that of its text"
+        try:
+            rows = self._model.decode(spans)
+        except WindowLostError as error:
+            self.n_windows_lost += len(error.slots)
+            raise
         for span in spans:
             self._texts[span.slot] += span.tokens
             if span.is_prompt:
@@ -70,11 +78,15 @@ class CheckedModel:
     def trim(self, slot: int, n_keep: int) -> None:
         """As `Model.trim`."""
         self._model.trim(slot, n_keep)
+        if n_keep == 0:
+            self._ahead.discard(slot)
         del self._texts[slot][n_keep:]
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """As `Model.copy`."""
         self._model.copy(source_slot, slot, n_keep)
+        if not self.traits.can_trim and n_keep < len(self._texts[source_slot]):
+            self._ahead.add(slot)
         self._texts[slot] = self._texts[source_slot][:n_keep]
         self._n_prompt[slot] = self._n_prompt[source_slot]
 
@@ -86,6 +98,7 @@ class CheckedModel:
     def restore(self, source: int, number: int, slot: int) -> None:
         """As `Model.restore`."""
         self._model.restore(source, number, slot)
+        self._ahead.discard(slot)
         self._texts[slot] = list(self._saved[source, number])
 
     def store(self, slot: int, key: int) -> None:
@@ -96,12 +109,14 @@ class CheckedModel:
     def load(self, slot: int, key: int) -> None:
         """As `Model.load`."""
         self._model.load(slot, key)
+        self._ahead.discard(slot)
         text = self._stored[key]
         assert self._texts[slot][: len(text)] == text, "a state is loaded into a slot with another text"
         self._texts[slot] = list(text)
 
     def store_text(self, slot: int, key: int) -> None:
         """As `Model.store_text`."""
+        assert slot not in self._ahead, "a text is stored with another state"
         self._model.store_text(slot, key)
         self._stored[key] = list(self._texts[slot])
         self._n_prompt_stored[key] = self._n_prompt[slot]

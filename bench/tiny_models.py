@@ -53,6 +53,9 @@ _WINDOW_LISTS = ("granite_swa", "mimo2", "spark2_5")
 
 _DELTA_NETS = ("qwen35", "qwen35moe", "qwen3next")
 
+WITH_HEADS = ("qwen35", "qwen3next", "glm4moe")
+"""Architectures that can have heads for further tokens: see `with_heads`."""
+
 
 class ArchitectureError(Exception):
     """llama.cpp does not make a model of this architecture from this metadata."""
@@ -73,6 +76,14 @@ class TinyModel:
     def has_heads(self) -> bool:
         """Whether its last layers predict further tokens (MTP)."""
         return bool(self.settings and self.settings.get("nextn_predict_layers"))
+
+
+def with_heads(architecture: str, seed: int = 1) -> TinyModel:
+    """One of `WITH_HEADS`, whose last layer predicts a further token (MTP)."""
+    settings: dict[str, Value] = {"nextn_predict_layers": 1}
+    if architecture not in _DELTA_NETS:
+        settings["rope.dimension_sections"] = [0, 0, 0, 0]
+    return TinyModel(architecture, seed, n_layers=5, settings=settings)
 
 
 def write_tiny_model(model: TinyModel, path: Path, vocabulary: Path | None = None) -> Path:
