@@ -26,6 +26,7 @@ from lead.generation.sequences import LiveSequence, Sequences
 from lead.server.app import create_app
 from lead.server.services import Services
 from lead.settings.model_names import ModelNames
+from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Job
 from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
@@ -44,7 +45,7 @@ _FORGIVEN_SECONDS = 2000.0
 class _NoTokenizer:
     """Backs send no text."""
 
-    async def run(self, job: Job, client: str) -> Any:
+    async def run(self, job: Job, client: Client) -> Any:
         """Refuse."""
         raise UnavailableError(f"{client} has no tokenizer for {job}")
 

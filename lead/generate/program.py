@@ -19,6 +19,7 @@ from lead.http.generation_request import GenerationRequest, check_lengths
 from lead.http.request_sampling import sampling_parameters
 from lead.http.schema import GenerationFields
 from lead.server.services import Services
+from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
 from shared import cpus
 from shared.errors import DuoError
@@ -83,7 +84,7 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
 async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
     """With a seed, if none is set, so that the same text can be generated twice; raises RequestError."""
     job = PreparePrompts([_beginning(services, prompt)])
-    prepared: PreparedRequest = await services.tokenizer.run(job, settings.program)
+    prepared: PreparedRequest = await services.tokenizer.run(job, Client(settings.program))
     check_lengths(prepared, services)
     fields = GenerationFields()
     return GenerationRequest(

@@ -1,12 +1,14 @@
 """Routes that take JSON: content type, size, nesting, encoding and validation of a body, and what they cost.
 
 FastAPI's own way parses and validates on the event loop, and collects all errors. Here a large body is
-parsed and validated in a thread, one at a time, after its objects and arrays have been counted; FastAPI
-receives the finished model. The body of a request to an unknown path is not read.
+parsed and validated in a thread, one at a time and by turns of clients, after its objects and arrays have
+been counted; FastAPI receives the finished model. There is a limit on all bodies together. The body of a
+request to an unknown path is not read.
 """
 
 import asyncio
 import codecs
+import contextlib
 import re
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,19 +22,25 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from lead.http.body_budget import BodyBudget, BodyInHand
 from lead.http.error_responses import first_invalid
 from lead.http.sse import ClientGoneError
+from lead.http.turns import Turns
 from lead.settings.limits import RequestLimits
+from lead.tokenizer.fair_queue import Client
 from shared.errors import RequestError
 from shared.protocol import MAX_BACK_MESSAGE_BYTES
 
-T = TypeVar("T")
+R = TypeVar("R")
+T = TypeVar("T", bound=BaseModel)
 
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 """Possessive, and it may be unclosed: linear in the size of any bytes."""
 _MAX_INLINE_BYTES = 64 << 10
 """Smaller bodies take less time than changing threads would save others."""
+_MOST_BYTES = 64 << 20
+"""Of all bodies that arrive or wait to be parsed."""
 _BYTES_PER_CONTAINER = 64
 _MIN_CONTAINERS = 1 << 16
 _BACKS_PATHS = {"/v1/speculation"}
@@ -46,42 +54,59 @@ class BodyReader:
         # Each level of a schema is two levels of JSON ({"properties": {"a": …}}) inside the body's own.
         self._max_nesting = 2 * limits.max_schema_depth + 16
         self._max_containers = max(_MIN_CONTAINERS, limits.max_body_bytes // _BYTES_PER_CONTAINER)
+        self._budget = BodyBudget(max(_MOST_BYTES, 2 * limits.max_body_bytes))
+        self._turns = Turns()
         self._thread = ThreadPoolExecutor(1, "json")
 
-    async def read(self, request: Request) -> bytes:
-        """The whole body. Raises HTTPException (408, 413, 415), ClientGoneError.
+    async def read(self, request: Request, model: type[T]) -> tuple[bytes, T | None]:
+        """The whole body, and as a `model`; None if there is none.
 
-        Only JSON is accepted: pages of other origins cannot send it without permission (CORS). The
-        connection discards the rest of a refused body, for as long as a body may take to arrive.
+        Raises HTTPException (408, 413, 415), RequestError with the first reason why it is no `model`,
+        QueueFullError, ClientGoneError. Only JSON is accepted: pages of other origins cannot send it without
+        permission (CORS). The connection discards the rest of a refused body, for as long as a body may take
+        to arrive.
         """
         if not has_body(request):
-            return b""
+            return b"", None
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
         if not _JSON.fullmatch(kind):
             shown = kind[:100]
             raise HTTPException(
                 415, f"the body has to be JSON, with Content-Type: application/json, not {shown!r}"
             )
-        is_of_back = request.scope["path"] in _BACKS_PATHS
-        max_bytes = MAX_BACK_MESSAGE_BYTES if is_of_back else self._limits.max_body_bytes
-        try:
-            async with asyncio.timeout(self._limits.body_seconds):
-                return await _collect(request, max_bytes)
-        except TimeoutError:
-            seconds = self._limits.body_seconds
-            raise HTTPException(408, f"the body did not arrive within {seconds:g} seconds") from None
+        client = client_of(request)
+        with self._budget.hold(client) as in_hand:
+            body = await self._receive(request, in_hand)
+            if not body:
+                return body, None
+            if len(body) <= _MAX_INLINE_BYTES:
+                return body, self._parse(body, model)
+            async with contextlib.AsyncExitStack() as stack:
+                async with in_hand.waiting():
+                    await stack.enter_async_context(self._turns.turn(client))
+                return body, await self._in_thread(lambda: self._parse(body, model))
 
-    async def parse(self, body: bytes, model: type[BaseModel]) -> BaseModel:
-        """The body as a `model`; raises RequestError with the first reason why it is none."""
-        return await self.run(len(body), lambda: self._parse(body, model))
-
-    async def run(self, n_bytes: int, work: Callable[[], T]) -> T:
-        """The result of `work` on a body of this size, or on what was made from it."""
+    async def run(self, client: Client, n_bytes: int, work: Callable[[], R]) -> R:
+        """The result of `work` on what was made from a body of this size."""
         if n_bytes <= _MAX_INLINE_BYTES:
             return work()
+        async with self._turns.turn(client):
+            return await self._in_thread(work)
+
+    async def _receive(self, request: Request, in_hand: BodyInHand) -> bytes:
+        is_of_back = request.scope["path"] in _BACKS_PATHS
+        max_bytes = MAX_BACK_MESSAGE_BYTES if is_of_back else self._limits.max_body_bytes
+        seconds = self._limits.body_seconds
+        try:
+            async with in_hand.waiting(seconds):
+                return await _collect(request, max_bytes, in_hand)
+        except TimeoutError:
+            raise HTTPException(408, f"the body did not arrive within {seconds:g} seconds") from None
+
+    async def _in_thread(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _parse(self, body: bytes, model: type[BaseModel]) -> BaseModel:
+    def _parse(self, body: bytes, model: type[T]) -> T:
         value = parse_json(body, self._max_nesting, self._max_containers)
         try:
             return model.model_validate(value)
@@ -102,8 +127,7 @@ class JsonRoute(APIRoute):
 
         async def handle_json(request: Request) -> Response:
             bodies: BodyReader = request.app.state.bodies
-            body = await bodies.read(request)
-            value = await bodies.parse(body, model) if body else None
+            body, value = await bodies.read(request, model)
             return await handle(_ReadRequest(request, body, value))
 
         return handle_json
@@ -124,10 +148,16 @@ class _ReadRequest(Request):
         return self._value
 
 
-async def convert(request: Request, work: Callable[[], T]) -> T:
+async def convert(request: Request, work: Callable[[], R]) -> R:
     """The result of `work` on the body of `request`: in a thread if that is large."""
     bodies: BodyReader = request.app.state.bodies
-    return await bodies.run(len(await request.body()), work)
+    return await bodies.run(client_of(request), len(await request.body()), work)
+
+
+def client_of(request: Request) -> Client:
+    """Whom a request counts for where clients take turns: its key and its address."""
+    principal = getattr(request.state, "principal", None)
+    return Client(str(principal), request.client.host if request.client else "")
 
 
 def has_body(request: Request) -> bool:
@@ -178,7 +208,7 @@ def _containers(values: Iterable[object]) -> list[dict[str, object] | list[objec
     return [value for value in values if isinstance(value, dict | list)]
 
 
-async def _collect(request: Request, max_bytes: int) -> bytes:
+async def _collect(request: Request, max_bytes: int, in_hand: BodyInHand) -> bytes:
     """The body. Raises ClientGoneError; HTTPException as soon as more than `max_bytes` are certain."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > max_bytes:
@@ -187,6 +217,7 @@ async def _collect(request: Request, max_bytes: int) -> bytes:
     try:
         async for chunk in request.stream():
             body += chunk
+            in_hand.grow(len(chunk))
             if len(body) > max_bytes:
                 raise _too_large(max_bytes)
     except ClientDisconnect:

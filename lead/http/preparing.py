@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import Request
 
+from lead.http.json_route import client_of
 from lead.http.sse import unless_gone
 from lead.server.services import Services
 from lead.tokenizer.jobs import Job
@@ -15,9 +16,3 @@ async def prepare(job: Job, http_request: Request, services: Services) -> Any:
     Raises RequestError, UnavailableError, and ClientGoneError if the client leaves, which stops the job.
     """
     return await unless_gone(http_request, services.tokenizer.run(job, client_of(http_request)))
-
-
-def client_of(request: Request) -> str:
-    """Whom a request counts for where clients take turns: its key and its address."""
-    principal = getattr(request.state, "principal", None)
-    return f"{principal} {request.client.host if request.client else ''}"

@@ -183,6 +183,7 @@ def _config(app: FastAPI, limits: RequestLimits, tls: tuple[Path | None, Path | 
         ssl_certfile=tls[0],
         ssl_keyfile=tls[1],
         server_header=False,
+        proxy_headers=False,  # any client on this machine could choose its address
         ws_ping_interval=limits.ping_seconds,
         ws_ping_timeout=limits.ping_seconds,
         ws_per_message_deflate=False,  # costs more than what a frame of some ids saves

@@ -37,6 +37,7 @@ from lead.server.takeover import Inheritance, meeting_point, wait_for_heir
 from lead.settings.cache_shares import cache_shares
 from lead.settings.demo_model import demo_model
 from lead.settings.lead_settings import LeadSettings
+from lead.settings.security import EXPOSED
 from lead.tokenizer.jobs import Setup
 from lead.tokenizer.pool import TokenizerPool
 from shared.discovery import Scheme, announced
@@ -84,7 +85,7 @@ class Lead:
             check_certificate(security.ssl_cert_file, security.ssl_key_file)
 
     async def serve(self) -> None:
-        """Run until a signal ends it; raises ConfigError if it cannot start.
+        """Run until a signal ends it; raises ConfigError if it cannot start, or must not on its address.
 
         The order of the shutdown:
 
@@ -99,6 +100,9 @@ class Lead:
         """
         listener = self._listen()
         host, port = listener.getsockname()[:2]
+        if not self._settings.security.may_listen_on(host):  # systemd or another lead has chosen it
+            listener.close()
+            raise ConfigError(f"the lead would listen on {host}: {EXPOSED}")
         scheme: Scheme = "https" if self._settings.security.https else "http"
         address = f"[{host}]" if ":" in host else host
         log.info("listening on %s://%s:%d, loading the model", scheme, address, port)

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 from lead.engine.commands import LoadDraft, PolicyName
 from lead.generation.answer_stats import SpecDecodeDetail
 from lead.http.middleware.hosts import is_loopback
-from lead.http.middleware.keys import HOW_TO_MAKE_ONE
 from lead.settings.conversation import ConversationOptions
 from lead.settings.draft_model import DraftModelOptions
 from lead.settings.limits import RequestLimits
@@ -16,7 +15,7 @@ from lead.settings.model_names import ModelNames
 from lead.settings.own_back import OwnBackOptions
 from lead.settings.rpc import RpcOptions
 from lead.settings.sampling_defaults import SamplingDefaults
-from lead.settings.security import SecurityOptions
+from lead.settings.security import EXPOSED, SecurityOptions
 from shared import cpus
 from shared.logs import LogLevel
 from shared.settings.base import CpuList, FileSettings, OptionError
@@ -190,12 +189,8 @@ class LeadSettings(FileSettings):
 
     @model_validator(mode="after")
     def _check_address(self) -> Self:
-        if not (is_loopback(self.host) or self.security.insecure or self.security.has_keys):
-            raise OptionError(
-                "host",
-                "anyone who can reach this address could use the lead and read prompts: set --api-key, "
-                f"--back-key or --keys-file ({HOW_TO_MAKE_ONE}), or --insecure",
-            )
+        if not self.security.may_listen_on(self.host):
+            raise OptionError("host", EXPOSED)
         if self.announce and is_loopback(self.host):
             raise OptionError(
                 "announce", "other machines cannot reach a loopback address: set --host 0.0.0.0"

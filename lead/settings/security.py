@@ -7,12 +7,18 @@ from typing import Annotated, Any, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from lead.http.middleware.hosts import AllowedHosts, machine_names
-from lead.http.middleware.keys import Key, Keyring, Role, named_keys, role_keys
+from lead.http.middleware.hosts import AllowedHosts, is_loopback, machine_names
+from lead.http.middleware.keys import HOW_TO_MAKE_ONE, Key, Keyring, Role, named_keys, role_keys
 from shared.settings.base import CommaList, OptionError, OptionGroup
 
 KeyList = Annotated[list[SecretStr], NoDecode]
 """Keys separated by commas, or given by repeating the option."""
+
+EXPOSED = (
+    "anyone who can reach this address could use the lead and read prompts: set --api-key, "
+    f"--back-key or --keys-file ({HOW_TO_MAKE_ONE}), or --insecure"
+)
+"""Why a lead does not listen on an address."""
 
 
 class SecurityOptions(OptionGroup):
@@ -78,6 +84,10 @@ class SecurityOptions(OptionGroup):
         """Whether requests without a key are refused."""
         files = (self.api_key_file, self.back_key_file, self.admin_key_file, self.keys_file)
         return any((self.api_key, self.back_key, self.admin_key, *files))
+
+    def may_listen_on(self, host: str) -> bool:
+        """Whether only this machine reaches the address, or others need a key, or need none on purpose."""
+        return is_loopback(host) or self.insecure or self.has_keys
 
     @property
     def https(self) -> bool:

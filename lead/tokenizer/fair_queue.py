@@ -1,46 +1,61 @@
 """A bounded queue in which clients take turns. Knows nothing of what is queued but its size."""
 
 from collections import OrderedDict, deque
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
+class Client(NamedTuple):
+    """Who takes turns: first keys with each other, then addresses that have the same key."""
+
+    key: str
+    address: str = ""
+
+
 class FairQueue(Generic[T]):
-    """First in, first out for each client; the next item comes from the client whose turn is longest ago."""
+    """First in, first out for each client.
+
+    The next item comes from the key whose turn is longest ago, and there from the address whose turn is.
+    """
 
     def __init__(self, most: int, most_bytes: int) -> None:
         """Holds at most `most` items that have `most_bytes` together."""
         self._most = most
         self._most_bytes = most_bytes
-        self._clients: OrderedDict[str, deque[tuple[T, int]]] = OrderedDict()
+        self._clients: OrderedDict[Client, deque[tuple[T, int]]] = OrderedDict()
+        self._keys: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """The bytes and the number of each key's items."""
         self._n = 0
         self._n_bytes = 0
 
     def __len__(self) -> int:
         return self._n
 
-    def push(self, client: str, item: T, n_bytes: int) -> list[T]:
-        """Append an item. Returns what has to go for it: the newest items of whoever has the most bytes.
+    def push(self, client: Client, item: T, n_bytes: int) -> list[T]:
+        """Append an item. Returns what has to go for it: the newest items of the key with the most bytes, and
+        there of the address with the most.
 
         That may be the new item itself.
         """
         self._clients.setdefault(client, deque()).append((item, n_bytes))
-        self._count(1, n_bytes)
+        self._count(client.key, 1, n_bytes)
         removed = []
         while self._n > self._most or self._n_bytes > self._most_bytes:
-            removed.append(self._take(max(self._clients, key=self._share), newest=True))
+            removed.append(self._take(self._largest(), newest=True))
         return removed
 
     def pop(self) -> T:
         """The next item; IndexError if there is none."""
         if not self._n:
             raise IndexError("the queue is empty")
-        client = next(iter(self._clients))
+        key = next(iter(self._keys))
+        self._keys.move_to_end(key)
+        client = next(each for each in self._clients if each.key == key)
         self._clients.move_to_end(client)
         return self._take(client)
 
-    def remove(self, client: str, item: T) -> None:
+    def remove(self, client: Client, item: T) -> None:
         """Remove an item if it still waits."""
         for entry in self._clients.get(client, ()):
             if entry[0] is item:
@@ -48,21 +63,29 @@ class FairQueue(Generic[T]):
                 self._forget(client, entry[1])
                 return
 
-    def _share(self, client: str) -> tuple[int, int]:
+    def _largest(self) -> Client:
+        key = max(self._keys, key=self._keys.__getitem__)
+        return max((each for each in self._clients if each.key == key), key=self._share)
+
+    def _share(self, client: Client) -> tuple[int, int]:
         waiting = self._clients[client]
         return sum(n_bytes for _, n_bytes in waiting), len(waiting)
 
-    def _take(self, client: str, *, newest: bool = False) -> T:
+    def _take(self, client: Client, *, newest: bool = False) -> T:
         waiting = self._clients[client]
         item, n_bytes = waiting.pop() if newest else waiting.popleft()
         self._forget(client, n_bytes)
         return item
 
-    def _forget(self, client: str, n_bytes: int) -> None:
-        self._count(-1, -n_bytes)
+    def _forget(self, client: Client, n_bytes: int) -> None:
+        self._count(client.key, -1, -n_bytes)
         if not self._clients[client]:
             del self._clients[client]
 
-    def _count(self, n: int, n_bytes: int) -> None:
+    def _count(self, key: str, n: int, n_bytes: int) -> None:
         self._n += n
         self._n_bytes += n_bytes
+        of_key = self._keys.get(key, (0, 0))
+        self._keys[key] = (of_key[0] + n_bytes, of_key[1] + n)
+        if not self._keys[key][1]:
+            del self._keys[key]

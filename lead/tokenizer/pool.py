@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lead.tokenizer.fair_queue import FairQueue
+from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.fork_server import ForkServer, ForkServerGoneError, Worker
 from lead.tokenizer.jobs import Job, Refusal, Setup, encode
 from lead.tokenizer.work_limits import JobLimits
@@ -40,7 +40,7 @@ _TRY_AGAIN = "the tokenizer does not answer: try again in a moment"
 class Tokenizer(Protocol):
     """The seam between the HTTP routes and the tokenizer processes."""
 
-    async def run(self, job: Job, client: str) -> Any:
+    async def run(self, job: Job, client: Client) -> Any:
         """The result that the job's class names.
 
         Raises RequestError, UnavailableError, QueueFullError. Cancelling it stops the job.
@@ -57,7 +57,7 @@ class _Outcome(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class _Ticket:
-    client: str
+    client: Client
     message: bytes
     limits: JobLimits
     n_tries: int = 0
@@ -108,7 +108,7 @@ class TokenizerPool:
         self._long = _Lane()
         self._quick = _Lane(self._long, _QUICK_SECONDS)
 
-    async def run(self, job: Job, client: str) -> Any:
+    async def run(self, job: Job, client: Client) -> Any:
         """See `Tokenizer`."""
         message = encode(job)
         ticket = _Ticket(client, message, JobLimits.of(len(message), self._setup.limits.prepare_seconds))

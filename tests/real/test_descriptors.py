@@ -1,4 +1,4 @@
-"""A lead that may have few files open serves beside more idle connections than that, and loses no engine."""
+"""A lead that may have few files open serves beside more idle or hostile connections, and loses no engine."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from bench.processes import Program
-from tests.real.client import TIMEOUT_S, ask, chat, post
+from tests.real.client import TIMEOUT_S, ask, chat, post, stream
 from tests.real.processes import LEAD, back_of, engine_of, tokenizer_of
 
 pytestmark = pytest.mark.real
@@ -38,14 +38,29 @@ def few_files(target):
 
 
 @contextlib.contextmanager
-def crowd(url):
-    """While this context lasts, there are more idle connections than the lead may have files open."""
+def crowd(url, sent=SENT):
+    """While this context lasts, there are more hostile connections than the lead may have files open."""
     address = (httpx.URL(url).host, httpx.URL(url).port)
     with contextlib.ExitStack() as stack:
         for number in range(2 * LIMIT):
             client = stack.enter_context(socket.create_connection(address))
-            client.sendall(SENT[number % len(SENT)])
+            client.sendall(sent[number % len(sent)])
         yield
+
+
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: lead\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+)
+UNREADABLE = [
+    UPGRADE + b"Content-Length: 1\r\n\r\na",
+    UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n",
+    UPGRADE + b"x: y\r\n" * 130 + b"\r\n",
+    UPGRADE + b"x: " + b"y" * 9000 + b"\r\n\r\n",
+    UPGRADE + b"x: \x01\r\n\r\n",
+    UPGRADE.replace(b"/", b"/" + b"x" * 9000, 1) + b"\r\n",
+]
+"""Handshakes that the WebSocket library cannot read."""
 
 
 def health(url):
@@ -82,3 +97,18 @@ def test_a_crowd_does_not_hold_up_the_end(target):
     with limited(target) as (lead, url), crowd(url):
         lead.signal(signal.SIGTERM)
         assert lead.process.wait(TIMEOUT_S) == 0
+
+
+def test_handshakes_that_cannot_be_read_keep_nobody_out(few_files):
+    _, url = few_files
+    with crowd(url, UNREADABLE):
+        assert ask(url).done
+
+
+def test_handshakes_that_cannot_be_read_do_not_disturb_the_end_of_a_stream(target):
+    with limited(target) as (lead, url), stream(url) as answer:
+        answer.until(lambda reply: reply.text)
+        with crowd(url, UNREADABLE):
+            lead.signal(signal.SIGTERM)
+            assert answer.rest().done
+            assert lead.process.wait(TIMEOUT_S) == 0

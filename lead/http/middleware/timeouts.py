@@ -25,6 +25,7 @@ _GRACE_SECONDS = 1.0
 """Added to the time for a body, so that BodyReader can answer 408 before the connection is closed."""
 _MORE_FRAMES_PER_SECOND, _MORE_FRAMES = 100.0, 2000.0
 """What a peer may send besides whole messages, on average and at once: pings, pongs, parts of messages."""
+_BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _MAX_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES
 """Twice the largest message of the lead, which sends a back updates only after it has read those before."""
 
@@ -115,6 +116,12 @@ class HttpProtocol(H11Protocol):
         self._note_wait()
         self._write_timeout.start()  # a closing connection stays open until all has been sent
 
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        else:
+            self.transport.abort()  # the rest of a body is invalid, but its request is being answered already
+
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         if self._room is Room.FREE:
             super().handle_websocket_upgrade(event)
@@ -133,9 +140,13 @@ class HttpProtocol(H11Protocol):
         self._note_wait()
 
     def _note_wait(self) -> None:
-        """Say whether this connection waits for its client, and could be closed for another one."""
-        is_http = self.transport.get_protocol() is self and not self.transport.is_closing()
-        if is_http and self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
+        """Say whether this connection waits for its client, and could be closed for another one.
+
+        One that is being closed waits until its client has read the rest.
+        """
+        if self.transport.get_protocol() is not self:
+            return  # a WebSocket says so itself
+        if self.transport.is_closing() or self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
             self.config.connections.wait(self.transport, self.conn.their_state)
         else:
             self.config.connections.stop_waiting(self.transport)
@@ -182,7 +193,11 @@ class HttpProtocol(H11Protocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, with a time limit on a peer that has stopped reading, and limits on its frames."""
+    """uvicorn's WebSocket, with a time limit on a peer that has stopped reading, and limits on its frames.
+
+    It waits for its peer, and can be closed for another connection, until the first message has come, and
+    again while it is being closed.
+    """
 
     config: ServerConfig
 
@@ -190,10 +205,23 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().connection_made(transport)
         self._write_timeout = WriteTimeout(self.transport, self.config.limits.write_seconds)
         self._more_frames = Bucket(_MORE_FRAMES_PER_SECOND, _MORE_FRAMES, self.loop.time())
+        self.config.connections.wait(self.transport, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.config.connections.end(self.transport)
         self._write_timeout.cancel()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.handshake_initiated:
+            # The library has refused the request, whose headers come in one piece; uvicorn would wait.
+            self.transport.write(b"".join(self.conn.data_to_send()) or _BAD_REQUEST)
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        if not self.transport.is_closing():  # uvicorn would send a second end
+            super().shutdown()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -221,6 +249,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         # uvicorn would log a trace for text that is not UTF-8; as bytes it is refused, too.
         if self.curr_msg_data_type == "text" and not _is_utf8(self.frames):
             self.curr_msg_data_type = "bytes"
+        if not self.close_sent:
+            self.config.connections.stop_waiting(self.transport)
         super().send_receive_event_to_app()
 
     def handle_ping(self) -> None:
@@ -236,6 +266,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
             self.handshake_complete = True  # a complete refusal, which uvicorn would log as an error
+        if self.close_sent:
+            self.config.connections.wait(self.transport, self)
 
     def _takes_frame(self) -> bool:
         """Whether to handle a frame that is no message; a flood of them ends the connection."""

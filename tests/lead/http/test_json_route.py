@@ -7,6 +7,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from lead.http.json_route import JsonRoute, parse_json
+from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from lead.settings.limits import RequestLimits
@@ -111,6 +112,42 @@ async def test_a_body_that_does_not_arrive_is_answered_with_408(lead):
     async with limited(lead, body_seconds=0.05) as client:
         response = await client.post("/tokenize", content=stuck(), headers=JSON)
     assert (response.status_code, error_of(response)) == (408, "the body did not arrive within 0.05 seconds")
+
+
+async def test_bodies_that_are_too_large_together_are_answered_with_503(lead, monkeypatch):
+    monkeypatch.setattr("lead.http.json_route._MOST_BYTES", 0)  # that is twice the largest one
+    begun, arrived = 0, asyncio.Event()
+
+    async def slow():
+        nonlocal begun
+        yield b" " * 1000
+        begun += 1
+        if begun == 3:
+            arrived.set()
+        await arrived.wait()
+        yield b"{}"
+
+    async with limited(lead, max_body_bytes=1024) as client:
+        posts = [client.post("/tokenize", content=slow(), headers=JSON) for _ in range(3)]
+        statuses = sorted(each.status_code for each in await asyncio.gather(*posts))
+    assert statuses == [400, 400, 503]
+
+
+async def test_a_large_body_of_another_client_does_not_wait_for_all_of_the_first(lead):
+    """Clients have keys here; the bodies are invalid, so that the order of the answers is that of reading."""
+    order = []
+    keys = Keyring([Key(Principal(Role.CLIENT, name), name) for name in ("many", "one")])
+    app = create_app(lead.app.state.services, MiddlewareStack(keys))
+    body = b"[" + b"1," * 50_000
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://lead") as client:
+
+        async def post(key):
+            answer = await client.post("/tokenize", content=body, headers=JSON | {"x-api-key": key})
+            assert answer.status_code == 400
+            order.append(key)
+
+        await asyncio.gather(*(post("many") for _ in range(8)), post("one"))
+    assert order.index("one") < 4
 
 
 @pytest.mark.parametrize(

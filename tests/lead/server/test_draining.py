@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import logging
 
+import httpx
 import pytest
+from fastapi import Request
+from fastapi.responses import PlainTextResponse
 from websockets.asyncio.client import connect
 from websockets.frames import CloseCode
 
@@ -177,6 +180,39 @@ async def test_a_back_does_not_hold_up_an_end_without_answers(lead, serve):
             await served.serving
 
 
+HANDSHAKE = (
+    b"GET /v1/speculation HTTP/1.1\r\nHost: lead\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+async def test_a_websocket_whose_peer_said_goodbye_but_reads_nothing_does_not_disturb_the_end(
+    serve, monkeypatch
+):
+    monkeypatch.setattr("lead.server.draining._ABORT_SECONDS", 0.0)
+    heard = asyncio.Event()
+
+    async def app(_scope, receive, send):
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "bytes": bytes(16 << 20)})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        heard.set()
+
+    served = serve(drain_seconds=LONG)
+    served.server.config.app = app
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(HANDSHAKE)
+    await reader.readuntil(b"\r\n\r\n")
+    writer.transport.pause_reading()
+    writer.write(b"\x88\x80" + bytes(4))  # RFC 6455: a close frame without a reason
+    async with asyncio.timeout(60):
+        await heard.wait()
+    served.shut_down()
+    await served.serving
+    writer.transport.abort()
+
+
 async def get(served, path):
     """Status line, headers and body of a response on a connection of its own."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -200,6 +236,17 @@ async def test_before_the_port_is_closed_routers_are_told_and_requests_answered(
     assert b"connection: close" in head.lower()
     served.shut_down()
     await served.serving
+
+
+async def test_a_client_on_this_machine_cannot_choose_its_address(lead, serve):
+    async def tell(request: Request):
+        return PlainTextResponse(request.client.host)
+
+    lead.app.add_route("/me", tell)
+    served = serve(drain_seconds=LONG)
+    url = f"http://127.0.0.1:{served.port}/me"
+    async with httpx.AsyncClient(trust_env=False, headers={"X-Forwarded-For": "192.0.2.1"}) as client:
+        assert (await client.get(url)).text == "127.0.0.1"
 
 
 async def test_a_replaced_server_answers_on_the_connections_that_it_has(lead, serve):

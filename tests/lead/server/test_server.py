@@ -1,5 +1,6 @@
 """The lead's HTTP server on a real port: clients that hang up, and how it ends."""
 
+import argparse
 import asyncio
 import contextlib
 import random
@@ -99,6 +100,37 @@ def test_without_dual_stack_ipv6_alone_is_listened_on(monkeypatch):
 def test_an_ipv6_address_can_be_listened_on():
     with listen("::1", 0) as listener:
         assert listener.getsockname()[0] == "::1"
+
+
+async def serve_inherited(monkeypatch, way, **options):
+    """Serve on a socket for all addresses that systemd or another lead hands over; nobody listens there."""
+    served = []
+
+    async def serve(_lead, listener, host, *_):
+        listener.close()
+        served.append(host)
+
+    monkeypatch.setattr(Lead, "_serve", serve)
+    with socket.socket() as exposed:
+        exposed.bind(("0.0.0.0", 0))
+        if way == "systemd":
+            monkeypatch.setattr(module, "activated_socket", lambda *_: exposed)
+        else:
+            monkeypatch.setattr(module, "Inheritance", lambda _: argparse.Namespace(listener=exposed))
+        await Lead(LeadSettings.from_options(takeover=way == "takeover", **options)).serve()
+    return served
+
+
+@pytest.mark.parametrize("way", ["systemd", "takeover"])
+async def test_a_socket_that_others_reach_is_not_served_without_keys(monkeypatch, way):
+    with pytest.raises(ConfigError, match=r"listen on 0\.0\.0\.0: anyone who can reach .* set --api-key"):
+        await serve_inherited(monkeypatch, way)
+
+
+@pytest.mark.parametrize("options", [{"api_key": "a"}, {"insecure": True}])
+@pytest.mark.parametrize("way", ["systemd", "takeover"])
+async def test_a_socket_that_others_reach_is_served_with_keys_or_on_purpose(monkeypatch, way, options):
+    assert await serve_inherited(monkeypatch, way, **options) == ["0.0.0.0"]
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

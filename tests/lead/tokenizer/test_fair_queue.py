@@ -1,6 +1,8 @@
 import pytest
 
-from lead.tokenizer.fair_queue import FairQueue
+from lead.tokenizer.fair_queue import Client, FairQueue
+
+ONE, TWO = Client("one"), Client("two")
 
 
 @pytest.fixture
@@ -14,51 +16,71 @@ def drained(queue):
 
 def test_a_clients_items_stay_in_order(queue):
     for item in "abc":
-        queue.push("one", item, 1)
+        queue.push(ONE, item, 1)
     assert drained(queue) == ["a", "b", "c"]
 
 
 def test_clients_take_turns(queue):
-    for client, item in [("one", "a"), ("one", "b"), ("one", "c"), ("two", "x")]:
+    for client, item in [(ONE, "a"), (ONE, "b"), (ONE, "c"), (TWO, "x")]:
         queue.push(client, item, 1)
     assert drained(queue) == ["a", "x", "b", "c"]
 
 
 def test_a_client_whose_turn_it_was_waits_for_the_others(queue):
-    queue.push("one", "a", 1)
-    queue.push("two", "x", 1)
+    queue.push(ONE, "a", 1)
+    queue.push(TWO, "x", 1)
     assert queue.pop() == "a"
-    queue.push("one", "b", 1)
+    queue.push(ONE, "b", 1)
     assert drained(queue) == ["x", "b"]
 
 
 def test_a_full_queue_refuses_the_client_with_the_most_in_it(queue):
     for item in "abcd":
-        assert not queue.push("one", item, 1)
-    assert queue.push("two", "x", 1) == ["d"]
-    assert queue.push("one", "e", 1) == ["e"]
+        assert not queue.push(ONE, item, 1)
+    assert queue.push(TWO, "x", 1) == ["d"]
+    assert queue.push(ONE, "e", 1) == ["e"]
     assert drained(queue) == ["a", "x", "b", "c"]
 
 
 def test_bytes_are_limited_too(queue):
-    queue.push("one", "a", 60)
-    assert queue.push("two", "x", 50) == ["a"]
+    queue.push(ONE, "a", 60)
+    assert queue.push(TWO, "x", 50) == ["a"]
     assert drained(queue) == ["x"]
 
 
 def test_an_item_that_can_never_fit_is_refused(queue):
-    assert queue.push("one", "a", 101) == ["a"]
+    assert queue.push(ONE, "a", 101) == ["a"]
     assert len(queue) == 0
 
 
 def test_an_item_can_be_withdrawn(queue):
-    queue.push("one", "a", 100)
-    queue.remove("one", "a")
-    queue.remove("one", "a")
-    assert not queue.push("two", "x", 100)
+    queue.push(ONE, "a", 100)
+    queue.remove(ONE, "a")
+    queue.remove(ONE, "a")
+    assert not queue.push(TWO, "x", 100)
     assert drained(queue) == ["x"]
 
 
 def test_an_empty_queue_has_no_next_item(queue):
     with pytest.raises(IndexError, match="empty"):
         queue.pop()
+
+
+def test_keys_take_turns_before_addresses_do(queue):
+    for address in "123":
+        queue.push(Client("one", address), address, 1)
+    queue.push(TWO, "x", 1)
+    assert drained(queue) == ["1", "x", "2", "3"]
+
+
+def test_addresses_of_one_key_take_turns(queue):
+    for address, item in [("1", "a"), ("1", "b"), ("2", "c")]:
+        queue.push(Client("one", address), item, 1)
+    assert drained(queue) == ["a", "c", "b"]
+
+
+def test_a_full_queue_refuses_the_key_with_the_most_in_it_from_however_many_addresses(queue):
+    queue.push(TWO, "x", 40)
+    queue.push(Client("one", "1"), "a", 20)
+    queue.push(Client("one", "2"), "b", 35)
+    assert queue.push(TWO, "y", 10) == ["b"]

@@ -8,6 +8,7 @@ import pytest
 from lead.chat.options import ChatOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
+from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.fork_server import WorkerDiedError
 from lead.tokenizer.jobs import HEADER, Refusal, Setup, TokenizeText, decode
 from lead.tokenizer.pool import TokenizerPool
@@ -94,7 +95,10 @@ async def pool(server):
     await asyncio.gather(running, return_exceptions=True)
 
 
-def ask(pool, text, client="one"):
+ONE = Client("one")
+
+
+def ask(pool, text, client=ONE):
     job = TokenizeText(text, add_special=False, parse_special=False, with_pieces=False)
     return asyncio.ensure_future(pool.run(job, client))
 

@@ -14,9 +14,14 @@ from lead.http.middleware import connections as module
 from lead.http.middleware.connections import ConnectionLimit, Room
 from lead.http.middleware.timeouts import ServerConfig
 from lead.settings.limits import RequestLimits
+from tests.lead.serving import hello
 
 OTHER_FILES = module._N_FREE + module._N_OVER
 POST = b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+HANDSHAKE = (
+    b"GET /v1/speculation HTTP/1.1\r\nHost: lead\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
 HEALTH = b"GET /health HTTP/1.1\r\nHost: lead\r\n\r\n"
 
 
@@ -205,6 +210,43 @@ async def test_a_connection_kept_alive_after_its_answer_makes_room_too(lead):
         await reader.readuntil(b'"ok"}')
         assert (await asked(port)).status_code == 200
         assert await reader.read() == b""
+
+
+@pytest.mark.both_loops
+async def test_a_connection_whose_client_does_not_read_the_end_of_an_answer_makes_room_too():
+    async def app(scope, _receive, send):
+        body = b"x" * (0 if scope["path"] == "/tokenize" else 16 << 20)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    request = b"GET / HTTP/1.1\r\nHost: lead\r\nConnection: close\r\n\r\n"
+    async with served(app, 1) as port, sending(port, request) as reader:
+        await reader.readuntil(b"\r\n\r\n")
+        assert (await asked(port, "POST", "/tokenize")).status_code != 503
+
+
+@pytest.mark.both_loops
+async def test_a_websocket_without_a_message_makes_room_too(lead):
+    async with served(lead.app, 1) as port, connect(f"ws://127.0.0.1:{port}/v1/speculation") as back:
+        assert (await asked(port, "POST", "/tokenize")).status_code != 503
+        await back.wait_closed()
+
+
+@pytest.mark.both_loops
+async def test_a_websocket_that_is_being_closed_makes_room_too(lead):
+    async with served(lead.app, 1) as port, sending(port, HANDSHAKE) as reader:
+        await reader.readuntil(b"\r\n\r\n")
+        reader._transport.write(b"\x82\x80" + bytes(4))  # RFC 6455: an empty binary message, which is refused
+        await reader.readuntil(b"text frames")
+        assert (await asked(port, "POST", "/tokenize")).status_code != 503
+
+
+@pytest.mark.both_loops
+async def test_a_back_that_has_joined_keeps_its_place(lead):
+    async with served(lead.app, 1) as port, connect(f"ws://127.0.0.1:{port}/v1/speculation") as back:
+        await back.send(hello(lead).model_dump_json())
+        assert "welcome" in await back.recv()
+        assert (await asked(port, "POST", "/tokenize")).status_code == 503
 
 
 @pytest.fixture

@@ -153,7 +153,43 @@ async def test_no_timer_runs_for_a_websocket(lead, connections):
         assert [each._timer for each in connections] == [None]
 
 
+UPGRADE = HANDSHAKE.removesuffix(b"\r\n")
+UNREADABLE = [
+    pytest.param(UPGRADE + b"Content-Length: 1\r\n\r\na", id="with a body"),
+    pytest.param(UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n", id="with a chunked body"),
+    pytest.param(UPGRADE + b"x: y\r\n" * 130 + b"\r\n", id="with too many headers"),
+    pytest.param(UPGRADE + b"x: " + b"y" * 9000 + b"\r\n\r\n", id="with a long header"),
+    pytest.param(UPGRADE + b"x: \x01\r\n\r\n", id="with a control character"),
+    pytest.param(HANDSHAKE.replace(b"/v1", b"/" + b"v" * 9000), id="of a long path"),
+    pytest.param(HANDSHAKE.replace(b"GET", b"POST"), id="as POST"),
+]
+
+
+@pytest.mark.parametrize("handshake", UNREADABLE)
+async def test_a_handshake_that_the_library_cannot_read_is_refused_and_closed(handshake):
+    async with served(no_app) as port, connected(port) as (reader, writer):
+        writer.write(handshake)
+        assert (await reader.read()).startswith(b"HTTP/1.1 4")
+
+
 # Bodies
+
+
+@pytest.mark.parametrize("more_body", [False, True], ids=["answered", "being answered"])
+async def test_a_body_that_becomes_invalid_after_the_answer_began_leaves_no_trace(caplog, more_body):
+    async def app(_scope, receive, send):
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "more_body": more_body})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async with served(app) as port, connected(port) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: lead\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"no length\r\n")
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 async def test_a_body_that_arrives_too_slowly_is_answered_with_408_in_openais_shape(lead):
