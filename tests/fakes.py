@@ -4,6 +4,7 @@ The toy model is a pure function of the tokens in its cache, over a vocabulary o
 """
 
 import functools
+import itertools
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -28,6 +29,8 @@ from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.errors import KvCacheFullError, PendingAnswerError, TranslationError
 from shared.llama.memory_traits import PLAIN
+from shared.llama.span import padding, prompts_first
+from shared.llama.width_policy import RESERVE, WidthPolicy, passes
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.protocol import Close, Extend, Open
 from shared.sampling.common_filters import CommonFilters
@@ -67,25 +70,48 @@ def extend_hash(text_hash: int, token: int) -> int:
     return (text_hash * 0x5851F42D4C957F2D + token + 1) % (1 << 64)
 
 
+def as_answer(token: int) -> int:
+    """As which token a generated one counts where prompts are decoded in other widths."""
+    return token + N_VOCAB
+
+
 class FakeTarget:
     """A deterministic model that keeps its own records, and raises AssertionError if a caller's differ.
 
     `blur` makes it differ from the model without: as a draft model it is then only sometimes right. What its
-    `traits` do not allow it refuses, as llama.cpp should.
+    `traits` do not allow it refuses, as llama.cpp should. Where llama.cpp computes wrong logits without an
+    error, it notices: see `_is_wrong`. n_ctx_slot: slots have cells of their own. widths: in which it
+    decodes; a generated token that was read as part of a prompt is then another one.
     """
 
-    def __init__(self, n_slots=1, n_ctx=10_000, n_batch=64, *, n_window=10_000, blur=0.0, traits=PLAIN):
+    def __init__(
+        self,
+        n_slots=1,
+        n_ctx=10_000,
+        n_batch=64,
+        *,
+        n_window=10_000,
+        blur=0.0,
+        traits=PLAIN,
+        n_ctx_slot=None,
+        widths=None,
+    ):
         self.n_vocab, self.n_batch, self.n_ctx, self.n_window = N_VOCAB, n_batch, n_ctx, n_window
         self.slots: list[list[int]] = [[] for _ in range(n_slots)]
         self.steps: list[list[int]] = []  # for each decode, how many tokens of each slot
+        self.stored: dict[int, tuple] = {}  # tokens, their hashes, whether they are wrong
         self._hashes = [[0] for _ in range(n_slots)]  # hashes[slot][n]: of the first n tokens
         self._cells: list[list[int]] = [[] for _ in range(n_slots)]  # copied tokens share their cells
         self._n_cells_written = 0
         self._blur = blur
         self.traits = traits
-        self._last: dict[int, int] = {}  # slots of the last decode that were not trimmed since
+        self._n_ctx_slot, self._widths = n_ctx_slot, widths
+        self._padding: dict[int, int] = {}  # tokens at the end of slots, until the next decode
+        self._last: dict[int, int] = {}  # slots of the last pass, until they are cut back, and its tokens
         self._saved: dict[tuple[int, int], tuple] = {}  # by slot and number
-        self._stored: dict[int, tuple] = {}
+        self._wrong: set[int] = set()
+        self._written: list[list[int]] = [[] for _ in range(n_slots)]  # hashes, in cells of their own
+        self._copies: list[tuple[int, int]] = []  # of such cells, which the next decode begins with
         self.n_restored = self.n_loaded = 0
         self._rows = np.empty((0, N_VOCAB), np.float32)
 
@@ -93,122 +119,246 @@ class FakeTarget:
         self._rows[:] = np.nan  # what the last decode returned were views
         assert 0 < sum(len(span.tokens) for span in spans) <= self.n_batch
         assert max(Counter(span.slot for span in spans).values()) == 1, "two spans of one slot"
-        self._last = {span.slot: len(span.tokens) for span in spans}
-        rows = [self._decode_span(span) for span in spans]
-        assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
+        for slot in list(self._padding):
+            self._cut_padding(slot)
+        self._finish_copies()
+        self._last.clear()
+        rows = {}
+        parts = self._parts(spans)
+        for n_done, part in enumerate(parts):
+            try:
+                rows |= {span.slot: row for span, row in self._decode_part(part)}
+            except KvCacheFullError as error:
+                lost = [span.slot for done in parts[:n_done] for span in done]
+                for slot in lost:  # what was decoded cannot be taken back
+                    self.trim(slot, 0)
+                raise KvCacheFullError(str(error), lost) from error
         self.steps.append([len(span.tokens) for span in spans])
-        self._rows = np.array([row for span_rows in rows for row in span_rows]).reshape(-1, N_VOCAB)
-        ends = np.cumsum([len(span_rows) for span_rows in rows])
-        return np.split(self._rows, ends[:-1])
+        in_order = [rows[span.slot] for span in spans]
+        self._rows = np.array([row for span_rows in in_order for row in span_rows]).reshape(-1, N_VOCAB)
+        return np.split(self._rows, np.cumsum([len(span_rows) for span_rows in in_order])[:-1])
 
     def trim(self, slot, n_keep):
-        assert 0 <= n_keep < len(self.slots[slot]), f"slot {slot} cannot be cut back to {n_keep} tokens"
-        if self.traits.n_rollback is not None and n_keep:
-            n_most = min(self.traits.n_rollback, self._last.pop(slot, 1) - 1)
-            assert len(self.slots[slot]) - n_keep <= n_most, "too much to roll back"
+        n_held = len(self.slots[slot])
+        if n_keep == n_held == 0:
+            return
+        assert 0 <= n_keep < n_held, f"slot {slot} cannot be cut back to {n_keep} tokens"
+        self._roll_back(slot, n_keep, self._padding.pop(slot, 0) + n_held - n_keep)
         self._forget_saved(slot, n_keep)
         del self.slots[slot][n_keep:]
         del self._hashes[slot][n_keep + 1 :]
         del self._cells[slot][n_keep:]
 
     def copy(self, source_slot, slot, n_keep):
+        """A recurrent state, or a window, is that of all tokens of the source: its own has to be loaded."""
+        n_held = len(self.slots[source_slot])
         assert not self.slots[slot], f"slot {slot} is not empty"
-        assert 0 < n_keep <= len(self.slots[source_slot]), f"slot {source_slot} has no {n_keep} tokens"
+        assert 0 < n_keep <= n_held, f"slot {source_slot} has no {n_keep} tokens"
         self.slots[slot] = self.slots[source_slot][:n_keep]
         self._hashes[slot] = self._hashes[source_slot][: n_keep + 1]
         self._cells[slot] = self._cells[source_slot][:n_keep]
+        if self._n_ctx_slot is not None:
+            assert self.traits.can_trim, "such a copy cannot be cut back"
+            self._copies.append((source_slot, slot))
+        if source_slot in self._wrong or not (self.traits.can_trim or n_keep == n_held):
+            self._wrong.add(slot)
 
     def save(self, slot, number):
         assert 0 <= number < self.traits.n_step_checkpoints
-        self._saved[slot, number] = self._state(slot)
+        self._saved[slot, number] = (*self._state(slot), list(self._cells[slot]))
 
     def restore(self, source, number, slot):
         self.n_restored += 1
-        self._set_state(slot, self._saved[source, number])
+        *state, cells = self._saved[source, number]
+        self._set_state(slot, tuple(state), cells)
         self._forget_saved(slot, len(self.slots[slot]))
 
     def store(self, slot, key):
-        assert key not in self._stored
-        self._stored[key] = self._state(slot)
+        assert key not in self.stored
+        self._cut_padding(slot)
+        self.stored[key] = self._state(slot)
 
     def load(self, slot, key):
         self.n_loaded += 1
-        tokens = self._stored[key][0]
-        assert self.slots[slot][: len(tokens)] == tokens, "the slot holds another text"
-        self._forget_saved(slot, len(tokens))
-        self._set_state(slot, self._stored[key])
+        n_tokens, tokens = len(self.stored[key][0]), self.stored[key][0]
+        assert self.slots[slot][:n_tokens] == tokens, "the slot holds another text"
+        self._forget_saved(slot, n_tokens)
+        self._set_state(slot, self.stored[key], self._cells[slot][:n_tokens])
 
     def forget(self, key):
-        del self._stored[key]
+        del self.stored[key]
 
     def store_text(self, slot, key):
         self.store(slot, key)
 
     def load_text(self, slot, key, n_keep):
         assert not self.slots[slot], f"slot {slot} is not empty"
-        tokens, hashes, _ = self._stored[key]
+        tokens, hashes, is_wrong = self.stored[key]
         assert 0 < n_keep <= len(tokens), f"{n_keep} of {len(tokens)} stored tokens"
         assert self.traits.can_trim or n_keep == len(tokens), "such a text cannot be cut back"
         self.n_loaded += 1
-        self.slots[slot], self._hashes[slot] = tokens[:n_keep], hashes[: n_keep + 1]
-        self._cells[slot] = list(range(self._n_cells_written, self._n_cells_written + n_keep))
+        cells = list(range(self._n_cells_written, self._n_cells_written + n_keep))
         self._n_cells_written += n_keep
+        self._set_state(slot, (tokens[:n_keep], hashes[: n_keep + 1], is_wrong), cells)
+        self._written[slot][:n_keep] = hashes[1 : n_keep + 1]
         assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
 
     def store_part(self, slot, key, start, end):
+        assert key not in self.stored
         assert self.traits.can_trim, "its memory has no parts"
         assert 0 <= start < end <= len(self.slots[slot]), f"slot {slot} has no tokens {start} to {end}"
-        self._stored[key] = self.slots[slot][:end], self._hashes[slot][: end + 1], start
+        tokens, hashes, is_wrong = self._state(slot)
+        self.stored[key] = tokens[start:end], hashes[start : end + 1], is_wrong
 
     def load_part(self, slot, key, n_keep):
-        tokens, hashes, start = self._stored[key]
-        assert self.slots[slot] == tokens[:start], f"slot {slot} does not hold what is before this part"
-        assert start < n_keep <= len(tokens), f"{n_keep} of {start} to {len(tokens)} stored tokens"
-        n_cells = len(tokens) - start
+        """All cells of the part are taken before those beyond `n_keep` are freed."""
+        tokens, hashes, is_wrong = self.stored[key]
+        start = len(self.slots[slot])
+        assert self._hashes[slot][-1] == hashes[0], f"slot {slot} does not hold what is before this part"
+        assert start < n_keep <= start + len(tokens), f"{n_keep} of {start} to {start + len(tokens)} tokens"
         self.n_loaded += 1
-        self.slots[slot], self._hashes[slot] = tokens[:n_keep], hashes[: n_keep + 1]
-        self._cells[slot] += range(self._n_cells_written, self._n_cells_written + n_cells)
-        self._n_cells_written += n_cells
+        self._cells[slot] += range(self._n_cells_written, self._n_cells_written + len(tokens))
+        self._n_cells_written += len(tokens)
         assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
         del self._cells[slot][n_keep:]
+        self.slots[slot] += tokens[: n_keep - start]
+        self._hashes[slot] += hashes[1 : n_keep - start + 1]
+        if is_wrong:
+            self._wrong.add(slot)
+
+    @property
+    def n_stored(self):
+        return len(self.stored)
+
+    @property
+    def n_cells_used(self):
+        saved = (cells for *_, cells in self._saved.values())
+        return len(set().union(*self._cells, *saved)) + sum(self._padding.values())
+
+    # What a slot holds
+
+    def _is_wrong(self, slot):
+        """Whether its memory is not that of its tokens, of which llama.cpp says nothing."""
+        if self._n_ctx_slot is None or slot in self._wrong:
+            return slot in self._wrong
+        return self._written[slot][: len(self.slots[slot])] != self._hashes[slot][1:]
+
+    def _state(self, slot):
+        return list(self.slots[slot]), list(self._hashes[slot]), self._is_wrong(slot)
+
+    def _set_state(self, slot, state, cells):
+        self._last.pop(slot, None)
+        self._padding.pop(slot, None)
+        tokens, hashes, is_wrong = state
+        self.slots[slot], self._hashes[slot], self._cells[slot] = list(tokens), list(hashes), list(cells)
+        self._wrong.discard(slot)
+        if is_wrong:
+            self._wrong.add(slot)
 
     def _forget_saved(self, slot, n_keep):
         for key in [key for key in self._saved if key[0] == slot and len(self._saved[key][0]) > n_keep]:
             del self._saved[key]
 
-    def _state(self, slot):
-        return list(self.slots[slot]), list(self._hashes[slot]), list(self._cells[slot])
+    def _roll_back(self, slot, n_keep, n_removed):
+        """A recurrent state can be taken back once, and only if no pass over other slots has followed."""
+        n_last = self._last.pop(slot, 0)
+        if n_keep == 0:
+            self._wrong.discard(slot)
+        elif self.traits.n_rollback is not None:
+            assert n_removed <= self.traits.n_rollback, "too much to roll back"
+            assert self.traits.equal_lengths or n_removed < n_last, "its window is lost"
+            if n_removed >= n_last:
+                self._wrong.add(slot)
 
-    def _set_state(self, slot, state):
-        self._last.pop(slot, None)
-        self.slots[slot], self._hashes[slot], self._cells[slot] = map(list, state)
+    def _cut_padding(self, slot):
+        if n_padding := self._padding.pop(slot, 0):
+            self._roll_back(slot, len(self.slots[slot]), n_padding)
+
+    def _finish_copies(self):
+        for source, slot in self._copies:
+            self._written[slot] = list(self._written[source])
+        self._copies.clear()
+
+    # Decoding, as `shared.llama.model.Model` does it
 
     @property
-    def n_stored(self):
-        return len(self._stored)
+    def _pads(self):
+        return self.traits.n_rollback != 0 and (self.traits.equal_lengths or self._n_ctx_slot is not None)
 
-    @property
-    def n_cells_used(self):
-        return len(set().union(*self._cells, *(cells for _, _, cells in self._saved.values())))
+    def _parts(self, spans):
+        """What is decoded one after the other: prompts before what may be rolled back."""
+        if not self._pads or self.traits.can_trim:
+            return [spans]
+        return [sorted(part, key=lambda span: span.slot) for part in prompts_first(spans)]
+
+    def _decode_part(self, part):
+        n_padding = self._n_padding(part)
+        n_tokens = sum(len(span.tokens) for span in part)
+        if self._n_ctx_slot is None:
+            n_free = self.n_ctx - self.n_cells_used
+            assert n_tokens <= n_free, "more tokens than the cache has cells"
+            if n_tokens + sum(n_padding) > n_free:
+                raise KvCacheFullError("no room for padding")
+        rows = [(span, self._decode_span(span)) for span in part]
+        lengths = {span.slot: len(span.tokens) + n_pad for span, n_pad in zip(part, n_padding, strict=True)}
+        self._padding |= {span.slot: n_pad for span, n_pad in zip(part, n_padding, strict=True) if n_pad}
+        self._last |= lengths
+        if self.traits.equal_lengths and self.traits.n_rollback:
+            self._last = last_pass(lengths, 1 + self.traits.n_rollback, adjacent=self._n_ctx_slot is not None)
+        return rows
+
+    def _n_padding(self, part):
+        n_ctx_slot = self._n_ctx_slot or self.n_ctx
+        none = [0] * len(part)
+        if self._widths:  # it is cut after each pass
+            for piece in itertools.chain.from_iterable(passes(part, self._widths)):
+                assert piece.span.start + piece.width <= n_ctx_slot + RESERVE
+            return none
+        n_padding = none
+        if self._pads and len(part) > 1:
+            n_padding = padding(part, self.n_batch, n_ctx_slot)
+        for span, n_pad in zip(part, n_padding, strict=True):
+            assert span.start + len(span.tokens) + n_pad <= n_ctx_slot, "more tokens than the slot has cells"
+        return n_padding
 
     def _decode_span(self, span):
-        cache, hashes = self.slots[span.slot], self._hashes[span.slot]
+        slot, cache, hashes = span.slot, self.slots[span.slot], self._hashes[span.slot]
         assert span.tokens, "an empty span"
-        assert span.start == len(cache), f"slot {span.slot}: span at {span.start}, cache ends at {len(cache)}"
+        assert span.start == len(cache), f"slot {slot}: span at {span.start}, cache ends at {len(cache)}"
         assert 0 <= span.n_logits <= len(span.tokens)
         assert len(cache) + len(span.tokens) <= self.n_window, "more than the model can see"
+        assert not self._is_wrong(slot), f"slot {slot} holds the memory of other tokens than its own"
+        is_answer = self._widths is not None and not (span.is_prompt or self._widths.is_uniform)
         for token in span.tokens:
             assert 0 <= token < N_VOCAB, f"no such token: {token}"
             cache.append(token)
-            self._cells[span.slot].append(self._n_cells_written)
+            self._cells[slot].append(self._n_cells_written)
             self._n_cells_written += 1
-            hashes.append(extend_hash(hashes[-1], token))
+            hashes.append(extend_hash(hashes[-1], as_answer(token) if is_answer else token))
+        self._written[slot][span.start :] = hashes[span.start + 1 :]
         first = len(hashes) - span.n_logits
         return [self._row(text_hash) for text_hash in hashes[first:]]
 
     def _row(self, text_hash):
         row = toy_logits(text_hash)
         return row + self._blur * toy_logits(text_hash ^ 0xB10) if self._blur else row
+
+
+def last_pass(lengths: dict[int, int], n_end: int, *, adjacent: bool) -> dict[int, int]:
+    """Which slots are in the last of the passes over spans of these lengths, and their tokens in it.
+
+    As llama.cpp does it (`llama_batch_allocr::split_equal`): in a pass each slot has the same number of
+    tokens, and the last `n_end` of a span stay together. adjacent: slots in a pass follow each other.
+    """
+    left, done = dict(lengths), {}
+    while left:
+        first = next(iter(left))
+        slots = [slot for i, slot in enumerate(left) if not adjacent or slot == first + i]
+        n_each = min(left[slot] for slot in slots)
+        fitting = itertools.takewhile(lambda slot: not 0 < left[slot] - n_each < n_end, slots)  # noqa: B023
+        done = dict.fromkeys(fitting, n_each) or {first: left[first]}
+        left = {slot: n_left for slot, n in left.items() if (n_left := n - done.get(slot, 0))}
+    return done
 
 
 class FailingTarget(FakeTarget):
@@ -312,22 +462,29 @@ def toy_sampler(
     return ConstrainedSampler(parameters, filters, history, beginning, min(END_TOKENS))
 
 
-def plain_run(request: Submit, n_ctx: int) -> tuple[list[int], str]:
+def plain_run(request: Submit, n_ctx: int, widths: WidthPolicy | None = None) -> tuple[list[int], str]:
     """All tokens of a request and how it ends, one token at a time with nothing in between: the truth."""
+    answer = functools.partial(_answer_hash, separates=widths is not None and not widths.is_uniform)
     tokens, context = list(request.tokens), list(request.tokens)
+    text_hash = functools.reduce(extend_hash, context, 0)
     sampler = toy_sampler(request.sampling, tokens)
     while request.max_tokens is None or len(tokens) < len(request.tokens) + request.max_tokens:
         if len(context) == n_ctx:
             if request.n_keep is None:
                 break
             del context[request.n_keep : request.n_keep + (n_ctx - request.n_keep) // 2]
-        text_hash = functools.reduce(extend_hash, context, 0)
+            text_hash = functools.reduce(extend_hash, context, 0)
         tokens.append(sampler.choose(toy_logits(text_hash), len(tokens)))
         sampler.accept(tokens[-1])
         if tokens[-1] in END_TOKENS:
             return tokens, "stop"
         context.append(tokens[-1])
+        text_hash = answer(text_hash, tokens[-1])
     return tokens, "length"
+
+
+def _answer_hash(text_hash: int, token: int, *, separates: bool) -> int:
+    return extend_hash(text_hash, as_answer(token) if separates else token)
 
 
 def submit(sequence="s", tokens=(1, 2), sampling=GREEDY, max_tokens=None, **options) -> Submit:
@@ -844,7 +1001,13 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
     """The real loop and scheduler between a fake model and a fake front, to the script's end."""
     scheduler, speculation = make_engine(limits, depth, policy, make_drafters, inline)
     target = make_target(
-        limits.n_slots, limits.n_ctx, limits.n_batch, n_window=limits.n_ctx_sequence, traits=limits.traits
+        limits.n_slots,
+        limits.n_ctx,
+        limits.n_batch,
+        n_window=limits.n_ctx_sequence,
+        traits=limits.traits,
+        n_ctx_slot=limits.n_ctx_slot,
+        widths=limits.widths,
     )
     loop = Loop(target, scheduler, speculation, front, clock=front.clock)
     while front.open:

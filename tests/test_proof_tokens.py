@@ -171,7 +171,9 @@ def with_checkpoints(requests, rng):
 
 
 def truth_of(requests, limits):
-    return {request.sequence: plain_run(request, limits.n_ctx_sequence) for request in requests}
+    return {
+        request.sequence: plain_run(request, limits.n_ctx_sequence, limits.widths) for request in requests
+    }
 
 
 def texts_of(truth):

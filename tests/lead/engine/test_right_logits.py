@@ -5,6 +5,7 @@ One architecture for each kind of memory; `python -m bench caches` runs more of 
 
 import pytest
 
+from bench.tiny_models import with_heads, write_tiny_model
 from bench.traffic import Traffic, TrafficRun, compare
 from shared.llama import span
 from shared.models.builtin import builtin_target
@@ -34,10 +35,23 @@ def test_in_one_pool_of_cells(tiny_model, architecture):
     assert n_wrong(Traffic(tiny_model(architecture))) == 0
 
 
-@pytest.mark.parametrize("seed", [2, 5, 6])
-def test_with_windows_beside_recurrent_states(tiny_model, seed):
-    """In one pool of cells each of these seeds showed one or two wrong rows."""
-    assert n_wrong(Traffic(tiny_model("lfm2"), seed=seed), 200) == 0
+def test_with_windows_beside_recurrent_states(tiny_model):
+    """In one pool of cells one or two rows were wrong."""
+    assert n_wrong(Traffic(tiny_model("lfm2"), seed=2), 150) == 0
+
+
+def test_after_rolling_back_recurrent_states(tiny_model):
+    """Where another pass had followed, one to six rows were wrong, of some seeds."""
+    assert n_wrong(Traffic(tiny_model("qwen35"), seed=3), 150) == 0
+
+
+@pytest.mark.parametrize(
+    ("architecture", "more"),
+    [("qwen35", {}), ("qwen35", {"kv_unified": False}), ("qwen3next", {}), ("glm4moe", {})],
+)
+def test_beside_heads_that_draft(tmp_path, architecture, more):
+    path = write_tiny_model(with_heads(architecture), tmp_path / "heads.gguf")
+    assert n_wrong(Traffic(path, **more), 80) == 0
 
 
 @pytest.mark.parametrize("architecture", ["gemma3", "gpt-oss"])
@@ -52,11 +66,17 @@ def test_with_cells_of_its_own_for_each_slot(tiny_model, architecture):
 
 @pytest.mark.parametrize(
     ("architecture", "kv_unified"),
-    [("llama", True), ("llama", False), ("gemma3", True), ("qwen35", False), ("jamba", True)],
+    [
+        ("llama", True),
+        ("llama", False),
+        ("gemma3", True),
+        ("qwen35", True),
+        ("qwen35", False),
+        ("jamba", True),
+    ],
 )
 def test_when_the_cells_run_out(tiny_model, architecture, kv_unified):
-    traffic = Traffic(tiny_model(architecture), n_ctx=512, n_slots=2, kv_unified=kv_unified, endless=0.5)
-    assert n_wrong(traffic) == 0
+    assert n_wrong(Traffic(tiny_model(architecture), kv_unified=kv_unified).cramped()) == 0
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss"])
@@ -85,7 +105,7 @@ def n_wrong_after_shifts(path, **more):
     traffic = Traffic(path, n_ctx=128, n_slots=2, n_requests_at_once=2, endless=0.7, n_keep=9, **more)
     run = TrafficRun(traffic)
     try:
-        while run.n_beyond < 40:
+        while run.n_beyond < 15:
             run.step()
     finally:
         run.close()

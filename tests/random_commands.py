@@ -1,0 +1,433 @@
+"""An engine between fakes, clients that do anything at any moment, and what must be true after every step.
+
+One seed is one run: a model's memory and limits, a policy with its drafters, and commands. What the clients
+send depends on what the engine has said, above all who leaves: those that have just started, or wait.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from lead.engine.commands import Cancel, RequestOptions, SetBacks, SetPolicy, Submit
+from lead.engine.drafters.seen_texts import SeenTexts
+from lead.engine.drafters.suffix import SuffixDrafter
+from lead.engine.engine_limits import EngineLimits
+from lead.engine.events import Committed, Failed, PromptProgress, Started
+from lead.engine.loop import Loop
+from lead.engine.recalibration import Recalibration
+from lead.engine.step_plan import TrialPlace
+from shared.cache_edits import ForgetState, StoreState, apply_edits
+from shared.errors import KvCacheFullError, WindowLostError
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.llama.span import Span
+from shared.llama.width_policy import WidthPolicy
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
+from shared.sampling.parameters import SamplingParameters
+from tests.fakes import (
+    N_VOCAB,
+    Branching,
+    Duplicating,
+    FailingTarget,
+    FakeFront,
+    Growing,
+    Hostile,
+    Late,
+    Perfect,
+    Random,
+    Reordering,
+    Several,
+    Silent,
+    SlowGrammar,
+    Thicket,
+    ToyGrammar,
+    inline_drafter,
+    local_drafters,
+    make_engine,
+    make_limits,
+    no_drafters,
+    plain_run,
+    toy_sampler,
+)
+
+_N_MOST_IN_VAIN = 200
+"""Steps in which nothing is decoded although somebody runs: waits, grammars that have not answered."""
+POLICIES = ("off", "fixed", "sync", "sync", "adaptive")
+BACKS = ["perfect", "random", "growing", "branching", "hostile-0", "thicket-1", "silent"]
+MEMORIES = {
+    "plain": (PLAIN,),
+    "windows": (MemoryTraits(n_rollback=3), MemoryTraits(n_rollback=64)),
+    "rollback": tuple(MemoryTraits(n_rollback=n, equal_lengths=True) for n in (1, 3, 8)),
+    "step checkpoints": tuple(MemoryTraits(0, n_step_checkpoints=n, equal_lengths=True) for n in (1, 2)),
+    "recurrent": (MemoryTraits(n_rollback=0, equal_lengths=True),),
+}
+WIDTHS = (
+    WidthPolicy((2, 3), (4, 8)),
+    WidthPolicy((1, 2, 3, 4), (1, 2, 3, 4)),
+    WidthPolicy((2, 4), (2, 4, 8), joins=False),
+)
+ROOMS = {
+    **{name: (name, "one pool") for name in MEMORIES},
+    **{f"{name}, own cells": (name, "own cells") for name in MEMORIES if name != "step checkpoints"},
+    "exact": ("plain", "exact"),
+}
+"""Kinds of memory, and whether slots share their cells. States are kept only in one pool."""
+PENALTIES = {"repeat_penalty": 1.4, "frequency_penalty": 0.2, "repeat_last_n": 5}
+SAMPLINGS = (
+    {"temperature": 0},
+    {"temperature": 0, **PENALTIES},
+    {"temperature": 0.8},
+    {"temperature": 1.5, "top_k": 0, "top_p": 1, "min_p": 0},
+    {"temperature": 0, "grammar": "toy"},
+    {"temperature": 1.0, "grammar": "toy", **PENALTIES},
+    {"temperature": 0, "ignore_eos": True, "logit_bias": {3: -4.0, 9: 2.0}},
+)
+
+
+def draw_limits(room: str, rng: random.Random) -> EngineLimits:
+    memory, cells = ROOMS[room]
+    n_slots, n_ctx_sequence = rng.choice([1, 1, 2, 3, 4, 4]), rng.choice([40, 80, 100, 160])
+    traits = rng.choice(MEMORIES[memory])
+    n_all = n_slots * n_ctx_sequence
+    n_ctx = rng.choice([n_ctx_sequence - 1, rng.randint(n_ctx_sequence, n_all), n_all])
+    n_drafts = n_slots * (1 + (traits.n_rollback or 0))
+    limits = make_limits(
+        n_slots,
+        n_ctx,
+        n_ctx_sequence,
+        n_batch=rng.choice([n_slots + 5, 20, n_drafts + 1, 80]),
+        n_prompt_chunk=rng.choice([2, 20]),
+        traits=traits,
+        n_checkpoints=0 if traits.can_trim else rng.choice([0, 1, 3]),
+        prompt_cache=draw_prompt_cache(traits, rng, has_parts=traits.can_trim and cells == "one pool"),
+    )
+    if cells != "one pool":
+        limits = replace(limits, n_ctx=n_all, n_ctx_slot=n_ctx_sequence)
+    return replace(limits, widths=rng.choice(WIDTHS)) if cells == "exact" else limits
+
+
+def draw_prompt_cache(traits: MemoryTraits, rng: random.Random, *, has_parts: bool) -> PromptCacheSize:
+    state_bytes = 0 if traits.can_trim else 10
+    n_bytes = rng.choice([0, 300, 2000, 2000])
+    n_part = rng.choice([0, 5, 33]) if has_parts else 0
+    return PromptCacheSize(n_bytes, 1, state_bytes, n_part) if n_bytes else NO_PROMPT_CACHE
+
+
+class RestlessTarget(FailingTarget):
+    """Also loses windows now and then."""
+
+    def __init__(self, *args, lost_rate=0.0, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._lost_rate = lost_rate
+
+    def decode(self, spans):
+        if self._rng.random() < self._lost_rate:
+            raise WindowLostError([span.slot for span in spans if self._rng.random() < 0.5])
+        return super().decode(spans)
+
+
+@dataclass
+class Habits:
+    """What the clients of a run do, as probabilities in each step."""
+
+    come: float
+    lengths: tuple[int | None, ...]
+    leave: float
+    leave_at_start: float
+    regenerate: float
+    change: float
+    shift: float
+    options: float
+
+
+def draw_habits(rng: random.Random) -> Habits:
+    if rng.random() < 0.3:  # the same few questions, asked again and again, by one at a time or by many
+        return Habits(rng.choice([0.08, 0.6]), (12, 30), 0.05, 0.4, 0.9, 0, 0, 0)
+    return Habits(
+        come=rng.choice([0.05, 0.1, 0.5, 0.9]),
+        lengths=rng.choice([(0, 1), (3, 6), (1, 6, 12), (12, 30, None), (30, None)]),
+        leave=rng.choice([0, 0.01, 0.05]),
+        leave_at_start=rng.choice([0, 0.2, 0.6]),
+        regenerate=rng.choice([0.1, 0.5, 0.8]),
+        change=rng.choice([0, 0.02]),
+        shift=rng.choice([0, 0, 0.3]),
+        options=rng.choice([0, 0.3]),
+    )
+
+
+class Sometimes:
+    """Another's drafts, in some steps only."""
+
+    def __init__(self, inner, rng: random.Random):
+        self._inner, self._rng = inner, rng
+        self._rate = rng.choice([0.1, 0.5])
+
+    def drafts(self, committed):
+        return self._inner.drafts(committed) if self._rng.random() < self._rate else []
+
+
+class RestlessFront(FakeFront):
+    """Clients that come, leave and come back, and people who change policies and backs."""
+
+    def __init__(self, limits: EngineLimits, rng: random.Random, n_requests: int):
+        self.truth: dict[str, list[int]] = {}
+        super().__init__({}, Sometimes(self._draw_drafter(rng), rng), 1 << 30)
+        self.requests: dict[str, Submit] = {}
+        self.true_reasons: dict[str, str] = {}
+        self._limits, self._rng, self._n_left = limits, rng, n_requests
+        self._habits = draw_habits(rng)
+        n_stem = limits.n_ctx_sequence * 3 // 5
+        self._stems = [rng.choices(range(N_VOCAB), k=n_stem) for _ in range(3)]
+        self._prompts: list[list[int]] = []
+        self._fresh: set[str] = set()  # those that nothing was generated for
+        self._n_cached: dict[str, int] = {}
+        self._script[0] = [SetBacks(names=rng.sample(BACKS, rng.randint(1, 5)))]
+
+    def _draw_drafter(self, rng: random.Random):
+        makers = [
+            Silent,
+            lambda: Perfect(self.truth),
+            lambda: Random(rng),
+            lambda: Hostile(self.truth, rng),
+            lambda: Late(Perfect(self.truth)),
+            lambda: Reordering(Branching(self.truth, rng), rng),
+            lambda: Duplicating(Hostile(self.truth, rng)),
+            lambda: Growing(self.truth),
+            lambda: Thicket(self.truth, rng),
+            lambda: Several(Growing(self.truth), Random(rng), Branching(self.truth, rng)),
+        ]
+        return rng.choice(makers)()
+
+    def drain(self, wait):
+        self._script.setdefault(self._n_steps + 1, []).extend(self._commands(wait))
+        commands = super().drain(wait)
+        self.open = bool(self.running or self._n_left)
+        return commands
+
+    def send(self, event):
+        super().send(event)
+        match event:
+            case Started():
+                self._n_cached.setdefault(event.sequence, event.n_cached)
+            case PromptProgress():
+                assert self.requests[event.sequence].options.progress
+                assert 0 <= event.n_cached <= event.n_total >= event.n_processed
+            case Committed():
+                self._fresh.discard(event.sequence)
+                self._check_probabilities(event)
+            case Failed():
+                raise AssertionError(f"{event} of a valid request")
+
+    def come_back(self):
+        """The engine has died: what runs is submitted again, with what it has generated."""
+        again = [SetBacks(names=self._rng.sample(BACKS, self._rng.randint(0, 3)))]
+        for sequence, text in self.running.items():
+            request = self.requests[sequence]
+            n_cached, n_prompt = self._n_cached.get(sequence), len(request.tokens)
+            update = {"tokens": list(text), "n_prompt": n_prompt, "n_cached": n_cached}
+            again.append(request.model_copy(update=update))
+        self._script.setdefault(self._n_steps + 1, []).extend(again)
+
+    def check_texts(self):
+        """After the run: whoever stayed has its whole text, the others a beginning of theirs."""
+        for sequence, text in self.texts.items():
+            true = self.truth[sequence]
+            assert text == true[: len(text)], f"{sequence} has another text"
+            if sequence in self.reasons:
+                assert text == true, f"{sequence} has only a part of its text"
+                assert self.reasons[sequence] == self.true_reasons[sequence], sequence
+
+    def _check_probabilities(self, event):
+        options = self.requests[event.sequence].options
+        n_each = len(event.tokens) if options.n_probs is not None else 0
+        assert len(event.probabilities) == n_each, f"probabilities of {event}"
+        if not options.filtered:
+            assert all(len(each.top) == options.n_probs for each in event.probabilities)
+
+    def _commands(self, wait) -> Iterator:
+        rng, habits = self._rng, self._habits
+        for sequence in list(self.running) if self._n_left else ():  # the last ones stay
+            is_early = sequence in self._fresh or bool(wait)
+            if rng.random() < (habits.leave_at_start if is_early else habits.leave):
+                yield Cancel(sequence=sequence)
+        while self._n_left and ((wait is None and not self._n_due()) or rng.random() < habits.come / 2):
+            request = self._request()
+            yield request
+            if self._n_left and rng.random() < habits.leave_at_start / 4:
+                yield Cancel(sequence=request.sequence)
+        if rng.random() < habits.change:
+            yield SetPolicy(policy=rng.choice(POLICIES), depth=rng.choice([0, 2, 8]))
+        if rng.random() < habits.change:
+            yield SetBacks(names=rng.sample(BACKS, rng.randint(0, 4)))
+
+    def _n_due(self):
+        return sum(map(len, self._script.values()))
+
+    def _request(self) -> Submit:
+        self._n_left -= 1
+        rng, n_ctx = self._rng, self._limits.n_ctx_sequence
+        prompt = self._prompt()[: n_ctx - 1]
+        sampling = rng.choice(SAMPLINGS)
+        n_keep = rng.randint(0, min(len(prompt), n_ctx - 2)) if rng.random() < self._habits.shift else None
+        n_most = rng.choice(self._habits.lengths)
+        if n_most is None and n_keep is not None:
+            n_most = 3 * n_ctx
+        name = f"s{len(self.truth)}"
+        request = Submit(
+            sequence=name,
+            tokens=prompt,
+            sampling=SamplingParameters(seed=rng.randrange(99), grammar_start=len(prompt), **sampling),
+            max_tokens=n_most,
+            n_keep=n_keep,
+            options=self._options(len(prompt)),
+        )
+        self.requests[name] = request
+        self.truth[name], self.true_reasons[name] = plain_run(request, n_ctx, self._limits.widths)
+        answer = self.truth[name][len(prompt) :]
+        self._fresh.add(name)
+        if rng.random() < 0.3:
+            prediction = [token if rng.random() < 0.9 else rng.randrange(N_VOCAB) for token in answer]
+            request = request.model_copy(update={"prediction": prediction})
+        return request
+
+    def _prompt(self) -> list[int]:
+        """An earlier one, which may differ at its end; a further turn; the beginning of others, and more."""
+        rng = self._rng
+        end = rng.choices(range(N_VOCAB), k=rng.choice([1, 1, 2, 7]))
+        if self._prompts and rng.random() < self._habits.regenerate:
+            tokens = rng.choice(self._prompts[-4:])
+            return rng.choice([tokens, tokens, tokens, [*tokens[: -len(end)], *end], [*tokens, *end]])
+        if self.texts and rng.random() < 0.3:
+            return [*rng.choice(list(self.texts.values())), *end]
+        stem = rng.choice(self._stems)
+        stem = stem[: rng.choice([0, 3, len(stem) // 2, len(stem), len(stem)])]
+        self._prompts.append([*stem, *rng.choices(range(N_VOCAB), k=rng.choice([1, 4, 9, 50]))])
+        return self._prompts[-1]
+
+    def _options(self, n_prompt: int) -> RequestOptions:
+        rng = self._rng
+        drawn = {
+            "n_probs": rng.choice([0, 3]),
+            "filtered": rng.random() < 0.5,
+            "n_draft": rng.choice([0, 1, 5]),
+            "cache_prompt": False,
+            "slot": rng.randrange(self._limits.n_slots),
+            "progress": True,
+            "checkpoint": rng.randrange(n_prompt),
+            "owner": rng.randrange(2),
+        }
+        chosen = {name: value for name, value in drawn.items() if rng.random() < self._habits.options}
+        return RequestOptions(**chosen)
+
+
+class RandomRun:
+    """All of a seed; `run` raises AssertionError if anything is wrong."""
+
+    def __init__(self, seed: int, room: str):
+        self._rng = rng = random.Random(f"{room} {seed}")
+        self.limits = limits = draw_limits(room, rng)
+        self.policy, self._depth = rng.choice(POLICIES), rng.choice([1, 4, 9])
+        self.front = RestlessFront(limits, rng, n_requests=rng.choice([10, 30]))
+        self._rates = {"rate": rng.choice([0, 0, 0.1])}
+        if limits.traits.n_rollback and not limits.traits.equal_lengths:
+            self._rates["lost_rate"] = rng.choice([0, 0.05])
+        self._death_rate = rng.choice([0, 0, 0, 0.01])
+        self._inline_blur = rng.choice([None, None, 0.0, 0.3])
+        self._inline_window = rng.choice([7, 200, 200])
+        self._has_drafters, self._answers_late = rng.random() < 0.5, rng.random() < 0.5
+        self._n_in_vain = 0
+        self._start_engine()
+
+    def run(self) -> None:
+        while self.front.open:
+            if self._rng.random() < self._death_rate:
+                self._start_engine()
+                self.front.come_back()
+            n_decoded = len(self.target.steps)
+            self._loop.step()
+            self._n_in_vain = 0 if len(self.target.steps) > n_decoded else self._n_in_vain + 1
+            assert self._n_in_vain < _N_MOST_IN_VAIN, f"no end: {self.front.running}"
+            self.check()
+        assert self._scheduler.idle
+        self.front.check_texts()
+
+    def check(self) -> None:
+        self._scheduler.check_integrity()
+        if not self._scheduler._slots._edits:  # as after a full cache, until the next plan
+            self._check_slots()
+            self._check_stored()
+
+    def _start_engine(self):
+        limits, rng, inline = self.limits, self._rng, None
+        if self._inline_blur is not None:
+            inline = inline_drafter(limits.n_slots, self._inline_blur, n_window=self._inline_window)
+        seen = SeenTexts(1 << 13, 100.0, self.front.clock)
+
+        def drafters(request):
+            owner = request.options.owner
+            suffix = {} if owner is None else {"suffix": SuffixDrafter(seen, owner)}
+            return local_drafters(request) | suffix
+
+        self._scheduler, speculation = make_engine(
+            limits, self._depth, self.policy, drafters if self._has_drafters else no_drafters, inline
+        )
+        if self._answers_late:
+            self._scheduler._make_sampler = lambda request: toy_sampler(
+                request.sampling, request.tokens, follow=lambda: SlowGrammar(ToyGrammar(), rng)
+            )
+        self.target = RestlessTarget(
+            limits.n_slots,
+            limits.n_ctx,
+            limits.n_batch,
+            n_window=limits.n_ctx_sequence,
+            traits=limits.traits,
+            n_ctx_slot=limits.n_ctx_slot,
+            widths=limits.widths,
+            rng=rng,
+            **self._rates,
+        )
+        self._loop = Loop(
+            self.target,
+            self._scheduler,
+            speculation,
+            self.front,
+            clock=self.front.clock,
+            recalibration=Recalibration(self._measure, self.front.now - 3.0),
+        )
+
+    def _measure(self, place: TrialPlace) -> bool:
+        apply_edits(place.edits, self.target)
+        n_tokens = min(self.limits.n_batch, 16)
+        try:
+            self.target.decode([Span(place.slot, place.n_cached, [1] * n_tokens, n_tokens)])
+        except (KvCacheFullError, WindowLostError):
+            return False
+        self.target.trim(place.slot, place.n_cached)
+        return True
+
+    def _check_slots(self):
+        """The model holds what the records say, cell by cell."""
+        for slot, held in zip(self._scheduler._slots._slots, self.target.slots, strict=True):
+            assert len(held) == slot.cache.n_physical, f"slot {slot.index} holds {len(held)} tokens"
+            assert held[: len(slot.cache)] == slot.cache.tokens, f"slot {slot.index} holds another text"
+
+    def _check_stored(self):
+        """What is stored is what the records say, and nothing else is."""
+        slots, texts = self._scheduler._slots._slots, self._scheduler._slots._stored.texts
+        expected = {}
+        for text in texts:
+            expected |= {text.key: text.tokens} if not text.parts else {}
+            for start, part in zip([0, *(part.end for part in text.parts)], text.parts, strict=False):
+                expected[part.key] = text.tokens[start : part.end]
+        for tokens, checkpoints in [
+            *((text.tokens, text.checkpoints) for text in texts),
+            *((self.target.slots[slot.index], slot.cache.checkpoints) for slot in slots),
+        ]:
+            expected |= {key: tokens[:n] for n, key in checkpoints.items()}
+        for edit in (edit for slot in slots for edit in slot.cache._edits):
+            if isinstance(edit, StoreState):
+                expected.pop(edit.key, None)
+            elif isinstance(edit, ForgetState) and edit.key in self.target.stored:
+                expected[edit.key] = self.target.stored[edit.key][0]
+        assert {key: tokens for key, (tokens, *_) in self.target.stored.items()} == expected
+        for key, (tokens, _, is_wrong) in self.target.stored.items():
+            assert not is_wrong, f"{len(tokens)} tokens were stored as {key} with the memory of others"
