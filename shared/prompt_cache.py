@@ -8,7 +8,7 @@ Where ranges of a slot can be read and written, texts are moved in parts, so tha
 a text that goes on gets further parts. Elsewhere it is stored as a whole, with its checkpoints.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -49,7 +49,7 @@ class PromptCacheSize:
 NO_PROMPT_CACHE = PromptCacheSize()
 
 
-class Part(NamedTuple):
+class StoredPart(NamedTuple):
     """Tokens up to `end` of a text, after those of the part before."""
 
     key: int
@@ -67,7 +67,7 @@ class StoredText:
     tokens: list[int]
     n_prefill: int = 0
     checkpoints: dict[int, int] = field(default_factory=dict)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[StoredPart] = field(default_factory=list)
 
     def reachable(self, n_keep: int, *, can_trim: bool) -> int:
         """The most tokens up to `n_keep` that a slot can get; can_trim: it can be cut back to any length."""
@@ -86,7 +86,7 @@ class StoredText:
 
 
 class PromptCache:
-    """The text that was used least recently gives way. No text is the beginning of another."""
+    """The text that was used least recently gives way. No whole text is the beginning of another."""
 
     def __init__(self, size: PromptCacheSize, keys: Iterator[int]) -> None:
         """keys: for what is stored, in common with checkpoints of slots."""
@@ -141,9 +141,7 @@ class PromptCache:
         at = self._find(tokens)
         if at < len(self._sorted) and self._sorted[at].tokens[: len(tokens)] == tokens:
             return edits, 0
-        beginning = self._sorted[at - 1] if at else None
-        if beginning and tokens[: len(beginning.tokens)] != beginning.tokens:
-            beginning = None
+        beginning = self._beginning_of(tokens)
         if self._size.n_part:
             return self._store_parts(cache, beginning, edits, n_prefill, n_most, held)
         if beginning:
@@ -172,7 +170,7 @@ class PromptCache:
             self._remove(text)
         edits += self._make_room(self._size.of(end), held)
         for start in range(n_stored, end, self._size.n_part):
-            part = Part(next(self._keys), min(end, start + self._size.n_part))
+            part = StoredPart(next(self._keys), min(end, start + self._size.n_part))
             text.parts.append(part)
             edits.append(StorePart(cache.index, part.key, start, part.end))
         text.tokens += cache.tokens[n_stored:end]
@@ -244,6 +242,16 @@ class PromptCache:
                 edits += self.drop(text)
         return edits
 
+    def _beginning_of(self, tokens: list[int]) -> StoredText | None:
+        """The longest text with which `tokens` begin: between the two are others that begin like it."""
+        n = len(tokens)
+        while n and (at := bisect_right(self._sorted, tokens[:n], key=_tokens)):
+            text = self._sorted[at - 1]
+            n = common_prefix_length(text.tokens, tokens[:n])
+            if n == len(text.tokens):
+                return text
+        return None
+
     def _find(self, tokens: list[int]) -> int:
         return bisect_left(self._sorted, tokens, key=_tokens)
 
@@ -253,7 +261,10 @@ class PromptCache:
         self.n_bytes += self._bytes_of(text)
 
     def _remove(self, text: StoredText) -> None:
-        del self._sorted[self._find(text.tokens)]
+        at = self._find(text.tokens)
+        while self._sorted[at] is not text:  # parts of two texts may be alike
+            at += 1
+        del self._sorted[at]
         del self._texts[text.key]
         self.n_bytes -= self._bytes_of(text)
 

@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol
 
 from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
 from lead.engine.events import Event, Explained, Failed, Finished, Started
-from lead.engine.progress import MOST_SECONDS, Progress
+from lead.engine.progress_watch import MOST_SECONDS, ProgressWatch
 from lead.engine.recalibration import Recalibration
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.inline_drafting import DraftOrder
@@ -66,7 +66,7 @@ class Loop:
         self._wait = 0.0
         self._unchecked = False
         self._checked_at = -math.inf
-        self._progress = Progress(clock())
+        self._progress = ProgressWatch(clock())
         self._n_windows_lost = 0
 
     def run(self) -> None:

@@ -345,17 +345,27 @@ class SlotManager:
             text = None
         keeps_own = text is None and n_copied < n_own + self._min_copied
         n_kept = n_own if keeps_own else 0
-        if 2 * n_kept < len(slot.cache) and self._store_text(slot, n_kept):
+        if text and text.parts:
+            slot.loading, slot.n_load = text, n_loaded  # so that it does not give way
+        if not self._make_way(slot, n_kept, text.n_cells(n_loaded) if text else 0):
+            slot.loading = None
             return None
         if keeps_own:
-            slot.cache.keep(n_own)
             return len(slot.cache)  # fewer, if what can be rolled back was stored before
-        slot.cache.keep(0)
-        self._edits += slot.cache.take_edits()
         if text:
-            return self._load(slot, text, n_loaded)
+            self._load(slot, text, n_loaded)
+            return n_loaded
         self._copy(source.cache, slot, n_copied)
         return n_copied
+
+    def _make_way(self, slot: Slot, n_keep: int, n_cells: int) -> bool:
+        """Cut the text of an idle slot, and free cells; False: not yet, texts are being stored before."""
+        if 2 * n_keep < len(slot.cache) and self._store_text(slot, n_keep):
+            return False
+        slot.cache.keep(n_keep)
+        if not n_keep:
+            self._edits += slot.cache.take_edits()
+        return not n_cells or self.free_up_to(n_cells) >= n_cells
 
     def _copy(self, source: SlotCache, slot: Slot, n_tokens: int) -> None:
         self._edits.append(Copy(source.index, slot.index, n_tokens))
@@ -365,18 +375,12 @@ class SlotManager:
             self._loading.add(slot.index)
         slot.cache.share(source, n_tokens)
 
-    def _load(self, slot: Slot, text: StoredText, n_tokens: int) -> int | None:
-        n_cells = text.n_cells(n_tokens)
-        if self.free_up_to(n_cells) < n_cells:
-            return None
-        if text.parts:
-            slot.loading, slot.n_load = text, n_tokens
-            if self._n_movable > 0:
-                self._load_parts(slot, text)
-        else:
+    def _load(self, slot: Slot, text: StoredText, n_tokens: int) -> None:
+        if not text.parts:
             self._edits += self._stored.load(text, slot.cache, n_tokens)
             self._loading.add(slot.index)
-        return n_tokens
+        elif self._n_movable > 0:
+            self._load_parts(slot, text)
 
     def _go_on_loading(self) -> None:
         for slot in self.running():

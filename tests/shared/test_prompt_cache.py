@@ -137,6 +137,22 @@ class TestParts:
         assert prompts.store(holding([*TEXT, 1, 2])) == ([StorePart(0, 5, 40, 42)], 0)
         assert texts(prompts) == [[*TEXT, 1, 2]]
 
+    def test_a_text_goes_on_where_it_was_left_beside_others_that_begin_alike(self, prompts):
+        for other in ([*TEXT[:15], 1], [*TEXT[:15], 999]):
+            self.stored(prompts, other)
+        cache = holding(TEXT)
+        assert [prompts.store(cache, n_most=15)[1] for _ in range(3)] == [25, 10, 0]
+        assert texts(prompts)[-1] == TEXT
+
+    def test_parts_that_are_alike_are_texts_of_their_own(self, prompts):
+        cache, other = holding(TEXT), holding([*TEXT[:15], 1, 2])
+        prompts.store(cache, n_most=15)
+        self.stored(prompts, [*TEXT[:15], 0])
+        prompts.store(other, n_most=15)
+        for text in list(prompts.texts):
+            prompts.drop(text)
+        assert (texts(prompts), prompts.n_bytes, prompts.best(TEXT, len)) == ([], 0, (0, None))
+
     def test_all_parts_are_forgotten(self, prompts):
         text = self.stored(prompts, TEXT)
         assert prompts.drop(text) == [ForgetState(2), ForgetState(3), ForgetState(4)]

@@ -6,7 +6,7 @@ _MOST_SECONDS_COUNTED = 5.0
 """Between two looks: the process may have been stopped for any time (Ctrl-Z), or a step may take long."""
 
 
-class Progress:
+class ProgressWatch:
     """Adds up the time in which there are sequences, and none is decoded, admitted or ended."""
 
     def __init__(self, now: float) -> None:
