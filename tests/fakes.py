@@ -95,6 +95,7 @@ class FakeTarget:
         traits=PLAIN,
         n_ctx_slot=None,
         widths=None,
+        copies_late=False,
     ):
         self.n_vocab, self.n_batch, self.n_ctx, self.n_window = N_VOCAB, n_batch, n_ctx, n_window
         self.slots: list[list[int]] = [[] for _ in range(n_slots)]
@@ -105,7 +106,7 @@ class FakeTarget:
         self._n_cells_written = 0
         self._blur = blur
         self.traits = traits
-        self._n_ctx_slot, self._widths = n_ctx_slot, widths
+        self._n_ctx_slot, self._widths, self._copies_late = n_ctx_slot, widths, copies_late
         self._padding: dict[int, int] = {}  # tokens at the end of slots, until the next decode
         self._last: dict[int, int] = {}  # slots of the last pass, until they are cut back, and its tokens
         self._saved: dict[tuple[int, int], tuple] = {}  # by slot and number
@@ -160,6 +161,8 @@ class FakeTarget:
         if self._n_ctx_slot is not None:
             assert self.traits.can_trim, "such a copy cannot be cut back"
             self._copies.append((source_slot, slot))
+            if not self._copies_late:
+                self._finish_copies()
         if source_slot in self._wrong or not (self.traits.can_trim or n_keep == n_held):
             self._wrong.add(slot)
 

@@ -382,6 +382,7 @@ class RandomRun:
             traits=limits.traits,
             n_ctx_slot=limits.n_ctx_slot,
             widths=limits.widths,
+            copies_late=limits.prompt_cache == NO_PROMPT_CACHE,  # as `Model._copy_cells`
             rng=rng,
             **self._rates,
         )

@@ -271,8 +271,7 @@ class Model:
         """Give the first `n_keep` tokens of a slot to `slot`, which must be empty.
 
         With `kv_unified` no cells are used: both slots own the same ones, until both have given them up.
-        Otherwise all cells of the slot are copied, before the next decode; the memory must be one that can be
-        trimmed.
+        Otherwise they are copied; the memory must be one that can be trimmed.
         """
         self._check(source_slot)
         self._check(slot)
@@ -281,16 +280,27 @@ class Model:
         assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
         if self.kv_unified:
             llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, 0, n_keep)
-        else:  # llama.cpp copies between slots with cells of their own only whole
+        else:
             assert self.traits.can_trim, "such a copy cannot be cut back"
-            llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, -1, -1)
-            self._remove_end(slot, n_keep)
+            self._copy_cells(source_slot, slot, n_keep)
         if self._guard:
             self._guard.grown(slot, n_keep)
         if self._windows:
             self._windows.cut(slot, n_keep)
         if self.hidden:
             self.hidden.copy(source_slot, slot, n_keep)
+
+    def _copy_cells(self, source_slot: int, slot: int, n_keep: int) -> None:
+        """Between slots with cells of their own.
+
+        llama.cpp copies all cells when it decodes next: what is loaded into either slot until then would be
+        overwritten or copied, what is stored would be old. So where texts are stored, the copy is one, too.
+        """
+        if self._prompt_cache.n_bytes:
+            self._stored.copy_text(source_slot, slot, n_keep)
+        else:
+            llama_cpp.llama_memory_seq_cp(self._memory, source_slot, slot, -1, -1)
+            self._remove_end(slot, n_keep)
 
     def use_threads(self, n_threads: int) -> None:
         """Compute with so many threads from now on."""

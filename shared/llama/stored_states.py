@@ -17,6 +17,8 @@ from shared.errors import DecodeFatalError
 
 _PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 _WHOLE = 0
+_COPY = -1
+"""The key of a text that is copied."""
 
 
 class StoredStates:
@@ -45,6 +47,12 @@ class StoredStates:
     def load_text(self, slot: int, key: int, n_keep: int) -> None:
         """Give a slot the first `n_keep` tokens of a stored text; raises DecodeFatalError."""
         self._load(slot, key, n_keep, _WHOLE)
+
+    def copy_text(self, source: int, slot: int, n_keep: int) -> None:
+        """Give an empty slot the first `n_keep` tokens of another; raises DecodeFatalError."""
+        self.store_text(source, _COPY)
+        self.load_text(slot, _COPY, n_keep)
+        self.forget(_COPY)
 
     def store_part(self, slot: int, spare: int, key: int, start: int, end: int) -> None:
         """Store the tokens `start` to `end` of a slot; raises DecodeFatalError."""

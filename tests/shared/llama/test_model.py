@@ -84,6 +84,22 @@ def test_a_slot_with_cells_of_its_own_gets_a_copy_of_a_beginning():
     own_cells.close()
 
 
+def test_what_is_loaded_after_a_copy_into_the_same_slot_stays():
+    """llama.cpp copies whole slots when it decodes next."""
+    options = ModelOptions(ctx_size=512, parallel=2, threads=1, n_gpu_layers=0, kv_unified=False)
+    model = Model(builtin_draft(), options)
+    alone = model.decode([Span(0, 0, TEXT, 1)])[0].copy()
+    model.trim(0, 5)
+    model.store_text(0, key=1)
+    model.trim(0, 0)
+    model.decode([Span(1, 0, [9] * 20, 0)])
+    model.copy(1, 0, 10)
+    model.trim(0, 0)
+    model.load_text(0, key=1, n_keep=5)
+    assert np.abs(model.decode([Span(0, 5, TEXT[5:], 1)])[0] - alone).max() < 0.05
+    model.close()
+
+
 def test_a_copy_lives_on_without_the_original(model):
     model.decode([Span(0, 0, TEXT[:5], 0)])
     model.copy(0, 1, 4)
