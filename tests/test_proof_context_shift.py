@@ -164,7 +164,7 @@ def test_after_any_deaths_of_the_engine_the_tokens_are_the_plain_ones(memory, se
     truth = truth_of(requests, limits)
     deaths = [rng.choice([0, 1, 7, 60, 150]) for _ in range(20)]
     answers = Front().answer(requests, limits, deaths)
-    assert {name: (each.tokens, each.finish_reason) for name, each in answers.items()} == truth
+    assert {name: (each.tokens.tolist(), each.finish_reason) for name, each in answers.items()} == truth
 
 
 # The proofs above prove something only if contexts are shifted in them, and drafts taken across shifts.

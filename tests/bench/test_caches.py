@@ -15,6 +15,8 @@ def test_both_ways_to_keep_cells_are_compared(capsys):
     assert [(row["cells"], row["n_compared"], row["n_wrong"]) for row in rows] == [
         ("one pool", 5, 0),
         ("per slot", 5, 0),
+        ("one pool, cramped", 5, 0),
+        ("per slot, cramped", 5, 0),
     ]
 
 
