@@ -84,6 +84,21 @@ def test_a_slot_with_cells_of_its_own_gets_a_copy_of_a_beginning():
     own_cells.close()
 
 
+def test_a_prompt_that_cannot_be_taken_back_from_a_full_cache_is_named_and_gone(tiny_model):
+    """Recurrent states are cut back by no more than a few tokens, and drafts are decoded after prompts."""
+    options = ModelOptions(ctx_size=256, parallel=2, threads=1, n_gpu_layers=0, kv_unified=True)
+    hybrid = Model(tiny_model("qwen35"), options)
+    prompt = [7] * 50
+    alone = hybrid.decode([Span(1, 0, prompt, 1)])[0].copy()
+    hybrid.trim(1, 0)
+    hybrid.decode([Span(0, 0, [5] * 200, 0)])
+    with pytest.raises(KvCacheFullError) as error:
+        hybrid.decode([Span(0, 200, [5] * 8, 8), Span(1, 0, prompt, 1)])
+    assert error.value.lost == [1]
+    assert np.abs(hybrid.decode([Span(1, 0, prompt, 1)])[0] - alone).max() < 0.01
+    hybrid.close()
+
+
 def test_what_is_loaded_after_a_copy_into_the_same_slot_stays():
     """llama.cpp copies whole slots when it decodes next."""
     options = ModelOptions(ctx_size=512, parallel=2, threads=1, n_gpu_layers=0, kv_unified=False)
