@@ -39,3 +39,17 @@ def test_nothing_compared_is_nothing_wrong():
 
 def test_logits_that_are_no_numbers_are_wrong():
     assert Comparison([0.0, float("nan"), 0.5]).n_wrong(0.1) == 2
+
+
+def test_a_state_that_is_not_that_of_its_text_is_noticed(tiny_model):
+    """A recurrent state that was copied is that of all tokens of its source."""
+    options = ModelOptions(ctx_size=64, parallel=2, batch_size=32, threads=1)
+    model = Model(tiny_model("mamba2"), options)
+    checked = CheckedModel(model, model, random.Random(1))
+    checked.decode([Span(0, 0, [1, 2, 3], 0)])
+    checked.copy(0, 1, 2)
+    with pytest.raises(AssertionError):
+        checked.store_text(1, 1)
+    with pytest.raises(AssertionError):
+        checked.decode([Span(1, 2, [4], 1)])
+    model.close()
