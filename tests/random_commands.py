@@ -113,7 +113,7 @@ def draw_prompt_cache(traits: MemoryTraits, rng: random.Random, *, has_parts: bo
 
 
 class RestlessTarget(FailingTarget):
-    """Also loses windows now and then."""
+    """Also loses windows now and then, or has no room when prompts have been decoded."""
 
     def __init__(self, *args, lost_rate=0.0, **kwargs):
         super().__init__(*args, **kwargs)
@@ -121,8 +121,15 @@ class RestlessTarget(FailingTarget):
 
     def decode(self, spans):
         if self._rng.random() < self._lost_rate:
-            raise WindowLostError([span.slot for span in spans if self._rng.random() < 0.5])
+            raise WindowLostError(
+                [span.slot for span in spans if self._rng.random() < 0.5] or [spans[0].slot]
+            )
         return super().decode(spans)
+
+    def _decode_part(self, part):
+        if self._last and self._rng.random() < self._rate:
+            raise KvCacheFullError("no room after prompts")
+        return super()._decode_part(part)
 
 
 @dataclass

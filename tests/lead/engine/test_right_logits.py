@@ -102,7 +102,7 @@ def test_with_a_cache_of_fewer_bits(tiny_model, architecture, cache_type):
 
 
 def n_wrong_after_shifts(path, **more):
-    traffic = Traffic(path, n_ctx=128, n_slots=2, n_requests_at_once=2, endless=0.7, n_keep=9, **more)
+    traffic = Traffic(path, n_ctx=128, n_slots=2, n_requests_at_once=2, endless=1.0, n_keep=9, **more)
     run = TrafficRun(traffic)
     try:
         while run.n_beyond < 15:
