@@ -134,6 +134,8 @@ class Loop:
             done = self._speculation.draft(rest)
             now = self._clock()
             self._speculation.on_drafted(done, now - began)
+            if done.n_tokens:  # a draft model may have a long prompt to read before the next step
+                self._progress.made()
             began, rest = now, done.rest
 
     def _send(self, events: Sequence[Event]) -> None:

@@ -15,7 +15,7 @@ class ProgressWatch:
         self._seconds = 0.0
 
     def made(self) -> None:
-        """Something was decoded, admitted or ended, or nobody waits."""
+        """Something was decoded (also by a draft model), admitted or ended, or nobody waits."""
         self._seconds = 0.0
 
     def has_stalled(self, now: float) -> bool:

@@ -1,5 +1,6 @@
 """The loop: commands in, plan, decode, commit, events out."""
 
+import contextlib
 import itertools
 import logging
 
@@ -8,6 +9,7 @@ import pytest
 from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started, Tuned
 from lead.engine.loop import Loop
+from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from lead.engine.step_plan import StepPlan
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
@@ -385,3 +387,20 @@ def test_a_loop_that_does_nothing_for_those_who_wait_ends_the_engine(caplog, sec
         Loop(FakeTarget(), StuckScheduler(), speculation, pipe, clock=clock).run()
     assert clock() <= 31
     assert "['s']" in caplog.messages[-1], "its records are in the log"
+
+
+@pytest.mark.parametrize(("n_tokens", "ends"), [(512, False), (0, True)])
+def test_a_draft_model_may_read_a_long_prompt_between_two_steps(n_tokens, ends):
+    class Drafting:
+        def draft(self, _order):
+            return DraftRound(n_tokens, 0, None)
+
+        def on_drafted(self, _done, _seconds):
+            pass
+
+    scheduler = StuckScheduler()
+    scheduler.plan = lambda _now: StepPlan([], order=object())
+    clock = itertools.count(0.0, 0.5).__next__
+    loop = Loop(FakeTarget(), scheduler, Drafting(), ScriptedPipe(*[[]] * 100), clock=clock)
+    with pytest.raises(IntegrityError) if ends else contextlib.nullcontext():
+        loop.run()
