@@ -106,7 +106,7 @@ class LeadFuzzer:
         for connection in self._connections:
             connection.hang_up()
             await self._collect(connection)
-        self._engine.scheduler.check_integrity()
+        self._engine.engine.check_integrity()
         self._tally.note(n)
         self._tally.counts["messages"] += n_sent - self._n_unread
 

@@ -1,4 +1,4 @@
-"""The scheduler: who runs, what goes into a step, and what the step's logits mean.
+"""The engine: who runs, what goes into a step, and what the step's logits mean.
 
 The tests that follow one sequence use prompts whose continuations are known to be long, see LONG.
 """
@@ -12,18 +12,19 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
-from shared.cache_edits import LoadPart, StorePart, apply_edits
-from shared.errors import PendingAnswerError, RequestError
+from lead.engine.step_plan import StepPlan
+from shared.cache_edits import LoadPart, StorePart
+from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
 from shared.llama.width_policy import WidthPolicy
 from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
+from tests.engine_harness import NOW, EngineHarness
 from tests.fakes import (
     END_TOKENS,
     GREEDY,
     N_VOCAB,
-    FakeTarget,
     SlowGrammar,
     ToyGrammar,
     make_engine,
@@ -38,60 +39,7 @@ LONG = (0, 2)
 OTHER = (9, 4)
 STORED = [(7 * i) % 18 for i in range(60)]
 """Long enough for the prompt cache."""
-NOW = 1.0
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
-
-
-class SchedulerHarness:
-    """A scheduler and a model, stepped by hand."""
-
-    def __init__(self, depth=4, policy="fixed", **limits):
-        self.limits = make_limits(**limits)
-        self.scheduler, self.speculation = make_engine(self.limits, depth, policy)
-        self.target = FakeTarget(
-            self.limits.n_slots, self.limits.n_ctx, self.limits.n_batch, traits=self.limits.traits
-        )
-        self.spans = []
-        self.now = NOW
-
-    def step(self):
-        """The events of one step, after any waits in vain; its spans are in `spans`."""
-        plan = self.plan()
-        events = plan.events
-        while not plan.spans and not self.scheduler.idle:
-            self.now += max(plan.wait, 0.001)
-            assert self.now < 1000 * NOW, "it waits for ever"
-            plan = self.plan()
-            events += plan.events
-        if not plan.spans:
-            return events
-        events += self.scheduler.commit(plan, self.target.decode(plan.spans), self.now, 0.01)
-        events += self.speculation.pop_events()
-        self.spans = plan.spans
-        self.scheduler.check_integrity()
-        return events
-
-    def plan(self):
-        """The next plan, of which only the edits were carried out."""
-        plan = self.scheduler.plan(self.now)
-        apply_edits(plan.edits, self.target)
-        return plan
-
-    def drain(self):
-        """The events of all steps until nothing is left to do."""
-        events = []
-        while not self.scheduler.idle:
-            events += self.step()
-        return events
-
-    def submit(self, *args, **kwargs):
-        self.scheduler.submit(submit(*args, **kwargs), NOW)
-
-    def complete(self, *args, **kwargs):
-        """Run a sequence to its end; returns how much of its prompt was cached."""
-        self.submit(*args, **kwargs)
-        (started,) = of(Started, self.drain())
-        return started.n_cached
 
 
 def of(kind, events):
@@ -123,20 +71,20 @@ def test_the_cache_has_room_for_one_whole_sequence():
 @pytest.mark.parametrize("n_prompt", [0, 100])
 def test_a_prompt_that_leaves_no_room_for_a_token_is_a_bug_of_the_front(n_prompt):
     with pytest.raises(AssertionError):
-        SchedulerHarness().submit(tokens=[1] * n_prompt)
+        EngineHarness().submit(tokens=[1] * n_prompt)
 
 
 # One sequence
 
 
 def test_without_sequences_there_is_nothing_to_plan():
-    scheduler = SchedulerHarness().scheduler
-    assert scheduler.idle
-    assert scheduler.plan(NOW) is None
+    harness = EngineHarness()
+    assert harness.engine.idle
+    assert harness.next() is None
 
 
 def test_a_sequence_ends_with_the_context():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.submit(tokens=LONG)
     events = harness.drain()
     assert [*LONG, *text_of(events)] == TEXT
@@ -144,7 +92,7 @@ def test_a_sequence_ends_with_the_context():
 
 
 def test_a_sequence_ends_with_its_token_limit():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.submit(tokens=LONG, max_tokens=5)
     events = harness.drain()
     assert text_of(events) == TEXT[2:7]
@@ -154,7 +102,7 @@ def test_a_sequence_ends_with_its_token_limit():
 def test_a_sequence_ends_with_an_end_token():
     text, reason = plain_run(submit(tokens=[0, 1]), 100)
     assert reason == "stop"
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.submit(tokens=[0, 1])
     events = harness.drain()
     assert text_of(events) == text[2:]
@@ -163,13 +111,13 @@ def test_a_sequence_ends_with_an_end_token():
 
 def test_an_end_token_at_the_token_limit_is_a_stop():
     text, _ = plain_run(submit(tokens=[0, 1]), 100)
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.submit(tokens=[0, 1], max_tokens=len(text) - 2)
     assert harness.drain()[-1] == Finished(sequence="s", reason="stop")
 
 
 def test_each_step_feeds_the_last_committed_token():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.submit(tokens=LONG)
     harness.step()
     assert harness.spans == [Span(0, 0, list(LONG), 1, is_prompt=True)]
@@ -178,7 +126,7 @@ def test_each_step_feeds_the_last_committed_token():
 
 
 def test_a_prompt_longer_than_a_batch_is_read_in_several_steps():
-    harness = SchedulerHarness(n_batch=8)
+    harness = EngineHarness(n_batch=8)
     harness.submit(tokens=[4] * 19)
     assert [harness.step() for _ in range(2)] == [[Started(sequence="s", n_cached=0)], []]
     assert harness.spans == [Span(0, 8, [4] * 8, 0, is_prompt=True)]
@@ -192,7 +140,7 @@ def test_a_prompt_longer_than_a_batch_is_read_in_several_steps():
 
 def drafting(*, depth=4, max_tokens=None, prompt=LONG, policy="fixed", sources=(), **limits):
     """A harness whose only sequence has its first token."""
-    harness = SchedulerHarness(depth, policy, **limits)
+    harness = EngineHarness(depth, policy, **limits)
     harness.speculation.connect(sources)
     harness.submit(tokens=prompt, max_tokens=max_tokens)
     harness.step()
@@ -229,14 +177,16 @@ def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
     assert step == Committed(
         sequence="s", start=3, tokens=TEXT[3:5], n_accepted=1, rejected=[wrong, 8], sources=["a"] * 3
     )
-    assert harness.scheduler.plan(NOW).edits == [(0, 4)]
+    harness.next()
+    assert harness.edits == [(0, 4)]
 
 
 def test_after_an_accepted_draft_nothing_is_trimmed():
     harness = drafting()
     post(harness, TEXT[3:6])
     harness.step()
-    assert harness.scheduler.plan(NOW).edits == []
+    harness.next()
+    assert harness.edits == []
 
 
 def test_the_rest_of_a_deep_draft_is_verified_in_the_next_step():
@@ -255,7 +205,7 @@ def test_no_draft_token_is_decoded_that_could_not_be_committed():
 
 def test_nothing_follows_an_end_token_within_a_draft():
     text, _ = plain_run(submit(tokens=[0, 1]), 100)
-    harness = SchedulerHarness(depth=9, n_batch=100)
+    harness = EngineHarness(depth=9, n_batch=100)
     harness.submit(tokens=text[:-3])
     harness.step()
     post(harness, [*text[-2:], 5, 6], base=len(text) - 2)
@@ -266,7 +216,7 @@ def test_nothing_follows_an_end_token_within_a_draft():
 
 
 def test_drafts_share_what_the_batch_has_left():
-    harness = SchedulerHarness(depth=9, n_batch=6)
+    harness = EngineHarness(depth=9, n_batch=6)
     harness.submit("s", LONG)
     harness.submit("t", LONG)
     harness.step()
@@ -277,7 +227,7 @@ def test_drafts_share_what_the_batch_has_left():
 
 
 def test_drafts_go_no_further_than_free_cells():
-    harness = SchedulerHarness(depth=9, n_ctx=60, n_ctx_sequence=60, n_batch=60)
+    harness = EngineHarness(depth=9, n_ctx=60, n_ctx_sequence=60, n_batch=60)
     harness.submit("s", TEXT[:30])
     harness.submit("t", [4] * 25)
     harness.step()  # 55 cells are taken, two more are needed
@@ -287,7 +237,7 @@ def test_drafts_go_no_further_than_free_cells():
 
 
 def test_a_draft_may_arrive_before_its_sequence_has_a_slot():
-    harness = SchedulerHarness(n_slots=1, n_batch=8)
+    harness = EngineHarness(n_slots=1, n_batch=8)
     harness.submit("first", [4], max_tokens=1)
     harness.submit("s", LONG)
     harness.step()
@@ -339,10 +289,9 @@ def test_each_token_of_a_step_has_its_own_source():
 def test_a_plan_that_waits_has_nothing_to_decode_and_changes_nothing():
     harness = drafting(policy="sync", sources=["a"])
     for _ in range(3):
-        plan = harness.scheduler.plan(NOW)
-        assert plan.wait > 0
-        assert (plan.entries, plan.spans, plan.edits, plan.n_tokens) == ([], [], [], 0)
-        harness.scheduler.check_integrity()
+        assert harness.waits
+        assert harness.edits == []
+        harness.engine.check_integrity()
     post(harness, TEXT[3:7])
     assert text_of(harness.step()) == TEXT[3:8]
 
@@ -350,56 +299,58 @@ def test_a_plan_that_waits_has_nothing_to_decode_and_changes_nothing():
 def test_a_plan_that_waits_has_the_events_of_started_sequences():
     harness = drafting(policy="sync", sources=["a"])
     harness.submit("t", OTHER, max_tokens=3)
-    plan = harness.scheduler.plan(NOW)
-    assert names(plan.events) == ["t"]
-    assert plan.wait == 0, "its prompt is read instead"
+    assert not harness.waits, "its prompt is read instead"
+    assert names(harness.engine.pop_events()) == ["t"]
 
 
 def test_a_wait_ends_with_patience():
     harness = drafting(policy="sync", sources=["a"])
-    assert harness.scheduler.plan(NOW).wait > 0
-    assert harness.scheduler.plan(NOW + 2 * SYNC_PATIENCE_S).wait == 0
+    assert harness.waits
+    harness.now += 2 * SYNC_PATIENCE_S
+    assert not harness.waits
 
 
 def test_caches_are_cut_back_before_a_wait():
     harness = drafting(policy="sync", sources=["a"])
     post(harness, [(TEXT[3] + 1) % N_VOCAB, 8, 8, 8])
     harness.step()
-    assert harness.scheduler.plan(NOW).edits == [(0, 3)]
+    harness.next()
+    assert harness.edits == [(0, 3)]
     post(harness, TEXT[4:8], base=4)
-    assert harness.scheduler.plan(NOW).edits == []
+    harness.next()
+    assert harness.edits == []
 
 
 def test_nothing_is_waited_for_that_could_not_be_committed():
     harness = drafting(policy="sync", sources=["a"], max_tokens=2)
-    assert harness.scheduler.plan(NOW).wait == 0
+    assert not harness.waits
 
 
 def test_after_a_full_cache_no_drafts_are_waited_for():
     harness = drafting(policy="sync", sources=["a"])
     post(harness, TEXT[3:7])
-    harness.plan()
-    harness.scheduler.on_cache_full()
+    harness.next()
+    harness.find_no_room()
     harness.step()
     assert [len(span.tokens) for span in harness.spans] == [1]
 
 
 def test_after_a_full_cache_the_next_step_does_not_wait():
     harness = drafting(policy="sync", sources=["a"])
-    harness.scheduler.on_cache_full()
-    assert harness.scheduler.plan(NOW).wait == 0
+    harness.find_no_room()
+    assert not harness.waits
 
 
 def test_a_model_that_cannot_trim_waits_for_no_drafts():
     harness = drafting(policy="sync", sources=["a"], traits=MemoryTraits(n_rollback=0))
-    assert harness.scheduler.plan(NOW).wait == 0
+    assert not harness.waits
 
 
 def test_steps_with_prompts_are_not_predicted():
     harness = drafting()
-    assert harness.scheduler.plan(NOW).n_expected == 1
+    assert harness.next().n_expected == 1
     harness.submit("t", OTHER)
-    assert harness.scheduler.plan(NOW).n_expected is None
+    assert harness.next().n_expected is None
 
 
 def test_backs_are_told_to_stop_when_speculation_is_turned_off():
@@ -436,7 +387,7 @@ def test_what_was_done_is_reported():
 
 
 def test_sequences_run_together():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.submit("s", LONG)
     harness.submit("t", LONG)
     harness.step()
@@ -444,7 +395,7 @@ def test_sequences_run_together():
 
 
 def test_those_that_find_no_slot_start_in_the_order_they_came():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     for name in "abcde":
         harness.submit(name, LONG, max_tokens=3)
     events = harness.drain()
@@ -453,7 +404,7 @@ def test_those_that_find_no_slot_start_in_the_order_they_came():
 
 
 def test_a_prompt_is_read_in_small_pieces_while_others_generate():
-    harness = SchedulerHarness(n_prompt_chunk=3)
+    harness = EngineHarness(n_prompt_chunk=3)
     harness.submit("s", LONG)
     harness.step()
     harness.submit("t", [4] * 9)
@@ -462,7 +413,7 @@ def test_a_prompt_is_read_in_small_pieces_while_others_generate():
 
 
 def test_two_prompts_share_a_batch():
-    harness = SchedulerHarness(n_batch=8)
+    harness = EngineHarness(n_batch=8)
     harness.submit("s", [4] * 6)
     harness.submit("t", [5] * 6)
     harness.step()
@@ -471,7 +422,7 @@ def test_two_prompts_share_a_batch():
 
 def test_a_prompt_is_not_begun_before_there_is_room_in_a_batch():
     """One token of it beside another prompt would cost as much attention as 64 (a tile)."""
-    harness = SchedulerHarness(n_batch=4)
+    harness = EngineHarness(n_batch=4)
     harness.submit("s", [4] * 6)
     harness.submit("t", [5] * 6)
     harness.step()
@@ -479,7 +430,7 @@ def test_a_prompt_is_not_begun_before_there_is_room_in_a_batch():
 
 
 def test_a_prompt_that_does_not_fit_beside_the_others_waits():
-    harness = SchedulerHarness(n_ctx=100)
+    harness = EngineHarness(n_ctx=100)
     harness.submit("s", LONG, max_tokens=20)
     harness.submit("t", [4] * 97, max_tokens=2)
     assert names(harness.step()) == ["s"]
@@ -488,7 +439,7 @@ def test_a_prompt_that_does_not_fit_beside_the_others_waits():
 
 
 def test_when_cells_run_out_the_youngest_steps_back_and_goes_on_later():
-    harness = SchedulerHarness(n_ctx=99)
+    harness = EngineHarness(n_ctx=99)
     harness.submit("s", LONG)
     harness.submit("t", LONG)
     events = harness.drain()
@@ -499,7 +450,7 @@ def test_when_cells_run_out_the_youngest_steps_back_and_goes_on_later():
 
 
 def test_a_preempted_sequence_runs_before_those_that_wait():
-    harness = SchedulerHarness(n_ctx=99)
+    harness = EngineHarness(n_ctx=99)
     harness.submit("a", LONG)
     harness.submit("b", LONG)
     harness.submit("c", LONG, max_tokens=1)
@@ -519,20 +470,20 @@ def test_a_preempted_sequence_runs_before_those_that_wait():
 
 
 def test_a_prompt_that_continues_an_earlier_text_finds_it_cached():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.complete("s", LONG, max_tokens=10)
     assert harness.complete("t", TEXT[:15], max_tokens=1) == 11
 
 
 def test_the_last_token_of_a_prompt_is_decoded_even_if_it_is_cached():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.complete("s", LONG, max_tokens=10)
     assert harness.complete("t", TEXT[:8], max_tokens=1) == 7
     assert harness.target.steps[-1] == [1]
 
 
 def test_rejected_drafts_are_not_taken_for_cached_text():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.submit("s", LONG, max_tokens=4)
     harness.step()
     wrong = (TEXT[3] + 1) % N_VOCAB
@@ -542,7 +493,7 @@ def test_rejected_drafts_are_not_taken_for_cached_text():
 
 
 def test_a_text_goes_where_most_of_it_is_cached():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.submit("s", [1] * 10, max_tokens=1)
     harness.submit("t", [4] * 10, max_tokens=1)
     harness.drain()
@@ -550,14 +501,14 @@ def test_a_text_goes_where_most_of_it_is_cached():
 
 
 def test_a_common_beginning_alone_overwrites_no_other_text():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.complete("s", [1, 4, *[5] * 10], max_tokens=1)
     assert harness.complete("t", [1, 4, *[6] * 10], max_tokens=1) == 2
     assert harness.complete("u", [1, 4, *[5] * 10, 7], max_tokens=1) == 12
 
 
 def test_the_slot_used_longest_ago_is_taken_for_a_new_text():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.complete("s", [1] * 10, max_tokens=1)
     harness.complete("t", [4] * 10, max_tokens=1)
     harness.complete("u", [5] * 10, max_tokens=1)
@@ -566,7 +517,7 @@ def test_the_slot_used_longest_ago_is_taken_for_a_new_text():
 
 
 def test_idle_caches_make_room_the_one_used_longest_ago_first():
-    harness = SchedulerHarness(n_slots=3, n_ctx=100)
+    harness = EngineHarness(n_slots=3, n_ctx=100)
     harness.complete("s", [1] * 40, max_tokens=1)
     harness.complete("t", [4] * 40, max_tokens=1)
     harness.complete("u", [5] * 40, max_tokens=1)
@@ -575,7 +526,7 @@ def test_idle_caches_make_room_the_one_used_longest_ago_first():
 
 
 def test_a_state_that_cannot_be_cut_is_used_whole_or_not_at_all():
-    harness = SchedulerHarness(traits=MemoryTraits(n_rollback=0))
+    harness = EngineHarness(traits=MemoryTraits(n_rollback=0))
     harness.complete("s", LONG, max_tokens=10)
     assert harness.complete("t", TEXT[:8], max_tokens=1) == 0
     harness.complete("u", LONG, max_tokens=10)
@@ -586,44 +537,42 @@ def test_a_state_that_cannot_be_cut_is_used_whole_or_not_at_all():
 
 
 def test_a_cancelled_sequence_frees_its_slot_at_once():
-    harness = SchedulerHarness(n_slots=1)
+    harness = EngineHarness(n_slots=1)
     harness.submit("s", LONG)
     harness.submit("t", LONG, max_tokens=1)
     harness.step()
-    harness.scheduler.cancel("s")
+    harness.cancel("s")
     assert names(harness.step()) == ["t"]
-    assert harness.scheduler.idle
+    assert harness.engine.idle
 
 
 def test_a_waiting_sequence_can_be_cancelled():
-    harness = SchedulerHarness(n_slots=1)
+    harness = EngineHarness(n_slots=1)
     harness.submit("s", LONG, max_tokens=3)
     harness.submit("t", LONG)
-    harness.scheduler.cancel("t")
+    harness.cancel("t")
     assert names(harness.drain(), Finished) == ["s"]
 
 
 def test_cancelling_what_has_ended_does_nothing():
     harness = drafting()
-    harness.scheduler.cancel("unknown")
-    harness.scheduler.check_integrity()
+    harness.cancel("unknown")
+    harness.engine.check_integrity()
     assert text_of(harness.step()) == TEXT[3:4]
 
 
 def test_what_a_cancelled_sequence_has_cached_is_reused():
-    harness = SchedulerHarness(n_batch=8)
+    harness = EngineHarness(n_batch=8)
     harness.submit("s", [4] * 19)
     harness.step()
-    harness.scheduler.cancel("s")
+    harness.cancel("s")
     assert harness.complete("t", [4] * 12, max_tokens=1) == 8
 
 
 def stored_beginning(n_slots):
     """A harness with the prompt cache full of one text of 60 tokens, policy "sync", and a back."""
     size = PromptCacheSize(1000, 1)
-    harness = SchedulerHarness(
-        policy="sync", n_slots=n_slots, n_ctx=400, n_ctx_sequence=200, prompt_cache=size
-    )
+    harness = EngineHarness(policy="sync", n_slots=n_slots, n_ctx=400, n_ctx_sequence=200, prompt_cache=size)
     for name, text in [("a", STORED), ("b", [8] * 60)]:
         harness.complete(name, text, max_tokens=3)
     harness.speculation.connect(["back"])
@@ -633,9 +582,10 @@ def stored_beginning(n_slots):
 def test_a_text_is_loaded_before_a_wait_so_that_nobody_waits_for_a_client_that_left():
     harness = stored_beginning(n_slots=1)
     harness.submit("c", STORED)
-    plan = harness.plan()
-    assert (plan.wait > 0, harness.target.slots[0]) == (True, STORED[:-1])
-    harness.scheduler.cancel("c")
+    assert harness.waits
+    assert harness.target.slots[0] == STORED[:-1]
+    harness.cancel("c")
+    harness.engine.pop_events()
     assert harness.complete("d", [8] * 60, max_tokens=1) > 0
 
 
@@ -644,7 +594,8 @@ def test_a_sequence_starts_beside_one_whose_text_is_being_loaded_and_shares_it()
     harness.complete("e", [6] * 60, max_tokens=1)
     harness.submit("c", STORED, max_tokens=1)
     harness.submit("d", [*STORED, 1], max_tokens=1)
-    started = of(Started, harness.plan().events)
+    harness.next()
+    started = of(Started, harness.engine.pop_events())
     assert [(event.sequence, event.n_cached) for event in started] == [("c", 59), ("d", 59)]
     harness.drain()
 
@@ -652,7 +603,7 @@ def test_a_sequence_starts_beside_one_whose_text_is_being_loaded_and_shares_it()
 def test_what_a_slot_got_of_another_is_there_before_a_wait():
     """A recurrent slot that is copied has the state of all tokens of its source until one is loaded."""
     traits = MemoryTraits(n_step_checkpoints=1, n_rollback=0)
-    harness = SchedulerHarness(
+    harness = EngineHarness(
         policy="off", n_slots=2, n_ctx=400, n_ctx_sequence=200, traits=traits, n_checkpoints=2
     )
     harness.submit("a", [*STORED, 1, 2], max_tokens=100, checkpoint=60)
@@ -661,8 +612,7 @@ def test_what_a_slot_got_of_another_is_there_before_a_wait():
     harness.speculation.set_policy("sync", 4)
     harness.speculation.connect(["back"])
     harness.submit("c", [*STORED, 5], max_tokens=5)
-    plan = harness.plan()
-    assert plan.wait > 0
+    assert harness.waits
     assert harness.target.slots[1] == STORED
 
 
@@ -672,7 +622,7 @@ def test_what_a_slot_got_of_another_is_there_before_a_wait():
 def in_parts(n_slots=3, n_part=10, n_ctx=400):
     """A harness whose slots hold texts of 60 tokens, but one, whose sequence has just begun to generate."""
     size = PromptCacheSize(1000, 1, n_part=n_part)
-    harness = SchedulerHarness(n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=200, prompt_cache=size)
+    harness = EngineHarness(n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=200, prompt_cache=size)
     for token in range(4, 4 + n_slots - 1):
         harness.submit(str(token), [token] * 60, max_tokens=1)
     harness.drain()
@@ -683,7 +633,8 @@ def in_parts(n_slots=3, n_part=10, n_ctx=400):
 
 def n_moved(harness, kind):
     """Tokens that are stored or loaded before the next step."""
-    edits = [edit for edit in harness.plan().edits if isinstance(edit, kind)]
+    harness.next()
+    edits = [edit for edit in harness.edits if isinstance(edit, kind)]
     return sum(edit.end - edit.start for edit in edits) if kind is StorePart else len(edits)
 
 
@@ -717,7 +668,7 @@ def test_of_several_texts_a_part_a_step_is_loaded():
     for _ in range(18):
         assert n_moved(harness, LoadPart) <= 1
         harness.step()
-    assert not harness.scheduler.describe()["waiting"]
+    assert not harness.engine.describe()["waiting"]
 
 
 def test_a_text_alone_is_loaded_at_once():
@@ -733,8 +684,8 @@ def test_who_leaves_while_its_text_is_loaded_leaves_what_is_there_to_others():
         harness.step()
     harness.submit("t", [4] * 61, max_tokens=3)
     harness.step()
-    harness.scheduler.cancel("t")
-    harness.scheduler.check_integrity()
+    harness.cancel("t")
+    harness.engine.check_integrity()
     harness.submit("u", [4] * 61, max_tokens=3)
     assert of(Started, harness.step())[0].n_cached == 60
     assert [*[4] * 61, *text_of(harness.drain(), "u")] == plain_run(
@@ -758,7 +709,7 @@ def test_a_sequence_starts_when_what_its_slot_held_is_stored():
 
 def rolling_back(**limits):
     traits = MemoryTraits(n_rollback=6, equal_lengths=True)
-    harness = SchedulerHarness(**{"n_slots": 3, "n_ctx": 400, "n_ctx_sequence": 200} | limits, traits=traits)
+    harness = EngineHarness(**{"n_slots": 3, "n_ctx": 400, "n_ctx_sequence": 200} | limits, traits=traits)
     harness.speculation.connect(["back"])
     return harness
 
@@ -785,9 +736,9 @@ def test_a_slot_that_the_model_had_to_empty_is_read_again():
     harness.submit("s", LONG, max_tokens=8)
     harness.step()
     harness.submit("t", OTHER, max_tokens=5)
-    plan = harness.plan()
+    plan = harness.next()
     assert [span.slot for span in plan.spans] == [0, 1]
-    harness.scheduler.on_cache_full([1])
+    harness.find_no_room([1])
     assert [*OTHER, *text_of(harness.drain(), "t")] == plain_run(submit(tokens=OTHER, max_tokens=5), 200)[0]
 
 
@@ -796,11 +747,11 @@ def test_no_draft_takes_the_cells_that_its_padding_needs():
     for name, prompt in [("s", LONG), ("t", OTHER)]:
         harness.submit(name, prompt, max_tokens=20)
     harness.step()
-    while harness.scheduler.describe()["n_free"] > 9:
+    while harness.engine.describe()["n_free"] > 9:
         harness.step()
-    assert harness.scheduler.describe()["n_free"] >= 7, "as many as are decoded"
+    assert harness.engine.describe()["n_free"] >= 7, "as many as are decoded"
     post(harness, [1] * 5, base=len(harness.target.slots[0]) + 1)
-    assert harness.plan().n_tokens == 2, "1 + 5 and 1, with padding 12"
+    assert harness.next().n_tokens == 2, "1 + 5 and 1, with padding 12"
 
 
 # Shedding: the model had no room although the count said so
@@ -810,8 +761,8 @@ def test_after_a_full_cache_the_next_step_takes_one_token_of_each():
     harness = drafting()
     harness.submit("t", [4] * 9)
     post(harness, TEXT[3:6])
-    assert len(harness.plan().spans) == 2
-    assert harness.scheduler.on_cache_full() == []
+    assert len(harness.next().spans) == 2
+    harness.find_no_room()
     harness.step()
     assert [len(span.tokens) for span in harness.spans] == [1, 1]
     harness.step()
@@ -820,32 +771,32 @@ def test_after_a_full_cache_the_next_step_takes_one_token_of_each():
 
 def test_after_a_full_cache_no_sequence_starts():
     harness = drafting()
-    harness.plan()
-    harness.scheduler.on_cache_full()
+    harness.next()
+    harness.find_no_room()
     harness.submit("t", LONG)
     assert names(harness.step()) == []
     assert names(harness.step()) == ["t"]
 
 
 def test_idle_caches_are_given_up_before_a_place():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.complete("s", [4] * 9, max_tokens=1)
     harness.submit("t", LONG)
-    harness.plan()
-    harness.scheduler.on_cache_full()
+    harness.next()
+    harness.find_no_room()
     harness.step()
     assert harness.target.slots[0] == []
     assert [span.slot for span in harness.spans] == [1]
 
 
 def test_the_youngest_gives_up_its_place_before_the_oldest_ends():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     harness.submit("s", LONG)
     harness.submit("t", LONG)
     harness.step()
     for _ in range(3):  # take less, then the place, then what is cached there
-        harness.plan()
-        assert harness.scheduler.on_cache_full() == []
+        harness.next()
+        assert harness.find_no_room() == []
     harness.step()
     assert harness.target.slots[1] == []
     assert [span.slot for span in harness.spans] == [0]
@@ -855,18 +806,18 @@ def test_the_youngest_gives_up_its_place_before_the_oldest_ends():
 def test_a_single_token_that_finds_no_room_ends_the_text():
     harness = drafting()
     for _ in range(2):
-        harness.plan()
-        events = harness.scheduler.on_cache_full()
+        harness.next()
+        events = harness.find_no_room()
     assert events == [Finished(sequence="s", reason="length")]
-    assert harness.scheduler.idle
+    assert harness.engine.idle
 
 
 def test_after_a_full_cache_a_scheduler_whose_sequences_are_cancelled_goes_on():
     harness = drafting()
     harness.submit("t", LONG, max_tokens=3)
-    harness.plan()
-    harness.scheduler.on_cache_full()
-    harness.scheduler.cancel("s")
+    harness.next()
+    harness.find_no_room()
+    harness.cancel("s")
     assert text_of(harness.drain(), "t") == TEXT[2:5]
 
 
@@ -875,21 +826,21 @@ def test_after_a_full_cache_a_scheduler_whose_sequences_are_cancelled_goes_on():
 
 def test_a_cache_with_another_text_is_noticed():
     harness = drafting()
-    harness.scheduler._slots._slots[0].cache.tokens[0] += 1
+    harness.engine._slots._slots[0].cache.tokens[0] += 1
     with pytest.raises(AssertionError, match="another text"):
-        harness.scheduler.check_integrity()
+        harness.engine.check_integrity()
 
 
 def test_a_sequence_in_two_places_is_noticed():
     harness = drafting()
-    harness.scheduler._slots._waiting.append(harness.scheduler._slots._slots[0].sequence)
+    harness.engine._slots._waiting.append(harness.engine._slots._slots[0].sequence)
     with pytest.raises(AssertionError, match="two places"):
-        harness.scheduler.check_integrity()
+        harness.engine.check_integrity()
 
 
 def test_a_prompt_is_decoded_once_for_simultaneous_requests():
     prompt = [*LONG, *range(4, 24), *range(4, 24)]
-    harness = SchedulerHarness(n_slots=4, n_ctx=400)
+    harness = EngineHarness(n_slots=4, n_ctx=400)
     for name in "abcd":
         harness.submit(name, tokens=prompt, max_tokens=2)
     started = of(Started, harness.drain())
@@ -916,9 +867,9 @@ class Choking:
     ("error", "param"), [(RequestError("too complex", "grammar"), "grammar"), (ValueError(), None)]
 )
 def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, param):
-    harness = SchedulerHarness()
-    whole = harness.scheduler._make_sampler
-    harness.scheduler._make_sampler = lambda request: (
+    harness = EngineHarness()
+    whole = harness.engine._make_sampler
+    harness.engine._make_sampler = lambda request: (
         Choking(error, len(LONG) + 2) if request.sequence == "s" else whole(request)
     )
     harness.submit(tokens=LONG)
@@ -933,26 +884,26 @@ def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, param):
 
 def test_a_sequence_in_the_queue_costs_no_sampler():
     made = []
-    harness = SchedulerHarness(n_slots=1)
-    whole = harness.scheduler._make_sampler
-    harness.scheduler._make_sampler = lambda request: made.append(request.sequence) or whole(request)
+    harness = EngineHarness(n_slots=1)
+    whole = harness.engine._make_sampler
+    harness.engine._make_sampler = lambda request: made.append(request.sequence) or whole(request)
     harness.submit(tokens=LONG)
     harness.submit("t", tokens=LONG)
     harness.step()
     assert made == ["s"]
 
 
-class SchedulerMachine(RuleBasedStateMachine):
+class EngineMachine(RuleBasedStateMachine):
     """Anything may happen between steps; in the end every text is the plain one."""
 
     rngs = st.integers(0, 1 << 20).map(random.Random)
 
     def __init__(self):
         super().__init__()
-        self.harness = SchedulerHarness(
+        self.harness = EngineHarness(
             depth=5, n_slots=3, n_ctx=45, n_ctx_sequence=40, n_batch=9, n_prompt_chunk=3
         )
-        self.scheduler, self.speculation = self.harness.scheduler, self.harness.speculation
+        self.engine, self.speculation = self.harness.engine, self.harness.speculation
         self.truth = {}
         self.reasons = {}
         self.texts = {}
@@ -972,7 +923,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         stem = [4, 9, 2, 9, 4, 1, 1, 8, 22, 5, 6, 0] * 4
         tokens = [*stem[: n_prompt - 1], rng.randrange(N_VOCAB)]
         request = submit(name, tokens, sampling, rng.choice([None, 1, 7]))
-        self.scheduler.submit(request, NOW)
+        self.harness.apply(request)
         self.truth[name], self.reasons[name] = plain_run(request, self.harness.limits.n_ctx_sequence)
         self.texts[name] = tokens
         self.running.append(name)
@@ -981,7 +932,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(rng=rngs)
     def cancel(self, rng):
         name = rng.choice(self.running)
-        self.scheduler.cancel(name)
+        self.harness.cancel(name)
         self.running.remove(name)
 
     @precondition(lambda self: self.running)
@@ -1030,28 +981,26 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(n=st.integers(1, 4))
     def step(self, n):
         for _ in range(n):
-            if not self.scheduler.idle:
+            if not self.engine.idle:
                 self.take(self.harness.step())
 
     @precondition(lambda self: self.running)
     @rule()
     def fill_the_cache(self):
-        plan = self.harness.plan()
-        self.take(plan.events)
-        if plan.wait > 0:
-            return
-        if sum(len(span.tokens) for span in plan.spans) > 1:
-            self.take(self.scheduler.on_cache_full())
-        else:  # a single token always finds room
-            self.take(self.scheduler.commit(plan, self.harness.target.decode(plan.spans), NOW, 0.01))
+        plan = self.harness.next()
+        if isinstance(plan, StepPlan) and plan.n_tokens == 1:  # a single token always finds room
+            self.engine.decoded(plan, self.harness.target.decode(plan.spans), NOW, 0.01)
+        elif isinstance(plan, StepPlan):
+            self.engine.failed(KvCacheFullError("full"))
+        self.take(self.engine.pop_events())
 
     @invariant()
     def the_books_are_right(self):
-        self.scheduler.check_integrity()
+        self.engine.check_integrity()
 
     @invariant()
     def idle_means_that_nobody_runs(self):
-        assert self.scheduler.idle == (not self.running)
+        assert self.engine.idle == (not self.running)
 
     def take(self, events):
         for event in events:
@@ -1072,47 +1021,47 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert text == self.truth[name][: len(text)]
 
 
-TestSchedulerMachine = SchedulerMachine.TestCase
+TestEngineMachine = EngineMachine.TestCase
 
 
 def test_a_step_counts_what_the_model_adds_to_shorter_spans():
-    harness = SchedulerHarness(n_slots=2, n_ctx=200, n_ctx_slot=100)
+    harness = EngineHarness(n_slots=2, n_ctx=200, n_ctx_slot=100)
     harness.submit("a", tokens=LONG)
     harness.submit("b", tokens=LONG)
     harness.step()
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
-    plan = harness.scheduler.plan(NOW)
+    plan = harness.next()
     assert [len(span.tokens) for span in plan.spans] == [4, 1]
     assert plan.n_tokens == 8
 
 
 def test_a_prompt_that_is_read_apart_is_counted_as_a_pass():
-    harness = SchedulerHarness(n_ctx=4096, n_ctx_sequence=2048, n_batch=512, tiles_attention=True)
+    harness = EngineHarness(n_ctx=4096, n_ctx_sequence=2048, n_batch=512, tiles_attention=True)
     harness.submit("a", tokens=[1] * 1100)
     while not of(Committed, harness.step()):
         pass
     harness.submit("b", tokens=[2] * 100)
-    plan = harness.scheduler.plan(NOW)
+    plan = harness.next()
     assert [len(span.tokens) for span in plan.spans] == [1, 100]
     assert (plan.n_tokens, plan.n_passes) == (101, 2)
 
 
 def test_a_step_counts_what_makes_up_its_widths():
-    harness = SchedulerHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=WidthPolicy((2, 3), (4, 8)))
+    harness = EngineHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=WidthPolicy((2, 3), (4, 8)))
     harness.submit("a", tokens=LONG)
     harness.step()
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
-    plan = harness.scheduler.plan(NOW)
+    plan = harness.next()
     assert [len(span.tokens) for span in plan.spans] == [3]  # no wider draft
     assert (plan.n_tokens, plan.n_passes) == (3, 1)
 
 
 @pytest.mark.parametrize(("widths", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
 def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(widths, n_tokens):
-    harness = SchedulerHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=WidthPolicy(*widths))
+    harness = EngineHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=WidthPolicy(*widths))
     harness.submit("a", tokens=[5])
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
-    plan = harness.scheduler.plan(NOW)
+    plan = harness.next()
     assert [len(span.tokens) for span in plan.spans] == [n_tokens]
 
 
@@ -1138,7 +1087,7 @@ class Unanswered(ToyGrammar):
 
 
 def follow(harness, make_grammar):
-    harness.scheduler._make_sampler = lambda request: toy_sampler(
+    harness.engine._make_sampler = lambda request: toy_sampler(
         request.sampling, request.tokens, follow=make_grammar
     )
 
@@ -1146,7 +1095,7 @@ def follow(harness, make_grammar):
 @pytest.mark.parametrize("seed", range(20))
 def test_grammars_that_answer_late_do_not_change_the_text(seed):
     rng = random.Random(seed)
-    harness = SchedulerHarness(n_slots=3, n_ctx=rng.choice([60, 200]), n_ctx_sequence=50)
+    harness = EngineHarness(n_slots=3, n_ctx=rng.choice([60, 200]), n_ctx_sequence=50)
     follow(harness, lambda: SlowGrammar(ToyGrammar(), rng))
     requests = [
         submit(f"s{i}", [4] * rng.randint(1, 5), rng.choice([CONSTRAINED, GREEDY]), rng.randint(1, 25))
@@ -1155,8 +1104,8 @@ def test_grammars_that_answer_late_do_not_change_the_text(seed):
     truth = {request.sequence: plain_run(request, 50)[0] for request in requests}
     texts = {request.sequence: list(request.tokens) for request in requests}
     for request in requests:
-        harness.scheduler.submit(request, NOW)
-    while not harness.scheduler.idle:
+        harness.apply(request)
+    while not harness.engine.idle:
         sequence = rng.choice(requests).sequence
         base = len(texts[sequence])
         if right := truth[sequence][base : base + 4]:
@@ -1169,7 +1118,7 @@ def test_grammars_that_answer_late_do_not_change_the_text(seed):
 
 
 def test_a_grammar_that_does_not_answer_holds_up_only_its_own_sequence():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     follow(harness, Unanswered)
     harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
     harness.submit("t", tokens=LONG, max_tokens=9)
@@ -1179,19 +1128,19 @@ def test_a_grammar_that_does_not_answer_holds_up_only_its_own_sequence():
 
 
 def test_a_sequence_that_waits_for_its_grammar_can_be_cancelled():
-    harness = SchedulerHarness()
+    harness = EngineHarness()
     follow(harness, Unanswered)
     harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
     harness.submit("t", tokens=LONG, max_tokens=4)
     for _ in range(3):
         harness.step()
-    harness.scheduler.cancel("slow")
+    harness.cancel("slow")
     assert names(harness.drain(), Finished) == ["t"]
     assert harness.complete("u", tokens=LONG, max_tokens=3) > 0, "what was decoded serves others"
 
 
 def test_steps_that_waited_for_a_grammar_say_nothing_about_speculation():
-    harness = SchedulerHarness(policy="adaptive")
+    harness = EngineHarness(policy="adaptive")
     follow(harness, Unanswered)
     learned = []
     harness.speculation.on_step = learned.append
