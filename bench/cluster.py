@@ -84,7 +84,7 @@ class Cluster:
             return self.url
         address = self.url.removeprefix("http://")
         arguments = ("--to", address, "--rtt-ms", str(rtt_ms), "--cpus", self._cores.back)
-        proxy = stack.enter_context(Program("bench.proxy", *arguments))
+        proxy = stack.enter_context(Program("bench.link", *arguments))
         port = proxy.wait_for(r"listening on port (\d+)").group(1)
         return f"http://127.0.0.1:{port}"
 
