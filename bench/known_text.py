@@ -23,7 +23,6 @@ from typing import Any
 from bench import peer, table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
-from bench.synthetic_peer import SyntheticPeers
 from bench.traffic import limits_of
 from lead.engine.commands import PolicyName, PostDraft, RequestOptions, Submit
 from lead.engine.engine import Engine
@@ -208,13 +207,13 @@ def _row(
     peers = defaultdict[int, list[float]](list)
     texts.answer("adaptive", rate, options.tokens, options.sequences)  # what it has learned counts, as in use
     with ExitStack() as stack:
-        others = _peers(options, rate, stack)
+        others = _peers(options, rate, stack) if options.peer else {}
         for _ in range(options.repeats):
             plain.append(texts.answer("off", rate, options.tokens, options.sequences).rate)
             drafted.append(texts.answer("adaptive", rate, options.tokens, options.sequences))
             seconds = times.measure()
-            for depth, each in (others.answer(options.tokens) if others else {}).items():
-                peers[depth].append(each)
+            for depth, other in others.items():
+                peers[depth].append(other.tokens_per_second(options.tokens))
     speedup = median(after.rate / before for before, after in zip(plain, drafted, strict=True))
     limit = bound([n for each in drafted for n in each.n_right], seconds, min(most, _N_AHEAD))
     return {
@@ -228,13 +227,10 @@ def _row(
     }
 
 
-def _peers(options: argparse.Namespace, rate: float, stack: ExitStack) -> SyntheticPeers | None:
-    if options.peer is None:
-        return None
-    return stack.enter_context(
-        SyntheticPeers(
-            options.peer, options.model, options.draft, options.cpus, rate=rate, depths=options.depths
-        )
+def _peers(options: argparse.Namespace, rate: float, stack: ExitStack) -> dict[int, peer.Peer]:
+    """Its draft model still runs, so it should be one that costs next to nothing."""
+    return peer.start_peers(
+        stack, options.peer, options.model, options.draft, options.cpus, depths=options.depths, rate=rate
     )
 
 

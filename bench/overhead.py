@@ -12,11 +12,8 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from bench import report, table
-from bench.plot import Rows as PlotRows
-from bench.plot import plot_lines
 from bench.replay import SEQUENCE, ReplayFront, ReplayTarget, Rows, Shares, TimedSampler
 from lead.engine.commands import Submit
 from lead.engine.drafters.ngram import NgramDrafter
@@ -93,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
     ]
     rows = [asdict(cost) for cost in costs]
     table.show(f"A step outside the model, {n_steps} steps each, depth {DEPTH}", rows, _COLUMNS)
-    report.finish("overhead", rows, options, _plot, within_bounds=all(cost.within_bound for cost in costs))
+    report.finish("overhead", rows, options, within_bounds=all(cost.within_bound for cost in costs))
 
 
 def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
@@ -185,13 +182,3 @@ def _cost(
         ),
         bound_us=BOUNDS.get(n_vocab) if bounded else None,
     )
-
-
-def _plot(rows: PlotRows, folder: Path) -> list[Path]:
-    labels = ("tokens in the vocabulary", f"µs per step, {DEPTH} drafts accepted")
-    hardest = [row for row in rows if row["drafts"] == "all right"]
-    return [
-        plot_lines(
-            hardest, folder, name="overhead", x="n_vocab", y="step_us", group="sampling", labels=labels
-        )
-    ]

@@ -2,13 +2,13 @@ import argparse
 
 import pytest
 
-from bench import grid
+from bench import speed
 
 
 def cells(*arguments):
     parser = argparse.ArgumentParser()
-    grid.add_options(parser)
-    return list(grid.configurations(parser.parse_args(arguments)))
+    speed.add_grid_options(parser)
+    return list(speed.configurations(parser.parse_args(arguments)))
 
 
 def test_every_axis_is_combined():
@@ -32,5 +32,5 @@ def test_a_draft_that_costs_nothing_or_more_than_the_target_is_refused(cost):
 
 
 def test_a_cell_is_named_by_what_is_special_about_it():
-    assert str(grid.Configuration("0.4G:f16", "0.1", 0.0, 1, 0.0)) == "0.4G:f16, draft 0.1, T=0"
-    assert str(grid.Configuration("0.4G:f16", "0.1", 1.0, 2, 20.0)).endswith("T=1, 2 backs, 20 ms")
+    assert str(speed.Configuration("0.4G:f16", "0.1", 0.0, 1, 0.0)) == "0.4G:f16, draft 0.1, T=0"
+    assert str(speed.Configuration("0.4G:f16", "0.1", 1.0, 2, 20.0)).endswith("T=1, 2 backs, 20 ms")

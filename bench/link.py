@@ -1,14 +1,80 @@
-"""The network between a back and the lead: a TCP proxy that can be made worse while it runs."""
+"""The network between a back and the lead: a TCP proxy that can be made worse while it runs.
 
+    python -m bench.link --to 127.0.0.1:5555 --rtt-ms 20
+
+Bytes arrive in order, half a round trip after they were sent, each way.
+"""
+
+import argparse
 import asyncio
 import contextlib
+import logging
 import math
-from collections.abc import AsyncIterator, Callable
-from typing import Self
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol, Self
 
-from bench.proxy import Reader, carry, quietly
+from shared import cpus
+from shared.logs import configure_logging
+
+log = logging.getLogger("bench.link")
 
 _ANY_SIZE = 1 << 16
+_QUEUED = 1024
+"""Maximum number of chunks in flight; then the sender has to wait, as with a full socket."""
+
+
+class Reader(Protocol):
+    """The receiving end of asyncio's streams."""
+
+    async def read(self, n: int, /) -> bytes:
+        """At most `n` bytes; none at the end."""
+
+
+class Writer(Protocol):
+    """The sending end of asyncio's streams."""
+
+    def write(self, data: bytes, /) -> None:
+        """Queue bytes."""
+
+    async def drain(self) -> None:
+        """Wait until there is room."""
+
+    def close(self) -> None:
+        """Send what is queued, then end."""
+
+
+async def carry(
+    reader: Reader,
+    writer: Writer,
+    delay: Callable[[], float],
+    clock: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]],
+) -> None:
+    """Copy from `reader` to `writer` in order, each chunk `delay()` seconds after it arrived, or later."""
+    on_their_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED)
+
+    async def depart() -> None:
+        data = b"-"
+        while data:
+            try:
+                data = await reader.read(_ANY_SIZE)
+            except OSError:  # a connection that breaks has ended, too
+                data = b""
+            await on_their_way.put((clock() + delay(), data))
+
+    departing = asyncio.ensure_future(depart())
+    try:
+        while True:
+            due, data = await on_their_way.get()
+            if (remaining := due - clock()) > 0:
+                await sleep(remaining)
+            if not data:
+                break
+            writer.write(data)
+            await writer.drain()
+    finally:
+        departing.cancel()
+        writer.close()
 
 
 class Link:
@@ -102,7 +168,8 @@ class Link:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         clock = asyncio.get_running_loop().time
-        await quietly(carry(_Paced(reader, self), writer, self._current_delay, clock, asyncio.sleep))
+        with contextlib.suppress(OSError):  # a broken connection ends in both directions
+            await carry(_Paced(reader, self), writer, self._current_delay, clock, asyncio.sleep)
 
 
 class _Paced:
@@ -121,3 +188,28 @@ class _Paced:
 
 def _none() -> float:
     return 0.0
+
+
+async def _serve(host: str, port: int, seconds: float) -> None:
+    async with Link(host, port) as link:
+        link.delay = lambda: seconds
+        log.info("listening on port %s", link.url.rpartition(":")[2])
+        await asyncio.get_running_loop().create_future()
+
+
+def main() -> None:
+    """Forward connections until killed."""
+    parser = argparse.ArgumentParser(prog="bench.link", description=__doc__)
+    parser.add_argument("--to", required=True, help="host:port")
+    parser.add_argument("--rtt-ms", type=float, required=True)
+    parser.add_argument("--cpus")
+    arguments = parser.parse_args()
+    configure_logging("info")
+    if arguments.cpus:
+        cpus.pin(cpus.parse_cpus(arguments.cpus))
+    host, _, port = arguments.to.rpartition(":")
+    asyncio.run(_serve(host, int(port), arguments.rtt_ms / 2000))
+
+
+if __name__ == "__main__":
+    main()
