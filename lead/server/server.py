@@ -15,25 +15,23 @@ from pathlib import Path
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.chat.model_template import model_template
 from lead.chat.options import ChatOptions
-from lead.chat.template import ChatTemplate
+from lead.chat.template import ChatTemplate, model_template
 from lead.engine.client import EngineClient
 from lead.engine.commands import Load
 from lead.generation.admission import Admission
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
 from lead.generation.submissions import Submissions
-from lead.http.middleware.cors import AllowedOrigins
+from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.middleware.keys import Key, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
+from lead.server.listening import Inheritance, activated_socket, listen, meeting_point, wait_for_heir
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.services import Services
-from lead.server.socket_activation import activated_socket
-from lead.server.takeover import Inheritance, meeting_point, wait_for_heir
 from lead.settings.cache_shares import cache_shares
 from lead.settings.demo_model import demo_model
 from lead.settings.lead_settings import LeadSettings
@@ -345,15 +343,3 @@ class Lead:
             self._local_back.stop()
         if self._backing:
             await self._backing
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; on `::` it takes IPv4, too, where the system can. Raises ConfigError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    try:
-        return socket.create_server((host, port), family=family, backlog=256, dualstack_ipv6=both)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}; try another --port"
-        ) from error

@@ -6,8 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, Finished, Started
 from lead.generation.occupancy import Occupancy
-from lead.metrics.back_metrics import MOST_NAMES, OTHERS
-from lead.metrics.exporter import MetricsExporter
+from lead.metrics.exporter import MOST_NAMES, OTHERS, MetricsExporter
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello
 from shared.sampling.parameters import SamplingParameters
 
