@@ -15,7 +15,6 @@ from lead.engine.commands import RequestOptions
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
 from lead.generation.sequences import Sequences, Status
-from lead.generation.submissions import Submissions
 from shared.cache_edits import apply_edits
 from tests.fakes import FakeTarget, make_engine, make_limits, plain_run
 from tests.test_proof_tokens import MEMORIES, ROOMS, SAMPLINGS, requests_for, truth_of, with_predictions
@@ -53,13 +52,13 @@ class Process:
             self._scheduler.check_integrity()
 
     def _feed(self):
-        for submission in self._front.submissions.take_due():
+        for submission in self._front.sequences.take_due():
             self._send(self._scheduler.submit(submission, self._front.now))
 
     def _send(self, events):
         for event in events[: self._n_left]:
             self._front.sequences.apply(event, self._front.tick())
-            if self._front.submissions.holds_back:
+            if self._front.sequences.holds_back:
                 self._feed()
         self._n_left -= len(events)
 
@@ -67,8 +66,7 @@ class Process:
 class Front:
     def __init__(self):
         self.now = 0.0
-        self.sequences = Sequences(self.tick)
-        self.submissions = Submissions(self.sequences, max_restarts=ENDLESS)
+        self.sequences = Sequences(self.tick, max_restarts=ENDLESS)
 
     def tick(self):
         self.now += 0.001
@@ -84,7 +82,7 @@ class Front:
             answers[request.sequence] = sequence
         for n_events in [*deaths, ENDLESS]:
             Process(self, limits, n_events).run()
-            self.submissions.on_death()
+            self.sequences.on_death()
         return answers
 
 

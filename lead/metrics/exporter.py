@@ -10,9 +10,7 @@ from prometheus_client.registry import Collector
 
 from lead.backs.registry import Backs
 from lead.engine.commands import OWN_SOURCES
-from lead.generation.occupancy import Occupancy
-from lead.generation.sequences import Sequences, Status
-from lead.generation.submissions import Submissions
+from lead.generation.sequences import Occupancy, Sequences, Status
 from lead.metrics.sequence_metrics import SequenceMetrics
 
 # Without a second series for each counter with its creation time.
@@ -29,9 +27,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class MetricsExporter(Collector):
     """Counts from its creation on."""
 
-    def __init__(self, sequences: Sequences, submissions: Submissions, backs: Backs) -> None:
+    def __init__(self, sequences: Sequences, backs: Backs) -> None:
         self._sequences = sequences
-        self._submissions = submissions
         self._registry = CollectorRegistry()
         self._of_sequences = SequenceMetrics(self._registry)
         self._of_backs = BackMetrics(backs)
@@ -84,12 +81,12 @@ class MetricsExporter(Collector):
         yield CounterMetricFamily(
             "llama_duo:engine_deaths",
             "Engine processes that died and were started again",
-            value=self._submissions.n_deaths,
+            value=self._sequences.n_deaths,
         )
         yield CounterMetricFamily(
             "llama_duo:requests_resumed",
             "Running requests that went on in another engine process, each time",
-            value=self._submissions.n_resumed,
+            value=self._sequences.n_resumed,
         )
         yield from self._drafting()
         if self._occupancy:

@@ -22,7 +22,6 @@ from lead.engine.commands import Load
 from lead.generation.admission import Admission
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
-from lead.generation.submissions import Submissions
 from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.middleware.keys import Key, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
@@ -56,8 +55,7 @@ class Lead:
     def __init__(self, settings: LeadSettings) -> None:
         """Raises ConfigError for keys that cannot be read."""
         self._settings = settings
-        self._sequences = Sequences()
-        self._submissions = Submissions(self._sequences, settings.max_restarts)
+        self._sequences = Sequences(max_restarts=settings.max_restarts)
         self._shares = cache_shares(settings, free_memory())
         self._engine: EngineClient | None = None
         self._backs: Backs | None = None
@@ -221,7 +219,7 @@ class Lead:
             vocabulary = await asyncio.to_thread(Vocabulary.load, path)
             self._engine = EngineClient(
                 self._load_command(path),
-                self._submissions,
+                self._sequences,
                 self._settings.log_level,
                 log_json=self._settings.log_json,
                 timeout=self._settings.engine_timeout,
@@ -304,9 +302,7 @@ class Lead:
             n_keep=self._settings.keep,
             shows_slots=self._settings.slots,
             spec_decode_detail=self._settings.per_request_spec_decode_metrics,
-            metrics=MetricsExporter(self._sequences, self._submissions, self._backs)
-            if self._settings.metrics
-            else None,
+            metrics=MetricsExporter(self._sequences, self._backs) if self._settings.metrics else None,
             n_threads=self._settings.n_threads,
         )
 

@@ -138,7 +138,7 @@ EXPECTED = [
 
 @pytest.fixture
 def watched(lead):
-    metrics = MetricsExporter(lead.sequences, lead.engine.submissions, lead.backs)
+    metrics = MetricsExporter(lead.sequences, lead.backs)
     lead.app.state.services = dataclasses.replace(lead.app.state.services, metrics=metrics)
     return lead
 
