@@ -16,7 +16,6 @@ from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.events import BackEvent
 from lead.generation.sequences import Sequences, Status
-from lead.generation.submissions import Submissions
 from tests.engine_harness import EngineHarness
 from tests.fakes import make_limits, plain_run
 from tests.test_proof_tokens import MEMORIES, ROOMS, SAMPLINGS, requests_for, truth_of, with_predictions
@@ -47,7 +46,7 @@ class Process:
             self._send(self._harness.step())
 
     def _feed(self):
-        for submission in self._front.submissions.take_due():
+        for submission in self._front.sequences.take_due():
             self._harness.apply(submission)
         self._send(self._harness.engine.pop_events())
 
@@ -55,7 +54,7 @@ class Process:
         for event in events[: self._n_left]:
             if not isinstance(event, BackEvent):
                 self._front.sequences.apply(event, self._front.tick())
-            if self._front.submissions.holds_back:
+            if self._front.sequences.holds_back:
                 self._feed()
         self._n_left -= len(events)
 
@@ -63,8 +62,7 @@ class Process:
 class Front:
     def __init__(self):
         self.now = 0.0
-        self.sequences = Sequences(self.tick)
-        self.submissions = Submissions(self.sequences, max_restarts=ENDLESS)
+        self.sequences = Sequences(self.tick, max_restarts=ENDLESS)
 
     def tick(self):
         self.now += 0.001
@@ -80,7 +78,7 @@ class Front:
             answers[request.sequence] = sequence
         for n_events in [*deaths, ENDLESS]:
             Process(self, limits, n_events).run()
-            self.submissions.on_death()
+            self.sequences.on_death()
         return answers
 
 

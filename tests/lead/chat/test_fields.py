@@ -1,10 +1,11 @@
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import pytest
 from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
+from pydantic_core import PydanticUndefined
 
-from lead.chat.bounds import AtMost
+from lead.chat.fields import AtMost
 from lead.server.app import create_app
 
 BODIES = {
@@ -79,3 +80,38 @@ def test_every_list_and_object_in_a_body_is_bounded(body: type[BaseModel]):
         where for where, schema in found if not schema.get("max_length") or not schema.get("fail_fast")
     ]
     assert not unbounded, "annotate these with AtMost"
+
+
+def inner_models(annotation):
+    """The models that a type consists of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from inner_models(field.annotation)
+    for each in get_args(annotation):
+        yield from inner_models(each)
+
+
+def request_models():
+    routes = [context.original_route for context in iter_route_contexts(create_app().routes)]
+    bodies = [
+        route.body_field.field_info.annotation for route in routes if getattr(route, "body_field", None)
+    ]
+    found = {each for body in bodies for each in inner_models(body)}
+    of_clients = {each for each in found if each.__module__.startswith("lead.")}
+    return sorted(of_clients, key=lambda each: each.__name__)
+
+
+@pytest.mark.parametrize("model", request_models())
+def test_null_is_the_default_of_every_field_that_has_one(model):
+    optional = {name: field for name, field in model.model_fields.items() if not field.is_required()}
+    given = {field.alias or name: None for name, field in optional.items()}
+    try:
+        filled = model.model_validate(given)
+    except ValidationError as error:  # of required fields
+        wrong = {item["loc"][0] for item in error.errors(include_context=False)}
+        assert not wrong & given.keys()
+    else:
+        defaults = {name: field.get_default(call_default_factory=True) for name, field in optional.items()}
+        assert PydanticUndefined not in defaults.values()
+        assert {name: getattr(filled, name) for name in optional} == defaults

@@ -1,13 +1,14 @@
-"""The messages of a chat request."""
+"""The parts of a chat request: its messages, the tools that it offers, and the format of the answer."""
 
 import json
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
-from lead.chat.bounds import MAX_MESSAGES, MAX_TOOLS, AtMost
-from lead.chat.nulls import NullIsDefault
+from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, NullIsDefault
+from lead.grammar import JSON_OBJECT
 
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
@@ -124,3 +125,93 @@ def _check_part(part: Any) -> None:
     field = "refusal" if kind == "refusal" else "text"
     if not isinstance(kind, str) or not isinstance(part.get(field), str):
         raise PydanticCustomError("part", 'a part must be {{"type": "text", "text": "..."}}')
+
+
+class FunctionDefinition(BaseModel):
+    """A function that the model may call; `parameters` is a JSON schema."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Tool(NullIsDefault):
+    """OpenAI's `tools`."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    type: Literal["function"] = "function"
+    function: FunctionDefinition
+
+    def for_template(self) -> Mapping[str, Any]:
+        """The tool as templates expect it, always with a description and parameters."""
+        function = self.function.model_dump(exclude_none=True)
+        return {
+            "type": "function",
+            "function": {"description": "", "parameters": {"type": "object", "properties": {}}} | function,
+        }
+
+
+class ToolChoiceFunction(BaseModel):
+    """The name of a tool."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str
+
+
+class NamedToolChoice(NullIsDefault):
+    """The choice of a tool that must be called."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["function"] = "function"
+    function: ToolChoiceFunction
+
+
+ToolChoice = Literal["auto", "none", "required"] | NamedToolChoice
+
+_TOOLS_PROMPT = (
+    "You can call tools. They are, with JSON schemas of their parameters:\n\n%s\n\n"
+    'Answer with JSON only: {"tool_calls": [{"name": NAME, "arguments": {...}}]} to call tools, %s'
+)
+_MAY_CALL = 'or {"response": ...} with what you have to say.'
+_MUST_CALL = "and call at least one."
+
+
+def tools_prompt(tools: Sequence[Mapping[str, Any]], *, must_call: bool) -> str:
+    """The tools as text of a system message, for templates without a known tool format."""
+    listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
+    return _TOOLS_PROMPT % (listed, _MUST_CALL if must_call else _MAY_CALL)
+
+
+class NamedSchema(BaseModel):
+    """`strict` makes no difference: the grammar always holds."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str | None = None
+    definition: dict[str, Any] | None = Field(None, alias="schema")
+
+
+class ResponseFormat(BaseModel):
+    """The form of the content. llama-server's `json_object` may have a `schema` field."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["text", "json_object", "json_schema"]
+    definition: dict[str, Any] | None = Field(None, alias="schema")
+    json_schema: NamedSchema | None = None
+
+    def schema_of_content(self) -> dict[str, Any] | None:
+        """The JSON schema; None for any text."""
+        match self.type:
+            case "text":
+                return None
+            case "json_object":
+                return self.definition or JSON_OBJECT
+            case "json_schema":
+                inner = self.json_schema.definition if self.json_schema else None
+                return inner or self.definition or JSON_OBJECT

@@ -4,9 +4,11 @@ import dataclasses
 import httpx
 import pytest
 
+from lead.engine.client import EngineState
 from lead.engine.events import Committed, Started
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
+from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from shared.sampling.parameters import SamplingParameters
 
@@ -90,3 +92,76 @@ async def test_what_is_not_served_is_501_with_a_reason(lead, client, method, pat
     assert (response.status_code, response.json()["error"]["type"]) == (501, "not_supported_error")
     assert response.headers["x-should-retry"] == "false"
     assert "not support" in response.json()["error"]["message"]
+
+
+def begin_load(lead, n_tokens, *, runs):
+    sequence = lead.sequences.create([3] * n_tokens, SamplingParameters(seed=1))
+    if runs:
+        lead.sequences.apply(Started(sequence=sequence.id, n_cached=0), 1.0)
+
+
+@pytest.mark.parametrize("path", ["/loads", "/v1/loads"])
+async def test_running_and_waiting_requests_are_counted_with_their_tokens(lead, client, path):
+    begin_load(lead, 30, runs=True)
+    begin_load(lead, 12, runs=True)
+    begin_load(lead, 7, runs=False)
+    body = (await client.get(path)).json()
+    ready = lead.engine.ready
+    assert body["dp_rank_count"] == 1
+    assert body["loads"] == [
+        {
+            "dp_rank": 0,
+            "num_running_reqs": 2,
+            "num_waiting_reqs": 1,
+            "num_used_tokens": 42,
+            "num_total_tokens": 49,
+            "max_total_num_tokens": ready.n_ctx,
+            "token_usage": round(42 / ready.n_ctx, 4),
+            "max_running_requests": ready.n_slots,
+        }
+    ]
+    assert body["aggregate"]["total_reqs"] == 3
+
+
+async def test_before_the_engine_is_ready_a_router_gets_503(lead, client):
+    lead.engine.state = EngineState.STARTING
+    assert (await client.get("/loads")).status_code == 503
+
+
+EXPECTED = [
+    "# TYPE llamacpp:prompt_tokens_total counter",
+    "# TYPE llamacpp:n_tokens_max counter",
+    "# TYPE llamacpp:requests_processing gauge",
+    "# TYPE llama_duo:time_to_first_token_seconds histogram",
+]
+
+
+@pytest.fixture
+def watched(lead):
+    metrics = MetricsExporter(lead.sequences, lead.backs)
+    lead.app.state.services = dataclasses.replace(lead.app.state.services, metrics=metrics)
+    return lead
+
+
+async def test_unless_switched_on_there_are_none(client):
+    response = await client.get("/metrics")
+    assert (response.status_code, response.json()["error"]["type"]) == (501, "not_supported_error")
+
+
+async def test_prometheus_can_read_them(watched, client):
+    watched.will_say("x")
+    await client.post("/completion", json={"prompt": "Once"})
+    response = await client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert int(response.headers["process-start-time-unix"]) > 0
+    lines = response.text.splitlines()
+    assert [line for line in EXPECTED if line not in lines] == []
+    assert "llamacpp:tokens_predicted_total 1.0" in lines
+
+
+async def test_an_engine_that_does_not_answer_is_no_error(watched, client, monkeypatch):
+    async def nothing():
+        raise TimeoutError
+
+    monkeypatch.setattr(watched.engine, "explain", nothing)
+    assert (await client.get("/metrics")).status_code == 200

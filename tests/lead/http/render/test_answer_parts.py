@@ -3,6 +3,10 @@
 import pytest
 
 from lead.engine.events import PromptProgress, TokenProbabilities
+from lead.engine.speculation.draft_chain import MAX_DEPTH
+from lead.generation.answer_stats import AnswerStats, VerifiedDraft
+from lead.http.answers import AnswerEnd
+from lead.http.render.answer_parts import spec_decode_metrics, timings
 from tests.lead.http.event_streams import events
 
 CHAT, TEXT, NATIVE = "/v1/chat/completions", "/v1/completions", "/completion"
@@ -136,3 +140,62 @@ async def test_an_echo_precedes_the_text(lead, client):
     lead.will_say(" a time")
     body = (await client.post(TEXT, json={"prompt": "Once upon", "echo": True})).json()
     assert body["choices"][0]["text"] == "Once upon a time"
+
+
+REGENERATED = AnswerStats(
+    n_prompt=50, n_cached=49, n_generated=40, n_first=17, prompt_seconds=0.0125, generation_seconds=0.5
+)
+"""The prompt was in the cache, so the first step had a draft."""
+
+
+def test_tokens_of_the_first_step_count_for_the_prompt():
+    found = timings(REGENERATED)
+    assert (found["predicted_n"], found["predicted_ms"], found["predicted_per_second"]) == (40, 500.0, 46.0)
+    assert found["predicted_per_token_ms"] == 500.0 / 23
+    assert (found["prompt_n"], found["prompt_ms"], found["prompt_per_second"]) == (1, 12.5, 80.0)
+
+
+def test_an_answer_of_one_step_has_no_rate():
+    found = timings(AnswerStats(50, 49, n_generated=3, n_first=3, prompt_seconds=0.0125))
+    assert found["predicted_ms"] == found["predicted_per_second"] == found["predicted_per_token_ms"] == 0
+
+
+DRAFTS = (VerifiedDraft(3, 3), VerifiedDraft(3, 0), VerifiedDraft(2, 1))
+
+
+def end(*drafts):
+    return AnswerEnd("stop", 1, 0, None, AnswerStats(5, 0, 8), drafts)
+
+
+def of_one(*drafts, detail="summary"):
+    return spec_decode_metrics([end(*drafts)], detail)["metrics"]["speculative_decoding"]
+
+
+def test_a_summary_counts_steps_by_what_they_accepted():
+    summary = of_one(*DRAFTS)
+    assert summary.pop("mean_acceptance_length") == pytest.approx(1 + 4 / 3)
+    assert summary.pop("draft_acceptance_rate") == pytest.approx(4 / 8)
+    assert summary == {
+        "acceptance_histogram": [1, 1, 0, 1] + [0] * (MAX_DEPTH - 3),
+        "acceptance_histogram_by_draft_length": {"2": [0, 1, 0], "3": [1, 0, 0, 1]},
+        "num_spec_steps": 3,
+        "num_accepted_draft_tokens": 4,
+        "num_draft_tokens": 8,
+        "num_spec_tokens": MAX_DEPTH,
+    }
+
+
+def test_details_are_those_of_each_step_in_order():
+    detailed = of_one(*DRAFTS, detail="detailed")
+    assert (detailed["per_step_accepted"], detailed["per_step_drafted"]) == ([3, 0, 1], [3, 3, 2])
+
+
+def test_without_drafts_all_is_zero():
+    summary = of_one()
+    assert (summary["mean_acceptance_length"], summary["draft_acceptance_rate"]) == (1.0, 0.0)
+    assert not any(summary["acceptance_histogram"])
+
+
+def test_they_are_null_for_several_answers_and_missing_unless_wanted():
+    assert spec_decode_metrics([end(), end()], "summary") == {"metrics": {"speculative_decoding": None}}
+    assert spec_decode_metrics([end()], "none") == {}

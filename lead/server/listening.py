@@ -1,9 +1,9 @@
-"""Replacing a running lead without losing a connection: the new process takes over the listening socket.
+"""The listening socket: opened here, given by systemd, or taken over from a running lead.
 
-The old lead waits at a Unix socket that only its user can open. The new one (`lead --takeover`) gets a copy
-of the listening socket there at once, loads its model, begins to accept connections, and then says so: from
-then on the old one accepts none, and ends when its last answer has. As both hold the same socket, a client
-that connects at any moment is in its queue.
+Replacing a running lead loses no connection. The old lead waits at a Unix socket that only its user can open.
+The new one (`lead --takeover`) gets a copy of the listening socket there at once, loads its model, begins to
+accept connections, and then says so: from then on the old one accepts none, and ends when its last answer
+has. As both hold the same socket, a client that connects at any moment is in its queue.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
 from platformdirs import user_runtime_path
@@ -27,6 +27,46 @@ _TAKE_SECONDS = 10.0
 """How long the old lead may take to hand over its socket, or to stop accepting."""
 _MOST_PATH_BYTES = 100
 """Of the path of a Unix socket, on all systems."""
+_FIRST_DESCRIPTOR = 3
+_VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; on `::` it takes IPv4, too, where the system can. Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server((host, port), family=family, backlog=256, dualstack_ipv6=both)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror}; try another --port"
+        ) from error
+
+
+def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.socket | None:
+    """The socket that systemd has opened for the process `pid` (sd_listen_fds(3)); None without one.
+
+    Whoever connects while no lead runs waits in its queue for the next one. It is removed from the
+    environment, which child processes inherit. Raises ConfigError if there is not exactly one.
+    """
+    if environment.get("LISTEN_PID") != str(pid):
+        return None
+    n_sockets = environment.get("LISTEN_FDS", "0")
+    for name in _VARIABLES:
+        environment.pop(name, None)
+    if n_sockets != "1":
+        raise ConfigError(f"systemd gave {n_sockets} sockets, but the lead takes one: a single ListenStream=")
+    os.set_inheritable(_FIRST_DESCRIPTOR, False)
+    try:
+        listener = socket.socket(fileno=_FIRST_DESCRIPTOR)
+        is_listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise ConfigError(f"descriptor {_FIRST_DESCRIPTOR} of systemd is no socket: {error}") from error
+    if listener.family not in {socket.AF_INET, socket.AF_INET6} or not is_listening:
+        raise ConfigError(
+            "the socket of systemd does not listen on a port: ListenStream=ADDRESS:PORT, Accept=no"
+        )
+    return listener
 
 
 def meeting_point(host: str, port: int) -> Path:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.settings.sampler_names import by_letters, by_names, by_names_or_letters
+from lead.settings.sampling_defaults import by_letters, by_names, by_names_or_letters
 from shared.sampling.parameters import DEFAULT_SAMPLERS
 
 

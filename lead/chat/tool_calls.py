@@ -1,6 +1,8 @@
-"""Parsing one tool call while it is generated."""
+"""Parsing tool calls while they are generated."""
 
+import re
 import secrets
+from collections.abc import Collection
 
 from lead.chat.deltas import Delta, ToolCallArguments, ToolCallStart
 from lead.chat.json_stream import Member, decode
@@ -92,3 +94,82 @@ def _as_text(value: str) -> str | None:
 def _new_id(n_characters: int) -> str:
     """Mistral's templates require nine characters; otherwise an id in OpenAI's form."""
     return secrets.token_hex(n_characters)[:n_characters] if n_characters else f"call_{secrets.token_hex(12)}"
+
+
+class HeldCall:
+    """What has been read of a call since its marker, as it was written, until its tool is known.
+
+    False while nothing is held.
+    """
+
+    def __init__(self) -> None:
+        self.release()
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    @property
+    def n_separators(self) -> int:
+        """The number of characters between markers, and between a marker and the call."""
+        return self._n_separators
+
+    def has_marker(self, marker: str) -> bool:
+        """Whether this marker is part of it."""
+        return marker in self._markers
+
+    def add_marker(self, space: str, marker: str) -> None:
+        """A marker and the white space before it. If it turns out to begin no call, both are content."""
+        if not self:
+            self._n_content = len(space + marker)
+        self._pieces.append(space + marker)
+        self._markers.append(marker)
+
+    def begin_object(self) -> None:
+        """What comes next is a JSON object. If that is no call and had no marker, its brace is content."""
+        if not self:
+            self._n_content = 1
+
+    def add_separators(self, text: str) -> None:
+        """Text between markers, or between a marker and the call; ignored if no marker came before."""
+        if self:
+            self._pieces.append(text)
+            self._n_separators += len(text)
+
+    def add(self, text: str) -> None:
+        """Text of the call itself."""
+        self._pieces.append(text)
+
+    def release(self) -> None:
+        """Hold nothing: it is a call."""
+        self._pieces: list[str] = []
+        self._markers: list[str] = []
+        self._n_separators = 0
+        self._n_content = 0
+
+    def reject(self, rest: str) -> tuple[str, str]:
+        """Hold nothing: it is no call. Returns what is content, and what, with `rest`, is read again."""
+        text, n_content = "".join([*self._pieces, rest]), self._n_content
+        self.release()
+        return text[:n_content], text[n_content:]
+
+
+_CALL = re.compile(r"\s*+([\w.]+?)(?:\.call)?\((.*)\)\s*+", re.DOTALL)
+_ARGUMENT = re.compile(r'(?<!\w)(\w++)\s*+=\s*+("(?:[^"\\]++|\\.)*+"|[^,"]++)')
+"""Linear: it begins only where a word begins, and nothing is read in two ways."""
+_INTERPRETERS = ("python", "ipython", "code_interpreter")
+
+
+def parse_python_call(code: str, tools: Collection[str]) -> tuple[str, dict[str, object]] | None:
+    """The tool and arguments of `name.call(key="value")`; other code is for the interpreter tool, if any."""
+    call = _CALL.fullmatch(code)
+    if call and call[1] in tools:
+        return call[1], {key: _value(text) for key, text in _ARGUMENT.findall(call[2])}
+    interpreter = next((name for name in _INTERPRETERS if name in tools), None)
+    return (interpreter, {"code": code}) if interpreter and code.strip() else None
+
+
+def _value(text: str) -> object:
+    try:
+        return decode(text)
+    except ValueError:
+        return text.strip()

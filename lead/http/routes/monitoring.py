@@ -1,17 +1,25 @@
-"""`GET /slots`: the state of each slot, without any text."""
+"""How busy the lead is: `GET /slots`, `/loads` for routers, `/metrics` for Prometheus. No text is shown."""
 
+import asyncio
+import importlib.metadata
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
 
 from lead.engine.events import Ready
 from lead.generation.sequences import LiveSequence, Sequences, Status
 from lead.http.middleware.keys import Role
-from lead.http.render.generation_settings import public_settings
+from lead.http.render.answer_parts import public_settings
+from lead.metrics.exporter import CONTENT_TYPE
 from lead.server.services import Services, get_ready_services, get_services
 from shared.errors import UnavailableError, UnsupportedError
 
 router = APIRouter()
+
+_ENGINE_SECONDS = 1.0
+"""If the engine takes longer, `/metrics` shows its previous values."""
 
 
 @router.get("/slots")
@@ -73,3 +81,56 @@ def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_adm
             }
         ],
     }
+
+
+@router.get("/loads")
+@router.get("/v1/loads")
+async def loads(
+    request: Request, services: Annotated[Services, Depends(get_ready_services)]
+) -> dict[str, Any]:
+    """How busy this lead is, as one data-parallel rank; no text, and nothing of single clients."""
+    assert services.engine.ready
+    load = services.sequences.occupancy(services.engine.ready)
+    return {
+        "timestamp": datetime.now(UTC).isoformat(),
+        "version": importlib.metadata.version("llama-duo"),
+        "dp_rank_count": 1,
+        "draining": request.app.state.is_leaving,
+        "loads": [
+            {
+                "dp_rank": 0,
+                "num_running_reqs": load.n_running,
+                "num_waiting_reqs": load.n_waiting,
+                "num_used_tokens": load.n_used_tokens,
+                "num_total_tokens": load.n_used_tokens + load.n_waiting_tokens,
+                "max_total_num_tokens": load.n_ctx,
+                "token_usage": round(load.kv_usage, 4),
+                "max_running_requests": load.n_slots,
+            }
+        ],
+        "aggregate": {
+            "total_running_reqs": load.n_running,
+            "total_waiting_reqs": load.n_waiting,
+            "total_reqs": load.n_running + load.n_waiting,
+            "avg_token_usage": round(load.kv_usage, 4),
+        },
+    }
+
+
+@router.get("/metrics")
+async def metrics(services: Annotated[Services, Depends(get_services)]) -> Response:
+    """Prometheus' text format; switched off unless the lead was started with --metrics."""
+    if services.metrics is None:
+        raise UnsupportedError("This server does not support metrics endpoint. Start it with `--metrics`")
+    report = None
+    try:
+        async with asyncio.timeout(_ENGINE_SECONDS):
+            report = await services.engine.explain()
+    except TimeoutError:
+        pass
+    ready = services.engine.ready
+    occupancy = services.sequences.occupancy(ready) if ready else None
+    response = Response(services.metrics.export(report, occupancy), media_type=CONTENT_TYPE)
+    # Spelled like llama-server's; `headers` would write it in lower case.
+    response.raw_headers.append((b"Process-Start-Time-Unix", str(services.started_at).encode()))
+    return response
