@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from back.link import LeadListener, Link
-from back.send_scheduler import SendScheduler
 from back.worker import Worker
 from bench import back_program
 from bench.until_signal import until_signal
@@ -29,6 +28,7 @@ from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.drafting.interfaces import DraftModel
+from shared.drafting.send_scheduler import SendScheduler
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.protocol import Close, Draft, Extend, Open, Tune

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from shared.drafting import side_branches
 from shared.drafting.draft_batch import Work, spans_of
 from shared.drafting.draft_path import DraftedToken, DraftPath
-from shared.drafting.draft_update import DraftUpdate
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import DraftModel, LookAhead, MakeSampler
+from shared.drafting.send_scheduler import DraftUpdate
 from shared.drafting.sequence_state import SequenceState
 from shared.drafting.side_branches import BranchCandidate
 from shared.drafting.slot_pool import SlotPool
