@@ -34,8 +34,9 @@ from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.simulation.clock import VirtualClock
 from lead.simulation.network import Link
-from lead.simulation.simulated_back import BackSpec, LeadMessage, SimulatedBack
+from lead.simulation.simulated_back import BackSpec, SimulatedBack
 from lead.simulation.text import DraftSkill, Text
+from shared.drafting.drafter import DrafterMessage
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads
 from shared.protocol import Close, Extend, Open, Tune
@@ -164,7 +165,7 @@ class TimedEngine:
     def _sampler(self, request: Submit) -> Sampler:
         return ScriptedSampler(self._texts[int(request.sequence)].tokens)
 
-    def _connect(self, name: str, spec: BackSpec) -> Link[LeadMessage]:
+    def _connect(self, name: str, spec: BackSpec) -> Link[DrafterMessage]:
         drafts = Link(self._clock, spec.rtt_s / 2, spec.message_s, self._post)
         back = SimulatedBack(name, spec, self._clock, drafts.send, self._simulated)
         return Link(self._clock, spec.rtt_s / 2, spec.message_s, back.receive)
@@ -176,7 +177,7 @@ class TimedEngine:
             arrived = draft.model_copy(update={"tokens": tokens, "received_at": self._clock.now})
             self._commands.append(encode_command(arrived))
 
-    def _tell(self, message: LeadMessage) -> None:
+    def _tell(self, message: DrafterMessage) -> None:
         for link in self._links:
             link.send(message)
 

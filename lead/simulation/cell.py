@@ -12,10 +12,11 @@ from lead.simulation.clock import VirtualClock
 from lead.simulation.machine_load import IDLE, MachineLoad
 from lead.simulation.network import Link
 from lead.simulation.shared_machine import Contention, SharedMachine
-from lead.simulation.simulated_back import GREEDY, BackSpec, LeadMessage, SimulatedBack
+from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
 from lead.simulation.simulated_lead import LeadEvent, SimulatedLead
 from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill, Text
+from shared.drafting.drafter import DrafterMessage
 from shared.protocol import Close, Extend, Open, Tune
 
 _N_WARM_UP = 64
@@ -146,7 +147,7 @@ class _Simulation:
             inline=self.cell.inline,
             compute=self._machine.run_lead if self._machine else None,
         )
-        self._links: list[Link[LeadMessage]] = [
+        self._links: list[Link[DrafterMessage]] = [
             self._connect(f"back-{i}", spec) for i, spec in enumerate(self.cell.backs)
         ]
         self._lead.connect([f"back-{i}" for i in range(len(self.cell.backs))])
@@ -169,7 +170,7 @@ class _Simulation:
             stats.wait_seconds,
         )
 
-    def _connect(self, name: str, spec: BackSpec) -> Link[LeadMessage]:
+    def _connect(self, name: str, spec: BackSpec) -> Link[DrafterMessage]:
         drafts = Link(self.clock, spec.rtt_s / 2, spec.message_s, self._lead.post)
         back = SimulatedBack(
             name,
@@ -204,7 +205,7 @@ class _Simulation:
             case Tuned():
                 self._send(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
 
-    def _send(self, message: LeadMessage) -> None:
+    def _send(self, message: DrafterMessage) -> None:
         for link in self._links:
             link.send(message)
 

@@ -16,12 +16,11 @@ from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.text import DraftSkill, Text
 from shared.cache_edits import SlotMemory
-from shared.drafting.drafter import Drafter
+from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.send_scheduler import DraftUpdate, SendScheduler
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
-from shared.protocol import Close, Extend, Open, Tune
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
@@ -32,8 +31,6 @@ _N_WINDOW = 1 << 40
 _N_VOCAB = 1 << 31
 _END = _N_VOCAB - 1
 """The end token, which a draft model knows to follow a text."""
-
-LeadMessage = Open | Extend | Close | Tune
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +140,11 @@ class SimulatedBack:
         self._compute = compute or clock.after
         self._drafter = _drafter(spec.skill, texts, n_slots, spec.n_branches)
         self._scheduler = SendScheduler()
-        self._inbox: list[LeadMessage] = []
+        self._inbox: list[DrafterMessage] = []
         self._is_busy = False
         self._rng = random.Random(name)  # noqa: S311 - jitter
 
-    def receive(self, message: LeadMessage) -> None:
+    def receive(self, message: DrafterMessage) -> None:
         """Handle a message of the lead: at once, or after the decode under way."""
         self._inbox.append(message)
         if not self._is_busy:

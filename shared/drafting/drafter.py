@@ -40,6 +40,7 @@ _MAX_COMMITTED = 1 << 24
 _GRAMMAR_SECONDS = 0.002
 """For answers about grammars in one step; longer ones are awaited while other paths go on."""
 
+DrafterMessage = Open | Extend | Close | Tune
 RankedPath = tuple[SequenceState, DraftPath, list[RankedToken] | None]
 
 
@@ -90,7 +91,7 @@ class Drafter:
                 waiting[state.group].append(state.id)
         return waiting
 
-    def handle(self, message: Open | Extend | Close | Tune, group: int = 0) -> None:
+    def handle(self, message: DrafterMessage, group: int = 0) -> None:
         """Apply a message of the lead whose sequences are `group`.
 
         A sequence that cannot be drafted for is ignored, which does not change its text.
