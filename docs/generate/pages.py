@@ -11,7 +11,6 @@ from docs.generate.module_index import module_index
 from docs.generate.noise_examples import noise_examples
 from docs.generate.rule_of_thumb import speed_ups, tokens_per_step
 from docs.generate.settings_tables import settings_tables
-from docs.generate.timeline import DARK, LIGHT, timeline
 from lead.settings.lead_settings import LeadSettings
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +37,4 @@ def files() -> dict[Path, str]:
     return {
         **{page: fill(page.read_text("utf-8"), BLOCKS) for page in pages},
         DOCS / "protocol.schema.json": message_schema(),
-        DOCS / "images" / "timeline.svg": timeline(LIGHT),
-        DOCS / "images" / "timeline-dark.svg": timeline(DARK),
     }
