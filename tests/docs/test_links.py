@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT)
-    for pattern in ("*.md", "docs/*.md", "docker/*.md", "deploy/**/*.md", "models/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "docker/*.md", "deploy/**/*.md", "models/*.md")
     for path in ROOT.glob(pattern)
 )
 TARGET = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"\s]+)\"")
