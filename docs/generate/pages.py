@@ -6,9 +6,7 @@ from pathlib import Path
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from docs.generate.blocks import Blocks, fenced, fill
-from docs.generate.message_schema import message_schema
-from docs.generate.module_index import module_index
-from docs.generate.noise_examples import noise_examples
+from docs.generate.protocol import message_schema, noise_examples
 from docs.generate.rule_of_thumb import speed_ups, tokens_per_step
 from docs.generate.settings_tables import settings_tables
 from lead.settings.lead_settings import LeadSettings
@@ -19,7 +17,6 @@ TINY_BACK = DOCS / "examples" / "tiny_back.py"
 BY_HAND = DOCS / "examples" / "by_hand.sh"
 
 BLOCKS: Blocks = {
-    "module-index": partial(module_index, ROOT),
     "settings-lead": partial(settings_tables, LeadSettings),
     "settings-back": partial(settings_tables, BackSettings),
     "settings-chat": partial(settings_tables, ChatSettings),
