@@ -25,7 +25,7 @@ from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.step_cost import StepCost
-from shared.sampling.common_filters import CommonFilters
+from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 
@@ -144,8 +144,8 @@ def _scheduler(
     return Scheduler(limits, speculation, sampler_for, frozenset())
 
 
-def _filters(parameters: SamplingParameters, n_vocab: int) -> CommonFilters | None:
-    return CommonFilters(parameters, n_vocab, frozenset()) if needs_filters(parameters) else None
+def _filters(parameters: SamplingParameters, n_vocab: int) -> NativeFilters | None:
+    return NativeFilters(parameters, n_vocab, frozenset(), None) if needs_filters(parameters) else None
 
 
 def _truth(rows: Rows, parameters: SamplingParameters, n_vocab: int, n_tokens: int) -> list[int]:
