@@ -84,11 +84,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/llama/library.py",
         "shared/llama/native_parameters.py",
     ),
-    "tests/shared/sampling/test_common_filters.py": ("shared/sampling/factory.py",),
-    "tests/shared/sampling/test_ordered_filters.py": ("shared/sampling/penalties.py",),
     "tests/shared/sampling/test_sampler.py": (
         "shared/errors.py",
         "shared/sampling/coupled_choice.py",
+        "shared/sampling/factory.py",
         "shared/sampling/parameters.py",
     ),
     "tests/shared/models/convert/test_safetensors.py": ("shared/models/convert/source_bytes.py",),
