@@ -41,8 +41,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/engine/speculation/test_manager.py": ("lead/engine/drafters/local_drafter.py",),
     "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
-    "tests/lead/engine/test_request_options.py": ("lead/engine/probabilities.py",),
-    "tests/lead/engine/test_engine.py": ("lead/engine/scheduler.py", "lead/engine/step_plan.py"),
+    "tests/lead/engine/test_engine.py": ("lead/engine/step_plan.py",),
     "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),
     "tests/lead/http/routes/test_chat.py": (
         "lead/tokenizer/preparation.py",
