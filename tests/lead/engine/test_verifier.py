@@ -182,7 +182,7 @@ def test_a_choice_is_made_only_where_all_before_it_was_accepted():
 
     def choose(i):
         asked.append(i)
-        return TEXT[i]
+        return TARGET[i]
 
     verify([4, 5, 1, 7], choose, {END})
     assert asked == [0, 1, 2]
