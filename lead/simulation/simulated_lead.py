@@ -17,7 +17,7 @@ from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManage
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan, Wait
 from lead.simulation.clock import Compute, VirtualClock
-from lead.simulation.machine import IDLE, MachineLoad, StepTable
+from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
 from shared.cache_edits import SlotMemory
@@ -77,7 +77,6 @@ class SimulatedLead:
         make_drafters: MakeLocalDrafters = lambda _: {},
         n_slots: int = 16,
         seed: int = 0,
-        load: MachineLoad = IDLE,
         constants: SpeculationConstants = DEFAULTS,
         inline: BackSpec | None = None,
         compute: Compute | None = None,
@@ -89,7 +88,6 @@ class SimulatedLead:
         """
         self._clock = clock
         self._steps = steps
-        self._load = load
         self._compute = compute or clock.after
         self._observer = observer
         self._texts = texts
@@ -181,7 +179,6 @@ class SimulatedLead:
     def _decode(self, plan: StepPlan) -> None:
         self._busy = True
         seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
-        seconds *= self._load.slowdown(self._clock.now, self._rng)
         began = self._clock.now
 
         def end() -> None:
