@@ -7,18 +7,22 @@ the wanted share of a step of the target, which is found by measuring.
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from platformdirs import user_cache_path
 
-from bench.step_time import step_times
 from bench.tiny_models import TinyModel, write_tiny_model
+from lead.planning.pinned_process import PinnedProcess
+from lead.planning.timing import measure_steps
+from shared import cpus
 from shared.errors import ConfigError
 from shared.llama.quantize import quantize
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
 from shared.models.grow import VERSION, Quantization, Shape, grow
+from shared.settings.model_options import ModelOptions
 
 TARGET_SHAPES = {
     "0.4G": Shape(width=2048, n_layers=6, n_heads=64, n_feed_forward=8192),
@@ -191,3 +195,11 @@ def _read_known() -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return known
+
+
+def step_times(model: Path, cores: str, widths: Sequence[int], n_repeats: int) -> dict[int, float]:
+    """T(n) in seconds on `cores`, measured in a process of its own. Raises ConfigError."""
+    pinned = cpus.parse_cpus(cores)
+    options = ModelOptions(ctx_size=512, parallel=1, batch_size=256, threads=len(pinned))
+    with PinnedProcess(pinned) as process:
+        return process.call(measure_steps, model, options, widths, n_repeats, math.inf)

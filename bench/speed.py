@@ -18,7 +18,6 @@ from bench.cluster import BackPlan, Cluster, Cores
 from bench.contest import Workload, run_contest, warm_up
 from bench.options import listed
 from bench.prompts import draw
-from bench.step_time import step_times
 from bench.summary import Row, summarize
 from bench.ways import baseline, counters, lead_ways, peer_ways
 
@@ -150,7 +149,9 @@ def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], di
         draft = models.draft(configuration.cost, target, cores.lead, cores.back)
         costs[f"{configuration.target} {configuration.cost}"] = draft.ratio
         if configuration.target not in steps:
-            steps[configuration.target] = step_times(target, cores.lead, _WIDTHS, 3 if settings.quick else 9)
+            steps[configuration.target] = models.step_times(
+                target, cores.lead, _WIDTHS, 3 if settings.quick else 9
+            )
         _tell(f"{configuration} (measured draft cost {draft.ratio:.3f})")
         cell, planners[str(configuration)] = _run_cell(
             settings, cores, configuration, steps[configuration.target]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.calibration import calibrate
+from lead.engine.calibration import StepTimer
 from lead.engine.commands import PolicyName, PostDraft, Submit
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
@@ -108,7 +108,7 @@ class SimulatedLead:
             for n in range(1, 9):
                 self._speculation.inline.cost.learn(n, inline.seconds(n))
         stopwatch = _Stopwatch(steps)
-        calibrate(stopwatch, self._speculation.cost, 1, lambda: False, lambda: stopwatch.now)
+        StepTimer.of_target(stopwatch, 1, lambda: stopwatch.now).calibrate(self._speculation.cost)
         limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
 
