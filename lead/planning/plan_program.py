@@ -15,7 +15,6 @@ from lead.planning.plan_report import PlanReport
 from lead.planning.plan_settings import PlanSettings
 from lead.planning.sample_texts import sample_texts
 from lead.planning.timing import draft_for, measure_engine, measure_steps, measure_token, steps_for
-from lead.settings.demo_model import demo_model
 from lead.settings.draft_model import DraftModelOptions
 from shared import cpus
 from shared.errors import DuoError
@@ -91,9 +90,8 @@ def _load(settings: PlanSettings, n_cores: int) -> Load:
         settings = settings.model_copy(update={"drafting": drafting})
     compute = settings.compute.model_copy(update={"threads": settings.compute.threads or n_cores})
     settings = settings.model_copy(update={"compute": compute}).located()
-    path = settings.source.model
     return Load(
-        model=path.absolute() if path else demo_model(lambda: False),
+        model=settings.model_path(lambda: False),
         options=settings.model_options,
         depth=0,
         draft=settings.load_draft(),
