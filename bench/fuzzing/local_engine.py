@@ -20,10 +20,10 @@ from lead.engine.commands import (
     encode_command,
 )
 from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Ready, decode_event, encode_event
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.generation.sequences import Sequences
 from shared.sampling.sampler import Sampler
@@ -55,13 +55,13 @@ class LocalEngine:
         self._clock = clock
         limits = EngineLimits(n_slots=N_SLOTS, n_ctx=N_CTX, n_ctx_sequence=N_CTX, n_batch=256)
         speculation = SpeculationManager("adaptive", 4, frozenset(), lambda _: {"ngram": NgramDrafter(8)})
-        self.scheduler = Scheduler(limits, speculation, self._sampler_for, frozenset())
+        self.engine = Engine(limits, speculation, self._sampler_for, frozenset())
         target = ReplayTarget(self.rows, n_vocab, 256, Shares())
-        self._loop = Loop(target, self.scheduler, speculation, self, clock)
+        self._loop = Loop(target, self.engine, self, clock)
 
     def step(self) -> None:
         """One step of the loop, unless it would wait for a command."""
-        if self._commands or not self.scheduler.idle:
+        if self._commands or not self.engine.idle:
             self._loop.step()
 
     # What the loop sees

@@ -17,7 +17,6 @@ from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate, model_template
 from lead.engine.client import EngineClient
-from lead.engine.commands import Load
 from lead.generation.admission import Admission
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
@@ -216,7 +215,7 @@ class Lead:
             tokenizer = self._start_tokenizer(path)
             vocabulary = await asyncio.to_thread(Vocabulary.load, path)
             self._engine = EngineClient(
-                self._load_command(path),
+                self._settings.load_command(path, self._shares.target, self._shares.draft),
                 self._sequences,
                 self._settings.log_level,
                 log_json=self._settings.log_json,
@@ -286,25 +285,6 @@ class Lead:
             ),
             settings=self._settings,
             metrics=MetricsExporter(self._sequences, self._backs) if self._settings.metrics else None,
-        )
-
-    def _load_command(self, path: Path) -> Load:
-        settings = self._settings
-        options = settings.model_options.model_copy(update={"cache_ram": self._shares.target})
-        return Load(
-            model=path,
-            options=options,
-            depth=settings.depth,
-            policy=settings.policy,
-            ngram=settings.ngram,
-            draft=settings.load_draft(self._shares.draft),
-            mtp=settings.drafting.mtp,
-            n_most_mtp=settings.drafting.draft_max,
-            suffix_memory=settings.suffix_mib,
-            suffix_max_age=settings.suffix_max_age,
-            calibrate=settings.calibrate,
-            rpc=settings.workers.rpc,
-            rpc_seconds=settings.workers.rpc_timeout,
         )
 
     def _limit_stopping(self) -> None:

@@ -11,7 +11,7 @@ from lead.backs.vocabulary_offer import VocabularyOffer
 from lead.chat.template import ChatTemplate
 from lead.engine.client import SERVING, EngineState
 from lead.engine.commands import PolicyName
-from lead.generation.admission import Admission, Engine
+from lead.generation.admission import Admission, EngineHandle
 from lead.generation.sequences import Sequences
 from lead.metrics.exporter import MetricsExporter
 from lead.settings.lead_settings import LeadSettings
@@ -20,7 +20,7 @@ from shared.errors import NotServingError
 from shared.llama.vocabulary import Vocabulary
 
 
-class SupervisedEngine(Engine, Protocol):
+class SupervisedEngine(EngineHandle, Protocol):
     """The seam to the engine, with its state."""
 
     @property
