@@ -32,8 +32,7 @@ from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
 from lead.engine.loop import Loop
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
-from lead.simulation.clock import VirtualClock
-from lead.simulation.network import Link
+from lead.simulation.clock import Link, VirtualClock
 from lead.simulation.simulated_back import BackSpec, SimulatedBack
 from lead.simulation.text import DraftSkill, Text
 from shared.drafting.drafter import DrafterMessage
