@@ -35,8 +35,8 @@ class SlotTable:
 
     @property
     def has_moved(self) -> bool:
-        """Whether something was stored or loaded in this step."""
-        return self._n_movable < self._n_part
+        """Whether parts were stored or loaded in this step: there may be more for the next one."""
+        return self._n_movable < self._n_part < UNLIMITED
 
     def begin_step(self, *, alone: bool = False) -> None:
         """Go on with what is being loaded. Beside others one part moves in a step; alone: all."""

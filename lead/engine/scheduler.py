@@ -142,7 +142,8 @@ class Scheduler:
         prompts = [slot for slot in running if slot not in generating]
         drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
         if drafts.wait > 0 or drafts.order:
-            return StepPlan(events, self._slots.pop_edits(), wait=drafts.wait, order=drafts.order)
+            wait = 0.0 if self._slots.has_moved else drafts.wait  # instead, the next part of a text moves
+            return StepPlan(events, self._slots.pop_edits(), wait=wait, order=drafts.order)
         entries = self._without_unsafe_drafts(self._entries(generating, drafts.chains, prompts))
         self._slots.store_idle()
         edits = self._slots.pop_edits()

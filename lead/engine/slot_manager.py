@@ -80,6 +80,11 @@ class SlotManager:
         """Cells that hold nothing valid, and that nothing which is being loaded will take."""
         return self._n_ctx - self._table.n_cells
 
+    @property
+    def has_moved(self) -> bool:
+        """See `SlotTable.has_moved`."""
+        return self._table.has_moved
+
     def running(self) -> list[Slot]:
         """Slots with a sequence, in the order in which those started."""
         return sorted((slot for slot in self._slots if slot.sequence), key=_number)

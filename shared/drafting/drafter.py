@@ -130,7 +130,7 @@ class Drafter:
 
     @property
     def has_moved(self) -> bool:
-        """Whether the last step also stored or loaded texts of other sequences."""
+        """See `SlotTable.has_moved`."""
         return self._slots.has_moved
 
     def n_pending(self, sequence: str) -> int:

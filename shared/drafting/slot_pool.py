@@ -40,7 +40,7 @@ class SlotPool:
 
     @property
     def has_moved(self) -> bool:
-        """Whether texts were stored or loaded in this step."""
+        """See `SlotTable.has_moved`."""
         return self._table.has_moved
 
     def take(self, tokens: list[int]) -> SlotCache:

@@ -743,6 +743,19 @@ def test_who_leaves_while_its_text_is_loaded_leaves_what_is_there_to_others():
     )[0]
 
 
+def test_while_a_text_is_loaded_the_others_drafts_are_not_waited_for():
+    harness = in_parts()
+    for _ in range(15):
+        harness.step()
+    harness.speculation.set_policy("sync", 4)
+    harness.speculation.connect(["back"])
+    assert harness.plan().wait > 0
+    harness.submit("t", [4] * 61, max_tokens=3)
+    waits = [harness.plan().wait for _ in range(7)]
+    assert waits[:5] == [0] * 5, "a part is loaded instead"
+    assert waits[6] > 0
+
+
 def test_a_sequence_starts_when_what_its_slot_held_is_stored():
     harness = in_parts(n_slots=2)
     harness.submit("t", OTHER, max_tokens=3)

@@ -461,6 +461,20 @@ class TestPromptCache:
         assert room.enter("v", [*LONG, 5])[0].n_cached == 40
         room.slots.check_integrity()
 
+    def test_what_is_loaded_in_parts_has_its_cells_from_the_beginning(self):
+        room = Room()
+        size = PromptCacheSize(500, 1, n_part=10)
+        room.slots = SlotManager(2, 100, PLAIN, can_copy=True, prompt_cache=size, stores_idle=True)
+        self.read(room, "s", LONG)
+        room.enter("t", OTHER)
+        for _ in range(4):
+            self.edits(room)
+            room.slots.admit(only_if_idle=False)
+        room.decode()
+        assert room.enter("u", [*LONG, 5])[0].n_cached == 40
+        assert len(room.slots.running()[1].cache) == 10
+        assert room.slots.free_up_to(60) == 20
+
     def test_a_text_can_be_loaded_and_dropped_at_the_same_time(self):
         room = self.room(n_slots=1, n_stored=50)
         self.read(room, "s", LONG)
