@@ -1,18 +1,18 @@
 """The settings of the lead."""
 
 import sys
+from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lead.engine.commands import LoadDraft, PolicyName
+from lead.engine.commands import EngineOptions, Load, LoadDraft
 from lead.generation.answer_stats import SpecDecodeDetail
 from lead.http.middleware.hosts import is_loopback
 from lead.settings.conversation import ConversationOptions
-from lead.settings.draft_model import DraftModelOptions
+from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
-from lead.settings.own_back import OwnBackOptions
 from lead.settings.rpc import RpcOptions
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import EXPOSED, SecurityOptions
@@ -111,30 +111,7 @@ class LeadSettings(FileSettings):
     )
     drafting: DraftModelOptions = DraftModelOptions()
     own_back: OwnBackOptions = OwnBackOptions()
-    policy: PolicyName = Field(
-        "adaptive",
-        description="how many draft tokens to verify per step: adaptive (the number with the highest "
-        "expected speed) or, for comparison, fixed (--depth, or fewer if fewer have arrived), sync (waits "
-        "for --depth) or off (none)",
-    )
-    depth: int = Field(4, ge=0, le=32, description="draft tokens per step with --policy fixed or sync")
-    ngram: bool = Field(True, description="also draft from n-grams of the text so far, without a draft model")
-    suffix_memory: int | None = Field(
-        None,
-        ge=0,
-        le=4096,
-        description="the most memory, in MiB, for recent texts of each API key, from which drafts are taken "
-        "like n-grams, without a draft model (SuffixDecoding); 0: none. Without this option 32, but 0 with "
-        "--insecure and without keys: timing would tell users about each other's texts",
-    )
-    suffix_max_age: float = Field(
-        3600.0, gt=0, le=31_536_000, description="seconds after which such a text is forgotten"
-    )
-    calibrate: bool = Field(
-        True,
-        description="measure the time of steps with different batch sizes: after loading, until the first "
-        "request arrives, and again while idle in the first half minute",
-    )
+    engine: EngineOptions = EngineOptions()
     conversation: ConversationOptions = ConversationOptions()
     print: Print | None = Field(
         None,
@@ -235,14 +212,31 @@ class LeadSettings(FileSettings):
     @property
     def suffix_mib(self) -> int:
         """Memory for recent texts: where strangers count as one owner, only if it was asked for."""
-        if self.suffix_memory is not None:
-            return self.suffix_memory
+        if self.engine.suffix_memory is not None:
+            return self.engine.suffix_memory
         return 0 if self.security.insecure and not self.security.has_keys else 32
 
     @property
     def model_options(self) -> ModelOptions:
         """How to load the model, with the number of threads that was chosen."""
         return self.compute.model_copy(update={"threads": self.n_threads})
+
+    def load_command(self, model: Path, cache_ram: int | None = None, draft_cache_ram: int = 0) -> Load:
+        """What the engine is to load, once it is `located`, and how it is to draft.
+
+        model: the target's file. cache_ram, draft_cache_ram: MiB of earlier texts that the target and a draft
+        model in the engine keep at most; None: as the options say.
+        """
+        options = self.model_options
+        return Load(
+            model=model,
+            options=options if cache_ram is None else options.model_copy(update={"cache_ram": cache_ram}),
+            draft=self.load_draft(draft_cache_ram),
+            mtp=self.drafting.mtp,
+            n_most_mtp=self.drafting.draft_max,
+            **dict(self.workers),
+            **dict(self.engine) | {"suffix_memory": self.suffix_mib},
+        )
 
     def load_draft(self, cache_ram: int = 0) -> LoadDraft | None:
         """The draft model in the engine, once it is `located`; it keeps at most `cache_ram` MiB of texts."""
