@@ -21,13 +21,13 @@ from bench.known_text import StepTimes
 from bench.options import listed
 from bench.prompts import draw
 from bench.scripted_sampler import GREEDY, ScriptedSampler
-from bench.traffic import limits_of
 from lead.engine.commands import NGRAM, SUFFIX, Submit
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.drafters.suffix import SuffixDrafter
 from lead.engine.events import Committed
+from lead.engine.exact_model import limits_of
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
@@ -121,7 +121,7 @@ class AgentEngine:
         if not plan.spans:
             return 0
         began = time.perf_counter()
-        logits = self._model.decode(plan.spans)
+        logits = self._model.decode(plan.layout)
         now = time.perf_counter()
         events = self._scheduler.commit(plan, logits, now, now - began)
         return sum(len(event.tokens) for event in events if isinstance(event, Committed))

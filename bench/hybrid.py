@@ -28,10 +28,10 @@ from back.settings import STATES_BESIDE_DRAFT
 from bench import table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
-from bench.traffic import limits_of
 from lead.engine.calibration import varied_tokens
 from lead.engine.commands import RequestOptions, Submit
 from lead.engine.events import Committed
+from lead.engine.exact_model import limits_of
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
@@ -115,7 +115,7 @@ class Chat:
         apply_edits(plan.edits, self._model)
         if not plan.spans:
             return False
-        rows = self._model.decode(plan.spans)
+        rows = self._model.decode(plan.layout)
         events = self._scheduler.commit(plan, rows, time.perf_counter(), 0.01)
         return any(isinstance(event, Committed) for event in events)
 

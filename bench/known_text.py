@@ -24,9 +24,9 @@ from bench import peer, table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from bench.synthetic_peer import SyntheticPeers
-from bench.traffic import limits_of
 from lead.engine.commands import PolicyName, PostDraft, RequestOptions, Submit
 from lead.engine.events import Committed, Finished
+from lead.engine.exact_model import limits_of
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
@@ -124,7 +124,7 @@ class KnownTexts:
         if not plan.spans:
             return []
         began = time.perf_counter()
-        logits = self._model.decode(plan.spans)
+        logits = self._model.decode(plan.layout)
         events = self._scheduler.commit(plan, logits, time.perf_counter(), time.perf_counter() - began)
         assert not any(isinstance(event, Finished) and event.reason != "length" for event in events)
         return [event for event in events if isinstance(event, Committed)]

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from bench.architectures import ARCHITECTURES, Row, finish, rows_of
 from bench.options import listed
 from bench.tiny_models import ArchitectureError, TinyModel
-from bench.traffic import limits_of
 from lead.engine.commands import PostDraft, RequestOptions, Submit
 from lead.engine.events import Committed, Finished
+from lead.engine.exact_model import limits_of
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
@@ -205,7 +205,7 @@ class Service:
         self.counts["reused"] += sum(getattr(event, "n_cached", 0) for event in plan.events)
         apply_edits(plan.edits, self._model)
         try:
-            rows = self._model.decode(plan.spans)
+            rows = self._model.decode(plan.layout)
         except KvCacheFullError as error:
             events = self._scheduler.on_cache_full(error.lost)
         except WindowLostError as error:

@@ -13,7 +13,6 @@ from bench.guessing_sampler import GuessingSampler
 from bench.named_text import NamedText
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from bench.stopwatch import Stopwatch
-from bench.traffic import limits_of
 from lead.engine.calibration import calibrate
 from lead.engine.commands import (
     Command,
@@ -28,6 +27,7 @@ from lead.engine.commands import (
 from lead.engine.draft_loading import calibrate_heads
 from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
+from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager

@@ -48,7 +48,7 @@ class Process:
             apply_edits(plan.edits, self._target)
             if plan.wait > 0:
                 continue
-            logits = self._target.decode(plan.spans)
+            logits = self._target.decode(plan.layout)
             self._send(self._scheduler.commit(plan, logits, self._front.tick(), 0.01))
             self._scheduler.check_integrity()
 

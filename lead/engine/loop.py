@@ -101,7 +101,7 @@ class Loop:
             return
         try:
             began = self._clock()
-            logits = self._target.decode(plan.spans)
+            logits = self._target.decode(plan.layout)
             now = self._clock()
         except KvCacheFullError as error:
             log.warning("%s: making room", error)

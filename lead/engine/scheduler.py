@@ -36,15 +36,7 @@ from lead.engine.speculation.speculation_plan import GeneratingSequence, Specula
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan, TrialPlace
 from lead.engine.verifier import SlotOutcome, Verifier
-from shared.llama.span import (
-    Span,
-    n_passes,
-    padding,
-    prompts_first,
-    slots_in_last_pass,
-    wants_two_passes,
-)
-from shared.llama.width_policy import passes
+from shared.llama.batch_layout import Layout, layout
 from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.sampler import Sampler
 
@@ -75,6 +67,7 @@ class Scheduler:
         if limits.n_ctx_sequence > limits.n_ctx + 1:  # the last token of a sequence is never decoded
             raise ValueError("the cache must have room for one whole sequence")
         self._limits = limits
+        self._layout_rules = limits.layout_rules
         self._speculation = speculation
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
@@ -143,21 +136,17 @@ class Scheduler:
         drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
         if drafts.wait > 0 or drafts.order:
             return StepPlan(events, self._slots.pop_edits(), wait=drafts.wait, order=drafts.order)
-        entries = self._without_unsafe_drafts(self._entries(generating, drafts.chains, prompts))
+        entries, planned = self._lay_out(self._entries(generating, drafts.chains, prompts))
         self._slots.store_idle()
         edits = self._slots.pop_edits()
         edits += self._slots.save_before_drafts(entry.slot for entry in entries if entry.draft.tokens)
-        spans = [entry.span for entry in entries]
-        n_padding, n_of_passes = self._n_padding(spans)
         return StepPlan(
             events,
             edits,
             entries,
-            spans,
+            planned,
             n_prompt=sum(entry.n_fed for entry in entries[len(generating) :]),
             n_expected=None if prompts else drafts.n_expected,
-            n_padding=n_padding,
-            n_passes=n_of_passes,
         )
 
     def commit(
@@ -171,9 +160,9 @@ class Scheduler:
         self._prompt_chunk.learn(plan.n_prompt, seconds)
         self._verifier.begin_step()
         events: list[SequenceEvent] = []
-        last = self._slots_in_last_pass(plan.spans)
+        can_roll_back = plan.layout.can_roll_back
         for entry, rows in zip(plan.entries, logits, strict=True):
-            events += self._commit_entry(entry, rows, now, can_roll_back=entry.slot.index in last)
+            events += self._commit_entry(entry, rows, now, can_roll_back=entry.slot.index in can_roll_back)
         events += self._take(self._verifier.end_step([entry.slot for entry in plan.entries], seconds), now)
         depths = [
             len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
@@ -182,7 +171,7 @@ class Scheduler:
         is_usual = not any(entry.slot.is_waiting for entry in plan.entries)
         n_expected = plan.n_expected if is_usual else None
         self._speculation.on_step(
-            StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.n_passes)
+            StepReport(plan.layout.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches)
         )
         return events
 
@@ -271,43 +260,19 @@ class Scheduler:
             max_tokens = 1
         return min(sum(slot.n_to_decode for slot in prompts), max_tokens)
 
-    def _without_unsafe_drafts(self, entries: list[PlanEntry]) -> list[PlanEntry]:
+    def _lay_out(self, entries: list[PlanEntry]) -> tuple[list[PlanEntry], Layout]:
         """Without drafts, if one could not be rolled back or there is no room for their padding."""
-        if not self._limits.rolls_states_back:
-            return entries
-        spans = [entry.span for entry in entries]
-        n_padding, _ = self._n_padding(spans)
-        n_cells = sum(len(span.tokens) for span in spans) + n_padding
-        last = self._slots_in_last_pass(spans)
-        is_safe = all(entry.slot.index in last for entry in entries if entry.draft.tokens)
-        if is_safe and (self._limits.n_ctx_slot or self._slots.free_up_to(n_cells) >= n_cells):
-            return entries
-        return [replace(entry, draft=EMPTY_CHAIN) for entry in entries]
+        planned = layout([entry.span for entry in entries], self._layout_rules)
+        if not self._layout_rules.rolls_states_back or self._is_safe(entries, planned):
+            return entries, planned
+        entries = [replace(entry, draft=EMPTY_CHAIN) for entry in entries]
+        return entries, layout([entry.span for entry in entries], self._layout_rules)
 
-    def _slots_in_last_pass(self, spans: Sequence[Span]) -> frozenset[int]:
-        """Those of which a draft can be rolled back when `spans` were decoded."""
-        limits = self._limits
-        if not limits.rolls_states_back:
-            return frozenset(span.slot for span in spans)
-        in_order = limits.n_ctx_slot is not None
-        return slots_in_last_pass(spans, limits.n_batch, limits.n_ctx_each, in_order=in_order)
-
-    def _n_padding(self, spans: Sequence[Span]) -> tuple[int, int]:
-        """How many tokens the model adds to `spans`, and in how many passes it decodes them."""
-        limits = self._limits
-        if limits.widths:
-            parts = passes(spans, limits.widths)
-            return sum(part.n_padding for together in parts for part in together), len(parts)
-        if limits.tiles_attention and wants_two_passes(spans):
-            return 0, 2
-        if not limits.pads_unequal_lengths:
-            return 0, n_passes(spans, [0] * len(spans), equal_lengths=limits.traits.equal_lengths)
-        n_added = n = 0
-        for together in [spans] if limits.traits.can_trim else prompts_first(spans):
-            n_padding = padding(together, limits.n_batch, limits.n_ctx_each)
-            n_added += sum(n_padding)
-            n += n_passes(together, n_padding, equal_lengths=limits.traits.equal_lengths)
-        return n_added, n
+    def _is_safe(self, entries: list[PlanEntry], planned: Layout) -> bool:
+        n_cells = planned.n_tokens
+        return all(
+            entry.slot.index in planned.can_roll_back for entry in entries if entry.draft.tokens
+        ) and bool(self._limits.n_ctx_slot or self._slots.free_up_to(n_cells) >= n_cells)
 
     def _plan_drafts(self, generating: list[Slot], n_prompt: int, now: float) -> SpeculationPlan:
         if not self._limits.traits.can_speculate or self._minimal_step:

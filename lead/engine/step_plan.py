@@ -8,6 +8,7 @@ from lead.engine.slot import Slot
 from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.inline_drafting import DraftOrder
 from shared.cache_edits import CacheEdit
+from shared.llama.batch_layout import EMPTY_LAYOUT, Layout
 from shared.llama.span import Span
 
 
@@ -48,27 +49,29 @@ class TrialPlace:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """Apply `edits` to the cache, in any case and before the next plan; then decode `spans` (one per entry).
+    """Apply `edits` to the cache, in any case and before the next plan; then decode `layout`.
 
-    `events` are those of planning. `n_prompt`: tokens of prompts among those decoded. `n_expected`: how many
-    tokens it should commit; None with prompts in the batch. With `wait` > 0 there is nothing to decode yet:
-    plan again when a command has arrived, or after `wait` seconds; with an `order`, when that has been
-    drafted; with neither, at once. `n_padding`: tokens that the model adds, `n_passes`: over the weights
-    (both: `shared.llama.span`).
+    It has a span for each entry. `events` are those of planning. `n_prompt`: tokens of prompts among those
+    decoded. `n_expected`: how many tokens it should commit; None with prompts in the batch. With `wait` > 0
+    there is nothing to decode yet: plan again when a command has arrived, or after `wait` seconds; with an
+    `order`, when that has been drafted; with neither, at once.
     """
 
     events: list[SequenceEvent]
     edits: list[CacheEdit] = field(default_factory=list)
     entries: list[PlanEntry] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    layout: Layout = EMPTY_LAYOUT
     wait: float = 0.0
     order: DraftOrder | None = None
     n_prompt: int = 0
     n_expected: float | None = None
-    n_padding: int = 0
-    n_passes: int = 1
+
+    @property
+    def spans(self) -> list[Span]:
+        """What is decoded; empty: nothing."""
+        return self.layout.spans
 
     @property
     def n_tokens(self) -> int:
-        """In its batch."""
-        return sum(len(span.tokens) for span in self.spans) + self.n_padding
+        """In its batch, padding included."""
+        return self.layout.n_tokens

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.llama.span import Span
+from shared.llama.span import Pass
 
 _MOST_BYTES = 64 << 20
 """Of one slot: an 8k prompt of a model with 5,120 dimensions would take 160 MB."""
@@ -63,18 +63,13 @@ class HiddenRows:
         """The most that one slot takes."""
         return self.n_most * self.nothing.nbytes
 
-    def record_batch(
-        self, spans: Sequence[Span], n_padding: Sequence[int], rows: NDArray[np.float32]
-    ) -> None:
-        """`spans` were decoded, each with so many tokens of padding behind it.
-
-        rows: of all tokens in the batch, shape (n_tokens, n_embd), copied.
-        """
+    def record_pass(self, together: Pass, rows: NDArray[np.float32]) -> None:
+        """What a pass has computed; rows: of all its tokens, shape (n_tokens, n_embd), copied."""
         at = 0
-        for span, n_pad in zip(spans, n_padding, strict=True):
-            end = at + len(span.tokens)
-            self.record(span.slot, span.start, span.tokens, rows[at:end])
-            at = end + n_pad
+        for part in together:
+            span = part.span
+            self.record(span.slot, span.start, span.tokens, rows[at : at + len(span.tokens)])
+            at += part.width
 
     def record(self, slot: int, start: int, tokens: Sequence[int], rows: NDArray[np.float32]) -> None:
         """`tokens` were decoded from position `start` on; rows: shape (len(tokens), n_embd), copied."""

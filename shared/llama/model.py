@@ -12,11 +12,12 @@ from typing import Any
 
 import llama_cpp
 import numpy as np
-from numpy.typing import NDArray
 
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import devices, library, rpc_backend
 from shared.llama.batch import Batch
+from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.context_limits import read_limits
 from shared.llama.eagle_heads import EagleHeads, load_eagle
 from shared.llama.hidden_rows import HiddenRows
@@ -26,12 +27,11 @@ from shared.llama.memory_traits import PLAIN
 from shared.llama.mtp_heads import MtpHeads, has_heads, load_heads
 from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.nextn_states import NextnStates
-from shared.llama.span import Span, padding, prompts_first, wants_two_passes
+from shared.llama.span import Pass, Rows, Span
 from shared.llama.step_checkpoints import StepCheckpoints
 from shared.llama.step_progress import StepProgress
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
-from shared.llama.width_policy import Pass, WidthPolicy, passes
 from shared.llama.window_check import WindowCheck
 from shared.llama.window_guard import WindowGuard
 from shared.models.file_kind import is_eagle_file
@@ -44,7 +44,7 @@ class Model:
 
     hidden: HiddenRows | None = None
     """What the heads for further tokens read, or an EAGLE-3 drafter; None: nothing is kept."""
-    widths: WidthPolicy | None = None
+    widths: InvariantWidths | None = None
     """In which widths to decode, so that logits depend on nothing but the tokens; None: in any."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Model:
         self.is_offloaded = options.n_gpu_layers != 0 and (with_workers or devices.has_gpu())
         """Whether a GPU or another machine computes some of the layers."""
         self.tiles_attention = self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
-        """Whether flash attention compares the tokens of several sequences with the cells of all of them."""
+        """See `LayoutRules`."""
         self._batch = Batch(self.n_batch)
 
     def _open_context(self, path: Path, parameters: Any) -> tuple[Any, Any]:
@@ -151,53 +151,72 @@ class Model:
         self._hidden_source = source
         self.hidden = HiddenRows(self.n_slots, source.width)
 
-    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """One forward pass over all `spans`, at most n_batch tokens in total.
+    @property
+    def layout_rules(self) -> LayoutRules:
+        """By which `decode` divides spans into passes."""
+        return LayoutRules(
+            self.n_batch,
+            self.n_ctx_slot,
+            self.traits,
+            own_cells=not self.kv_unified,
+            widths=self.widths,
+            tiles_attention=self.tiles_attention,
+        )
+
+    def decode(self, spans: Sequence[Span]) -> list[Rows]:
+        """Decode `spans`, at most n_batch tokens in total: as planned if they are a `Layout`.
 
         Returns the logits of each span, shape (n_logits, n_vocab), as views that the next call overwrites.
         Raises KvCacheFullError (the cache is unchanged, but for the slots that it names), WindowLostError (it
         is unchanged), DecodeAbortedError, DecodeFatalError.
         """
+        return self.launch(spans)()
+
+    def launch(self, spans: Sequence[Span]) -> Callable[[], list[Rows]]:
+        """As `decode`, but what it returns waits for the end of the last pass and gives the logits.
+
+        Until that was called, nothing else may be done with this model. On a CPU nothing is left to wait for.
+        """
+        planned = spans if isinstance(spans, Layout) else layout(spans, self.layout_rules)
         self._cut_padding()
         if self._windows:
-            self._windows.require(span.slot for span in spans)
-        if self.widths:
-            return self._decode_in_widths(spans, self.widths)
-        if self.tiles_attention and wants_two_passes(spans):
-            return self._decode_drafts_last(spans, self.decode_as_is)
-        if len(spans) == 1 or not self.pads_unequal_lengths:
-            return self.decode_as_is(spans)
-        if self.traits.can_trim:
-            return self._decode_equal_lengths(spans)
-        return self._decode_drafts_last(spans, self._decode_equal_lengths)
+            self._windows.require(span.slot for span in planned)
+        rows: list[list[Rows]] = [[] for _ in planned]
+        for n_done, together in enumerate(planned.passes):
+            if n_done:
+                self._collect(planned.passes[n_done - 1], rows, is_last=False)
+            try:
+                self._begin(together)
+            except KvCacheFullError as error:
+                lost = self._take_back([part.span for done in planned.passes[:n_done] for part in done])
+                raise KvCacheFullError(str(error), lost) from error
 
-    @property
-    def pads_unequal_lengths(self) -> bool:
-        """Whether spans are padded to equal lengths: otherwise llama.cpp decodes them in several passes."""
-        return self.traits.n_rollback != 0 and (self.traits.equal_lengths or not self.kv_unified)
+        def finish() -> list[Rows]:
+            self._collect(planned.passes[-1], rows, is_last=True)
+            return [np.concatenate(each) if len(each) > 1 else each[0] for each in rows]
 
-    def decode_as_is(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """As `decode`, without any padding and in one batch."""
-        return self._decode(spans, [0] * len(spans))
+        return finish
 
-    def _decode(
-        self, spans: Sequence[Span], n_padding: Sequence[int], n_outputs: Sequence[int] | None = None
-    ) -> list[NDArray[np.float32]]:
-        """n_outputs: compute logits of so many tokens of each span, padding included; None: as it says."""
+    def _begin(self, together: Pass) -> None:
         self._cut_padding()
-        n_tokens = self._batch.fill(spans, n_padding, self.n_vocab, self.n_slots, n_outputs)
+        n_tokens = self._batch.fill(together, self.n_vocab, self.n_slots)
         code = llama_cpp.llama_decode(self._context, self._batch.native)
         if code != 0:
             raise _decode_error(code, n_tokens)
+        for part in together:
+            length = part.span.start + len(part.span.tokens)
+            if part.n_padding:
+                self._untrimmed[part.span.slot] = length
+            if self._guard:
+                self._guard.grown(part.span.slot, length + part.n_padding)
+
+    def _collect(self, together: Pass, rows: list[list[Rows]], *, is_last: bool) -> None:
+        """Add the logits of a pass to those of each span; they are copied if another pass overwrites them."""
         if self.hidden:
-            self.hidden.record_batch(spans, n_padding, self._hidden_source.table(n_tokens))
-        for span, n_pad in zip(spans, n_padding, strict=True):
-            if n_pad:
-                self._untrimmed[span.slot] = span.start + len(span.tokens)
-        if self._guard:
-            for span, n_pad in zip(spans, n_padding, strict=True):
-                self._guard.grown(span.slot, span.start + len(span.tokens) + n_pad)
-        return self._rows(n_outputs or [span.n_logits for span in spans])
+            self.hidden.record_pass(together, self._hidden_source.table(sum(part.width for part in together)))
+        for part, outputs in zip(together, self._rows([part.n_rows for part in together]), strict=True):
+            wanted = part.wanted(outputs)
+            rows[part.number].append(wanted if is_last else wanted.copy())
 
     def _cut_padding(self) -> None:
         # A recurrent state can be cut back only once: `trim` removes padding and a rejected draft together.
@@ -208,56 +227,11 @@ class Model:
         if (length := self._untrimmed.pop(slot, None)) is not None:
             self._remove_end(slot, length)
 
-    def _decode_in_widths(self, spans: Sequence[Span], widths: WidthPolicy) -> list[NDArray[np.float32]]:
-        rows: list[list[NDArray[np.float32]]] = [[] for _ in spans]
-        all_passes = passes(spans, widths)
-        for n_done, together in enumerate(all_passes, 1):
-            try:
-                decoded = self._decode_pass(together)
-            except KvCacheFullError:
-                self._take_back([part.span for done in all_passes[: n_done - 1] for part in done])
-                raise
-            for part, logits in zip(together, decoded, strict=True):
-                rows[part.number].append(logits if n_done == len(all_passes) else logits.copy())
-        return [np.concatenate(each) if len(each) > 1 else each[0] for each in rows]
-
-    def _decode_pass(self, together: Pass) -> list[NDArray[np.float32]]:
-        decoded = self._decode(
-            [part.span for part in together],
-            [part.n_padding for part in together],
-            [part.n_outputs for part in together],
-        )
-        return [part.wanted(rows) for part, rows in zip(together, decoded, strict=True)]
-
     def _take_back(self, done: Sequence[Span]) -> list[int]:
         """Remove what was decoded; returns the slots that were emptied, as nothing less can be removed."""
         for span in reversed(done):
             self.trim(span.slot, span.start if self.traits.can_trim else 0)
         return [] if self.traits.can_trim else [span.slot for span in done]
-
-    def _decode_drafts_last(
-        self, spans: Sequence[Span], decode: Callable[[Sequence[Span]], list[NDArray[np.float32]]]
-    ) -> list[NDArray[np.float32]]:
-        """Decode prompts first, then what may be rolled back: see `slots_in_last_pass`."""
-        parts = prompts_first(spans)
-        rows: dict[int, NDArray[np.float32]] = {}
-        for n_done, part in enumerate(parts):
-            try:
-                decoded = decode(part)
-            except KvCacheFullError as error:
-                lost = self._take_back([span for done in parts[:n_done] for span in done])
-                raise KvCacheFullError(str(error), lost) from error
-            for span, logits in zip(part, decoded, strict=True):
-                rows[span.slot] = logits if part is parts[-1] else logits.copy()
-        return [rows[span.slot] for span in spans]
-
-    def _decode_equal_lengths(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        # llama.cpp starts a new ubatch where slot numbers are not consecutive.
-        ordered = sorted(spans, key=lambda span: span.slot)
-        n_padding = padding(ordered, self.n_batch, self.n_ctx_slot)
-        rows = self._decode(ordered, n_padding)
-        by_slot = {span.slot: logits for span, logits in zip(ordered, rows, strict=True)}
-        return [by_slot[span.slot] for span in spans]
 
     def trim(self, slot: int, n_keep: int) -> None:
         """Remove all but the first `n_keep` tokens of a slot; raises DecodeFatalError if that fails."""
@@ -406,7 +380,7 @@ class Model:
         if self._windows:
             self._windows.cut(slot, n_keep)
 
-    def _rows(self, n_outputs: Sequence[int]) -> list[NDArray[np.float32]]:
+    def _rows(self, n_outputs: Sequence[int]) -> list[Rows]:
         if sum(n_outputs) == 0:
             return [np.empty((0, self.n_vocab), np.float32)] * len(n_outputs)
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in order of the batch

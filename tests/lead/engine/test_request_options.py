@@ -39,7 +39,7 @@ class Run:
             apply_edits(plan.edits, self.target)
             events += plan.events
             self.widths += [len(span.tokens) for span in plan.spans]
-            events += self.scheduler.commit(plan, self.target.decode(plan.spans), 0.0, 0.01)
+            events += self.scheduler.commit(plan, self.target.decode(plan.layout), 0.0, 0.01)
             self.scheduler.check_integrity()
         return events
 

@@ -14,9 +14,9 @@ from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Start
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from shared.cache_edits import LoadPart, StorePart, apply_edits
 from shared.errors import PendingAnswerError, RequestError
+from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
-from shared.llama.width_policy import WidthPolicy
 from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
@@ -65,7 +65,7 @@ class SchedulerHarness:
             events += plan.events
         if not plan.spans:
             return events
-        events += self.scheduler.commit(plan, self.target.decode(plan.spans), self.now, 0.01)
+        events += self.scheduler.commit(plan, self.target.decode(plan.layout), self.now, 0.01)
         events += self.speculation.pop_events()
         self.spans = plan.spans
         self.scheduler.check_integrity()
@@ -1043,7 +1043,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if sum(len(span.tokens) for span in plan.spans) > 1:
             self.take(self.scheduler.on_cache_full())
         else:  # a single token always finds room
-            self.take(self.scheduler.commit(plan, self.harness.target.decode(plan.spans), NOW, 0.01))
+            self.take(self.scheduler.commit(plan, self.harness.target.decode(plan.layout), NOW, 0.01))
 
     @invariant()
     def the_books_are_right(self):
@@ -1094,22 +1094,22 @@ def test_a_prompt_that_is_read_apart_is_counted_as_a_pass():
     harness.submit("b", tokens=[2] * 100)
     plan = harness.scheduler.plan(NOW)
     assert [len(span.tokens) for span in plan.spans] == [1, 100]
-    assert (plan.n_tokens, plan.n_passes) == (101, 2)
+    assert (plan.n_tokens, plan.layout.n_ubatches) == (101, 2)
 
 
 def test_a_step_counts_what_makes_up_its_widths():
-    harness = SchedulerHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=WidthPolicy((2, 3), (4, 8)))
+    harness = SchedulerHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=InvariantWidths((2, 3), (4, 8)))
     harness.submit("a", tokens=LONG)
     harness.step()
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
     plan = harness.scheduler.plan(NOW)
     assert [len(span.tokens) for span in plan.spans] == [3]  # no wider draft
-    assert (plan.n_tokens, plan.n_passes) == (3, 1)
+    assert (plan.n_tokens, plan.layout.n_ubatches) == (3, 1)
 
 
 @pytest.mark.parametrize(("widths", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
 def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(widths, n_tokens):
-    harness = SchedulerHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=WidthPolicy(*widths))
+    harness = SchedulerHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=InvariantWidths(*widths))
     harness.submit("a", tokens=[5])
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
     plan = harness.scheduler.plan(NOW)

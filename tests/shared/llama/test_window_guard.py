@@ -5,9 +5,9 @@ import pytest
 
 from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
+from shared.llama.invariance_probe import estimate_widths
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.llama.width_probe import estimate_widths
 from shared.settings.model_options import ModelOptions
 
 LONG = [(7 * i) % 4000 for i in range(4 * WINDOW)]
