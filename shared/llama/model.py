@@ -20,20 +20,18 @@ from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.context_limits import read_limits
 from shared.llama.eagle_heads import EagleHeads, load_eagle
-from shared.llama.hidden_rows import HiddenRows
+from shared.llama.hidden_states import HiddenStates
 from shared.llama.layer_inputs import LayerInputs
 from shared.llama.memory_plan import plan_memory
-from shared.llama.memory_traits import PLAIN
+from shared.llama.memory_traits import PLAIN, SlotPart
 from shared.llama.mtp_heads import MtpHeads, has_heads, load_heads
 from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.llama.nextn_states import NextnStates
+from shared.llama.slot_parts import Padding, StepCheckpoints, WindowCheck, WindowGuard
 from shared.llama.span import Pass, Rows, Span
-from shared.llama.step_checkpoints import StepCheckpoints
 from shared.llama.step_progress import StepProgress
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
-from shared.llama.window_check import WindowCheck
-from shared.llama.window_guard import WindowGuard
 from shared.models.file_kind import is_eagle_file
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
@@ -42,8 +40,8 @@ from shared.settings.model_options import UNQUANTIZED, ModelOptions
 class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
-    hidden: HiddenRows | None = None
-    """What the heads for further tokens read, or an EAGLE-3 drafter; None: nothing is kept."""
+    hidden: HiddenStates | None = None
+    """What MTP heads read, or an EAGLE-3 drafter; None: nothing is kept."""
     widths: InvariantWidths | None = None
     """In which widths to decode, so that logits depend on nothing but the tokens; None: in any."""
 
@@ -62,8 +60,8 @@ class Model:
 
         n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what
         suits a target, from which only the last draft is taken back. n_reserve: cells of each slot in
-        addition to `ctx_size`, for padding. with_heads: load the heads for further tokens (MTP), too, and
-        keep what they read: `hidden`. with_workers: layers may be on RPC workers that were added, not only
+        addition to `ctx_size`, for padding. with_heads: load the model's MTP heads, too, and keep what they
+        read: `hidden`. with_workers: layers may be on RPC workers that were added, not only
         on this machine. Raises ModelLoadError.
         """
         library.start()
@@ -76,14 +74,16 @@ class Model:
         self._model = _load(path, options, with_heads=with_heads, with_workers=with_workers)
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
-        if with_heads:
-            self._keep_hidden(NextnStates(self._model, self._context))
-        self._guard = WindowGuard(self._memory, self.n_slots, plan.n_window) if plan.is_guarded else None
+        self._stored, self._padding = StoredStates(self._context), Padding()
+        self._parts: list[SlotPart] = [self._stored, self._padding]
+        if plan.is_guarded:
+            self._parts.append(WindowGuard(self._memory, self.n_slots, plan.n_window))
         self._windows = WindowCheck(self._memory, plan.n_window) if plan.checks_windows else None
         n_each = self.traits.n_step_checkpoints
         self._saved = StepCheckpoints(self._memory, self.n_slots, n_each) if n_each else None
-        self._stored = StoredStates(self._context)
-        self._untrimmed: dict[int, int] = {}  # slots that end with padding, and their length without
+        self._parts += [part for part in (self._windows, self._saved) if part]
+        if with_heads:
+            self._keep_hidden(NextnStates(self._model, self._context))
         self.n_vocab = self.vocabulary.n_tokens
         limits = read_limits(self._context, self.vocabulary.info.n_ctx_train)
         self.n_ctx, self.n_ctx_slot = limits.n_ctx, limits.n_ctx_slot
@@ -149,7 +149,9 @@ class Model:
     def _keep_hidden(self, source: NextnStates | LayerInputs) -> None:
         """Record what `source` has after each decode."""
         self._hidden_source = source
-        self.hidden = HiddenRows(self.n_slots, source.width)
+        others = [part for part in self._parts if part is not self.hidden]
+        self.hidden = HiddenStates(self.n_slots, source.width)
+        self._parts = [*others, self.hidden]
 
     @property
     def layout_rules(self) -> LayoutRules:
@@ -178,7 +180,7 @@ class Model:
         Until that was called, nothing else may be done with this model. On a CPU nothing is left to wait for.
         """
         planned = spans if isinstance(spans, Layout) else layout(spans, self.layout_rules)
-        self._cut_padding()
+        self._cut_all_padding()
         if self._windows:
             self._windows.require(span.slot for span in planned)
         rows: list[list[Rows]] = [[] for _ in planned]
@@ -198,17 +200,14 @@ class Model:
         return finish
 
     def _begin(self, together: Pass) -> None:
-        self._cut_padding()
+        self._cut_all_padding()
         n_tokens = self._batch.fill(together, self.n_vocab, self.n_slots)
         code = llama_cpp.llama_decode(self._context, self._batch.native)
         if code != 0:
             raise _decode_error(code, n_tokens)
-        for part in together:
-            length = part.span.start + len(part.span.tokens)
-            if part.n_padding:
-                self._untrimmed[part.span.slot] = length
-            if self._guard:
-                self._guard.grown(part.span.slot, length + part.n_padding)
+        for span, n_padding, _ in (each[1:] for each in together):
+            for part in self._parts:
+                part.decoded(span.slot, span.start + len(span.tokens), n_padding)
 
     def _collect(self, together: Pass, rows: list[list[Rows]], *, is_last: bool) -> None:
         """Add the logits of a pass to those of each span; they are copied if another pass overwrites them."""
@@ -218,13 +217,13 @@ class Model:
             wanted = part.wanted(outputs)
             rows[part.number].append(wanted if is_last else wanted.copy())
 
-    def _cut_padding(self) -> None:
+    def _cut_all_padding(self) -> None:
         # A recurrent state can be cut back only once: `trim` removes padding and a rejected draft together.
-        for slot in list(self._untrimmed):
-            self._cut_padding_of(slot)
+        for slot in list(self._padding.lengths):
+            self._cut_padding(slot)
 
-    def _cut_padding_of(self, slot: int) -> None:
-        if (length := self._untrimmed.pop(slot, None)) is not None:
+    def _cut_padding(self, slot: int) -> None:
+        if (length := self._padding.lengths.get(slot)) is not None:
             self._remove_end(slot, length)
 
     def _take_back(self, done: Sequence[Span]) -> list[int]:
@@ -236,10 +235,7 @@ class Model:
     def trim(self, slot: int, n_keep: int) -> None:
         """Remove all but the first `n_keep` tokens of a slot; raises DecodeFatalError if that fails."""
         self._check(slot)
-        self._untrimmed.pop(slot, None)
         self._remove_end(slot, n_keep)
-        if self._saved:
-            self._saved.trimmed(slot, n_keep)
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Give the first `n_keep` tokens of a slot to `slot`, which must be empty.
@@ -257,12 +253,8 @@ class Model:
         else:
             assert self.traits.can_trim, "such a copy cannot be cut back"
             self._copy_cells(source_slot, slot, n_keep)
-        if self._guard:
-            self._guard.grown(slot, n_keep)
-        if self._windows:
-            self._windows.cut(slot, n_keep)
-        if self.hidden:
-            self.hidden.copy(source_slot, slot, n_keep)
+        for part in self._parts:
+            part.copied(source_slot, slot, n_keep)
 
     def _copy_cells(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Between slots with cells of their own.
@@ -296,71 +288,66 @@ class Model:
         self._check(slot)
         self._check(source)
         assert self._saved
-        self._saved.restore(source, number, slot)
+        n_tokens = self._saved.restore(source, number, slot)
+        for part in self._parts:
+            part.trimmed(slot, n_tokens)
 
     def store(self, slot: int, key: int) -> None:
         """Write the state of a slot to host memory; raises DecodeFatalError."""
         self._check(slot)
-        self._cut_padding_of(slot)  # llama.cpp stores the state that was rolled back to
+        self._cut_padding(slot)  # llama.cpp stores the state that was rolled back to
         self._stored.store(slot, key)
 
     def load(self, slot: int, key: int) -> None:
         """Go back to a stored state; raises DecodeFatalError."""
         self._check(slot)
-        self._untrimmed.pop(slot, None)
         n_tokens = self._stored.load(slot, key)
-        if self._windows:
-            self._windows.cut(slot, n_tokens)
-        if self._saved:
-            self._saved.trimmed(slot, n_tokens)
+        for part in self._parts:
+            part.trimmed(slot, n_tokens)
 
     def store_text(self, slot: int, key: int) -> None:
         """Write all that a slot holds to host memory; raises DecodeFatalError."""
         self._check(slot)
         assert self.prompt_cache.n_bytes, "this model stores no texts"
-        self._cut_padding_of(slot)
+        self._cut_padding(slot)
         self._stored.store_text(slot, key)
-        if self.hidden:
-            self.hidden.store(slot, key)
+        for part in self._parts:
+            part.stored(slot, key, 0, None)
 
     def load_text(self, slot: int, key: int, n_keep: int) -> None:
         """Give an empty slot the beginning of a stored text; raises DecodeFatalError."""
         self._check(slot)
         assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
         self._stored.load_text(slot, key, n_keep)
-        if self._windows:
-            self._windows.cut(slot, n_keep)
-        if self.hidden:
-            self.hidden.load(slot, key, n_keep)
+        for part in self._parts:
+            part.loaded(slot, key, n_keep)
 
     def store_part(self, slot: int, key: int, start: int, end: int) -> None:
         """Write some tokens of a slot to host memory; raises DecodeFatalError."""
         self._check(slot)
         assert self.prompt_cache.n_part, "this model stores texts as a whole"
         self._stored.store_part(slot, self.n_slots, key, start, end)
-        if self.hidden:
-            self.hidden.store(slot, key, start, end)
+        for part in self._parts:
+            part.stored(slot, key, start, end)
 
     def load_part(self, slot: int, key: int, n_keep: int) -> None:
         """Add a stored part to a slot that holds what was before it; raises DecodeFatalError."""
         self._check(slot)
         self._stored.load_part(slot, self.n_slots, key, n_keep)
-        if self.hidden:
-            self.hidden.load_part(slot, key, n_keep)
+        for part in self._parts:
+            part.loaded(slot, key, n_keep)
 
     def forget(self, key: int) -> None:
         """Free a stored state or text."""
-        self._stored.forget(key)
-        if self.hidden:
-            self.hidden.forget(key)
+        for part in self._parts:
+            part.forget(key)
 
     def clear(self) -> None:
         """Empty all slots, and free what was stored."""
         for slot in range(self.n_slots):
             self.trim(slot, 0)
-        self._stored.clear()
-        if self.hidden:
-            self.hidden.clear()
+        for part in self._parts:
+            part.clear()
 
     def close(self) -> None:
         """Free the native objects; this object must not be used afterwards."""
@@ -375,10 +362,8 @@ class Model:
         done = llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1)
         if not done:  # "returns false if a partial sequence cannot be removed" (llama.h)
             raise DecodeFatalError(f"this model's memory cannot be cut back to {n_keep} tokens")
-        if self._guard:
-            self._guard.trimmed(slot, n_keep)
-        if self._windows:
-            self._windows.cut(slot, n_keep)
+        for part in self._parts:
+            part.trimmed(slot, n_keep)
 
     def _rows(self, n_outputs: Sequence[int]) -> list[Rows]:
         if sum(n_outputs) == 0:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError
+from shared.llama.memory_traits import SlotPart
 
 _PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 _WHOLE = 0
@@ -21,7 +22,7 @@ _COPY = -1
 """The key of a text that is copied."""
 
 
-class StoredStates:
+class StoredStates(SlotPart):
     """What was stored of a context, each with the number of its tokens."""
 
     def __init__(self, context: Any) -> None:
@@ -67,11 +68,9 @@ class StoredStates:
         llama_cpp.llama_memory_seq_rm(self._memory, spare, -1, -1)
 
     def forget(self, key: int) -> None:
-        """Free a state or a text."""
         del self._states[key]
 
     def clear(self) -> None:
-        """Free all of them."""
         self._states.clear()
 
     def _store(self, slot: int, key: int, flags: int) -> None:

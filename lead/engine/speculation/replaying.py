@@ -1,6 +1,6 @@
 """Depths for recurrent models without rollback, which decode what was accepted of a rejected draft again.
 
-Such a model returns to the state before the draft (`shared.llama.step_checkpoints`). What was accepted is
+Such a model returns to the state before the draft (`shared.llama.slot_parts`). What was accepted is
 replayed together with the next draft, so a rejection makes the next step wider.
 """
 
