@@ -6,14 +6,13 @@ A Ray of its own on this machine, until a signal; needs the extra `ray`.
 import argparse
 import asyncio
 import os
+import signal
 import sys
 
-from bench.until_signal import until_signal
 from fleet.settings import FleetSettings
 
 _OBJECT_STORE = 80_000_000
 """Bytes; the least that Ray takes. Requests and answers are smaller."""
-_FOR_EVER = 1e9
 
 
 def main() -> None:
@@ -34,9 +33,16 @@ def main() -> None:
     serve.start(http_options={"host": "127.0.0.1", "port": options.port})
     serve.run(app(FleetSettings.model_validate(named)))
     print("serving", file=sys.stderr, flush=True)
-    asyncio.run(until_signal(asyncio.sleep(_FOR_EVER)))
+    asyncio.run(_until_signal())
     serve.shutdown()
     ray.shutdown()
+
+
+async def _until_signal() -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await ended.wait()
 
 
 if __name__ == "__main__":

@@ -21,12 +21,6 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values))
 
 
-def speed_columns(speeds: Sequence[float]) -> dict[str, float]:
-    """`tokens_per_second`, its least and its most, as columns of a row; raises ValueError without speeds."""
-    spread = Spread.of(speeds)
-    return {"tokens_per_second": spread.median, "low": spread.low, "high": spread.high}
-
-
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least `share` of them do not exceed (nearest rank); 0 without values."""
     if not values:

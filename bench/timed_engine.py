@@ -26,10 +26,10 @@ from lead.engine.commands import (
 )
 from lead.engine.draft_loading import calibrate_heads
 from lead.engine.drafters.mtp_drafter import MtpDrafter
+from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.simulation.clock import VirtualClock
@@ -78,8 +78,8 @@ class TimedEngine:
             batching=batching_for(limits),
             inline=self._drafter(heads, n_most) if heads and parts.heads else None,
         )
-        self._scheduler = Scheduler(limits, self._speculation, self._sampler, _NO_TOKEN_ENDS)
-        self._loop = Loop(model, self._scheduler, self._speculation, self, self._watch)
+        self._engine = Engine(limits, self._speculation, self._sampler, _NO_TOKEN_ENDS)
+        self._loop = Loop(model, self._engine, self, self._watch)
         self._updates = [self._connect(f"back-{i}", spec) for i, spec in enumerate(parts.backs)]
         names = [f"back-{i}" for i in range(len(parts.backs))]
         self._commands.append(encode_command(SetBacks(names=names)))

@@ -20,10 +20,10 @@ from bench.scripted_sampler import ScriptedSampler
 from lead.engine.commands import NGRAM, Submit
 from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.exact_model import limits_of, put_into_force
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from shared.llama.batch_invariance import RESERVE
@@ -111,10 +111,8 @@ class TrafficRun:
             widths=self._model.widths,
             inline=self._drafter(),
         )
-        self._scheduler = Scheduler(limits, speculation, self._sampler, frozenset())
-        self._loop = Loop(
-            self._target, self._scheduler, speculation, self._clients, clock=self._clients.clock
-        )
+        self._engine = Engine(limits, speculation, self._sampler, frozenset())
+        self._loop = Loop(self._target, self._engine, self._clients, clock=self._clients.clock)
 
     @property
     def n_cells(self) -> int:
@@ -150,7 +148,7 @@ class TrafficRun:
     def step(self) -> None:
         """One step of the engine. Raises what ends an engine: AssertionError, DecodeError, IntegrityError."""
         self._loop.step()
-        self._scheduler.check_integrity()
+        self._engine.check_integrity()
 
     def close(self) -> None:
         """Free all contexts."""

@@ -17,10 +17,10 @@ from lead.engine.commands import Cancel, PostDraft, RequestOptions, Submit
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.draft_tree import DraftTree
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from lead.engine.speculation.replaying import batching_for
@@ -969,7 +969,7 @@ def make_engine(
     policy="fixed",
     make_drafters: MakeLocalDrafters = no_drafters,
     inline: ModelDrafter | None = None,
-) -> tuple[Scheduler, SpeculationManager]:
+) -> Engine:
     def sampler_for(request: Submit) -> Sampler:
         return toy_sampler(request.sampling, request.tokens)
 
@@ -985,7 +985,7 @@ def make_engine(
     if speculation.inline:
         for n_tokens in range(1, 9):
             speculation.inline.cost.learn(n_tokens, 0.0001)
-    return Scheduler(limits, speculation, sampler_for, END_TOKENS), speculation
+    return Engine(limits, speculation, sampler_for, END_TOKENS)
 
 
 def make_limits(n_slots=2, n_ctx=200, n_ctx_sequence=100, n_batch=16, **more) -> EngineLimits:
@@ -1002,7 +1002,7 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
     inline: ModelDrafter | None = None,
 ) -> FakeTarget:
     """The real loop and scheduler between a fake model and a fake front, to the script's end."""
-    scheduler, speculation = make_engine(limits, depth, policy, make_drafters, inline)
+    engine = make_engine(limits, depth, policy, make_drafters, inline)
     target = make_target(
         limits.n_slots,
         limits.n_ctx,
@@ -1012,8 +1012,8 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
         n_ctx_slot=limits.n_ctx_slot,
         widths=limits.widths,
     )
-    loop = Loop(target, scheduler, speculation, front, clock=front.clock)
+    loop = Loop(target, engine, front, clock=front.clock)
     while front.open:
         loop.step()
-        scheduler.check_integrity()
+        engine.check_integrity()
     return target

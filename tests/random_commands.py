@@ -354,12 +354,12 @@ class RandomRun:
             self._n_in_vain = 0 if len(self.target.steps) > n_decoded else self._n_in_vain + 1
             assert self._n_in_vain < _N_MOST_IN_VAIN, f"no end: {self.front.running}"
             self.check()
-        assert self._scheduler.idle
+        assert self._engine.idle
         self.front.check_texts()
 
     def check(self) -> None:
-        self._scheduler.check_integrity()
-        if not self._scheduler._slots._edits:  # as after a full cache, until the next plan
+        self._engine.check_integrity()
+        if not self._engine._slots._edits:  # as after a full cache, until the next plan
             self._check_slots()
             self._check_stored()
 
@@ -374,11 +374,11 @@ class RandomRun:
             suffix = {} if owner is None else {"suffix": SuffixDrafter(seen, owner)}
             return local_drafters(request) | suffix
 
-        self._scheduler, speculation = make_engine(
+        self._engine = make_engine(
             limits, self._depth, self.policy, drafters if self._has_drafters else no_drafters, inline
         )
         if self._answers_late:
-            self._scheduler._make_sampler = lambda request: toy_sampler(
+            self._engine._make_sampler = lambda request: toy_sampler(
                 request.sampling, request.tokens, follow=lambda: SlowGrammar(ToyGrammar(), rng)
             )
         self.target = RestlessTarget(
@@ -395,8 +395,7 @@ class RandomRun:
         )
         self._loop = Loop(
             self.target,
-            self._scheduler,
-            speculation,
+            self._engine,
             self.front,
             clock=self.front.clock,
             recalibration=Recalibration(self._measure, self.front.now - 3.0),
@@ -414,13 +413,13 @@ class RandomRun:
 
     def _check_slots(self):
         """The model holds what the records say, cell by cell."""
-        for slot, held in zip(self._scheduler._slots._slots, self.target.slots, strict=True):
+        for slot, held in zip(self._engine._slots._slots, self.target.slots, strict=True):
             assert len(held) == slot.cache.n_physical, f"slot {slot.index} holds {len(held)} tokens"
             assert held[: len(slot.cache)] == slot.cache.tokens, f"slot {slot.index} holds another text"
 
     def _check_stored(self):
         """What is stored is what the records say, and nothing else is."""
-        slots, texts = self._scheduler._slots._slots, self._scheduler._slots._stored.texts
+        slots, texts = self._engine._slots._slots, self._engine._slots._stored.texts
         expected = {}
         for text in texts:
             expected |= {text.key: text.tokens} if not text.parts else {}

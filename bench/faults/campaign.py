@@ -51,11 +51,15 @@ class Result:
 
 
 async def answers(site: Site, requests: Sequence[MixedRequest]) -> dict[int, Answer]:
-    """The whole answer to each request, one after the other. Raises ConfigError if there is none."""
+    """The whole answer to each request, one after the other, each prompt read anew.
+
+    Raises ConfigError if there is none.
+    """
     expected: dict[int, Answer] = {}
     async with _asking(site, time.monotonic) as asker:
         for request in requests:
-            outcome = await asker.ask(replace(request, leaves_after=None))
+            alone = replace(request, leaves_after=None, body={**request.body, "cache_prompt": False})
+            outcome = await asker.ask(alone)
             if not outcome.answer.done:
                 raise ConfigError(f"request {request.index} has no answer without faults: {outcome.errors}")
             expected[request.index] = outcome.answer

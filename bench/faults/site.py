@@ -11,7 +11,7 @@ from typing import Self
 
 import psutil
 
-from bench.faults.link import Link
+from bench.link import Link
 from bench.processes import Program, ProgramError, start_lead
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
@@ -34,6 +34,7 @@ class Site:
         self._programs = ExitStack()
         self._taken: psutil.Process | None = None
         self._n_ready_engines = 0
+        self._replacing = False
         self.links: list[Link] = []
         self.backs: list[Program] = []
         self.n_hostile_frames: Counter[str] = Counter()
@@ -46,7 +47,7 @@ class Site:
             self.lead, self.url = await asyncio.to_thread(start_lead, *self._arguments)
         except ProgramError as error:
             raise ConfigError(str(error)) from error
-        self._programs.enter_context(self.lead)
+        self._programs.callback(self._stop_lead)
         host, _, port = self.url.removeprefix("http://").rpartition(":")
         for index in range(self._n_backs):
             self.links.append(await self._stack.enter_async_context(Link(host, int(port))))
@@ -85,9 +86,25 @@ class Site:
 
     def require_lead(self) -> None:
         """Raise ConfigError with the end of its log if the lead itself has ended."""
-        if (status := self.lead.process.poll()) is not None:
+        if not self._replacing and (status := self.lead.process.poll()) is not None:
             end = self.lead.log[-3000:]
             raise ConfigError(f"the lead has ended with status {status}:\n{end}")
+
+    def replace_lead(self) -> None:
+        """Start a lead that takes over from this one, and wait until that has ended. Raises ConfigError."""
+        old, port = self.lead, self.url.rpartition(":")[2]
+        self._replacing = True
+        new = Program("lead", *self._arguments, "--port", port, "--takeover")
+        try:
+            new.wait_for(_READY.pattern)
+            self.lead, self._taken, self._n_ready_engines = new, None, 0
+            old.wait_for("another lead has taken over")
+            old.process.wait()
+        except ProgramError as error:
+            raise ConfigError(str(error)) from error
+        finally:
+            self._replacing = False
+            (old if self.lead is new else new).stop()
 
     def kill_back(self, index: int) -> None:
         """Kill it and wait until it has ended."""
@@ -128,6 +145,9 @@ class Site:
         # Backs are other machines: here they should take only what the lead leaves.
         psutil.Process(back.process.pid).nice(_BACK_NICENESS)
         return back
+
+    def _stop_lead(self) -> None:
+        self.lead.stop()
 
     def _stop_backs(self) -> None:
         for back in self.backs:

@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 from bench.fuzzing.tally import Tally
-from shared.protocol import Close, Extend, Open, Tune, Welcome, parse_lead_message
+from bench.hostile import KnownSequences
+from shared.protocol import Tune, Welcome, parse_lead_message
 
 PATH = "/v1/speculation"
 
@@ -17,7 +18,7 @@ class BackConnection:
         self.inbox.put_nowait({"type": "websocket.connect"})
         self.is_open = True
         self.is_welcome = False
-        self.known: dict[str, int] = {}
+        self.known = KnownSequences()
         self._tally = tally
         scope = {
             "type": "websocket",
@@ -51,11 +52,7 @@ class BackConnection:
         match parse_lead_message(text):
             case Welcome():
                 self.is_welcome = True
-            case Open(sequence=sequence, tokens=tokens):
-                self.known[sequence] = len(tokens)
-            case Extend(sequence=sequence, start=start, tokens=tokens):
-                self.known[sequence] = start + len(tokens)
-            case Close(sequence=sequence):
-                self.known.pop(sequence, None)
             case Tune():
                 self._tally.counts["tuned"] += 1
+            case message:
+                self.known.follow(message)

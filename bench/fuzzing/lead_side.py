@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 
 from bench.fuzzing.back_connection import PATH, BackConnection
-from bench.fuzzing.hostile_messages import HostileMessages
 from bench.fuzzing.local_engine import N_CTX, N_SLOTS, LocalEngine, ManualClock
 from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
+from bench.hostile import HostileMessages
 from lead.backs import draft_limits, join_limits
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
@@ -89,7 +89,7 @@ class LeadFuzzer:
         self._connections: list[BackConnection] = []
         self._posting: str | None = None
         self._n_unread = 0  # frames after one for which the lead has closed the connection
-        self._messages = HostileMessages(rng, self._mutator, vocabulary.identify(), self._truth)
+        self._messages = HostileMessages(rng, vocabulary.identify(), self._truth)
 
     async def run(self, n: int) -> None:
         """Send `n` messages."""
@@ -106,7 +106,7 @@ class LeadFuzzer:
         for connection in self._connections:
             connection.hang_up()
             await self._collect(connection)
-        self._engine.scheduler.check_integrity()
+        self._engine.engine.check_integrity()
         self._tally.note(n)
         self._tally.counts["messages"] += n_sent - self._n_unread
 
@@ -202,7 +202,7 @@ class LeadFuzzer:
         messages = [self._messages.draft(known) for _ in range(self._rng.choice((0, 1, 5, 64)))]
         body: Message = {"back": self._posting, "heard": self._rng.choice((None, 0, 1)), "messages": messages}
         if self._posting is None:
-            body["messages"] = [self._messages.hello(), *messages[:63]]
+            body["messages"] = [self._messages.hello("desk"), *messages[:63]]
         content = json.dumps(body) if self._rng.random() < 0.6 else self._mutator.broken(body)  # noqa: PLR2004 - a share
         if isinstance(content, str):
             content = content.encode("utf-8", "surrogatepass")

@@ -5,14 +5,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lead.chat.bounds import MAX_MESSAGES, MAX_TOOLS, AtMost
 from lead.chat.constraint import OutputConstraint
-from lead.chat.message import ChatMessage
+from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost
 from lead.chat.options import ChatOptions, ReasoningFormat
-from lead.chat.response_format import ResponseFormat
+from lead.chat.output_format import GENERIC, ToolFormat
+from lead.chat.request_parts import (
+    ChatMessage,
+    NamedToolChoice,
+    ResponseFormat,
+    Tool,
+    ToolChoice,
+    tools_prompt,
+)
 from lead.chat.template import Conversation
-from lead.chat.tool_formats import GENERIC, ToolFormat
-from lead.chat.tools import NamedToolChoice, Tool, ToolChoice, tools_prompt
 from lead.grammar import JSON_OBJECT
 from shared.errors import RequestError
 

@@ -88,7 +88,7 @@ class SequenceListener(Protocol):
 
 
 class SubmissionSource(Protocol):
-    """Which sequences an engine process gets (`lead.generation.submissions.Submissions`)."""
+    """Which sequences an engine process gets (`lead.generation.sequences.Sequences`)."""
 
     @property
     def holds_back(self) -> bool:

@@ -24,6 +24,7 @@ from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.drafters.suffix import SuffixDrafter
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
 from lead.engine.exact_model import limits_of, load_target
@@ -32,7 +33,6 @@ from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.recalibration import Recalibration
 from lead.engine.rpc_workers import wait_for_workers
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
@@ -135,7 +135,7 @@ def _serve(
     )
     if speculation.inline:
         prepare(speculation.inline.cost)
-    scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens, patience)
+    engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, patience)
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
@@ -150,7 +150,7 @@ def _serve(
         calibrate(model, speculation.cost, model.n_vocab, interrupted=lambda: pipe.readable)
         recalibration = _recalibration(model, speculation.cost, pipe)
     forget_old = seen.forget_old if seen else lambda: None
-    Loop(model, scheduler, speculation, pipe, recalibration=recalibration, forget_old=forget_old).run()
+    Loop(model, engine, pipe, recalibration=recalibration, forget_old=forget_old).run()
 
 
 def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibration:

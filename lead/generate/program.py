@@ -16,8 +16,7 @@ from lead.generate.text_output import TextOutput
 from lead.generation.assembler import TextToken
 from lead.http.answers import AnswerEnd, AnswerStream
 from lead.http.generation_request import GenerationRequest, check_lengths
-from lead.http.request_sampling import sampling_parameters
-from lead.http.schema import GenerationFields
+from lead.http.schema import GenerationFields, sampling_parameters
 from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt

@@ -15,25 +15,22 @@ from pathlib import Path
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.chat.model_template import model_template
 from lead.chat.options import ChatOptions
-from lead.chat.template import ChatTemplate
+from lead.chat.template import ChatTemplate, model_template
 from lead.engine.client import EngineClient
 from lead.engine.commands import Load
 from lead.generation.admission import Admission
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
-from lead.generation.submissions import Submissions
-from lead.http.middleware.cors import AllowedOrigins
+from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.middleware.keys import Key, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
+from lead.server.listening import Inheritance, activated_socket, listen, meeting_point, wait_for_heir
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.services import Services
-from lead.server.socket_activation import activated_socket
-from lead.server.takeover import Inheritance, meeting_point, wait_for_heir
 from lead.settings.cache_shares import cache_shares
 from lead.settings.demo_model import demo_model
 from lead.settings.lead_settings import LeadSettings
@@ -58,8 +55,7 @@ class Lead:
     def __init__(self, settings: LeadSettings) -> None:
         """Raises ConfigError for keys that cannot be read."""
         self._settings = settings
-        self._sequences = Sequences()
-        self._submissions = Submissions(self._sequences, settings.max_restarts)
+        self._sequences = Sequences(max_restarts=settings.max_restarts)
         self._shares = cache_shares(settings, free_memory())
         self._engine: EngineClient | None = None
         self._backs: Backs | None = None
@@ -223,7 +219,7 @@ class Lead:
             vocabulary = await asyncio.to_thread(Vocabulary.load, path)
             self._engine = EngineClient(
                 self._load_command(path),
-                self._submissions,
+                self._sequences,
                 self._settings.log_level,
                 log_json=self._settings.log_json,
                 timeout=self._settings.engine_timeout,
@@ -306,9 +302,7 @@ class Lead:
             n_keep=self._settings.keep,
             shows_slots=self._settings.slots,
             spec_decode_detail=self._settings.per_request_spec_decode_metrics,
-            metrics=MetricsExporter(self._sequences, self._submissions, self._backs)
-            if self._settings.metrics
-            else None,
+            metrics=MetricsExporter(self._sequences, self._backs) if self._settings.metrics else None,
             n_threads=self._settings.n_threads,
         )
 
@@ -345,15 +339,3 @@ class Lead:
             self._local_back.stop()
         if self._backing:
             await self._backing
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; on `::` it takes IPv4, too, where the system can. Raises ConfigError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    try:
-        return socket.create_server((host, port), family=family, backlog=256, dualstack_ipv6=both)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}; try another --port"
-        ) from error

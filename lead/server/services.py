@@ -12,7 +12,7 @@ from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
 from lead.engine.client import SERVING, EngineState
 from lead.engine.commands import PolicyName
-from lead.generation.admission import Admission, Engine
+from lead.generation.admission import Admission, EngineHandle
 from lead.generation.answer_stats import SpecDecodeDetail
 from lead.generation.sequences import Sequences
 from lead.metrics.exporter import MetricsExporter
@@ -24,7 +24,7 @@ from shared.errors import NotServingError
 from shared.llama.vocabulary import Vocabulary
 
 
-class SupervisedEngine(Engine, Protocol):
+class SupervisedEngine(EngineHandle, Protocol):
     """The seam to the engine, with its state."""
 
     @property

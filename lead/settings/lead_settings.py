@@ -9,10 +9,9 @@ from lead.engine.commands import LoadDraft, PolicyName
 from lead.generation.answer_stats import SpecDecodeDetail
 from lead.http.middleware.hosts import is_loopback
 from lead.settings.conversation import ConversationOptions
-from lead.settings.draft_model import DraftModelOptions
+from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
-from lead.settings.own_back import OwnBackOptions
 from lead.settings.rpc import RpcOptions
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import EXPOSED, SecurityOptions

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from lead.engine.calibration import calibrate
 from lead.engine.commands import PolicyName, PostDraft, Submit
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
 from lead.engine.speculation.speculation_stats import SpeculationStats
-from lead.engine.step_plan import StepPlan
+from lead.engine.step_plan import StepPlan, Wait
 from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.machine_load import IDLE, MachineLoad
 from lead.simulation.simulated_back import BackSpec
@@ -98,8 +98,7 @@ class SimulatedLead:
         self._inbox: list[PostDraft] = []
         self._rng = random.Random(seed)  # noqa: S311 - jitter
         self._busy = False
-        self._waiting_since: float | None = None
-        self._n_waits = 0
+        self._n_turns = 0
         self._drafter = SimulatedInlineDrafter(inline, self._texts) if inline else None
         self._speculation = SpeculationManager(
             policy, depth, _NO_TOKEN_ENDS, make_drafters, constants=constants, inline=self._drafter
@@ -110,7 +109,7 @@ class SimulatedLead:
         stopwatch = _Stopwatch(steps)
         calibrate(stopwatch, self._speculation.cost, 1, lambda: False, lambda: stopwatch.now)
         limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
-        self._scheduler = Scheduler(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
+        self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
 
     @property
     def stats(self) -> SpeculationStats:
@@ -127,7 +126,7 @@ class SimulatedLead:
         request = Submit(
             sequence=sequence, tokens=[text.token(0)], sampling=_GREEDY, max_tokens=text.n_tokens - 1
         )
-        self._scheduler.submit(request, self._clock.now)
+        self._engine.apply(request, self._clock.now)
         self._wake()
 
     def post(self, draft: PostDraft) -> None:
@@ -144,58 +143,55 @@ class SimulatedLead:
             self._turn()
 
     def _turn(self) -> None:
-        """As `lead.engine.loop.Loop.step`, but for decoding."""
         for draft in self._inbox:
-            self._speculation.post_draft(draft)
+            self._engine.apply(draft, self._clock.now)
         self._inbox.clear()
-        if self._waiting_since is not None:
-            self._speculation.on_wait(self._clock.now - self._waiting_since)
-            self._waiting_since = None
-        plan = self._scheduler.plan(self._clock.now)
-        if plan is None:
-            return
-        if plan.wait > 0:
-            self._wait(plan.wait)
-            return
-        self._busy = True
-        if plan.order:
-            self._draft(plan.order)
-            return
-        seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
-        seconds *= self._load.slowdown(self._clock.now, self._rng)
-        began = self._clock.now
-        self._compute(seconds, lambda: self._commit(plan, self._clock.now - began))
+        self._n_turns += 1
+        match self._engine.next(self._clock.now):
+            case Wait(seconds):
+                self._wait(seconds)
+            case DraftOrder() as order:
+                self._draft(order)
+            case StepPlan() as plan:
+                self._decode(plan)
+
+    def _wait(self, seconds: float) -> None:
+        n = self._n_turns
+
+        def end() -> None:
+            if n == self._n_turns:
+                self._turn()
+
+        self._clock.after(seconds, end)
 
     def _draft(self, order: DraftOrder) -> None:
         assert self._drafter
-        done = self._speculation.draft(order)
+        self._busy = True
+        done = self._engine.draft(order)
         seconds = self._drafter.seconds(done.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
 
         def end() -> None:
-            self._speculation.on_drafted(done, seconds)
+            self._engine.drafted(done, seconds)
             self._busy = False
             self._turn()
 
         self._clock.after(seconds, end)
 
-    def _wait(self, seconds: float) -> None:
-        self._waiting_since = self._clock.now
-        self._n_waits += 1
-        n = self._n_waits
+    def _decode(self, plan: StepPlan) -> None:
+        self._busy = True
+        seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+        seconds *= self._load.slowdown(self._clock.now, self._rng)
+        began = self._clock.now
 
         def end() -> None:
-            if self._waiting_since is not None and n == self._n_waits:
-                self._turn()
+            logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.layout]
+            self._engine.decoded(plan, logits, self._clock.now, self._clock.now - began)
+            for event in self._engine.pop_events():
+                if isinstance(event, Committed | Finished | Tuned):
+                    self._observer(event)
+            self._turn_later()
 
-        self._clock.after(seconds, end)
-
-    def _commit(self, plan: StepPlan, seconds: float) -> None:
-        logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.spans]
-        events = self._scheduler.commit(plan, logits, self._clock.now, seconds)
-        for event in (*events, *self._speculation.pop_events()):
-            if isinstance(event, Committed | Finished | Tuned):
-                self._observer(event)
-        self._turn_later()
+        self._compute(seconds, end)
 
     def _turn_later(self) -> None:
         """After everything that happens at this moment, such as a client's next request."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lead.chat.options import ChatOptions
-from lead.chat.parser_config import ParserConfig
+from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
 from lead.settings.limits import RequestLimits
 from shared.logs import LogLevel

@@ -12,10 +12,9 @@ from typing import Any
 from lead.chat.constraint import OutputConstraint, grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.options import ChatOptions
-from lead.chat.parser_config import ParserConfig
+from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request import ConversationFields
 from lead.chat.template import ChatTemplate, Conversation
-from lead.chat.tool_formats import unfinished_marker
 from lead.grammar import (
     JSON_OBJECT,
     check_grammar,

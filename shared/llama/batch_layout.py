@@ -82,9 +82,6 @@ class Layout(Sequence[Span]):
         return sum(part.width for each in self.passes for part in each)
 
 
-EMPTY_LAYOUT = Layout([], [], frozenset(), 0)
-
-
 def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
     """Divide `spans`, at least one and at most one of each slot, into passes."""
     if rules.widths:

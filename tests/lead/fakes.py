@@ -12,7 +12,6 @@ from lead.engine.client import EngineState
 from lead.engine.events import Committed, Finished, Ready, Started
 from lead.generation.admission import Admission
 from lead.generation.sequences import Sequences
-from lead.generation.submissions import Submissions
 from lead.http.json_route import BodyReader
 from lead.server.app import create_app
 from lead.server.services import Services
@@ -57,7 +56,6 @@ class ScriptedEngine:
         self.policy = None
         self.dies_after = None
         self.pause_after = None
-        self.submissions = Submissions(sequences, max_restarts=3)
         self._sequences = sequences
         self._released = asyncio.Event()
         self._released.set()
@@ -76,7 +74,7 @@ class ScriptedEngine:
             return
         if self.state is not EngineState.READY:
             raise NotServingError(f"{self.state.value}: try again in a moment")
-        for request in self.submissions.take_due():
+        for request in self._sequences.take_due():
             self.submitted.append(request)
             self.submission.set()
             task = asyncio.get_running_loop().create_task(self._answer(request))
@@ -129,7 +127,7 @@ class ScriptedLead:
     def __init__(self, vocabulary):
         self.now = 0.0
         self.vocabulary = vocabulary
-        self.sequences = Sequences()
+        self.sequences = Sequences(max_restarts=3)
         self.engine = ScriptedEngine(self.sequences)
         self.backs = Backs(
             self.sequences,

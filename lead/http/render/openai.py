@@ -12,12 +12,16 @@ from lead.engine.commands import OWN_SOURCES
 from lead.generation.answer_stats import SourceStats
 from lead.generation.assembler import TextToken
 from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
-from lead.http.chat_request import ChatRequest
-from lead.http.generation_request import GenerationRequest
-from lead.http.render.generation_settings import generation_settings
-from lead.http.render.logprobs import TextLogprobs, chat_logprobs
-from lead.http.render.spec_decode_metrics import spec_decode_metrics
-from lead.http.render.timings import prompt_progress, speculation, timings
+from lead.http.generation_request import ChatRequest, GenerationRequest
+from lead.http.render.answer_parts import (
+    TextLogprobs,
+    chat_logprobs,
+    generation_settings,
+    prompt_progress,
+    spec_decode_metrics,
+    speculation,
+    timings,
+)
 from lead.http.schema import GenerationFields
 from lead.http.sse import JsonObject, SseEvent
 from lead.server.services import Services

@@ -1,5 +1,6 @@
 """`GET /health`, `/v1/models`, `/props`: the server and its model, as llama-server describes them."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -8,9 +9,9 @@ from fastapi.responses import JSONResponse, Response
 from lead.engine.client import EngineState
 from lead.engine.exactness import promise
 from lead.http.error_responses import error_response, http_error
-from lead.http.render.generation_settings import public_settings
+from lead.http.render.answer_parts import public_settings
 from lead.server.services import Services, get_ready_services, get_services
-from shared.errors import NotServingError
+from shared.errors import NotServingError, UnsupportedError
 from shared.llama import library
 from shared.sampling.parameters import SamplingParameters
 
@@ -131,3 +132,33 @@ def _text(token: int | None, services: Services) -> str:
     if token is None:
         return ""
     return services.vocabulary.piece(token, special=True).decode("utf-8", "replace")
+
+
+_EMBEDDINGS = "This server does not support embeddings: it generates text"
+_RERANKING = "This server does not support reranking: it generates text"
+_AUDIO = "The current model does not support audio input."
+REASONS: Mapping[str, str] = {
+    "/embedding": _EMBEDDINGS,
+    "/embeddings": _EMBEDDINGS,
+    "/v1/embeddings": _EMBEDDINGS,
+    "/rerank": _RERANKING,
+    "/reranking": _RERANKING,
+    "/v1/rerank": _RERANKING,
+    "/v1/reranking": _RERANKING,
+    "/v1/audio/transcriptions": _AUDIO,
+    "/infill": "Infill is not supported: there is no text before and after a gap, only one before the end",
+    "/lora-adapters": "This server does not support adapters: the model runs as its file says",
+    "/props": "This server does not support changing global properties",
+}
+"""Why the lead does not have these endpoints of llama-server: POST requests by path, answered with 501."""
+
+
+def _refusing(reason: str) -> Callable[[], Awaitable[None]]:
+    async def refuse() -> None:
+        raise UnsupportedError(reason)
+
+    return refuse
+
+
+for _path, _reason in REASONS.items():
+    router.post(_path, include_in_schema=False)(_refusing(_reason))

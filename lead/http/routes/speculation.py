@@ -12,7 +12,7 @@ from pydantic import Field
 from starlette.requests import HTTPConnection
 
 from lead.backs.registry import Back, Backs
-from lead.chat.nulls import NullIsDefault
+from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.exactness import promise
 from lead.engine.speculation.draft_chain import MAX_DEPTH

@@ -1,6 +1,6 @@
 import pytest
 
-from lead.chat.bounds import MAX_MESSAGES
+from lead.chat.fields import MAX_MESSAGES
 from lead.chat.options import ChatOptions
 from lead.chat.request import ConversationFields
 from lead.chat.responses_request import ResponsesRequest

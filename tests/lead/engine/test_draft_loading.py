@@ -15,10 +15,10 @@ from lead.engine.draft_loading import (
     make_mtp_drafter,
     wants_heads,
 )
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
@@ -212,7 +212,7 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep
     heads = model.open_heads(eagle) if with_heads or eagle else None
     drafter = make_mtp_drafter(model, heads, 4, NoGrammars(), NoWait()) if heads else None
     speculation = SpeculationManager(policy, 3, frozenset(), batching=batching_for(limits), inline=drafter)
-    scheduler = Scheduler(
+    engine = Engine(
         limits,
         speculation,
         lambda request: make_sampler(request.sampling, model.vocabulary, request.tokens),
@@ -225,12 +225,12 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep
         for i in range(n_texts)
     ]
     front = FakeFront({0: requests[:2], 9: requests[2:]}, n_most_steps=9000)
-    loop = Loop(model, scheduler, speculation, front, clock=front.clock)
+    loop = Loop(model, engine, front, clock=front.clock)
     if speculation.inline:
         calibrate_heads(heads, speculation.inline.cost, front.clock)
     while front.open:
         loop.step()
-        scheduler.check_integrity()
+        engine.check_integrity()
     if heads:
         heads.close()
     model.close()

@@ -16,7 +16,8 @@ from websockets.exceptions import InvalidStatus
 from back.dial import RefusedError
 from back.link import Link
 from lead.server import server as module
-from lead.server.server import Lead, listen
+from lead.server.listening import listen
+from lead.server.server import Lead
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
 from shared.errors import ConfigError

@@ -93,7 +93,7 @@ def test_threads_are_counted_on_the_chosen_cores():
 
 
 def test_a_taken_port_is_a_problem():
-    from lead.server.server import listen  # noqa: PLC0415 - of this test alone
+    from lead.server.listening import listen  # noqa: PLC0415 - of this test alone
 
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
