@@ -28,9 +28,9 @@ from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.errors import KvCacheFullError, PendingAnswerError, TranslationError
+from shared.llama.batch_invariance import RESERVE, InvariantWidths
+from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
-from shared.llama.span import padding, prompts_first
-from shared.llama.width_policy import RESERVE, WidthPolicy, passes
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.protocol import Close, Extend, Open
 from shared.sampling.common_filters import CommonFilters
@@ -116,28 +116,34 @@ class FakeTarget:
         self.n_restored = self.n_loaded = 0
         self._rows = np.empty((0, N_VOCAB), np.float32)
 
+    @property
+    def layout_rules(self):
+        n_ctx_slot = min(self._n_ctx_slot or self.n_ctx, self.n_window)
+        own_cells = self._n_ctx_slot is not None
+        return LayoutRules(self.n_batch, n_ctx_slot, self.traits, own_cells=own_cells, widths=self._widths)
+
     def decode(self, spans):
         self._rows[:] = np.nan  # what the last decode returned were views
-        assert 0 < sum(len(span.tokens) for span in spans) <= self.n_batch
-        assert max(Counter(span.slot for span in spans).values()) == 1, "two spans of one slot"
+        planned = spans if isinstance(spans, Layout) else layout(spans, self.layout_rules)
+        assert 0 < sum(len(span.tokens) for span in planned) <= self.n_batch
+        assert max(Counter(span.slot for span in planned).values()) == 1, "two spans of one slot"
+        self._check_layout(planned)
         for slot in list(self._padding):
             self._cut_padding(slot)
         self._finish_copies()
         self._last.clear()
-        rows = {}
-        parts = self._parts(spans)
-        for n_done, part in enumerate(parts):
+        rows = [[] for _ in planned]
+        for n_done, together in enumerate(planned.passes):
             try:
-                rows |= {span.slot: row for span, row in self._decode_part(part)}
+                self._decode_pass(together, rows)
             except KvCacheFullError as error:
-                lost = [span.slot for done in parts[:n_done] for span in done]
+                lost = [part.span.slot for done in planned.passes[:n_done] for part in done]
                 for slot in lost:  # what was decoded cannot be taken back
                     self.trim(slot, 0)
                 raise KvCacheFullError(str(error), lost) from error
-        self.steps.append([len(span.tokens) for span in spans])
-        in_order = [rows[span.slot] for span in spans]
-        self._rows = np.array([row for span_rows in in_order for row in span_rows]).reshape(-1, N_VOCAB)
-        return np.split(self._rows, np.cumsum([len(span_rows) for span_rows in in_order])[:-1])
+        self.steps.append([len(span.tokens) for span in planned])
+        self._rows = np.array([row for span_rows in rows for row in span_rows]).reshape(-1, N_VOCAB)
+        return np.split(self._rows, np.cumsum([len(span_rows) for span_rows in rows])[:-1])
 
     def trim(self, slot, n_keep):
         n_held = len(self.slots[slot])
@@ -276,45 +282,39 @@ class FakeTarget:
 
     # Decoding, as `shared.llama.model.Model` does it
 
-    @property
-    def _pads(self):
-        return self.traits.n_rollback != 0 and (self.traits.equal_lengths or self._n_ctx_slot is not None)
+    def _check_layout(self, planned):
+        """Every token is decoded once and in order, in passes that the model can compute."""
+        tokens = [[] for _ in planned]
+        for together in planned.passes:
+            assert sum(part.width for part in together) <= self.n_batch or self._widths, "more than a batch"
+            for number, span, n_padding, _ in together:
+                whole = planned[number]
+                assert span.slot == whole.slot
+                assert span.start == whole.start + len(tokens[number]), "not in order"
+                tokens[number] += span.tokens
+                end = span.start + len(span.tokens) + n_padding
+                n_more = RESERVE if self._widths else 0
+                assert end <= self.layout_rules.n_ctx_slot + n_more, "more tokens than the slot has cells"
+                if self._widths:
+                    assert len(span.tokens) + n_padding in self._widths.of(span), "in a width that differs"
+        assert tokens == [list(span.tokens) for span in planned]
 
-    def _parts(self, spans):
-        """What is decoded one after the other: prompts before what may be rolled back."""
-        if not self._pads or self.traits.can_trim:
-            return [spans]
-        return [sorted(part, key=lambda span: span.slot) for part in prompts_first(spans)]
-
-    def _decode_part(self, part):
-        n_padding = self._n_padding(part)
-        n_tokens = sum(len(span.tokens) for span in part)
+    def _decode_pass(self, together, rows):
+        n_tokens = sum(len(part.span.tokens) for part in together)
+        n_padding = sum(part.n_padding for part in together)
         if self._n_ctx_slot is None:
             n_free = self.n_ctx - self.n_cells_used
             assert n_tokens <= n_free, "more tokens than the cache has cells"
-            if n_tokens + sum(n_padding) > n_free:
+            if n_tokens + n_padding > n_free:
                 raise KvCacheFullError("no room for padding")
-        rows = [(span, self._decode_span(span)) for span in part]
-        lengths = {span.slot: len(span.tokens) + n_pad for span, n_pad in zip(part, n_padding, strict=True)}
-        self._padding |= {span.slot: n_pad for span, n_pad in zip(part, n_padding, strict=True) if n_pad}
+        for part in together:
+            rows[part.number] += self._decode_span(part.span)
+        if not self._widths:  # cells in reserve
+            self._padding = {part.span.slot: part.n_padding for part in together if part.n_padding}
+        lengths = {part.span.slot: part.width for part in together}
         self._last |= lengths
         if self.traits.equal_lengths and self.traits.n_rollback:
             self._last = last_pass(lengths, 1 + self.traits.n_rollback, adjacent=self._n_ctx_slot is not None)
-        return rows
-
-    def _n_padding(self, part):
-        n_ctx_slot = self._n_ctx_slot or self.n_ctx
-        none = [0] * len(part)
-        if self._widths:  # it is cut after each pass
-            for piece in itertools.chain.from_iterable(passes(part, self._widths)):
-                assert piece.span.start + piece.width <= n_ctx_slot + RESERVE
-            return none
-        n_padding = none
-        if self._pads and len(part) > 1:
-            n_padding = padding(part, self.n_batch, n_ctx_slot)
-        for span, n_pad in zip(part, n_padding, strict=True):
-            assert span.start + len(span.tokens) + n_pad <= n_ctx_slot, "more tokens than the slot has cells"
-        return n_padding
 
     def _decode_span(self, span):
         slot, cache, hashes = span.slot, self.slots[span.slot], self._hashes[span.slot]
@@ -457,7 +457,7 @@ def toy_sampler(
     return ConstrainedSampler(parameters, filters, history, beginning, min(END_TOKENS))
 
 
-def plain_run(request: Submit, n_ctx: int, widths: WidthPolicy | None = None) -> tuple[list[int], str]:
+def plain_run(request: Submit, n_ctx: int, widths: InvariantWidths | None = None) -> tuple[list[int], str]:
     """All tokens of a request and how it ends, one token at a time with nothing in between: the truth."""
     answer = functools.partial(_answer_hash, separates=widths is not None and not widths.is_uniform)
     tokens, context = list(request.tokens), list(request.tokens)

@@ -18,9 +18,9 @@ from lead.engine.recalibration import Recalibration
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
+from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
-from shared.llama.width_policy import WidthPolicy
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
@@ -61,9 +61,9 @@ MEMORIES = {
     "recurrent": (MemoryTraits(n_rollback=0, equal_lengths=True),),
 }
 WIDTHS = (
-    WidthPolicy((2, 3), (4, 8)),
-    WidthPolicy((1, 2, 3, 4), (1, 2, 3, 4)),
-    WidthPolicy((2, 4), (2, 4, 8), joins=False),
+    InvariantWidths((2, 3), (4, 8)),
+    InvariantWidths((1, 2, 3, 4), (1, 2, 3, 4)),
+    InvariantWidths((2, 4), (2, 4, 8), joins=False),
 )
 ROOMS = {
     **{name: (name, "one pool") for name in MEMORIES},

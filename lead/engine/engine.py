@@ -133,10 +133,11 @@ class Engine:
         """
         self._scheduler.learn(plan, seconds)
         self._verifier.begin_step()
-        last = self._scheduler.slots_in_last_pass(plan.spans)
-        n_committed = 0
+        can_roll_back, n_committed = plan.layout.can_roll_back, 0
         for entry, rows in zip(plan.entries, logits, strict=True):
-            n_committed += self._commit_entry(entry, rows, now, can_roll_back=entry.slot.index in last)
+            n_committed += self._commit_entry(
+                entry, rows, now, can_roll_back=entry.slot.index in can_roll_back
+            )
         slots = [entry.slot for entry in plan.entries]
         n_committed += self._take(self._verifier.end_step(slots, seconds), now)
         depths = [
@@ -145,7 +146,7 @@ class Engine:
         is_usual = not any(slot.is_waiting for slot in slots)
         n_expected = plan.n_expected if is_usual else None
         self.speculation.on_step(
-            StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.n_passes)
+            StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches)
         )
         self._events += self.speculation.pop_events()
 

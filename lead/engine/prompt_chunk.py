@@ -5,7 +5,7 @@ where slots have cells of their own it is a pass of its own over the weights. So
 takes more (docs/performance.md, "eight long prompts").
 """
 
-from shared.llama.span import TILE
+from shared.llama.batch_layout import TILE
 
 STEP_SECONDS = 0.5
 """About how long a step may take because of prompts, where that is enough for more than the least chunk."""

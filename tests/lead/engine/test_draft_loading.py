@@ -24,8 +24,8 @@ from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, TranslationError
+from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
-from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sampling.factory import make_sampler

@@ -15,9 +15,9 @@ from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from lead.engine.step_plan import StepPlan
 from shared.cache_edits import Restore, Store
 from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
+from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
-from shared.llama.width_policy import WidthPolicy
 from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from tests.engine_harness import NOW, EngineHarness
@@ -750,7 +750,7 @@ def test_a_slot_that_the_model_had_to_empty_is_read_again():
     harness.step()
     harness.submit("t", OTHER, max_tokens=5)
     plan = harness.next()
-    assert [span.slot for span in plan.spans] == [0, 1]
+    assert [span.slot for span in plan.layout] == [0, 1]
     harness.find_no_room([1])
     assert [*OTHER, *text_of(harness.drain(), "t")] == plain_run(submit(tokens=OTHER, max_tokens=5), 200)[0]
 
@@ -774,7 +774,7 @@ def test_after_a_full_cache_the_next_step_takes_one_token_of_each():
     harness = drafting()
     harness.submit("t", [4] * 9)
     post(harness, TEXT[3:6])
-    assert len(harness.next().spans) == 2
+    assert len(harness.next().layout) == 2
     harness.find_no_room()
     harness.step()
     assert [len(span.tokens) for span in harness.spans] == [1, 1]
@@ -1002,7 +1002,7 @@ class EngineMachine(RuleBasedStateMachine):
     def fill_the_cache(self):
         plan = self.harness.next()
         if isinstance(plan, StepPlan) and plan.n_tokens == 1:  # a single token always finds room
-            self.engine.decoded(plan, self.harness.target.decode(plan.spans), NOW, 0.01)
+            self.engine.decoded(plan, self.harness.target.decode(plan.layout), NOW, 0.01)
         elif isinstance(plan, StepPlan):
             self.engine.failed(KvCacheFullError("full"))
         self.take(self.engine.pop_events())
@@ -1044,7 +1044,7 @@ def test_a_step_counts_what_the_model_adds_to_shorter_spans():
     harness.step()
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
     plan = harness.next()
-    assert [len(span.tokens) for span in plan.spans] == [4, 1]
+    assert [len(span.tokens) for span in plan.layout] == [4, 1]
     assert plan.n_tokens == 8
 
 
@@ -1055,27 +1055,27 @@ def test_a_prompt_that_is_read_apart_is_counted_as_a_pass():
         pass
     harness.submit("b", tokens=[2] * 100)
     plan = harness.next()
-    assert [len(span.tokens) for span in plan.spans] == [1, 100]
-    assert (plan.n_tokens, plan.n_passes) == (101, 2)
+    assert [len(span.tokens) for span in plan.layout] == [1, 100]
+    assert (plan.n_tokens, plan.layout.n_ubatches) == (101, 2)
 
 
 def test_a_step_counts_what_makes_up_its_widths():
-    harness = EngineHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=WidthPolicy((2, 3), (4, 8)))
+    harness = EngineHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=InvariantWidths((2, 3), (4, 8)))
     harness.submit("a", tokens=LONG)
     harness.step()
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
     plan = harness.next()
-    assert [len(span.tokens) for span in plan.spans] == [3]  # no wider draft
-    assert (plan.n_tokens, plan.n_passes) == (3, 1)
+    assert [len(span.tokens) for span in plan.layout] == [3]  # no wider draft
+    assert (plan.n_tokens, plan.layout.n_ubatches) == (3, 1)
 
 
 @pytest.mark.parametrize(("widths", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
 def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(widths, n_tokens):
-    harness = EngineHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=WidthPolicy(*widths))
+    harness = EngineHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=InvariantWidths(*widths))
     harness.submit("a", tokens=[5])
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
     plan = harness.next()
-    assert [len(span.tokens) for span in plan.spans] == [n_tokens]
+    assert [len(span.tokens) for span in plan.layout] == [n_tokens]
 
 
 # Grammars that are followed elsewhere
