@@ -33,9 +33,8 @@ from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.protocol import Close, Extend, Open
-from shared.sampling.common_filters import CommonFilters
 from shared.sampling.constrained import ConstrainedSampler
-from shared.sampling.ordered_filters import OrderedFilters
+from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 from shared.translation.projection import Projection
@@ -449,8 +448,7 @@ class SlowGrammar:
 def toy_sampler(
     parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /, *, follow=ToyGrammar
 ) -> Sampler:
-    make = CommonFilters if parameters.is_common else functools.partial(OrderedFilters, vocabulary=None)
-    filters = make(parameters, N_VOCAB, END_TOKENS) if needs_filters(parameters) else None
+    filters = NativeFilters(parameters, N_VOCAB, END_TOKENS, None) if needs_filters(parameters) else None
     if parameters.grammar is None:
         return Sampler(parameters, filters, history)
     beginning = like if isinstance(like, ConstrainedSampler) else follow()
