@@ -9,8 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from bench.guessing_sampler import GuessingSampler
-from bench.named_text import NamedText
+from bench.guessing_sampler import GuessingSampler, NamedText
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from bench.stopwatch import Stopwatch
 from lead.engine.calibration import calibrate
