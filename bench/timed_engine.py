@@ -9,11 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from bench.guessing_sampler import GuessingSampler
-from bench.named_text import NamedText
+from bench.guessing_sampler import GuessingSampler, NamedText
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from bench.stopwatch import Stopwatch
-from bench.traffic import limits_of
 from lead.engine.calibration import StepTimer
 from lead.engine.commands import (
     Command,
@@ -29,6 +27,7 @@ from lead.engine.draft_loading import calibrate_heads
 from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
+from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for

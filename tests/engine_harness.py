@@ -47,8 +47,8 @@ class EngineHarness:
             assert self.now < 1000 * NOW, "it waits for ever"
             action = self.next()
         if isinstance(action, StepPlan):
-            self.engine.decoded(action, self.target.decode(action.spans), self.now, STEP_SECONDS)
-            self.spans = action.spans
+            self.engine.decoded(action, self.target.decode(action.layout), self.now, STEP_SECONDS)
+            self.spans = action.layout.spans
             self.widths += [len(span.tokens) for span in self.spans]
         self.engine.check_integrity()
         return self.engine.pop_events()

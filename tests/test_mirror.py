@@ -40,6 +40,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/engine/speculation/test_board.py": ("lead/engine/speculation/merge.py",),
     "tests/lead/engine/speculation/test_manager.py": ("lead/engine/drafters/local_drafter.py",),
     "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
+    "tests/lead/engine/test_exact_model.py": ("lead/engine/engine_limits.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
     "tests/lead/engine/test_engine.py": ("lead/engine/step_plan.py",),
     "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),
@@ -56,7 +57,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/server/test_server.py": (
         "lead/server/app.py",
         "lead/server/services.py",
-        "lead/settings/demo_model.py",
     ),
     "tests/lead/tokenizer/test_fork_server.py": (
         "lead/tokenizer/forking.py",
@@ -78,6 +78,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/drafting/sequence_state.py",
         "shared/sampling/grammar_waits.py",
     ),
+    "tests/shared/llama/test_batch_layout.py": ("shared/llama/span.py",),
     "tests/shared/llama/test_model.py": (
         "shared/llama/batch.py",
         "shared/llama/library.py",

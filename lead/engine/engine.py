@@ -38,8 +38,8 @@ _N_GENERATION_PROMPT = 8
 """Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
-_MIN_COPIED = 32
-"""Where slots have cells of their own, all of them are copied: as quick as reading a few tokens."""
+_COPY_PRICE = 31
+"""Where slots have cells of their own, all of them are copied: as quick as reading so many tokens."""
 
 
 class Engine:
@@ -69,7 +69,7 @@ class Engine:
             limits.traits,
             # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
             can_copy=limits.n_ctx_slot is None or limits.traits.can_trim,
-            min_copied=1 if limits.n_ctx_slot is None else _MIN_COPIED,
+            copy_price=0 if limits.n_ctx_slot is None else _COPY_PRICE,
             n_checkpoints=limits.n_checkpoints,
             prompt_cache=limits.prompt_cache,
             stores_idle=limits.n_ctx_slot is None,
@@ -133,10 +133,11 @@ class Engine:
         """
         self._scheduler.learn(plan, seconds)
         self._verifier.begin_step()
-        last = self._scheduler.slots_in_last_pass(plan.spans)
-        n_committed = 0
+        can_roll_back, n_committed = plan.layout.can_roll_back, 0
         for entry, rows in zip(plan.entries, logits, strict=True):
-            n_committed += self._commit_entry(entry, rows, now, can_roll_back=entry.slot.index in last)
+            n_committed += self._commit_entry(
+                entry, rows, now, can_roll_back=entry.slot.index in can_roll_back
+            )
         slots = [entry.slot for entry in plan.entries]
         n_committed += self._take(self._verifier.end_step(slots, seconds), now)
         depths = [
@@ -145,7 +146,7 @@ class Engine:
         is_usual = not any(slot.is_waiting for slot in slots)
         n_expected = plan.n_expected if is_usual else None
         self.speculation.on_step(
-            StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.n_passes)
+            StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches)
         )
         self._events += self.speculation.pop_events()
 

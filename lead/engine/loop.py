@@ -82,7 +82,7 @@ def carry_out(action: Action | None, engine: Engine, target: Target, clock: Call
 def _decode(plan: StepPlan, engine: Engine, target: Target, clock: Callable[[], float]) -> bool:
     began = clock()
     try:
-        logits = target.decode(plan.spans)
+        logits = target.decode(plan.layout)
     except (KvCacheFullError, WindowLostError) as error:
         engine.failed(error)
         return False

@@ -182,7 +182,7 @@ class SimulatedLead:
         began = self._clock.now
 
         def end() -> None:
-            logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.spans]
+            logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.layout]
             self._engine.decoded(plan, logits, self._clock.now, self._clock.now - began)
             for event in self._engine.pop_events():
                 if isinstance(event, Committed | Finished | Tuned):

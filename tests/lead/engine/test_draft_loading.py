@@ -22,9 +22,10 @@ from lead.engine.loop import Loop
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
+from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, TranslationError
+from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
-from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sampling.factory import make_sampler
@@ -279,10 +280,11 @@ def accept_one(model, tokens):
     """The target takes the first draft token (the draft is `tokens[1:]`) and rejects the rest."""
     n = len(PROMPT)
     if model.traits.replays:
-        model.save(1, 0)
+        before = Snapshot("device", model.traits.n_step_checkpoints, n)
+        model.store(1, before)
     model.decode([Span(1, n, tokens, len(tokens))])
     if model.traits.replays:
-        model.restore(1, 0, 1)
+        model.restore(1, before, n)
         model.decode([Span(1, n, tokens[:2], 1)])
     else:
         model.trim(1, n + 2)

@@ -1,24 +1,30 @@
 """Measures, on the loaded model, which widths of batches agree bit for bit, and what they cost.
 
-A text is decoded in batches of one width, at several lengths of context, over cells that were trimmed before;
-the logits of all its tokens are compared. What was not measured is not promised: a policy has measured widths
-only.
+To measure: a text is decoded in batches of one width, at several lengths of context, over cells that were
+trimmed before; the logits of all its tokens are compared. What was not measured is not promised: only
+measured widths are used.
 
 Quantized weights hide differences: activations are rounded to 8 bits before each matrix, so that another last
 bit shows only where it tips a rounding, once in some ten thousand activations. So small models take more
 tokens.
+
+To rehearse: one text is decoded alone, token by token; then in another slot, its prompt in other pieces, with
+busy slots of other lengths next to it, and with drafts that are partly wrong and trimmed. All logits must be
+equal bit for bit.
 """
 
 import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import cycle
 from typing import Any
 
+from shared.llama.batch_invariance import MAX_GAP, RESERVE, InvariantWidths
+from shared.llama.batch_layout import one_pass
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.llama.width_policy import MAX_GAP, RESERVE, WidthPolicy
 
 _ESTIMATED = (2, 1, 4, 8, 16, 3)
 _ESTIMATE_STEPS = 35
@@ -41,6 +47,21 @@ _ACTIVATIONS = 250_000
 """How many are compared of each width: tokens, times layers, times the width of a layer. None of width 1."""
 _MOST_TOKENS = 240
 _REPEATS, _FEW_REPEATS = 7, 3
+
+_N_PROMPT = 45
+_REHEARSED_ACTIVATIONS = 300_000
+"""As `_ACTIVATIONS`, in a rehearsal."""
+_ANSWER_TOKENS = (24, 200)
+"""The least and the most tokens of the answer."""
+NEEDED_CONTEXT = 96 + RESERVE
+"""Tokens that each slot must hold."""
+_PIECES = (13, 1, 40)
+"""In which the prompt is read the second time, as far as it goes."""
+_MOST_OTHERS = 3
+_OTHERS = 9
+"""Tokens of the first other slot, and by how many each has more than the one before."""
+_WRONG = 2
+"""Draft tokens of each step that are trimmed again."""
 
 Clock = Callable[[], float]
 Prints = dict[tuple[int, int], bytes]
@@ -74,7 +95,7 @@ class WidthReport:
                 chosen.append(width)
         return tuple(sorted(chosen))
 
-    def policy(self) -> WidthPolicy | None:
+    def policy(self) -> InvariantWidths | None:
         """The widths to decode in; None: no two widths agree.
 
         It follows from what agrees, not from durations, so that another start chooses the same.
@@ -88,14 +109,14 @@ class WidthReport:
             return None
         prompt, answer = _without_gaps(prompt), _without_gaps(answer)
         all_of_prompts = _without_gaps((*prompt, *sorted(n for n in self.wide if n > prompt[-1])))
-        return WidthPolicy(answer, prompt, all_of_prompts[len(prompt) :])
+        return InvariantWidths(answer, prompt, all_of_prompts[len(prompt) :])
 
     def describe(self) -> str:
         """The classes, for the log."""
         classes = dict.fromkeys(self.class_of(width) for width in sorted(self.prints))
         return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
 
-    def price(self, policy: WidthPolicy) -> float:
+    def price(self, policy: InvariantWidths) -> float:
         """How much longer than a single token the narrowest step under `policy` takes, as a ratio."""
         return self.seconds[policy.answer[0]] / self.seconds[1]
 
@@ -219,8 +240,98 @@ class _Measurement:
             self._decode(at, min(_LARGEST, n_tokens - at), n_logits=0)
 
     def _decode(self, start: int, width: int, n_logits: int) -> Any:
-        (rows,) = self._model.decode_as_is([Span(0, start, self._text[start : start + width], n_logits)])
+        (rows,) = self._model.decode(one_pass([Span(0, start, self._text[start : start + width], n_logits)]))
         return rows
+
+
+def rehearse(model: Model, policy: InvariantWidths) -> InvariantWidths | None:
+    """Put `policy` into force in `model`, or else one without joint passes; None if neither keeps the bits.
+
+    All slots must be empty and are left empty.
+    """
+    for tried in dict.fromkeys((policy, replace(policy, joins=False))):
+        model.widths = tried
+        if _alone(model, tried) == _in_company(model, tried):
+            return tried
+    model.widths = None
+    return None
+
+
+def _alone(model: Model, policy: InvariantWidths) -> list[bytes]:
+    """The answer in the narrowest width."""
+    text, width = _text(model, 0), policy.answer[0]
+    prints = _digests(model, [_prompt(0, 0, text[:_N_PROMPT])], 0)
+    for at in range(_N_PROMPT, len(text), width):
+        tokens = text[at : at + width]
+        prints += _digests(model, [Span(0, at, tokens, len(tokens))], 0)
+    model.trim(0, 0)
+    return prints
+
+
+def _in_company(model: Model, policy: InvariantWidths) -> list[bytes]:
+    slot = model.n_slots - 1
+    for number, other in enumerate(_other_slots(slot), 1):
+        _digests(model, [_prompt(other, 0, _text(model, number)[: _OTHERS * number])], 0)
+    prints = _read_in_pieces(model, slot)
+    prints += _answer_with_drafts(model, slot, policy)
+    for each in range(model.n_slots):
+        model.trim(each, 0)
+    return prints
+
+
+def _read_in_pieces(model: Model, slot: int) -> list[bytes]:
+    text, at, prints = _text(model, 0), 0, []
+    for n in cycle(_PIECES):
+        piece = text[at : min(at + n, _N_PROMPT)]
+        prints = _digests(model, [*_others(model, slot), _prompt(slot, at, piece)], -1)
+        at += len(piece)
+        if at == _N_PROMPT:
+            break
+    return prints
+
+
+def _answer_with_drafts(model: Model, slot: int, policy: InvariantWidths) -> list[bytes]:
+    """Right tokens and then wrong ones, in steps of many widths."""
+    text, at, prints = _text(model, 0), _N_PROMPT, []
+    for n_right in cycle(range(1, max(2, min(_N_PROMPT, policy.answer[-1]) - _WRONG))):
+        right = text[at : at + n_right]
+        wrong = text[1 : 1 + min(_WRONG, policy.answer[-1] - len(right))]
+        span = Span(slot, at, [*right, *wrong], len(right) + len(wrong))
+        prints += _digests(model, [*_others(model, slot), span], -1)[: len(right)]
+        at += len(right)
+        model.trim(slot, at)
+        if at == len(text):
+            break
+    return prints
+
+
+def _other_slots(slot: int) -> range:
+    return range(max(0, slot - _MOST_OTHERS), slot)
+
+
+def _others(model: Model, slot: int) -> list[Span]:
+    """One token of each other slot, which is trimmed by the next call."""
+    spans = []
+    for number, other in enumerate(_other_slots(slot), 1):
+        model.trim(other, _OTHERS * number)
+        spans.append(Span(other, _OTHERS * number, _text(model, number)[:1], 1))
+    return spans
+
+
+def _digests(model: Model, spans: Sequence[Span], index: int) -> list[bytes]:
+    """Digests of the logits of one of the spans."""
+    return [_digest(row) for row in model.decode(spans)[index]]
+
+
+def _prompt(slot: int, at: int, tokens: Sequence[int]) -> Span:
+    return Span(slot, at, tokens, 1, is_prompt=True)
+
+
+def _text(model: Model, number: int) -> list[int]:
+    least, most = _ANSWER_TOKENS
+    n_answer = min(max(least, _REHEARSED_ACTIVATIONS // model.n_activations), most)
+    n_tokens = min(_N_PROMPT + n_answer, model.n_ctx_slot - RESERVE)
+    return [(7919 * i + 101 * number + 31) % model.n_vocab for i in range(n_tokens)]
 
 
 def _digest(row: Any) -> bytes:

@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.llama.batch_invariance import RESERVE, InvariantWidths, invariant_passes
 from shared.llama.span import Span
-from shared.llama.width_policy import RESERVE, WidthPolicy, passes
 
-UNIFORM = WidthPolicy((2, 3, 4, 6, 8, 16), (2, 3, 4, 6, 8, 16), (32,))
-APART = WidthPolicy((2, 3), (8, 12, 16), (32,))
+UNIFORM = InvariantWidths((2, 3, 4, 6, 8, 16), (2, 3, 4, 6, 8, 16), (32,))
+APART = InvariantWidths((2, 3), (8, 12, 16), (32,))
 
 
 def answer(slot, start, n, n_logits=None):
@@ -22,8 +22,8 @@ def prompt(slot, start, n, n_logits=0):
 def shapes(spans, policy):
     """Of each pass: slots, width and number of outputs."""
     return [
-        ([part.span.slot for part in each], each[0].width, each[0].n_outputs)
-        for each in passes(spans, policy)
+        ([part.span.slot for part in each], each[0].width, each[0].n_rows)
+        for each in invariant_passes(spans, policy)
     ]
 
 
@@ -51,7 +51,7 @@ def test_slots_that_are_not_adjacent_take_a_pass_each():
 
 
 def test_where_joint_passes_differ_each_slot_takes_its_own():
-    policy = WidthPolicy(UNIFORM.answer, UNIFORM.prompt, joins=False)
+    policy = InvariantWidths(UNIFORM.answer, UNIFORM.prompt, joins=False)
     assert shapes([answer(0, 9, 2), answer(1, 9, 2)], policy) == [([0], 2, 2), ([1], 2, 2)]
 
 
@@ -60,10 +60,10 @@ def test_answers_and_prompts_take_passes_of_their_classes():
 
 
 def test_the_logits_that_were_asked_for_are_picked():
-    ((part,),) = passes([prompt(0, 0, 5, 1)], APART)
-    outputs = np.arange(part.n_outputs, dtype=np.float32)[:, None]
+    ((part,),) = invariant_passes([prompt(0, 0, 5, 1)], APART)
+    outputs = np.arange(part.n_rows, dtype=np.float32)[:, None]
     assert part.wanted(outputs)[:, 0].tolist() == [4.0]
-    ((part,),) = passes([prompt(0, 0, 5)], APART)
+    ((part,),) = invariant_passes([prompt(0, 0, 5)], APART)
     assert part.wanted(outputs[:0]).shape == (0, 1)
 
 
@@ -81,15 +81,15 @@ def test_each_token_is_decoded_once_in_order_and_in_its_class(given_spans, polic
         n_logits = (1 if is_prompt else min(n, policy.answer[-1])) if wants else 0
         spans.append(Span(slot, 5, list(range(n)), n_logits, is_prompt=is_prompt))
     decoded, n_logits = {span.slot: [] for span in spans}, dict.fromkeys(range(len(spans)), 0)
-    for together in passes(spans, policy):
+    for together in invariant_passes(spans, policy):
         narrow = policy.narrow(together[0].span)
-        n_outputs = sum(part.n_outputs for part in together)
-        assert n_outputs == 0 or (n_outputs in narrow and together[0].n_outputs in narrow)
+        n_outputs = sum(part.n_rows for part in together)
+        assert n_outputs == 0 or (n_outputs in narrow and together[0].n_rows in narrow)
         assert len(together) == 1 or sum(part.width for part in together) in narrow
         slots = [part.span.slot for part in together]
         assert slots == list(range(slots[0], slots[0] + len(slots)))
         for part in together:
-            assert part.width in policy.widths(part.span)
+            assert part.width in policy.of(part.span)
             assert part.width == together[0].width
             assert part.n_padding <= RESERVE
             assert part.span.start == 5 + len(decoded[part.span.slot])

@@ -1,18 +1,36 @@
-"""The hidden states of a target's last tokens, which its heads for further tokens (MTP) read.
+"""The hidden states of a target's last tokens, which its MTP heads (multi-token prediction) read.
 
 Imports no native library: the model records what it decodes.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.llama.span import Span
+from shared.llama.memory_traits import SlotPart
+from shared.llama.span import Pass
 
 _MOST_BYTES = 64 << 20
 """Of one slot: an 8k prompt of a model with 5,120 dimensions would take 160 MB."""
 _MOST_ROWS = 2048
+
+
+class HeadSpan(NamedTuple):
+    """Tokens of a slot at positions start, start + 1, …, each with the hidden state of the one before it."""
+
+    slot: int
+    start: int
+    tokens: Sequence[int]
+    rows: Sequence[NDArray[np.float32]]
+
+
+class HeadOutput(NamedTuple):
+    """After the last token of a span: logits, shape (n_vocab,), and the head's hidden state, (n_embd,)."""
+
+    logits: NDArray[np.float32]
+    row: NDArray[np.float32]
 
 
 class _SlotRows:
@@ -47,8 +65,8 @@ class _SlotRows:
         self.first += n
 
 
-class HiddenRows:
-    """For each slot, of its last tokens; rejected draft tokens are overwritten by what follows them."""
+class HiddenStates(SlotPart):
+    """For each slot, those of its last tokens."""
 
     def __init__(self, n_slots: int, n_embd: int) -> None:
         """`n_embd` numbers are in a row."""
@@ -63,18 +81,13 @@ class HiddenRows:
         """The most that one slot takes."""
         return self.n_most * self.nothing.nbytes
 
-    def record_batch(
-        self, spans: Sequence[Span], n_padding: Sequence[int], rows: NDArray[np.float32]
-    ) -> None:
-        """`spans` were decoded, each with so many tokens of padding behind it.
-
-        rows: of all tokens in the batch, shape (n_tokens, n_embd), copied.
-        """
+    def record_pass(self, together: Pass, rows: NDArray[np.float32]) -> None:
+        """What a pass has computed; rows: of all its tokens, shape (n_tokens, n_embd), copied."""
         at = 0
-        for span, n_pad in zip(spans, n_padding, strict=True):
-            end = at + len(span.tokens)
-            self.record(span.slot, span.start, span.tokens, rows[at:end])
-            at = end + n_pad
+        for part in together:
+            span = part.span
+            self.record(span.slot, span.start, span.tokens, rows[at : at + len(span.tokens)])
+            at += part.width
 
     def record(self, slot: int, start: int, tokens: Sequence[int], rows: NDArray[np.float32]) -> None:
         """`tokens` were decoded from position `start` on; rows: shape (len(tokens), n_embd), copied."""
@@ -86,23 +99,19 @@ class HiddenRows:
         kept.rows += list(rows.copy())
         kept.forget(max(0, len(kept.tokens) - self.n_most))
 
-    def copy(self, source: int, slot: int, n_keep: int) -> None:
-        """`slot` has the first `n_keep` tokens of `source` now."""
+    def trimmed(self, slot: int, n_keep: int) -> None:
+        self._slots[slot].cut(n_keep)
+
+    def copied(self, source: int, slot: int, n_keep: int) -> None:
         self._slots[slot] = self._slots[source].beginning(n_keep)
 
-    def store(self, slot: int, key: int, start: int = 0, end: int | None = None) -> None:
-        """Keep the rows of a slot, of its tokens `start` to `end` or of all, as `key`."""
+    def stored(self, slot: int, key: int, start: int, end: int) -> None:
         kept = self._slots[slot]
-        part = kept.beginning(kept.end if end is None else end)
+        part = kept.beginning(end)
         part.forget(max(0, start - part.first))
         self._stored[key] = part
 
-    def load(self, slot: int, key: int, n_keep: int) -> None:
-        """`slot` has the first `n_keep` tokens of what was stored as `key` now."""
-        self._slots[slot] = self._stored[key].beginning(n_keep)
-
-    def load_part(self, slot: int, key: int, n_keep: int) -> None:
-        """`slot` has the part that was stored as `key` in addition, up to `n_keep` tokens of the text."""
+    def loaded(self, slot: int, key: int, n_keep: int) -> None:
         part, kept = self._stored[key].beginning(n_keep), self._slots[slot]
         if not part.tokens or part.first != kept.end or not kept.tokens:
             self._slots[slot] = part
@@ -112,11 +121,9 @@ class HiddenRows:
         kept.forget(max(0, len(kept.tokens) - self.n_most))
 
     def forget(self, key: int) -> None:
-        """Free what was stored as `key`, if there are rows of it."""
         self._stored.pop(key, None)
 
     def clear(self) -> None:
-        """Free all that was stored."""
         self._stored.clear()
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from shared.llama.width_policy import WidthPolicy
-from shared.llama.width_probe import WidthReport, estimate_widths, measure_widths
+from shared.llama.batch_invariance import RESERVE, InvariantWidths
+from shared.llama.invariance_probe import WidthReport, estimate_widths, measure_widths, rehearse
+from shared.llama.model import Model
+from shared.models.builtin import builtin_target
+from shared.settings.model_options import ModelOptions
 
 
 class Kernels:
@@ -18,7 +21,7 @@ class Kernels:
         self.now = 0.0
         self.length = 0
 
-    def decode_as_is(self, spans):
+    def decode(self, spans):
         (span,) = spans
         assert span.start == self.length
         self.length += len(span.tokens)
@@ -77,7 +80,7 @@ def test_the_choice_of_widths_does_not_depend_on_their_times():
 
 def test_a_step_of_one_token_is_priced_by_the_narrowest_width():
     assert report(lambda width, _: width == 1, lambda n: 1.0 + 0.3 * (n > 1)).price(
-        WidthPolicy((2, 3), (2, 3))
+        InvariantWidths((2, 3), (2, 3))
     ) == pytest.approx(1.3)
 
 
@@ -104,3 +107,23 @@ def test_the_shipped_model_agrees_for_several_tokens(model):
     found = estimate_widths(model, 20.0)
     assert found.policy().is_uniform
     assert found.price(found.policy()) > 0
+
+
+@pytest.fixture(scope="module")
+def separate():
+    options = ModelOptions(ctx_size=1024, parallel=2, threads=1, kv_unified=False)
+    model = Model(builtin_target(), options, n_reserve=RESERVE)
+    yield model
+    model.close()
+
+
+def test_measured_widths_keep_the_bits(separate):
+    policy = measure_widths(separate, 0.1).policy()
+    assert rehearse(separate, policy) == policy
+    assert separate.widths == policy
+    separate.widths = None
+
+
+def test_widths_that_do_not_agree_are_refused(separate):
+    assert rehearse(separate, InvariantWidths((1, 2, 3, 4, 6, 8), (1, 2, 4, 8, 16))) is None
+    assert separate.widths is None

@@ -1,29 +1,26 @@
-"""How batches are decoded so that logits depend on nothing but the tokens. Imports no native library.
+"""Batch invariance: passes in which logits depend on nothing but the tokens. Imports no native library.
 
 llama.cpp chooses its kernels by the number of tokens that are decoded together, the width. Widths whose
 logits are equal bit for bit form a class; which ones do depends on the weights, the options and the CPU
-(`shared.llama.width_probe` measures it). A policy names a class for the tokens of prompts and one for
-generated tokens. `passes` cuts and fills a batch so that each token is decoded in a width of its class.
+(`shared.llama.invariance_probe` measures it). `InvariantWidths` has a class for the tokens of prompts and one
+for generated tokens. `invariant_passes` cuts and fills a batch so that each token is decoded in a width of
+its class.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from shared.llama.span import Span
+from shared.llama.span import Pass, Span, SpanPart
 
 MAX_GAP = 32
-"""Between two widths of a policy: the most padding that a part alone needs."""
+"""Between two widths of a class: the most padding that a part alone needs."""
 RESERVE = 64
-"""Cells of each slot that only padding may occupy: as much as `passes` ever adds to a span."""
+"""Cells of each slot that only padding may occupy: as much as `invariant_passes` ever adds to a span."""
 
 
 @dataclass(frozen=True, slots=True)
-class WidthPolicy:
+class InvariantWidths:
     """Widths per slot that agree with each other, ascending: of generated tokens and of prompts.
 
     wide: further ones of prompts, without logits. Gaps are at most `MAX_GAP`. joins: adjacent slots may share
@@ -54,46 +51,20 @@ class WidthPolicy:
         """Those in which logits of `span` are computed."""
         return self.prompt if span.is_prompt else self.answer
 
-    def widths(self, span: Span) -> tuple[int, ...]:
+    def of(self, span: Span) -> tuple[int, ...]:
         """Those in which `span` is decoded."""
         return (*self.prompt, *self.wide) if span.is_prompt else self.answer
 
 
-Rows = NDArray[np.float32]
-"""Logits, shape (n_logits, n_vocab)."""
+def invariant_passes(spans: Sequence[Span], widths: InvariantWidths) -> list[Pass]:
+    """How to decode `spans`. The parts of a span follow each other in later passes.
 
-
-class SpanPart(NamedTuple):
-    """A part of span `number` in one pass, followed by `n_padding` tokens.
-
-    n_outputs: of how many tokens at the end, padding included, logits are computed. llama.cpp computes the
-    last layer for these tokens only, so their number is a width, too.
+    All parts of a pass have the same width and number of outputs: llama.cpp computes the last layer for these
+    tokens only, so their number is a width, too.
     """
-
-    number: int
-    span: Span
-    n_padding: int
-    n_outputs: int = 0
-
-    @property
-    def width(self) -> int:
-        return len(self.span.tokens) + self.n_padding
-
-    def wanted(self, outputs: Rows) -> Rows:
-        """The logits that the span asks for, of those that are computed."""
-        end = len(outputs) - self.n_padding if self.span.n_logits else 0
-        return outputs[end - self.span.n_logits : end]
-
-
-Pass = list[SpanPart]
-"""What is decoded together, in order of slots; all parts have the same width and number of outputs."""
-
-
-def passes(spans: Sequence[Span], policy: WidthPolicy) -> list[Pass]:
-    """How to decode `spans`, in this order. The parts of a span follow each other in later passes."""
-    cut = (_parts(number, span, policy.widths(span)) for number, span in enumerate(spans))
+    cut = (_parts(number, span, widths.of(span)) for number, span in enumerate(spans))
     rounds = ([part for part in each if part] for each in zip_longest(*cut))
-    return [_with_outputs(together, policy) for each in rounds for together in _joined(each, policy)]
+    return [_with_outputs(together, widths) for each in rounds for together in _joined(each, widths)]
 
 
 def _parts(number: int, span: Span, widths: Sequence[int]) -> Iterator[SpanPart]:
@@ -105,11 +76,11 @@ def _parts(number: int, span: Span, widths: Sequence[int]) -> Iterator[SpanPart]
         yield SpanPart(number, part, _least(widths, end - at) - (end - at))
 
 
-def _joined(parts: Sequence[SpanPart], policy: WidthPolicy) -> Iterator[Pass]:
+def _joined(parts: Sequence[SpanPart], widths: InvariantWidths) -> Iterator[Pass]:
     """Answers first: prompts may be long."""
     together: Pass = []
     for part in sorted(parts, key=lambda part: (part.span.is_prompt, part.span.slot)):
-        if wider := _with(together, part, policy):
+        if wider := _with(together, part, widths):
             together = wider
             continue
         yield together
@@ -117,14 +88,14 @@ def _joined(parts: Sequence[SpanPart], policy: WidthPolicy) -> Iterator[Pass]:
     yield together
 
 
-def _with(together: Pass, part: SpanPart, policy: WidthPolicy) -> Pass | None:
+def _with(together: Pass, part: SpanPart, widths: InvariantWidths) -> Pass | None:
     """A pass with one part more, all equally wide; None if it is better decoded in a pass of its own."""
     if not together:
         return [part]
-    if not (policy.joins and _are_alike(together[-1], part)):
+    if not (widths.joins and _are_alike(together[-1], part)):
         return None
-    parts, widths = [*together, part], policy.narrow(part.span)
-    width = _joint(widths, max(each.width for each in parts), len(parts))
+    parts = [*together, part]
+    width = _joint(widths.narrow(part.span), max(each.width for each in parts), len(parts))
     if width is None or width - min(len(each.span.tokens) for each in parts) > RESERVE:
         return None
     return [each._replace(n_padding=width - len(each.span.tokens)) for each in parts]
@@ -138,12 +109,12 @@ def _are_alike(last: SpanPart, part: SpanPart) -> bool:
     return other.slot == one.slot + 1 and (not one.is_prompt or last.width == part.width)
 
 
-def _with_outputs(together: Pass, policy: WidthPolicy) -> Pass:
+def _with_outputs(together: Pass, widths: InvariantWidths) -> Pass:
     if together[0].span.n_logits == 0:
         return together
     needed = max(part.n_padding + part.span.n_logits for part in together)
-    n_outputs = _joint(policy.narrow(together[0].span), needed, len(together))
-    assert n_outputs, f"no number of logits agrees with {policy}"
+    n_outputs = _joint(widths.narrow(together[0].span), needed, len(together))
+    assert n_outputs, f"no number of logits agrees with {widths}"
     return [part._replace(n_outputs=n_outputs) for part in together]
 
 
