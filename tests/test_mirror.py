@@ -63,7 +63,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/tokenizer/worker_loop.py",
     ),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
-    "tests/real/test_generate.py": ("lead/generate/private_lead.py",),
     "tests/shared/diagnostics/test_lead_checks.py": (
         "shared/diagnostics/findings.py",
         "shared/diagnostics/lead_report.py",
