@@ -8,12 +8,7 @@ from shared.errors import ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.llama.native_parameters import (
-    add_guard_sequences,
-    add_spare_sequence,
-    add_state_memory,
-    context_parameters,
-)
+from shared.llama.native_parameters import context_parameters, make_room
 from shared.models.file_kind import read_beginning
 from shared.models.split import parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
@@ -64,36 +59,40 @@ def plan_memory(
     free_bytes = free_memory() - sum(part.stat().st_size for part in parts_of(path))
     with ModelOutline.load(path, options) as outline:
         probe = outline.probe()
-        if probe.is_recurrent and probe.n_window and not n_step_checkpoints:
-            # In one pool llama.cpp gives away cells of windows that are still looked at, and does not tell.
-            options = options.model_copy(update={"kv_unified": False})
-        traits = choose_traits(probe, options, n_slots, free_bytes, n_step_checkpoints)
-        n_ctx = choose_n_ctx(options, outline.n_ctx_train) + n_reserve * n_slots
-        parameters = context_parameters(options, n_ctx, n_slots)
         has_windows = probe.n_window > 0
-        is_guarded = has_windows and traits.can_trim and options.kv_unified and n_slots > 1
-        if is_guarded:
-            add_guard_sequences(parameters, path)
-        add_state_memory(parameters, traits)
+        used = options if n_step_checkpoints else _without_a_wrong_pool(options, probe)
+        traits = choose_traits(probe, used, n_slots, free_bytes, n_step_checkpoints)
+        is_plain_pool = traits == PLAIN and used.kv_unified
+        is_guarded = is_plain_pool and has_windows and n_slots > 1
         # Ranges of cells have names of their own in one pool only, and where nothing but cells is in memory.
-        has_parts = traits == PLAIN and not has_windows and options.kv_unified and n_slots < MAX_SLOTS
-        if has_parts:
-            add_spare_sequence(parameters)
-        size = outline.size(parameters)
-        # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
-        can_store = not (traits.can_trim and has_windows)
-        return MemoryPlan(
-            traits,
-            parameters,
-            size,
-            probe.n_window,
-            is_guarded=is_guarded,
-            kv_unified=options.kv_unified,
-            checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
-            prompt_cache=size_prompt_cache(options, probe, free_bytes - size.total, has_parts=has_parts)
-            if can_store
-            else NO_PROMPT_CACHE,
+        has_parts = is_plain_pool and not has_windows and n_slots < MAX_SLOTS
+        if is_guarded:
+            _refuse_unguarded_slots(path, n_slots)
+        parameters = context_parameters(
+            used, choose_n_ctx(used, outline.n_ctx_train) + n_reserve * n_slots, n_slots
         )
+        make_room(
+            parameters,
+            n_slots * (2 if is_guarded else 1 + traits.n_step_checkpoints) + has_parts,
+            (traits.n_rollback or 0) if traits.equal_lengths else 0,
+            # Between the ubatches of a decode, cells that an earlier one has masked are given away.
+            one_ubatch=is_guarded or not traits.can_trim,
+        )
+        size = outline.size(parameters)
+    # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
+    can_store = not (traits.can_trim and has_windows)
+    return MemoryPlan(
+        traits,
+        parameters,
+        size,
+        probe.n_window,
+        is_guarded=is_guarded,
+        kv_unified=used.kv_unified,
+        checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
+        prompt_cache=size_prompt_cache(used, probe, free_bytes - size.total, has_parts=has_parts)
+        if can_store
+        else NO_PROMPT_CACHE,
+    )
 
 
 def _refuse_several_slots(path: Path, n_slots: int) -> None:
@@ -104,6 +103,22 @@ def _refuse_several_slots(path: Path, n_slots: int) -> None:
             f"{path} cannot be used with {n_slots} slots: llama.cpp is wrong about several sequences of "
             f"{architecture} models. Use --parallel 1 (and --n-branches 0 for a back)"
         )
+
+
+def _refuse_unguarded_slots(path: Path, n_slots: int) -> None:
+    """Each slot needs a second sequence (`WindowGuard`)."""
+    n_most = MAX_SLOTS // 2
+    if n_slots > n_most:
+        raise ModelLoadError(
+            f"{path}: a model with a sliding window has at most {n_most} slots in one KV cache, not "
+            f"{n_slots}: lower --parallel, or use --no-kv-unified"
+        )
+
+
+def _without_a_wrong_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
+    """In one pool llama.cpp gives away cells of recurrent models' windows that are still seen, silently."""
+    is_wrong = probe.is_recurrent and probe.n_window > 0
+    return options.model_copy(update={"kv_unified": False}) if is_wrong else options
 
 
 def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:

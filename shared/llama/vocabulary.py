@@ -17,8 +17,8 @@ import llama_cpp
 
 from shared.errors import ModelLoadError
 from shared.llama import library
+from shared.llama.gguf_metadata import tensor_names
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
-from shared.llama.tensor_names import tensor_names
 from shared.models.file_kind import check_kind, check_metadata, refuse_drafter, refuse_encoder
 from shared.models.split import parts_of
 from shared.protocol import VocabularyId

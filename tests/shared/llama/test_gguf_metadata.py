@@ -1,11 +1,11 @@
-"""A model's metadata without its weights."""
+"""The names of tensors, and metadata without weights."""
 
 import pytest
 
 from shared.errors import ConfigError
+from shared.llama.gguf_metadata import tensor_names, write_vocabulary_file
 from shared.llama.vocabulary import Vocabulary
-from shared.llama.vocabulary_file import write_vocabulary_file
-from shared.models.builtin import builtin_target
+from shared.models.builtin import builtin_draft, builtin_target
 
 
 def test_the_vocabulary_is_the_same_and_the_weights_are_gone(tmp_path):
@@ -36,3 +36,15 @@ def test_an_error_leaves_no_part_behind(tmp_path):
     with pytest.raises(ConfigError):
         write_vocabulary_file(builtin_target(), tmp_path / "vocabulary.gguf")
     assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.gguf"]
+
+
+def test_the_names_are_in_the_order_of_the_file():
+    names = tensor_names(builtin_draft())
+    assert names[0] == "token_embd.weight"
+    assert "blk.0.attn_q.weight" in names
+
+
+def test_a_file_that_is_no_gguf_has_none(tmp_path):
+    path = tmp_path / "junk.gguf"
+    path.write_bytes(b"GGUF" + bytes(100))
+    assert tensor_names(path) == []
