@@ -22,7 +22,7 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.loop import Loop
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.step_cost import StepCost
-from shared.sampling.common_filters import CommonFilters
+from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 
@@ -141,8 +141,8 @@ def _engine(
     return Engine(limits, speculation, sampler_for, frozenset())
 
 
-def _filters(parameters: SamplingParameters, n_vocab: int) -> CommonFilters | None:
-    return CommonFilters(parameters, n_vocab, frozenset()) if needs_filters(parameters) else None
+def _filters(parameters: SamplingParameters, n_vocab: int) -> NativeFilters | None:
+    return NativeFilters(parameters, n_vocab, frozenset(), None) if needs_filters(parameters) else None
 
 
 def _truth(rows: Rows, parameters: SamplingParameters, n_vocab: int, n_tokens: int) -> list[int]:

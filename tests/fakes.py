@@ -33,9 +33,8 @@ from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.protocol import Close, Extend, Open
-from shared.sampling.common_filters import CommonFilters
 from shared.sampling.constrained import ConstrainedSampler
-from shared.sampling.ordered_filters import OrderedFilters
+from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 from shared.translation.projection import Projection
@@ -109,7 +108,7 @@ class FakeTarget:
         self._n_ctx_slot, self._widths, self._copies_late = n_ctx_slot, widths, copies_late
         self._padding: dict[int, int] = {}  # tokens at the end of slots, until the next decode
         self._last: dict[int, int] = {}  # slots of the last pass, until they are cut back, and its tokens
-        self._saved: dict[tuple[int, int], tuple] = {}  # by slot and number
+        self._saved: dict[int, tuple] = {}  # slot, state and cells, by their place
         self._wrong: set[int] = set()
         self._written: list[list[int]] = [[] for _ in range(n_slots)]  # hashes, in cells of their own
         self._copies: list[tuple[int, int]] = []  # of such cells, which the next decode begins with
@@ -172,59 +171,45 @@ class FakeTarget:
         if source_slot in self._wrong or not (self.traits.can_trim or n_keep == n_held):
             self._wrong.add(slot)
 
-    def save(self, slot, number):
-        assert 0 <= number < self.traits.n_step_checkpoints
-        self._saved[slot, number] = (*self._state(slot), list(self._cells[slot]))
-
-    def restore(self, source, number, slot):
-        self.n_restored += 1
-        *state, cells = self._saved[source, number]
-        self._set_state(slot, tuple(state), cells)
-        self._forget_saved(slot, len(self.slots[slot]))
-
-    def store(self, slot, key):
-        assert key not in self.stored
+    def store(self, slot, snapshot):
+        if snapshot.kind == "device":
+            assert snapshot.key // self.traits.n_step_checkpoints == slot
+            self._saved[snapshot.key] = (slot, *self._state(slot), list(self._cells[slot]))
+            return
+        assert snapshot.key not in self.stored
         self._cut_padding(slot)
-        self.stored[key] = self._state(slot)
-
-    def load(self, slot, key):
-        self.n_loaded += 1
-        n_tokens, tokens = len(self.stored[key][0]), self.stored[key][0]
-        assert self.slots[slot][:n_tokens] == tokens, "the slot holds another text"
-        self._forget_saved(slot, n_tokens)
-        self._set_state(slot, self.stored[key], self._cells[slot][:n_tokens])
-
-    def forget(self, key):
-        del self.stored[key]
-
-    def store_text(self, slot, key):
-        self.store(slot, key)
-
-    def load_text(self, slot, key, n_keep):
-        assert not self.slots[slot], f"slot {slot} is not empty"
-        tokens, hashes, is_wrong = self.stored[key]
-        assert 0 < n_keep <= len(tokens), f"{n_keep} of {len(tokens)} stored tokens"
-        assert self.traits.can_trim or n_keep == len(tokens), "such a text cannot be cut back"
-        self.n_loaded += 1
-        cells = list(range(self._n_cells_written, self._n_cells_written + n_keep))
-        self._n_cells_written += n_keep
-        self._set_state(slot, (tokens[:n_keep], hashes[: n_keep + 1], is_wrong), cells)
-        self._written[slot][:n_keep] = hashes[1 : n_keep + 1]
-        assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
-
-    def store_part(self, slot, key, start, end):
-        assert key not in self.stored
-        assert self.traits.can_trim, "its memory has no parts"
-        assert 0 <= start < end <= len(self.slots[slot]), f"slot {slot} has no tokens {start} to {end}"
         tokens, hashes, is_wrong = self._state(slot)
-        self.stored[key] = tokens[start:end], hashes[start : end + 1], is_wrong
+        if snapshot.kind == "state" or not self.traits.can_trim:
+            assert (snapshot.start, snapshot.end) == (0, len(tokens)), f"slot {slot} cannot be cut"
+        assert 0 <= snapshot.start < snapshot.end <= len(tokens), f"slot {slot} has no {snapshot}"
+        tokens, hashes = tokens[snapshot.start : snapshot.end], hashes[snapshot.start : snapshot.end + 1]
+        self.stored[snapshot.key] = tokens, hashes, is_wrong
 
-    def load_part(self, slot, key, n_keep):
-        """All cells of the part are taken before those beyond `n_keep` are freed."""
-        tokens, hashes, is_wrong = self.stored[key]
+    def restore(self, slot, snapshot, n_keep):
+        match snapshot.kind:
+            case "device":
+                self.n_restored += 1
+                _, *state, cells = self._saved[snapshot.key]
+                self._set_state(slot, tuple(state), cells)
+                self._forget_saved(slot, len(self.slots[slot]))
+            case "state":
+                self.n_loaded += 1
+                tokens = self.stored[snapshot.key][0]
+                assert self.slots[slot][: len(tokens)] == tokens, "the slot holds another text"
+                self._forget_saved(slot, len(tokens))
+                self._set_state(slot, self.stored[snapshot.key], self._cells[slot][: len(tokens)])
+            case "text":
+                self._load_text(slot, snapshot, n_keep)
+        assert len(self.slots[slot]) == n_keep
+
+    def _load_text(self, slot, snapshot, n_keep):
+        """All cells of the text are taken before those beyond `n_keep` are freed."""
+        tokens, hashes, is_wrong = self.stored[snapshot.key]
         start = len(self.slots[slot])
+        assert start == snapshot.start, f"slot {slot} holds {start} tokens, not {snapshot.start}"
         assert self._hashes[slot][-1] == hashes[0], f"slot {slot} does not hold what is before this part"
-        assert start < n_keep <= start + len(tokens), f"{n_keep} of {start} to {start + len(tokens)} tokens"
+        assert start < n_keep <= snapshot.end, f"{n_keep} of {start} to {snapshot.end} tokens"
+        assert self.traits.can_trim or n_keep == snapshot.end, "such a text cannot be cut back"
         self.n_loaded += 1
         self._cells[slot] += range(self._n_cells_written, self._n_cells_written + len(tokens))
         self._n_cells_written += len(tokens)
@@ -232,8 +217,13 @@ class FakeTarget:
         del self._cells[slot][n_keep:]
         self.slots[slot] += tokens[: n_keep - start]
         self._hashes[slot] += hashes[1 : n_keep - start + 1]
+        self._written[slot][start:] = self._hashes[slot][start + 1 :]
+        self._last.pop(slot, None)
         if is_wrong:
             self._wrong.add(slot)
+
+    def forget(self, key):
+        del self.stored[key]
 
     @property
     def n_stored(self):
@@ -265,8 +255,9 @@ class FakeTarget:
             self._wrong.add(slot)
 
     def _forget_saved(self, slot, n_keep):
-        for key in [key for key in self._saved if key[0] == slot and len(self._saved[key][0]) > n_keep]:
-            del self._saved[key]
+        for place, (owner, tokens, *_) in list(self._saved.items()):
+            if owner == slot and len(tokens) > n_keep:
+                del self._saved[place]
 
     def _roll_back(self, slot, n_keep, n_removed):
         """A recurrent state can be taken back once, and only if no pass over other slots has followed."""
@@ -457,8 +448,7 @@ class SlowGrammar:
 def toy_sampler(
     parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /, *, follow=ToyGrammar
 ) -> Sampler:
-    make = CommonFilters if parameters.is_common else functools.partial(OrderedFilters, vocabulary=None)
-    filters = make(parameters, N_VOCAB, END_TOKENS) if needs_filters(parameters) else None
+    filters = NativeFilters(parameters, N_VOCAB, END_TOKENS, None) if needs_filters(parameters) else None
     if parameters.grammar is None:
         return Sampler(parameters, filters, history)
     beginning = like if isinstance(like, ConstrainedSampler) else follow()

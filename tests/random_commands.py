@@ -16,7 +16,7 @@ from lead.engine.events import Committed, Failed, PromptProgress, Started
 from lead.engine.loop import Loop
 from lead.engine.recalibration import Recalibration
 from lead.engine.step_plan import TrialPlace
-from shared.cache_edits import ForgetState, StoreState, apply_edits
+from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import PLAIN, MemoryTraits
@@ -359,7 +359,7 @@ class RandomRun:
 
     def check(self) -> None:
         self._engine.check_integrity()
-        if not self._engine._slots._edits:  # as after a full cache, until the next plan
+        if not self._engine._slots._table._edits:  # as after a full cache, until the next plan
             self._check_slots()
             self._check_stored()
 
@@ -419,21 +419,16 @@ class RandomRun:
 
     def _check_stored(self):
         """What is stored is what the records say, and nothing else is."""
-        slots, texts = self._engine._slots._slots, self._engine._slots._stored.texts
-        expected = {}
-        for text in texts:
-            expected |= {text.key: text.tokens} if not text.parts else {}
-            for start, part in zip([0, *(part.end for part in text.parts)], text.parts, strict=False):
-                expected[part.key] = text.tokens[start : part.end]
-        for tokens, checkpoints in [
-            *((text.tokens, text.checkpoints) for text in texts),
-            *((self.target.slots[slot.index], slot.cache.checkpoints) for slot in slots),
-        ]:
-            expected |= {key: tokens[:n] for n, key in checkpoints.items()}
+        slots, texts = self._engine._slots._slots, self._engine._slots._table.texts.texts
+        held = [
+            *((text.tokens, [*text.parts, *text.checkpoints.values()]) for text in texts),
+            *((self.target.slots[slot.index], slot.cache.checkpoints.values()) for slot in slots),
+        ]
+        expected = {each.key: tokens[each.start : each.end] for tokens, kept in held for each in kept}
         for edit in (edit for slot in slots for edit in slot.cache._edits):
-            if isinstance(edit, StoreState):
-                expected.pop(edit.key, None)
-            elif isinstance(edit, ForgetState) and edit.key in self.target.stored:
+            if isinstance(edit, Store):
+                expected.pop(edit.snapshot.key, None)
+            elif isinstance(edit, Forget) and edit.key in self.target.stored:
                 expected[edit.key] = self.target.stored[edit.key][0]
         assert {key: tokens for key, (tokens, *_) in self.target.stored.items()} == expected
         for key, (tokens, _, is_wrong) in self.target.stored.items():

@@ -41,8 +41,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
     "tests/lead/engine/test_exact_model.py": ("lead/engine/engine_limits.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
-    "tests/lead/engine/test_request_options.py": ("lead/engine/probabilities.py",),
-    "tests/lead/engine/test_engine.py": ("lead/engine/scheduler.py", "lead/engine/step_plan.py"),
+    "tests/lead/engine/test_engine.py": ("lead/engine/step_plan.py",),
     "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),
     "tests/lead/http/routes/test_chat.py": (
         "lead/tokenizer/preparation.py",
@@ -57,7 +56,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/server/test_server.py": (
         "lead/server/app.py",
         "lead/server/services.py",
-        "lead/settings/demo_model.py",
     ),
     "tests/lead/tokenizer/test_fork_server.py": (
         "lead/tokenizer/forking.py",
@@ -85,11 +83,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/llama/library.py",
         "shared/llama/native_parameters.py",
     ),
-    "tests/shared/sampling/test_common_filters.py": ("shared/sampling/factory.py",),
-    "tests/shared/sampling/test_ordered_filters.py": ("shared/sampling/penalties.py",),
     "tests/shared/sampling/test_sampler.py": (
         "shared/errors.py",
         "shared/sampling/coupled_choice.py",
+        "shared/sampling/factory.py",
         "shared/sampling/parameters.py",
     ),
     "tests/shared/models/convert/test_safetensors.py": ("shared/models/convert/source_bytes.py",),

@@ -38,8 +38,8 @@ _N_GENERATION_PROMPT = 8
 """Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
-_MIN_COPIED = 32
-"""Where slots have cells of their own, all of them are copied: as quick as reading a few tokens."""
+_COPY_PRICE = 31
+"""Where slots have cells of their own, all of them are copied: as quick as reading so many tokens."""
 
 
 class Engine:
@@ -69,7 +69,7 @@ class Engine:
             limits.traits,
             # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
             can_copy=limits.n_ctx_slot is None or limits.traits.can_trim,
-            min_copied=1 if limits.n_ctx_slot is None else _MIN_COPIED,
+            copy_price=0 if limits.n_ctx_slot is None else _COPY_PRICE,
             n_checkpoints=limits.n_checkpoints,
             prompt_cache=limits.prompt_cache,
             stores_idle=limits.n_ctx_slot is None,

@@ -6,7 +6,6 @@ Continuous batching: every step is one decode over all running sequences, prompt
 from dataclasses import replace
 
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.prompt_chunk import STEP_SECONDS, STEP_SECONDS_OF_OWN_CELLS, PromptChunk
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.slot_manager import SlotManager
@@ -14,7 +13,43 @@ from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.speculation_plan import GeneratingSequence, SpeculationPlan
 from lead.engine.step_plan import Action, PlanEntry, StepPlan, Wait
-from shared.llama.batch_layout import Layout, layout
+from shared.llama.batch_layout import TILE, Layout, layout
+
+STEP_SECONDS = 0.5
+"""About how long a step may take because of prompts, where that is enough for more than the least chunk."""
+STEP_SECONDS_OF_OWN_CELLS = 2.0
+"""The same where slots have cells of their own: prompts are read a tenth faster than with 0.5 s."""
+_WEIGHT = 0.3
+"""Of the latest step in the average."""
+
+
+class PromptChunk:
+    """How many tokens of prompts a step takes while other sequences are generating.
+
+    Few, so that those do not stall; but what is generated beside a prompt makes each of its steps longer, and
+    where slots have cells of their own it is a pass of its own over the weights. So a quick step takes more:
+    at least `n_least` tokens, at most `n_most`, learned from the steps that decoded prompts.
+    """
+
+    def __init__(self, n_least: int, n_most: int, step_seconds: float = STEP_SECONDS) -> None:
+        self._n_least, self._n_most = min(n_least, n_most), n_most
+        self._step_seconds = step_seconds
+        self._seconds: float | None = None  # for each token
+
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens of prompts the next step may take."""
+        if self._seconds is None:
+            return self._n_least
+        n = int(self._step_seconds / self._seconds) // TILE * TILE
+        return min(self._n_most, max(self._n_least, n))
+
+    def learn(self, n_tokens: int, seconds: float) -> None:
+        """A step with `n_tokens` tokens of prompts took `seconds`; short ones say nothing about long ones."""
+        if n_tokens < self._n_least or seconds <= 0:
+            return
+        each = seconds / n_tokens
+        self._seconds = each if self._seconds is None else (1 - _WEIGHT) * self._seconds + _WEIGHT * each
 
 
 class Scheduler:
@@ -32,7 +67,7 @@ class Scheduler:
 
     def plan(self, now: float) -> Action:
         """The next step, unless drafting or waiting comes first."""
-        running = [slot for slot in self._slots.running() if not slot.is_waiting and not slot.loading]
+        running = [slot for slot in self._slots.running() if not slot.is_waiting and not slot.cache.loading]
         if not running:
             return Wait(0.0)
         generating = self._generating_slots(running)
@@ -41,7 +76,7 @@ class Scheduler:
         if drafts.order:
             return drafts.order
         if drafts.wait > 0:
-            return Wait(drafts.wait)
+            return Wait(0.0 if self._slots.has_moved else drafts.wait)  # the next part of a text moves then
         entries, planned = self._lay_out(self._entries(generating, drafts.chains, prompts))
         self._slots.store_idle()
         return StepPlan(

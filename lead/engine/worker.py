@@ -91,7 +91,7 @@ def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
     """Raises ModelLoadError, WorkerAwayError."""
     if not load.rpc:
         return
-    wait_for_workers(load.rpc, load.rpc_seconds)
+    wait_for_workers(load.rpc, load.rpc_timeout)
     if heartbeat:
         heartbeat.watch(Computing().has_proceeded)  # a worker that hangs lets llama.cpp wait for ever
     rpc_backend.add_workers(load.rpc)

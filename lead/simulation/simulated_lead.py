@@ -1,7 +1,7 @@
 """A simulated lead: the engine's own scheduler and speculation; only decoding and time are simulated."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +17,13 @@ from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManage
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan, Wait
 from lead.simulation.clock import Compute, VirtualClock
-from lead.simulation.machine_load import IDLE, MachineLoad
-from lead.simulation.simulated_back import BackSpec
-from lead.simulation.simulated_inline import SimulatedInlineDrafter
-from lead.simulation.step_table import StepTable
+from lead.simulation.machine import IDLE, MachineLoad, StepTable
+from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
 from shared.cache_edits import SlotMemory
 from shared.llama.span import Span
-from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 
-_GREEDY = SamplingParameters(seed=0, temperature=0)
 _JITTER = 0.02
 """Standard deviation of a step's time, relative to T(n)."""
 _NO_TOKEN_ENDS = frozenset[int]()
@@ -41,7 +37,7 @@ class TextSampler(Sampler):
     """Needs no logits: the text is known."""
 
     def __init__(self, text: Text) -> None:
-        super().__init__(_GREEDY, None, [])
+        super().__init__(GREEDY, None, [])
         self._text = text
 
     def choose(self, _logits: NDArray[np.float32], position: int) -> int:
@@ -74,6 +70,7 @@ class SimulatedLead:
         clock: VirtualClock,
         steps: StepTable,
         observer: EventObserver,
+        texts: Mapping[int, Text],
         *,
         policy: PolicyName,
         depth: int = 0,
@@ -85,27 +82,33 @@ class SimulatedLead:
         inline: BackSpec | None = None,
         compute: Compute | None = None,
     ) -> None:
-        """inline: a draft model in the engine, whose round trip counts for nothing.
+        """texts: by the first token of their sequences.
 
-        compute: of a machine that it shares; None: it has one of its own.
+        inline: a draft model in the engine, whose round trip counts for nothing. compute: of a machine that
+        it shares; None: it has one of its own.
         """
         self._clock = clock
         self._steps = steps
         self._load = load
         self._compute = compute or clock.after
         self._observer = observer
-        self._texts: dict[str, Text] = {}
+        self._texts = texts
+        self._inline = inline
         self._inbox: list[PostDraft] = []
         self._rng = random.Random(seed)  # noqa: S311 - jitter
         self._busy = False
         self._n_turns = 0
-        self._drafter = SimulatedInlineDrafter(inline, self._texts) if inline else None
         self._speculation = SpeculationManager(
-            policy, depth, _NO_TOKEN_ENDS, make_drafters, constants=constants, inline=self._drafter
+            policy,
+            depth,
+            _NO_TOKEN_ENDS,
+            make_drafters,
+            constants=constants,
+            inline=simulated_draft_model(inline, texts, n_slots) if inline else None,
         )
-        if self._drafter and self._speculation.inline:
+        if inline and self._speculation.inline:
             for n in range(1, 9):
-                self._speculation.inline.cost.learn(n, self._drafter.seconds(n))
+                self._speculation.inline.cost.learn(n, inline.seconds(n))
         stopwatch = _Stopwatch(steps)
         calibrate(stopwatch, self._speculation.cost, 1, lambda: False, lambda: stopwatch.now)
         limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
@@ -120,12 +123,10 @@ class SimulatedLead:
         """These backs are connected."""
         self._speculation.connect(backs)
 
-    def submit(self, sequence: str, text: Text) -> None:
-        """Write a text, of which the first token is the prompt."""
-        self._texts[sequence] = text
-        request = Submit(
-            sequence=sequence, tokens=[text.token(0)], sampling=_GREEDY, max_tokens=text.n_tokens - 1
-        )
+    def submit(self, sequence: str, key: int) -> None:
+        """Write the text with this key, which is the prompt."""
+        n_tokens = self._texts[key].n_tokens - 1
+        request = Submit(sequence=sequence, tokens=[key], sampling=GREEDY, max_tokens=n_tokens)
         self._engine.apply(request, self._clock.now)
         self._wake()
 
@@ -135,7 +136,7 @@ class SimulatedLead:
         self._wake()
 
     def _sampler_for(self, request: Submit) -> Sampler:
-        return TextSampler(self._texts[request.sequence])
+        return TextSampler(self._texts[request.tokens[0]])
 
     def _wake(self) -> None:
         """Something has arrived: look at it, unless a step is under way."""
@@ -165,10 +166,10 @@ class SimulatedLead:
         self._clock.after(seconds, end)
 
     def _draft(self, order: DraftOrder) -> None:
-        assert self._drafter
+        assert self._inline
         self._busy = True
         done = self._engine.draft(order)
-        seconds = self._drafter.seconds(done.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+        seconds = self._inline.seconds(done.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
 
         def end() -> None:
             self._engine.drafted(done, seconds)

@@ -105,9 +105,9 @@ class HiddenStates(SlotPart):
     def copied(self, source: int, slot: int, n_keep: int) -> None:
         self._slots[slot] = self._slots[source].beginning(n_keep)
 
-    def stored(self, slot: int, key: int, start: int, end: int | None) -> None:
+    def stored(self, slot: int, key: int, start: int, end: int) -> None:
         kept = self._slots[slot]
-        part = kept.beginning(kept.end if end is None else end)
+        part = kept.beginning(end)
         part.forget(max(0, start - part.first))
         self._stored[key] = part
 

@@ -60,8 +60,8 @@ class SlotPart:
     def copied(self, source: int, slot: int, n_keep: int) -> None:
         """`slot`, which was empty, has the first `n_keep` tokens of `source` now."""
 
-    def stored(self, slot: int, key: int, start: int, end: int | None) -> None:
-        """The tokens `start` to `end` of `slot` (None: to its end) were stored as `key`."""
+    def stored(self, slot: int, key: int, start: int, end: int) -> None:
+        """The tokens `start` to `end` of `slot` were stored as `key`."""
 
     def loaded(self, slot: int, key: int, n_keep: int) -> None:
         """What was stored as `key` follows what `slot` had, which has `n_keep` tokens now."""

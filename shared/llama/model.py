@@ -13,6 +13,7 @@ from typing import Any
 import llama_cpp
 import numpy as np
 
+from shared.cache_edits import Snapshot
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import devices, library, rpc_backend
 from shared.llama.batch import Batch
@@ -278,69 +279,56 @@ class Model:
         """Tells another thread whether `decode` proceeds; to be kept as long as this object."""
         return StepProgress(self._context)
 
-    def save(self, slot: int, number: int) -> None:
-        """Keep the state of a slot; 0 ≤ number < traits.n_step_checkpoints."""
+    def store(self, slot: int, snapshot: Snapshot) -> None:
+        """Take a snapshot of a slot; raises DecodeFatalError."""
         self._check(slot)
-        assert self._saved
-        assert 0 <= number < self.traits.n_step_checkpoints
-        self._saved.save(slot, number)
-
-    def restore(self, source: int, number: int, slot: int) -> None:
-        """Give `slot` a state that was kept of `source`."""
-        self._check(slot)
-        self._check(source)
-        assert self._saved
-        n_tokens = self._saved.restore(source, number, slot)
-        for part in self._parts:
-            part.trimmed(slot, n_tokens)
-
-    def store(self, slot: int, key: int) -> None:
-        """Write the state of a slot to host memory; raises DecodeFatalError."""
-        self._check(slot)
+        if snapshot.kind == "device":
+            assert self._saved
+            self._saved.save(slot, snapshot.key)
+            return
         self._cut_padding(slot)  # llama.cpp stores the state that was rolled back to
-        self._stored.store(slot, key)
-
-    def load(self, slot: int, key: int) -> None:
-        """Go back to a stored state; raises DecodeFatalError."""
-        self._check(slot)
-        n_tokens = self._stored.load(slot, key)
+        if snapshot.kind == "state":
+            self._stored.store(slot, snapshot.key)
+            return
+        size = self.prompt_cache
+        assert size.n_bytes, "this model stores no texts"
+        if size.n_part:
+            self._stored.store_part(slot, self.n_slots, snapshot.key, snapshot.start, snapshot.end)
+        else:
+            assert snapshot.start == 0, "this model stores texts as a whole"
+            self._stored.store_text(slot, snapshot.key)
         for part in self._parts:
-            part.trimmed(slot, n_tokens)
+            part.stored(slot, snapshot.key, snapshot.start, snapshot.end)
 
-    def store_text(self, slot: int, key: int) -> None:
-        """Write all that a slot holds to host memory; raises DecodeFatalError."""
-        self._check(slot)
-        assert self.prompt_cache.n_bytes, "this model stores no texts"
-        self._cut_padding(slot)
-        self._stored.store_text(slot, key)
-        for part in self._parts:
-            part.stored(slot, key, 0, None)
+    def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
+        """Give a slot the first `n_keep` tokens of a text, as far as to the snapshot's end.
 
-    def load_text(self, slot: int, key: int, n_keep: int) -> None:
-        """Give an empty slot the beginning of a stored text; raises DecodeFatalError."""
+        Raises DecodeFatalError.
+        """
         self._check(slot)
-        assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
-        self._stored.load_text(slot, key, n_keep)
+        if snapshot.kind == "text":
+            self._load_text(slot, snapshot, n_keep)
+            return
+        if snapshot.kind == "device":
+            assert self._saved
+            self._saved.restore(snapshot.key, slot)
+        else:
+            self._stored.load(slot, snapshot.key, snapshot.end)
         for part in self._parts:
-            part.loaded(slot, key, n_keep)
+            part.trimmed(slot, snapshot.end)
 
-    def store_part(self, slot: int, key: int, start: int, end: int) -> None:
-        """Write some tokens of a slot to host memory; raises DecodeFatalError."""
-        self._check(slot)
-        assert self.prompt_cache.n_part, "this model stores texts as a whole"
-        self._stored.store_part(slot, self.n_slots, key, start, end)
+    def _load_text(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
+        n_held = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
+        assert n_held == snapshot.start, f"slot {slot} holds {n_held} tokens, not {snapshot.start}"
+        if self._prompt_cache.n_part:
+            self._stored.load_part(slot, self.n_slots, snapshot.key, n_keep)
+        else:
+            self._stored.load_text(slot, snapshot.key, n_keep)
         for part in self._parts:
-            part.stored(slot, key, start, end)
-
-    def load_part(self, slot: int, key: int, n_keep: int) -> None:
-        """Add a stored part to a slot that holds what was before it; raises DecodeFatalError."""
-        self._check(slot)
-        self._stored.load_part(slot, self.n_slots, key, n_keep)
-        for part in self._parts:
-            part.loaded(slot, key, n_keep)
+            part.loaded(slot, snapshot.key, n_keep)
 
     def forget(self, key: int) -> None:
-        """Free a stored state or text."""
+        """Free a snapshot in host memory."""
         for part in self._parts:
             part.forget(key)
 

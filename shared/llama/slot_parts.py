@@ -112,36 +112,33 @@ class StepCheckpoints(SlotPart):
     def __init__(self, memory: Any, n_slots: int, n_each: int) -> None:
         """`n_each` states of each of `n_slots` slots in one pool: n_slots * (1 + n_each) sequences.
 
-        `memory` is a llama_memory_t.
+        Slot i keeps them in the places i * n_each to (i + 1) * n_each. `memory` is a llama_memory_t.
         """
         self._memory = memory
         self._n_slots = n_slots
         self._n_each = n_each
-        self._lengths: list[dict[int, int]] = [{} for _ in range(n_slots)]  # number → tokens
+        self._lengths: dict[int, int] = {}  # place → tokens
 
-    def save(self, slot: int, number: int) -> None:
+    def save(self, slot: int, place: int) -> None:
         """Keep the state of `slot`. It must have been decoded since it was last cut back.
 
         The whole sequence is copied: the copy of a recurrent state is always that after its last token.
         """
-        self._copy(slot, self._sequence(slot, number))
-        self._lengths[slot][number] = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
+        assert place // self._n_each == slot, f"{place} is no place of slot {slot}"
+        self._copy(slot, self._n_slots + place)
+        self._lengths[place] = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
 
-    def restore(self, source: int, number: int, slot: int) -> int:
-        """Give `slot` a state that was kept of `source`, and stays kept; returns its number of tokens."""
-        assert number in self._lengths[source], f"slot {source} has no state {number}"
-        self._copy(self._sequence(source, number), slot)
-        return self._lengths[source][number]
+    def restore(self, place: int, slot: int) -> None:
+        """Give `slot` the state that was kept in `place`, where it stays."""
+        assert place in self._lengths, f"no state is kept in {place}"
+        self._copy(self._n_slots + place, slot)
 
     def trimmed(self, slot: int, n_keep: int) -> None:
         """Drops longer states of the slot: they only occupy cells."""
-        lengths = self._lengths[slot]
-        for number in [number for number, n_tokens in lengths.items() if n_tokens > n_keep]:
-            del lengths[number]
-            llama_cpp.llama_memory_seq_rm(self._memory, self._sequence(slot, number), -1, -1)
-
-    def _sequence(self, slot: int, number: int) -> int:
-        return self._n_slots + slot * self._n_each + number
+        for place in range(slot * self._n_each, (slot + 1) * self._n_each):
+            if self._lengths.get(place, 0) > n_keep:
+                del self._lengths[place]
+                llama_cpp.llama_memory_seq_rm(self._memory, self._n_slots + place, -1, -1)
 
     def _copy(self, source: int, target: int) -> None:
         llama_cpp.llama_memory_seq_rm(self._memory, target, -1, -1)

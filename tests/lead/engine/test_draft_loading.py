@@ -22,6 +22,7 @@ from lead.engine.loop import Loop
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
+from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, TranslationError
 from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
@@ -279,10 +280,11 @@ def accept_one(model, tokens):
     """The target takes the first draft token (the draft is `tokens[1:]`) and rejects the rest."""
     n = len(PROMPT)
     if model.traits.replays:
-        model.save(1, 0)
+        before = Snapshot("device", model.traits.n_step_checkpoints, n)
+        model.store(1, before)
     model.decode([Span(1, n, tokens, len(tokens))])
     if model.traits.replays:
-        model.restore(1, 0, 1)
+        model.restore(1, before, n)
         model.decode([Span(1, n, tokens[:2], 1)])
     else:
         model.trim(1, n + 2)

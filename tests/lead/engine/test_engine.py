@@ -13,7 +13,7 @@ from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from lead.engine.step_plan import StepPlan
-from shared.cache_edits import LoadPart, StorePart
+from shared.cache_edits import Restore, Store
 from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
 from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import MemoryTraits
@@ -634,14 +634,14 @@ def in_parts(n_slots=3, n_part=10, n_ctx=400):
 def n_moved(harness, kind):
     """Tokens that are stored or loaded before the next step."""
     harness.next()
-    edits = [edit for edit in harness.edits if isinstance(edit, kind)]
-    return sum(edit.end - edit.start for edit in edits) if kind is StorePart else len(edits)
+    parts = [edit.snapshot for edit in harness.edits if isinstance(edit, kind)]
+    return sum(part.end - part.start for part in parts)
 
 
 def test_idle_texts_are_stored_a_part_a_step():
     harness = in_parts()
     for _ in range(15):
-        assert n_moved(harness, StorePart) <= 10
+        assert n_moved(harness, Store) <= 10
         harness.step()
     assert [len(slot) for slot in harness.target.slots if slot[:1] != [LONG[0]]] == [0, 0]
 
@@ -666,7 +666,7 @@ def test_of_several_texts_a_part_a_step_is_loaded():
     for token in (4, 5, 6):
         harness.submit(str(token), [token] * 61, max_tokens=1)
     for _ in range(18):
-        assert n_moved(harness, LoadPart) <= 1
+        assert n_moved(harness, Restore) <= 10
         harness.step()
     assert not harness.engine.describe()["waiting"]
 
@@ -691,6 +691,19 @@ def test_who_leaves_while_its_text_is_loaded_leaves_what_is_there_to_others():
     assert [*[4] * 61, *text_of(harness.drain(), "u")] == plain_run(
         submit(tokens=[4] * 61, max_tokens=3), 200
     )[0]
+
+
+def test_while_a_text_is_loaded_the_others_drafts_are_not_waited_for():
+    harness = in_parts()
+    for _ in range(15):
+        harness.step()
+    harness.speculation.set_policy("sync", 4)
+    harness.speculation.connect(["back"])
+    assert harness.next().seconds > 0
+    harness.submit("t", [4] * 61, max_tokens=3)
+    waits = [harness.next().seconds for _ in range(7)]
+    assert waits[:5] == [0] * 5, "a part is loaded instead"
+    assert waits[6] > 0
 
 
 def test_a_sequence_starts_when_what_its_slot_held_is_stored():

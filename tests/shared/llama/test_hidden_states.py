@@ -87,7 +87,7 @@ def test_the_array_of_the_model_may_be_overwritten():
 
 def test_a_stored_text_brings_its_states_back():
     kept = recorded([5, 6, 7])
-    kept.stored(0, 9, 0, None)
+    kept.stored(0, 9, 0, 3)
     recorded([8, 8, 8], slot=0, kept=kept)
     kept.loaded(1, 9, 2)
     assert kept.first(1, [5, 6, 1]) == 0
@@ -96,7 +96,7 @@ def test_a_stored_text_brings_its_states_back():
 
 def test_what_was_forgotten_or_never_stored_has_no_states():
     kept = recorded([5, 6, 7])
-    kept.stored(0, 9, 0, None)
+    kept.stored(0, 9, 0, 3)
     kept.forget(9)
     kept.forget(3)
     with pytest.raises(KeyError):

@@ -2,6 +2,7 @@ import llama_cpp
 import numpy as np
 import pytest
 
+from shared.cache_edits import Snapshot
 from shared.errors import KvCacheFullError, ModelLoadError
 from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.batch_layout import one_pass
@@ -106,12 +107,13 @@ def test_what_is_loaded_after_a_copy_into_the_same_slot_stays():
     model = Model(builtin_draft(), options)
     alone = model.decode([Span(0, 0, TEXT, 1)])[0].copy()
     model.trim(0, 5)
-    model.store_text(0, key=1)
+    text = Snapshot("text", 1, 5)
+    model.store(0, text)
     model.trim(0, 0)
     model.decode([Span(1, 0, [9] * 20, 0)])
     model.copy(1, 0, 10)
     model.trim(0, 0)
-    model.load_text(0, key=1, n_keep=5)
+    model.restore(0, text, 5)
     assert np.abs(model.decode([Span(0, 5, TEXT[5:], 1)])[0] - alone).max() < 0.05
     model.close()
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
+from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, WindowLostError
 from shared.llama.invariance_probe import estimate_widths
 from shared.llama.model import Model
@@ -14,6 +15,7 @@ from tests.shared.llama.conftest import read
 TEXT = [(7 * i) % 4000 for i in range(6 * WINDOW)]
 LONG = TEXT[: 4 * WINDOW]
 OTHER = [(11 * i) % 4000 for i in range(6 * WINDOW)]
+STATE, KEPT = Snapshot("state", 7, 2 * WINDOW), Snapshot("device", 0, 50)
 
 
 # WindowGuard: the cells behind a window stay as long as they may be needed again
@@ -157,11 +159,11 @@ def test_a_draft_of_the_last_decode_is_taken_back_without_a_complaint(windows):
 
 def test_a_stored_window_makes_it_whole_again(windows):
     read(windows, 0, 0, TEXT[: 2 * WINDOW])
-    windows.store(0, 7)
+    windows.store(0, STATE)
     expected = read(windows, 0, 2 * WINDOW, OTHER[:1])
     read(windows, 0, 2 * WINDOW + 1, TEXT[2 * WINDOW :])
     read(windows, 1, 0, OTHER)
-    windows.load(0, 7)
+    windows.restore(0, STATE, STATE.end)
     assert np.abs(read(windows, 0, 2 * WINDOW, OTHER[:1]) - expected).max() < 0.01
 
 
@@ -182,39 +184,39 @@ recurrent = pytest.mark.parametrize("three_slots", ["jamba", "mamba2", "qwen3nex
 @recurrent
 def test_a_rejected_draft_leaves_no_trace(three_slots):
     read(three_slots, 0, 0, TEXT[:50])
-    three_slots.save(0, 0)
+    three_slots.store(0, KEPT)
     expected = read(three_slots, 0, 50, TEXT[50:55])
-    three_slots.restore(0, 0, 0)
+    three_slots.restore(0, KEPT, KEPT.end)
     read(three_slots, 0, 50, OTHER[:3])
     read(three_slots, 1, 0, OTHER[:60])
-    three_slots.restore(0, 0, 0)
+    three_slots.restore(0, KEPT, KEPT.end)
     assert np.abs(read(three_slots, 0, 50, TEXT[50:55]) - expected).max() < 1e-4
 
 
 @recurrent
 def test_a_state_can_be_saved_again_further_on(three_slots):
     read(three_slots, 0, 0, TEXT[:20])
-    three_slots.save(0, 0)
+    three_slots.store(0, Snapshot("device", 0, 20))
     read(three_slots, 0, 20, TEXT[20:50])
-    three_slots.save(0, 0)
+    three_slots.store(0, KEPT)
     expected = read(three_slots, 0, 50, TEXT[50:60])
-    three_slots.restore(0, 0, 0)
+    three_slots.restore(0, KEPT, KEPT.end)
     assert np.abs(read(three_slots, 0, 50, TEXT[50:60]) - expected).max() < 1e-4
 
 
 @recurrent
 def test_another_slot_goes_on_from_a_saved_state(three_slots):
     read(three_slots, 0, 0, TEXT[:50])
-    three_slots.save(0, 0)
+    three_slots.store(0, KEPT)
     expected = read(three_slots, 0, 50, TEXT[50:60])
-    three_slots.restore(0, 0, 1)
+    three_slots.restore(1, KEPT, KEPT.end)
     assert np.abs(read(three_slots, 1, 50, TEXT[50:60]) - expected).max() < 1e-4
 
 
 @recurrent
 def test_a_slot_that_was_emptied_has_no_saved_state(three_slots):
     read(three_slots, 0, 0, TEXT[:60])
-    three_slots.save(0, 0)
+    three_slots.store(0, KEPT)
     three_slots.trim(0, 0)
     with pytest.raises(AssertionError, match="no state"):
-        three_slots.restore(0, 0, 0)
+        three_slots.restore(0, KEPT, KEPT.end)

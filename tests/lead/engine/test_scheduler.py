@@ -1,4 +1,4 @@
-from lead.engine.prompt_chunk import STEP_SECONDS, PromptChunk
+from lead.engine.scheduler import STEP_SECONDS, PromptChunk
 
 
 def chunk_after(*steps, n_least=128, n_most=512):

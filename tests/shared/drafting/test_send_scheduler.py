@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from back.send_scheduler import SendScheduler
-from shared.drafting.draft_update import DraftUpdate
+from shared.drafting.send_scheduler import DraftUpdate, SendScheduler
 
 URGENT, SOON, QUIET = DraftUpdate("s", "immediate"), DraftUpdate("s", "soon"), DraftUpdate("s", "batched")
 

@@ -1,17 +1,32 @@
 """When to send a draft that has grown: each message costs CPU time of the lead's front process."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
 
-from shared.drafting.draft_update import DraftUpdate, Urgency
+Urgency = Literal["immediate", "soon", "batched"]
+
+
+@dataclass(frozen=True, slots=True)
+class DraftUpdate:
+    """The draft of a sequence has grown.
+
+    `immediate`: it has all the tokens that the lead verifies in one step, or all that it will get. `soon`:
+    the lead may be waiting for these tokens, and for a few more.
+    """
+
+    sequence: str
+    urgency: Urgency
 
 
 class SendScheduler:
     """Collects updates and says which drafts to send."""
 
-    def __init__(self, interval: float, soon: float) -> None:
+    def __init__(self, interval: float = 0.005, soon: float = 0.001) -> None:
         """Seconds after the last message until `batched` and `soon` updates are sent.
 
-        In the time `soon` a fast draft model makes several tokens, which then go into one message.
+        Each message takes the lead's front process about 0.2 ms of CPU time that its model could use. In the
+        time `soon` a fast draft model makes several tokens, which then go into one message.
         """
         self._interval = interval
         self._soon = soon
