@@ -13,10 +13,10 @@ from typing import Any, get_args
 
 from platformdirs import user_cache_path
 
+from bench.quantize import quantize
 from bench.step_time import step_times
 from bench.tiny_models import TinyModel, write_tiny_model
 from shared.errors import ConfigError
-from shared.llama.quantize import quantize
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
 from shared.models.grow import VERSION, Quantization, Shape, grow
 

@@ -72,7 +72,7 @@ def limits_of(
 
 
 def _known(load: Load, *, with_heads: bool) -> Exactness | None:
-    """As an earlier process found: this one computes the same bits."""
+    """What an earlier process found: this one computes the same bits."""
     if load.exactness or load.options.exact == "off":
         return load.exactness
     return recall(load, with_heads=with_heads)

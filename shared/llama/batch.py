@@ -13,7 +13,7 @@ from shared.llama.span import Pass
 
 
 class _NativeBatch:
-    """Of at most `n_batch` tokens; `native` is the structure for llama_decode."""
+    """Room for `n_batch` tokens; `native` is the structure for llama_decode."""
 
     def __init__(self, n_batch: int, embd: NDArray[np.float32] | None = None, *, with_tokens: bool) -> None:
         self._token = np.zeros(n_batch, np.int32)

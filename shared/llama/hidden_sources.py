@@ -39,7 +39,7 @@ class NextnStates:
         llama_cpp_ext.llama_set_embeddings_nextn(context, True, False)
 
     def table(self, n_tokens: int) -> NDArray[np.float32]:
-        """Of the last decode, which had `n_tokens` tokens; shape (n_tokens, width)."""
+        """What the last decode, of `n_tokens` tokens, has left; shape (n_tokens, width)."""
         address = llama_cpp_ext.llama_get_embeddings_nextn(self._context)
         pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
         return np.ctypeslib.as_array(pointer, shape=(n_tokens, self.width))
@@ -60,7 +60,7 @@ class LayerInputs:
         return len(self._layers) * self._n_embd
 
     def table(self, n_tokens: int) -> NDArray[np.float32]:
-        """Of the last decode, which had `n_tokens` tokens; shape (n_tokens, width)."""
+        """What the last decode, of `n_tokens` tokens, has left; shape (n_tokens, width)."""
         shape = (n_tokens, self._n_embd)
         inputs_of = _function("llama_get_embeddings_layer_inp")
         pointers = (inputs_of(self._context, layer) for layer in self._layers)

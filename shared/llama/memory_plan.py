@@ -20,7 +20,7 @@ _ROLLBACKS = (8, 6, 4, 3, 2, 1)
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
 _PART_BYTES = 32 << 20
-"""Of a text that is stored or loaded in one step beside others: takes some hundredths of a second."""
+"""How much of a text is stored or loaded in one step: it takes some hundredths of a second."""
 MEMORY_SHARE = 0.25
 """The most of the free memory that states to return to may take; and stored texts, of what is left."""
 
@@ -129,7 +129,7 @@ def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
 def choose_traits(
     probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int, n_step_checkpoints: int = 0
 ) -> MemoryTraits:
-    """How to use the memory of a model, with `free_bytes` of memory free beside its weights.
+    """How to use the memory of a model, with `free_bytes` of memory free besides its weights.
 
     n_step_checkpoints: keep this many states of each slot, or fewer, rather than to roll back; 0: either.
     """
@@ -163,7 +163,7 @@ def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
 def size_prompt_cache(
     options: ModelOptions, probe: MemoryProbe, n_left: int, *, has_parts: bool = False
 ) -> PromptCacheSize:
-    """Where `n_left` bytes are free beside the model; has_parts: texts are stored in parts."""
+    """How large it may be with `n_left` bytes free; has_parts: texts are stored in parts."""
     n_bytes = max(0, int(MEMORY_SHARE * n_left))
     if options.cache_ram >= 0:
         n_bytes = min(n_bytes, options.cache_ram << 20)

@@ -1,6 +1,6 @@
 """How large the memory of a model is, measured without its weights.
 
-llama.cpp can make a model and contexts with all their buffers but no memory behind them (`no_alloc` in
+llama.cpp can make a model and contexts with all their buffers but without their memory (`no_alloc` in
 llama.h), in a few milliseconds. How large the buffers are, it says in its log only, and not of all
 (`graph_bytes`).
 """
@@ -47,7 +47,7 @@ class MemorySize:
         return self.full_attention + self.windows + self.states + self.computing
 
     def with_graphs(self, n_bytes: int) -> "MemorySize":
-        """With so many bytes more to compute."""
+        """The same, with `n_bytes` more to compute."""
         return replace(self, computing=self.computing + n_bytes)
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class MemoryProbe:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Of a checkpoint of one slot: its recurrent state and its window."""
+        """Size of a checkpoint of one slot: its recurrent state and its window."""
         return self.state_bytes + self.n_window * self.window_token_bytes
 
 
@@ -126,7 +126,7 @@ class ModelOutline:
         )
 
     def size(self, parameters: Any) -> MemorySize:
-        """Of a context with these llama_context_params."""
+        """The size of a context with these llama_context_params."""
         with self._context(parameters) as (context, size):
             return size.with_graphs(graph_bytes(context, parameters)) if context else size
 
@@ -143,7 +143,7 @@ class ModelOutline:
 
 
 def read_sizes(lines: Iterable[str]) -> MemorySize:
-    """Of a context, from what llama.cpp says when it is made."""
+    """The size of a context, from what llama.cpp logs when it is made."""
     is_window = False
     full = windows = states = computing = 0.0
     n_states = 0
@@ -199,7 +199,7 @@ def _work_bytes(graph: int, parameters: Any) -> int:
 
 
 def _metadata_bytes(graph: int) -> int:
-    """Of a graph's nodes, for as many as it may have."""
+    """What the nodes of a graph take, if it has as many as it may have."""
     n_nodes = function("ggml_graph_size")(graph)
     n_each = function("ggml_tensor_overhead")()
     n_bytes: int = n_each * n_nodes + function("ggml_graph_overhead_custom")(n_nodes, False)

@@ -113,7 +113,7 @@ class Model:
 
     @property
     def prompt_cache(self) -> PromptCacheSize:
-        """Of texts that are stored in host memory; none with RPC workers: they would cross the network."""
+        """How many texts host memory may hold; none with RPC workers: they would cross the network."""
         size = self._prompt_cache
         if self.hidden:
             return replace(size, token_bytes=size.token_bytes + self.hidden.nothing.nbytes)
@@ -121,7 +121,7 @@ class Model:
 
     @property
     def n_activations(self) -> int:
-        """Of one token: its numbers between two layers, in all layers."""
+        """Numbers that the layers compute for one token: the width of a layer, times layers."""
         width: int = llama_cpp.llama_model_n_embd(self._model)
         n_layers: int = llama_cpp.llama_model_n_layer(self._model)
         return width * n_layers
@@ -178,7 +178,7 @@ class Model:
         return self.launch(spans)()
 
     def launch(self, spans: Sequence[Span]) -> Callable[[], list[Rows]]:
-        """As `decode`, but what it returns waits for the end of the last pass and gives the logits.
+        """Start what `decode` does; what it returns waits for the last pass and gives the logits.
 
         Until that was called, nothing else may be done with this model. On a CPU nothing is left to wait for.
         """
@@ -272,7 +272,7 @@ class Model:
             self._remove_end(slot, n_keep)
 
     def use_threads(self, n_threads: int) -> None:
-        """Compute with so many threads from now on."""
+        """Compute with `n_threads` threads from now on."""
         llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
 
     def watch_steps(self) -> StepProgress:

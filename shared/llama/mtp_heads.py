@@ -1,6 +1,6 @@
-"""The heads of a model that predict further tokens (multi-token prediction, "nextn" in llama.cpp).
+"""MTP heads: parts of a model that predict further tokens (multi-token prediction, "nextn" in llama.cpp).
 
-A head is one more layer. For the token at position p it reads the hidden state behind the token at p - 1,
+A head is one more layer. For the token at position p it reads the hidden state after the token at p - 1,
 predicts the token at p + 1, and gives a hidden state of its own with which it can go on. It has a KV cache,
 in slots as the target's.
 """
@@ -35,7 +35,7 @@ _ARCHITECTURES = frozenset(
 """With a single head that keeps a cache of its own. Of step35 and others with several, each head has to read
 the draft again; that of gemma4 is a file of its own which reads the target's cache."""
 _FEW_TOKENS = 16
-"""Up to so many are decoded with outputs of all: cheaper than two passes."""
+"""Up to this many are decoded with outputs of all: cheaper than two passes."""
 
 
 def has_heads(path: Path) -> bool:
@@ -80,7 +80,7 @@ class MtpHeads:
         """
         self._model = model if owns_model else None
         self.weights_size: int = llama_cpp.llama_model_size(model) if owns_model else 0
-        """Bytes, beside those of the target."""
+        """Bytes, in addition to those of the target."""
         parameters.ctx_type = self.context_type
         parameters.ctx_other = target
         parameters.n_rs_seq = 0

@@ -1,7 +1,7 @@
 import pytest
 
+from bench.quantize import quantize
 from shared.errors import ModelLoadError
-from shared.llama.quantize import quantize
 from shared.models.builtin import builtin_draft
 
 
