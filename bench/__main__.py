@@ -25,7 +25,7 @@ PARTS = {
     "plan": "what `lead plan` predicts, against what its commands then reach",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
-    "fleet": "what `make fleet` shows; what routers before leads cost",
+    "fleet": "what `make fleet` shows",
 }
 
 

@@ -12,17 +12,13 @@ steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from bench import report
+from bench import report, table
 from bench.simulation import validation
 from bench.simulation.contest import (
     ADAPTIVE,
@@ -53,9 +49,8 @@ from bench.simulation.scenarios import (
 )
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.cell import Cell
-from lead.simulation.shared_machine import Contention
+from lead.simulation.machine import Contention, StepTable
 from lead.simulation.simulated_back import BackSpec
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
 
@@ -65,7 +60,6 @@ _N_LEARNED = 1536
 """In shorter runs it counts how long it takes to see what a back is worth."""
 _QUICK_DEPTHS = (0, 1, 2, 4, 6, 8)
 _USELESS = DraftSkill(0.02)
-_PIPED_WIDTH = 140
 _LOCAL_RTT_MS = 0.2
 _CONTENTION = Contention(lead=1.2, back=2.0)
 """An assumption; `lead plan` measures it."""
@@ -78,12 +72,11 @@ Rows = list[dict[str, Any]]
 def main(arguments: Sequence[str]) -> None:
     """Simulate, print tables, and one JSON object in the last line. Raises ConfigError for a bad table."""
     options = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
     run = _Run(n_tokens, options.jobs, changed(options.constant))
     flat: Rows = []
     for name, rows in _parts(options, run):
-        console.print(_table(name, rows))
+        _show(name, rows)
         flat += [{"part": name, **row} for row in rows]
     report.finish("simulate", flat, options, tokens_per_run=n_tokens)
 
@@ -374,16 +367,14 @@ _SHORT = {
 }
 
 
-def _table(name: str, rows: Rows) -> Table:
+def _show(name: str, rows: Rows) -> None:
     if name == "gains":
         rows = _by_round_trip(rows)
-    table = Table(title=_TITLES[name], title_justify="left")
-    for key, value in rows[0].items():
-        justify: Literal["left", "right"] = "left" if isinstance(value, str) else "right"
-        table.add_column(_SHORT.get(key, key.replace("_", " ")), justify=justify, no_wrap=True)
-    for row in rows:
-        table.add_row(*(value if isinstance(value, str) else f"{value:g}" for value in row.values()))
-    return table
+    columns = {
+        key: (_SHORT.get(key, key.replace("_", " ")), "" if isinstance(value, str) else "g")
+        for key, value in rows[0].items()
+    }
+    table.show(_TITLES[name], rows, columns)
 
 
 def _by_round_trip(rows: Rows) -> Rows:

@@ -32,7 +32,6 @@ COLUMNS = {
     "accepted_per_step": ("per step", ".2f"),
     "mean_depth": ("depth", ".2f"),
     "wait_share": ("waiting", ".0%"),
-    "bound_share": ("of bound", ".2f"),
     "n_same_text": ("same text", "d"),
     "n_texts": ("of", "d"),
 }
@@ -152,15 +151,13 @@ def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], di
         if configuration.target not in steps:
             steps[configuration.target] = step_times(target, cores.lead, _WIDTHS, 3 if settings.quick else 9)
         _tell(f"{configuration} (measured draft cost {draft.ratio:.3f})")
-        cell, planners[str(configuration)] = _run_cell(
-            settings, cores, configuration, steps[configuration.target]
-        )
+        cell, planners[str(configuration)] = _run_cell(settings, cores, configuration)
         rows += cell
     return rows, {"draft_costs": costs, "step_seconds": steps, "planners": planners}
 
 
 def _run_cell(
-    settings: argparse.Namespace, cores: Cores, configuration: Configuration, steps: dict[int, float]
+    settings: argparse.Namespace, cores: Cores, configuration: Configuration
 ) -> tuple[list[Row], dict[str, Any]]:
     """The rows of one cell, and the planner's report at the end."""
     target = models.target(configuration.target)
@@ -182,7 +179,7 @@ def _run_cell(
         workload = Workload(settings.kinds, settings.prompts, settings.repeats, settings.seed)
         runs = run_contest(ways, workload, lambda: cluster.connected(backs, configuration.rtt_ms), _tell)
         planner = counters(cluster.http)
-    return summarize(str(configuration), runs, [way.name for way in ways], step_times=steps), planner
+    return summarize(str(configuration), runs, [way.name for way in ways]), planner
 
 
 def _tell(line: str) -> None:

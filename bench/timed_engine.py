@@ -9,8 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from bench.guessing_sampler import GuessingSampler
-from bench.named_text import NamedText
+from bench.guessing_sampler import GuessingSampler, NamedText
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from bench.stopwatch import Stopwatch
 from lead.engine.calibration import calibrate
@@ -32,8 +31,7 @@ from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.replaying import batching_for
-from lead.simulation.clock import VirtualClock
-from lead.simulation.network import Link
+from lead.simulation.clock import Link, VirtualClock
 from lead.simulation.simulated_back import BackSpec, SimulatedBack
 from lead.simulation.text import DraftSkill, Text
 from shared.drafting.drafter import DrafterMessage

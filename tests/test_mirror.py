@@ -57,7 +57,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/server/test_server.py": (
         "lead/server/app.py",
         "lead/server/services.py",
-        "lead/settings/demo_model.py",
     ),
     "tests/lead/tokenizer/test_fork_server.py": (
         "lead/tokenizer/forking.py",

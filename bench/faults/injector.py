@@ -200,8 +200,14 @@ async def _back_flapping(site: Site, fault: Fault) -> AsyncIterator[None]:
 async def _lead_replaced(site: Site, fault: Fault) -> AsyncIterator[None]:
     """Another lead takes over, and the old one finishes its answers."""
     del fault
-    await asyncio.to_thread(site.replace_lead)
-    yield
+    if site.replacing:
+        raise NothingThereError
+    replacing = asyncio.ensure_future(asyncio.to_thread(site.replace_lead))
+    try:
+        await asyncio.shield(replacing)
+        yield
+    finally:
+        await replacing  # even if the campaign ends meanwhile: there are two leads until it is done
 
 
 @asynccontextmanager

@@ -89,11 +89,11 @@ async def _request(settings: GenerateSettings, prompt: str, services: Services) 
     return GenerationRequest(
         prompts=[tokens.tolist() for tokens in prepared.prompts],
         sampling=sampling_parameters(fields, services, prepared),
-        max_tokens=fields.limit(services.defaults),
+        max_tokens=fields.limit(services.settings.sampling),
         stops=[],
         prediction=[],
         options=RequestOptions(cache_prompt=False),
-        n_keep=services.n_keep,
+        n_keep=services.settings.keep,
     )
 
 

@@ -16,7 +16,6 @@ from lead.planning.plan_report import PlanReport
 from lead.planning.plan_settings import PlanSettings
 from lead.planning.sample_texts import sample_texts
 from lead.planning.timing import draft_for, measure_engine, measure_steps, measure_token, steps_for
-from lead.settings.demo_model import demo_model
 from lead.settings.draft_model import DraftModelOptions
 from shared import cpus
 from shared.diagnostics.print_report import exit_with
@@ -91,8 +90,7 @@ def _load(settings: PlanSettings, n_cores: int) -> Load:
         settings = settings.model_copy(update={"drafting": drafting})
     compute = settings.compute.model_copy(update={"threads": settings.compute.threads or n_cores})
     settings = settings.model_copy(update={"compute": compute}).located()
-    path = settings.source.model
-    return settings.load_command(path.absolute() if path else demo_model(lambda: False))
+    return settings.load_command(settings.model_path(lambda: False))
 
 
 def _sample_texts(settings: PlanSettings, load: Load) -> list[str]:

@@ -17,9 +17,8 @@ from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManage
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan, Wait
 from lead.simulation.clock import Compute, VirtualClock
-from lead.simulation.machine_load import IDLE, MachineLoad
+from lead.simulation.machine import IDLE, MachineLoad, StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import Text
 from shared.cache_edits import SlotMemory
 from shared.llama.span import Span

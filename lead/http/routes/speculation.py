@@ -69,7 +69,7 @@ def _about(services: Services) -> dict[str, Any]:
         "exact": ready.exactness.is_on if ready else None,
         "promise": promise(ready.exactness) if ready else "",
         "cores": sorted(cpus.usable()),
-        "n_threads": services.n_threads,
+        "n_threads": services.settings.n_threads,
     }
 
 
