@@ -72,9 +72,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/diagnostics/check.py",
     ),
     "tests/shared/drafting/test_drafter.py": (
-        "shared/drafting/draft_path.py",
         "shared/drafting/interfaces.py",
-        "shared/drafting/sequence_state.py",
         "shared/sampling/grammar_waits.py",
     ),
     "tests/shared/llama/test_batch_layout.py": ("shared/llama/span.py",),

@@ -38,8 +38,6 @@ _N_GENERATION_PROMPT = 8
 """Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
-_COPY_PRICE = 31
-"""Where slots have cells of their own, all of them are copied: as quick as reading so many tokens."""
 
 
 class Engine:
@@ -63,18 +61,7 @@ class Engine:
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._verifier = Verifier(end_tokens, patience or NoWait())
-        self._slots = SlotManager(
-            limits.n_slots,
-            limits.n_ctx,
-            limits.traits,
-            # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
-            can_copy=limits.n_ctx_slot is None or limits.traits.can_trim,
-            copy_price=0 if limits.n_ctx_slot is None else _COPY_PRICE,
-            n_checkpoints=limits.n_checkpoints,
-            prompt_cache=limits.prompt_cache,
-            stores_idle=limits.n_ctx_slot is None,
-            separates_prompts=limits.widths is not None and not limits.widths.is_uniform,
-        )
+        self._slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self._slots, speculation)
         self._events: list[Event] = []
         self._edits: list[CacheEdit] = []
