@@ -76,8 +76,8 @@ def test_what_was_tried_and_not_taken_is_deleted(shop):
 
 @pytest.mark.usefixtures("shop")
 def test_what_was_found_is_kept(monkeypatch):
-    monkeypatch.setattr(models, "step_times", lambda *_: {1: 1.0})
+    monkeypatch.setattr(models, "_step_seconds", lambda *_: 1.0)
     first = models.draft("0.1", Target(), "0", "1")
-    monkeypatch.setattr(models, "step_times", None)
+    monkeypatch.setattr(models, "_step_seconds", None)
     assert models.draft("0.1", Target(), "0", "1") == first
     assert isinstance(first, DraftModel)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.timed_engine import DraftingParts, TimedEngine
+from bench.timed_engine import DraftingParts, Stopwatch, TimedEngine
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
@@ -50,3 +50,38 @@ def test_engines_take_turns_with_one_model(opened):
     for number in range(3):
         for engine in engines:
             assert engine.write(number, 24) > 0
+
+
+class Seconds:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def seconds():
+    return Seconds()
+
+
+def test_it_counts_the_time_in_which_it_runs(seconds):
+    watch = Stopwatch(seconds)
+    seconds.now += 5
+    with watch.running():
+        seconds.now += 2
+        assert watch() == 2
+    seconds.now += 5
+    with watch.running():
+        seconds.now += 1
+    assert watch() == 3
+
+
+def test_it_can_stand_still_while_it_runs(seconds):
+    watch = Stopwatch(seconds)
+    with watch.running():
+        seconds.now += 2
+        with watch.stopped():
+            seconds.now += 7
+            assert watch() == 2
+        seconds.now += 1
+        assert watch() == 3

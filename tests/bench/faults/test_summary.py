@@ -1,11 +1,9 @@
 from bench.faults.answers import Answer, Choice
-from bench.faults.asking import Outcome
+from bench.faults.asking import Outcome, Tally
 from bench.faults.campaign import Memory, Result
-from bench.faults.injector import Happened
+from bench.faults.injector import Fault, Happened
 from bench.faults.requests import CHAT, MixedRequest
-from bench.faults.schedule import Fault
 from bench.faults.summary import failure_lines, holds, outcome_row, show
-from bench.faults.tally import Tally
 
 REQUEST = MixedRequest(7, "stop strings", CHAT, {})
 
