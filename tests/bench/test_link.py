@@ -96,29 +96,23 @@ async def test_a_throttled_link_waits_for_each_byte(link, monkeypatch):
 
 
 class Source:
-    """Chunks that are there at once; then the end, or an error."""
+    """Chunks that are there at once, then the end."""
 
-    def __init__(self, chunks, error=None):
-        self._chunks, self._error = list(chunks), error
+    def __init__(self, chunks):
+        self._chunks = iter(chunks)
 
     async def read(self, _n):
-        if not self._chunks and self._error:
-            raise self._error
-        return self._chunks.pop(0) if self._chunks else b""
+        return next(self._chunks, b"")
 
 
-class Sink:
-    def __init__(self):
-        self.got, self.closed = [], False
-
-    def write(self, data):
-        self.got.append(data)
+class Sink(list):
+    write = list.append
 
     async def drain(self):
         await asyncio.sleep(0)
 
     def close(self):
-        self.closed = True
+        pass
 
 
 async def test_chunks_that_leave_together_do_not_wait_for_each_other(link):
@@ -127,10 +121,4 @@ async def test_chunks_that_leave_together_do_not_wait_for_each_other(link):
     sink = Sink()
     async with asyncio.timeout(10):
         await link.carry(Source([b"x"] * 100), sink)
-    assert sink.got == [b"x"] * 100
-
-
-async def test_a_connection_that_breaks_has_ended(link):
-    sink = Sink()
-    await link.carry(Source([b"a"], ConnectionResetError()), sink)
-    assert (sink.got, sink.closed) == ([b"a"], True)
+    assert sink == [b"x"] * 100

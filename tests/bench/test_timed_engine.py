@@ -45,13 +45,6 @@ def test_those_draft_that_should(opened, parts, expected):
     assert sources(engine) == expected
 
 
-def test_engines_take_turns_with_one_model(opened):
-    engines = [TimedEngine(*opened, DraftingParts(HEADS)) for _ in range(2)]
-    for number in range(3):
-        for engine in engines:
-            assert engine.write(number, 24) > 0
-
-
 class Seconds:
     now = 100.0
 
@@ -62,18 +55,6 @@ class Seconds:
 @pytest.fixture
 def seconds():
     return Seconds()
-
-
-def test_it_counts_the_time_in_which_it_runs(seconds):
-    watch = Stopwatch(seconds)
-    seconds.now += 5
-    with watch.running():
-        seconds.now += 2
-        assert watch() == 2
-    seconds.now += 5
-    with watch.running():
-        seconds.now += 1
-    assert watch() == 3
 
 
 def test_it_can_stand_still_while_it_runs(seconds):

@@ -106,11 +106,6 @@ async def test_a_client_leaves_after_as_many_events_with_text_as_planned(ask):
     assert outcome.answer.choices[0].text == "ab"
 
 
-async def test_the_longest_pause_between_events_is_measured(ask):
-    outcome, _ = await ask(STREAMED, sse(event("a"), event("b"), "[DONE]"))
-    assert outcome.longest_pause == 1.0
-
-
 # The sums of all
 
 REQUEST = MixedRequest(3, "chat", CHAT, {})

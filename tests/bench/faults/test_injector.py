@@ -149,11 +149,6 @@ def test_the_same_seed_gives_the_same_faults():
     assert first(200) != first(200, seed=2)
 
 
-def test_faults_begin_one_after_the_other():
-    times = [fault.begins for fault in first(200)]
-    assert times == sorted(times)
-
-
 def test_faults_of_one_track_do_not_overlap():
     for track in {nature.track for nature in KINDS.values()}:
         own = [fault for fault in first(400) if fault.track == track]
@@ -175,14 +170,6 @@ def test_faults_of_one_part_do_not_depend_on_which_others_are_chosen():
     engine = [kind for kind in ALL if kind.startswith("engine")]
     alone = first(20, kinds=engine)
     assert [fault for fault in first(400) if fault.track == "engine"][:20] == alone
-
-
-def test_a_pace_makes_pauses_shorter():
-    assert first(1, kinds=["link-cut"], pace=2)[0].begins == first(1, kinds=["link-cut"])[0].begins / 2
-
-
-def test_without_kinds_nothing_happens():
-    assert first(5, kinds=[]) == []
 
 
 def test_kinds_are_chosen_by_name_or_by_their_first_word():
