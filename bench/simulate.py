@@ -47,9 +47,8 @@ from bench.simulation.scenarios import (
 )
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.cell import Cell
-from lead.simulation.shared_machine import Contention
+from lead.simulation.machine import Contention, StepTable
 from lead.simulation.simulated_back import BackSpec
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
 

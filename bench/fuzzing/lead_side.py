@@ -24,7 +24,6 @@ from lead.generation.admission import Admission
 from lead.generation.sequences import LiveSequence, Sequences
 from lead.server.app import create_app
 from lead.server.services import Services
-from lead.settings.model_names import ModelNames
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import Job
 from shared.errors import UnavailableError
@@ -125,7 +124,6 @@ class LeadFuzzer:
         self._engine.deliver = self._deliver
         self._admission = Admission(self._sequences, self._engine, vocabulary)
         services = Services(
-            names=ModelNames(("fuzz",), ()),
             vocabulary=vocabulary,
             template=ChatTemplate(vocabulary.info.chat_template, "", ""),
             tokenizer=_NoTokenizer(),
@@ -157,7 +155,7 @@ class LeadFuzzer:
         for connection in self._connections:
             connection.hang_up()
             await self._collect(connection)
-        self._engine.scheduler.check_integrity()
+        self._engine.engine.check_integrity()
         self._tally.note(n)
         self._tally.counts["messages"] += n_sent - self._n_unread
 

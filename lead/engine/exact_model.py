@@ -1,19 +1,20 @@
 """Loads the target so that it keeps what is promised of its texts, and finds out what that costs.
 
 With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
-decodes in widths that agree on this machine (`shared.llama.width_policy`).
+decodes in widths that agree on this machine (`shared.llama.batch_invariance`).
 """
 
 import logging
 
 from lead.engine import exactness_cache
 from lead.engine.commands import Load
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness
 from shared.errors import ModelLoadError
+from shared.llama.batch_invariance import RESERVE
+from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_widths, measure_widths, rehearse
 from shared.llama.model import Model
-from shared.llama.width_policy import RESERVE
-from shared.llama.width_probe import estimate_widths, measure_widths
-from shared.llama.width_rehearsal import NEEDED_CONTEXT, rehearse
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 
 log = logging.getLogger("engine")
 
@@ -37,6 +38,26 @@ def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactne
     model, exactness = _measured(load, with_heads=with_heads)
     exactness_cache.remember(load, exactness, with_heads=with_heads)
     return model, exactness
+
+
+def limits_of(
+    model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
+) -> EngineLimits:
+    """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
+    n_reserve = RESERVE if model.widths else 0
+    n_ctx_slot = model.n_ctx_slot - n_reserve
+    return EngineLimits(
+        n_slots=model.n_slots,
+        n_ctx=model.n_ctx - model.n_slots * n_reserve,
+        n_ctx_sequence=n_ctx_slot,
+        n_batch=model.n_batch,
+        traits=model.traits,
+        n_checkpoints=n_checkpoints,
+        prompt_cache=prompt_cache,
+        n_ctx_slot=None if model.kv_unified else n_ctx_slot,
+        widths=model.widths,
+        tiles_attention=model.tiles_attention,
+    )
 
 
 def _known(load: Load, *, with_heads: bool) -> Exactness | None:

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shared.drafting.draft_path import DraftPath
-from shared.drafting.draft_update import Urgency
 from shared.drafting.drafter_options import DrafterOptions
+from shared.drafting.send_scheduler import Urgency
 from shared.protocol import MAX_DRAFT_TOKENS, Draft
 from shared.sampling.parameters import SamplingParameters
 from shared.slot_cache import SlotCache, common_prefix_length

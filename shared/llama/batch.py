@@ -1,14 +1,13 @@
 """A llama_batch over numpy arrays: filling it element by element with ctypes costs more than sampling."""
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any
 
 import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.llama.span import Span
+from shared.llama.span import Pass
 
 
 class Batch:
@@ -32,38 +31,27 @@ class Batch:
             logits=_pointer(self._wanted, ctypes.c_int8),
         )
 
-    def fill(
-        self,
-        spans: Sequence[Span],
-        n_padding: Sequence[int],
-        n_vocab: int,
-        n_slots: int,
-        n_outputs: Sequence[int] | None = None,
-    ) -> int:
-        """Write `spans` into the arrays, each followed by `n_padding` tokens.
+    def fill(self, together: Pass, n_vocab: int, n_slots: int) -> int:
+        """Write the tokens of a pass into the arrays; returns their number, padding included.
 
-        Logits are computed as spans say, or of the last `n_outputs` tokens of each, padding included. Returns
-        the number of tokens. Raises ValueError for slots, positions or token ids out of range.
+        Raises ValueError for slots, positions or token ids out of range.
         """
         at = 0
-        for i, (span, n_pad) in enumerate(zip(spans, n_padding, strict=True)):
+        for span, n_padding, n_outputs in ((part.span, part.n_padding, part.n_outputs) for part in together):
             end = at + len(span.tokens)
-            if end > len(self._token) or not 0 <= span.slot < n_slots or not span.tokens or span.start < 0:
+            after = end + n_padding
+            if after > len(self._token) or not 0 <= span.slot < n_slots or not span.tokens or span.start < 0:
                 raise ValueError(f"not a batch of at most {len(self._token)} tokens: {span}")
             self._token[at:end] = span.tokens
-            self._position[at:end] = np.arange(span.start, span.start + end - at)
-            self._slot[at:end] = span.slot
-            self._wanted[at:end] = 0
-            self._wanted[end - span.n_logits : end] = 1
-            at = end
-            if n_pad:
-                at = end + n_pad
-                self._token[end:at] = span.tokens[-1]
-                self._position[end:at] = span.start + len(span.tokens) + np.arange(n_pad)
-                self._slot[end:at] = span.slot
-                self._wanted[end:at] = 0
-            if n_outputs:
-                self._wanted[at - n_outputs[i] : at] = 1
+            self._token[end:after] = span.tokens[-1]
+            self._position[at:after] = np.arange(span.start, span.start + after - at)
+            self._slot[at:after] = span.slot
+            self._wanted[at:after] = 0
+            if n_outputs is None:
+                self._wanted[end - span.n_logits : end] = 1
+            else:
+                self._wanted[after - n_outputs : after] = 1
+            at = after
         tokens = self._token[:at]
         if at == 0 or int(tokens.min()) < 0 or int(tokens.max()) >= n_vocab:
             raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")

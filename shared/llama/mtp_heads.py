@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from shared.errors import DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
 from shared.llama.graph_size import graph_bytes
+from shared.llama.hidden_states import HeadOutput, HeadSpan
 from shared.llama.memory_probe import read_sizes
-from shared.llama.mtp_span import HeadOutput, HeadSpan
 from shared.llama.tensor_names import tensor_names
 from shared.models.file_kind import read_beginning
 from shared.models.split import parts_of

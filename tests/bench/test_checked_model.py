@@ -3,6 +3,7 @@ import random
 import pytest
 
 from bench.checked_model import CheckedModel, Comparison
+from shared.cache_edits import Snapshot
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions
@@ -45,7 +46,7 @@ def test_a_state_that_is_not_that_of_its_text_is_noticed(tiny_model):
     checked.decode([Span(0, 0, [1, 2, 3], 0)])
     checked.copy(0, 1, 2)
     with pytest.raises(AssertionError):
-        checked.store_text(1, 1)
+        checked.store(1, Snapshot("text", key=1, end=2))
     with pytest.raises(AssertionError):
         checked.decode([Span(1, 2, [4], 1)])
     model.close()

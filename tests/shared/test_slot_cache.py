@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from shared.cache_edits import Restore, Trim
+from shared.cache_edits import Restore, Snapshot, Trim
 from shared.llama.memory_traits import MemoryTraits
 from shared.slot_cache import SlotCache
 
@@ -111,7 +111,7 @@ def test_a_recurrent_cache_goes_back_to_kept_states_only():
         cache.add([token])
         cache.save()
     cache.keep(3)
-    assert (cache.tokens, cache.take_edits()) == ([1, 2, 3], [Restore(0, 0, 0)])
+    assert (cache.tokens, cache.take_edits()) == ([1, 2, 3], [Restore(0, Snapshot("device", 0, 3), 3)])
     cache.keep(2)
     assert (cache.tokens, cache.take_edits()) == ([], [Trim(0, 0)])
 
@@ -156,20 +156,21 @@ def test_the_shared_beginning_is_the_longest(ours, theirs):
 
 def test_what_is_loaded_is_valid_and_there():
     cache = SlotCache(0)
-    cache.load([1, 2, 3], {2: 7})
-    assert (cache.tokens, cache.n_physical, cache.checkpoints) == ([1, 2, 3], 3, {2: 7})
+    cache.extend([1, 2, 3])
+    assert (cache.tokens, cache.n_physical) == ([1, 2, 3], 3)
 
 
-def test_only_an_empty_slot_is_loaded():
-    cache = SlotCache(0)
-    cache.add([1])
-    with pytest.raises(AssertionError, match="not emptied"):
-        cache.load([1, 2], {})
+def test_nothing_is_loaded_behind_tokens_that_were_not_trimmed():
+    cache = cache_of(1, 2)
+    cache.keep(1)
+    with pytest.raises(AssertionError, match="not trimmed"):
+        cache.extend([3])
 
 
 def test_longer_checkpoints_are_handed_over():
-    cache = SlotCache(0, checkpoints={2: 7, 5: 8})
-    assert (cache.hand_over(2), cache.checkpoints) == ({5: 8}, {2: 7})
+    short, long = Snapshot("state", 7, 2), Snapshot("state", 8, 5)
+    cache = SlotCache(0, checkpoints={2: short, 5: long})
+    assert (cache.hand_over(2), cache.checkpoints) == ({5: long}, {2: short})
 
 
 class SlotCacheMachine(RuleBasedStateMachine):

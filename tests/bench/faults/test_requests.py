@@ -1,7 +1,7 @@
 import pytest
 
 from bench.faults.requests import COMPLETION, KINDS, draw, next_turn, with_logprobs
-from lead.http.chat_request import ChatRequest
+from lead.http.generation_request import ChatRequest
 from lead.http.routes.completions import CompletionRequest
 
 MANY = [draw(1, index) for index in range(300)]

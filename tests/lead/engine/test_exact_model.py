@@ -4,10 +4,11 @@ import pytest
 
 from lead.engine import exact_model, exactness_cache
 from lead.engine.commands import Load
-from lead.engine.exact_model import load_target
+from lead.engine.exact_model import limits_of, load_target
 from shared.errors import ModelLoadError
-from shared.llama.width_policy import WidthPolicy
-from shared.llama.width_probe import WidthReport
+from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.invariance_probe import WidthReport
+from shared.llama.model import Model
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
@@ -70,7 +71,17 @@ def test_a_context_that_is_too_small_has_none(monkeypatch):
 
 
 def test_widths_that_a_rehearsal_refuses_are_not_used(monkeypatch):
-    wrong = WidthPolicy((1, 2, 3, 4), (1, 2, 3, 4, 8))
+    wrong = InvariantWidths((1, 2, 3, 4), (1, 2, 3, 4, 8))
     monkeypatch.setattr(WidthReport, "policy", lambda _report: wrong)
     with pytest.raises(ModelLoadError, match="a rehearsed text had other bits"):
         load("on")
+
+
+@pytest.mark.parametrize("kv_unified", [True, False])
+def test_steps_are_planned_by_the_rules_of_the_model(tiny_model, kv_unified):
+    """More cells than a sequence may fill: nothing is padded beyond its context."""
+    options = ModelOptions(ctx_size=4096, parallel=2, threads=1, kv_unified=kv_unified)
+    model = Model(tiny_model("qwen35"), options)
+    assert model.n_ctx > model.vocabulary.info.n_ctx_train
+    assert limits_of(model).layout_rules == model.layout_rules
+    model.close()

@@ -10,11 +10,11 @@ from lead.engine.commands import Load
 from lead.engine.events import Exactness
 from shared import cpus
 from shared.llama import library
-from shared.llama.width_policy import WidthPolicy
+from shared.llama.batch_invariance import InvariantWidths
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
-FOUND = Exactness(widths=WidthPolicy((2, 4), (8, 16), (64,), joins=False), cost=1.25)
+FOUND = Exactness(widths=InvariantWidths((2, 4), (8, 16), (64,), joins=False), cost=1.25)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from lead.engine.commands import RequestOptions
 from lead.engine.prefixes import Prefixes
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
+from shared.cache_edits import Snapshot
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
@@ -26,11 +27,16 @@ class Cached:
     """One slot that holds `tokens`, and a prompt cache."""
 
     def __init__(self, tokens=(), traits=PLAIN, *, can_copy=True, separates_prompts=False):
-        self.slot = Slot(SlotCache(0, traits), n_prefill=10)
+        self.slot = Slot(SlotCache(0, traits, n_prefill=10))
         self.slot.cache.add(tokens)
         self.stored = PromptCache(PromptCacheSize(1000, 1), itertools.count())
         self.prefixes = Prefixes(
-            [self.slot], self.stored, traits, can_copy=can_copy, separates_prompts=separates_prompts
+            [self.slot],
+            self.stored,
+            traits,
+            can_copy=can_copy,
+            copy_price=0,
+            separates_prompts=separates_prompts,
         )
 
     def store(self, tokens):
@@ -67,7 +73,7 @@ def test_another_slot_gets_it_only_where_slots_can_copy(can_copy, n):
 
 def test_memory_that_cannot_be_trimmed_is_copied_up_to_a_checkpoint():
     cached = Cached(TEXT, MemoryTraits(n_rollback=3))
-    cached.slot.cache.checkpoints = {20: 1, 45: 2}
+    cached.slot.cache.checkpoints = {n: Snapshot("state", n, n) for n in (20, 45)}
     assert cached.prefixes.copyable(cached.slot, sequence([*TEXT[:40], 99])) == 20
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bench.tiny_models import with_heads, write_tiny_model
 from bench.traffic import Traffic, TrafficRun, compare
-from shared.llama import span
+from shared.llama import batch_layout
 from shared.models.builtin import builtin_target
 
 BOUND = 0.01
@@ -90,8 +90,8 @@ def test_in_exact_mode_not_a_bit_of_quantized_weights_differs():
 
 
 def test_where_prompts_are_read_apart(tiny_model, monkeypatch):
-    monkeypatch.setattr(span, "_MIN_CELLS", 1)
-    monkeypatch.setattr(span, "TILE", 2)
+    monkeypatch.setattr(batch_layout, "_MIN_CELLS", 1)
+    monkeypatch.setattr(batch_layout, "TILE", 2)
     comparison = compare(Traffic(tiny_model("llama"), flash_attn="on"), 40)
     assert comparison.n_wrong(5 * BOUND) == 0  # flash attention rounds sums to f16
 

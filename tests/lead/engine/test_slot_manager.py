@@ -7,7 +7,7 @@ from lead.engine.events import Started
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot_manager import SlotManager
 from lead.engine.step_plan import TrialPlace
-from shared.cache_edits import Copy, ForgetState, LoadText, StoreText, Trim
+from shared.cache_edits import Copy, Forget, Restore, Snapshot, Store, Trim
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
 from tests.fakes import GREEDY, toy_sampler
@@ -24,14 +24,14 @@ class Room:
     """Slots whose sequences are decoded by hand."""
 
     def __init__(
-        self, n_slots=2, n_ctx=20, *, traits=PLAIN, can_copy=True, min_copied=1, separates_prompts=False
+        self, n_slots=2, n_ctx=20, *, traits=PLAIN, can_copy=True, copy_price=0, separates_prompts=False
     ):
         self.slots = SlotManager(
             n_slots,
             n_ctx,
             traits,
             can_copy=can_copy,
-            min_copied=min_copied,
+            copy_price=copy_price,
             separates_prompts=separates_prompts,
         )
 
@@ -195,9 +195,9 @@ def test_where_cells_cannot_be_copied_nothing_is_shared():
     assert room.enter("t")[0].n_cached == 0
 
 
-@pytest.mark.parametrize(("min_copied", "n_cached"), [(3, 3), (4, 0)])
-def test_a_copy_has_to_save_enough(min_copied, n_cached):
-    room = Room(min_copied=min_copied)
+@pytest.mark.parametrize(("copy_price", "n_cached"), [(2, 3), (3, 0)])
+def test_a_copy_has_to_save_enough(copy_price, n_cached):
+    room = Room(copy_price=copy_price)
     room.enter("s", [5, 6, 7, 8])
     room.decode()
     assert room.enter("t", [5, 6, 7, 9])[0].n_cached == n_cached
@@ -346,6 +346,10 @@ class TestCheckpoints:
 LONG, OTHER, THIRD = ([n] * 40 for n in (1, 2, 3))
 
 
+def text(key, n_tokens=40):
+    return Snapshot("text", key, n_tokens)
+
+
 class TestPromptCache:
     """What a slot loses to another text is kept in host memory; with one pool also what idle slots hold."""
 
@@ -377,14 +381,14 @@ class TestPromptCache:
     def test_an_idle_text_is_moved_there_when_another_starts(self):
         room = self.room()
         self.read(room, "s", LONG)
-        assert self.read(room, "t", OTHER) == [StoreText(0, 1), Trim(0, 0)]
+        assert self.read(room, "t", OTHER) == [Store(0, text(1)), Trim(0, 0)]
 
     def test_it_goes_on_from_there(self):
         room = self.room()
         self.read(room, "s", LONG)
         self.read(room, "t", OTHER)
         assert room.enter("u", [*LONG, 7, 9]) == [Started(sequence="u", n_cached=40, slot=0)]
-        assert self.edits(room) == [StoreText(1, 2), Trim(1, 0), LoadText(0, 1, 40)]
+        assert self.edits(room) == [Store(1, text(2)), Trim(1, 0), Restore(0, text(1), 40)]
 
     def test_a_text_alone_stays_in_its_slot(self):
         room = self.room()
@@ -401,7 +405,7 @@ class TestPromptCache:
         moved = []
         for _ in range(6):
             room.slots.admit(only_if_idle=False)
-            moved.append(StoreText(1, 1) in self.edits(room))
+            moved.append(Store(1, text(1)) in self.edits(room))
         assert moved == [False, False, False, False, True, False]
 
     def test_where_slots_have_cells_of_their_own_idle_texts_stay(self):
@@ -412,7 +416,7 @@ class TestPromptCache:
     def test_what_another_text_replaces_is_stored(self):
         room = self.room(n_slots=1, stores_idle=False)
         self.read(room, "s", LONG)
-        assert self.read(room, "t", OTHER) == [StoreText(0, 1), Trim(0, 0)]
+        assert self.read(room, "t", OTHER) == [Store(0, text(1)), Trim(0, 0)]
         assert room.enter("u", [*LONG, 5])[0].n_cached == 40
 
     def test_a_text_of_which_most_stays_is_not_stored(self):
@@ -432,13 +436,13 @@ class TestPromptCache:
         slots.enqueue(sequence("t", [*range(10), 99]))
         (started,) = slots.admit(only_if_idle=False)
         assert started.n_cached == len(slots.running()[0].cache) == 0
-        assert slots.pop_edits() == [StoreText(0, 1), Trim(0, 0)]
+        assert slots.pop_edits() == [Store(0, text(1, 70)), Trim(0, 0)]
 
     def test_a_text_that_is_evicted_is_stored(self):
         room = self.room(n_ctx=60, stores_idle=False)
         self.read(room, "s", LONG)
         room.slots.free_up_to(30)
-        assert room.slots.pop_edits() == [StoreText(0, 1), Trim(0, 0)]
+        assert room.slots.pop_edits() == [Store(0, text(1)), Trim(0, 0)]
 
     def test_a_short_text_is_not_stored(self):
         room = self.room(n_slots=1)
@@ -457,12 +461,26 @@ class TestPromptCache:
         assert room.enter("v", [*LONG, 5])[0].n_cached == 40
         room.slots.check_integrity()
 
+    def test_what_is_loaded_in_parts_has_its_cells_from_the_beginning(self):
+        room = Room()
+        size = PromptCacheSize(500, 1, n_part=10)
+        room.slots = SlotManager(2, 100, PLAIN, can_copy=True, prompt_cache=size, stores_idle=True)
+        self.read(room, "s", LONG)
+        room.enter("t", OTHER)
+        for _ in range(4):
+            self.edits(room)
+            room.slots.admit(only_if_idle=False)
+        room.decode()
+        assert room.enter("u", [*LONG, 5])[0].n_cached == 40
+        assert len(room.slots.running()[1].cache) == 10
+        assert room.slots.free_up_to(60) == 20
+
     def test_a_text_can_be_loaded_and_dropped_at_the_same_time(self):
         room = self.room(n_slots=1, n_stored=50)
         self.read(room, "s", LONG)
         self.read(room, "t", OTHER)
         assert room.enter("u", [*LONG, 5])[0].n_cached == 40
-        assert room.slots.pop_edits() == [StoreText(0, 2), Trim(0, 0), LoadText(0, 1, 40), ForgetState(1)]
+        assert room.slots.pop_edits() == [Store(0, text(2)), Trim(0, 0), Restore(0, text(1), 40), Forget(1)]
 
     def test_who_has_the_same_beginning_shares_what_is_loaded(self):
         room = self.room(n_slots=3)
@@ -470,8 +488,8 @@ class TestPromptCache:
         self.read(room, "t", OTHER)
         room.slots.enqueue(sequence("u", [*LONG, 5]))
         assert [started.n_cached for started in room.enter("v", [*LONG, 6])] == [40, 40]
-        edits = [edit for edit in room.slots.pop_edits() if isinstance(edit, LoadText | Copy)]
-        assert edits == [LoadText(2, 1, 40), Copy(2, 0, 40)]
+        edits = [edit for edit in room.slots.pop_edits() if isinstance(edit, Restore | Copy)]
+        assert edits == [Restore(2, text(1), 40), Copy(2, 0, 40)]
 
     def test_who_wants_no_cached_prompt_gets_none(self):
         room = self.room()
@@ -486,7 +504,7 @@ class TestPromptCache:
         room.enter("u", [*LONG, 5])
         room.slots.preempt(room.slots.running()[0])
         room.slots.free_up_to(1000)
-        assert room.slots.pop_edits() == [StoreText(1, 2), Trim(0, 0), Trim(1, 0)]
+        assert room.slots.pop_edits() == [Store(1, text(2)), Trim(0, 0), Trim(1, 0)]
 
 
 def test_the_oldest_sequence_is_in_front_whatever_its_slot():

@@ -18,14 +18,11 @@ class Model:
     def copy(self, source_slot, slot, n_keep):
         self.calls.append(("copy", source_slot, slot, n_keep))
 
-    def store_text(self, slot, key):
-        self.calls.append(("store", slot, key))
+    def store(self, slot, snapshot):
+        self.calls.append(("store", slot, snapshot.key))
 
-    def store_part(self, slot, key, start, end):
-        self.calls.append(("store", slot, key, start, end))
-
-    def load_text(self, slot, key, n_keep):
-        self.calls.append(("load", slot, key, n_keep))
+    def restore(self, slot, snapshot, n_keep):
+        self.calls.append(("load", slot, snapshot.key, n_keep))
 
 
 @pytest.fixture
