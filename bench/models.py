@@ -7,6 +7,8 @@ the wanted share of a step of the target, which is found by measuring.
 import hashlib
 import json
 import math
+import statistics
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -14,11 +16,15 @@ from typing import Any, get_args
 from platformdirs import user_cache_path
 
 from bench.quantize import quantize
-from bench.step_time import step_times
 from bench.tiny_models import TinyModel, write_tiny_model
+from lead.planning.pinned_process import PinnedProcess
+from shared.cpus import parse_cpus
 from shared.errors import ConfigError
+from shared.llama.model import Model
+from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
 from shared.models.grow import VERSION, Quantization, Shape, grow
+from shared.settings.model_options import ModelOptions
 
 TARGET_SHAPES = {
     "0.4G": Shape(width=2048, n_layers=6, n_heads=64, n_feed_forward=8192),
@@ -51,6 +57,8 @@ _HEAD_WIDTH = 32
 _FIT_TRIES = 4
 _FIT_TOLERANCE = 0.1
 _REPEATS = 15
+_N_CONTEXT = 128
+"""Tokens before the measured one: about half a short conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +116,7 @@ def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftMo
     key = f"{of_target.name} {cost} {lead_cpus} {back_cpus}"
     if (found := known.get(key)) and Path(found["path"]).is_file():
         return DraftModel(Path(found["path"]), found["ratio"])
-    first = step_times(of_target, lead_cpus, [1], _REPEATS)[1]
+    first = _step_seconds(of_target, lead_cpus)
     if cost == "shipped":
         result = DraftModel(builtin_draft(), _ratio(builtin_draft(), back_cpus, first))
     else:
@@ -160,7 +168,26 @@ def _fit(cost: float, of_target: Path, back_cpus: str, first: float) -> DraftMod
 
 
 def _ratio(path: Path, back_cpus: str, first: float) -> float:
-    return step_times(path, back_cpus, [1], _REPEATS)[1] / first
+    return _step_seconds(path, back_cpus) / first
+
+
+def _step_seconds(path: Path, cores: str) -> float:
+    """Of one token, the median, in a process of its own on `cores`. Raises ConfigError."""
+    pinned = parse_cpus(cores)
+    with PinnedProcess(pinned) as process:
+        return process.call(_time_steps, path, len(pinned))
+
+
+def _time_steps(path: Path, n_threads: int) -> float:
+    model = Model(path, ModelOptions(ctx_size=512, parallel=1, batch_size=256, threads=n_threads))
+    model.decode([Span(0, 0, list(range(1, 1 + _N_CONTEXT)), 1)])
+    times = []
+    for _ in range(1 + _REPEATS):
+        begun = time.perf_counter()
+        model.decode([Span(0, _N_CONTEXT, [1], 1)])
+        times.append(time.perf_counter() - begun)
+        model.trim(0, _N_CONTEXT)
+    return statistics.median(times[1:])  # the first one warms up
 
 
 def _grown(source: Path, shape: Shape, quantization: Quantization) -> Path:
