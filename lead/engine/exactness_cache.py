@@ -6,7 +6,6 @@ files, the options, llama.cpp's build and the CPU.
 
 import hashlib
 import logging
-import secrets
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -14,6 +13,7 @@ from platformdirs import user_cache_path
 from lead.engine.commands import Load
 from lead.engine.events import Exactness
 from shared import cpus
+from shared.cached_files import written_whole
 from shared.llama import library
 from shared.models.split import parts_of
 
@@ -39,12 +39,8 @@ def remember(load: Load, exactness: Exactness, *, with_heads: bool) -> None:
     try:
         path = _path(load, with_heads=with_heads)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{secrets.token_hex(4)}.part")
-        try:
+        with written_whole(path) as part:
             part.write_text(exactness.model_dump_json())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
     except OSError as error:
         log.info("--exact will be measured again at the next start: %s", error)
 

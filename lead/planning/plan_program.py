@@ -19,7 +19,7 @@ from lead.planning.timing import draft_for, measure_engine, measure_steps, measu
 from lead.settings.demo_model import demo_model
 from lead.settings.draft_model import DraftModelOptions
 from shared import cpus
-from shared.diagnostics.print_report import exit_with
+from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError
 from shared.interrupts import STATUS
 from shared.llama.vocabulary import Vocabulary

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shared.errors import ConfigError
 from shared.models.builtin import grown_target
-from shared.models.progress_bar import progress_bar
+from shared.models.gguf_file import progress_bar
 
 log = logging.getLogger("lead")
 
