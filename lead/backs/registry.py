@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lead.backs.assignment import Assignment
-from lead.backs.back_stats import BackStats
-from lead.backs.draft_limits import DraftLimits
+from lead.backs.draft_limits import BackStats, DraftLimits
 from lead.backs.join_limits import JoinLimits
 from lead.backs.updates import Updates
 from lead.engine.commands import OWN_SOURCES, PostDraft

@@ -22,7 +22,7 @@ from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
 from shared import cpus
-from shared.diagnostics.print_report import exit_with
+from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError
 from shared.interrupts import STATUS
 from shared.logs import configure_logging

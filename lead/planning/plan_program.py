@@ -18,7 +18,7 @@ from lead.planning.sample_texts import sample_texts
 from lead.planning.timing import draft_for, measure_engine, measure_steps, measure_token, steps_for
 from lead.settings.draft_model import DraftModelOptions
 from shared import cpus
-from shared.diagnostics.print_report import exit_with
+from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError
 from shared.interrupts import STATUS
 from shared.llama.vocabulary import Vocabulary

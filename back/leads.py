@@ -1,10 +1,10 @@
-"""Finding a lead on the local network, however long that takes (`back --discover`)."""
+"""Which leads a back follows: the one it is given or finds on the local network, or several at once."""
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadListener, Link, LostError
@@ -91,3 +91,24 @@ class _LeadDiscovery:
         level = logging.DEBUG if self._reported else logging.INFO
         log.log(level, "%s (searching until there is one)", error)
         self._reported = True
+
+
+async def follow_all(links: Sequence[Link], listeners: Sequence[LeadListener]) -> None:
+    """Run each link with its listener until cancelled.
+
+    A lead that refuses this back is left out; raises RefusedError when all have. Others may come and go.
+    """
+    refusals = await asyncio.gather(*map(_follow, links, listeners))
+    raise RefusedError(f"no lead is left: {refusals[0]}")
+
+
+async def _follow(link: Link, listener: LeadListener) -> RefusedError:
+    try:
+        await link.run(listener)
+    except OtherVocabularyError as error:
+        log.error("%s; to translate, a back has to have one lead only", error)  # noqa: TRY400 - for users
+        return error
+    except RefusedError as error:
+        log.error("%s", error)  # noqa: TRY400 - for users
+        return error
+    raise AssertionError("a link runs until it is refused")

@@ -1,11 +1,13 @@
-"""Looking for leads, with a network of the test's making."""
+"""Looking for leads on a network of the test's making, and links to several of them."""
 
+import asyncio
 import random
 
 import pytest
 
-from back import discover
-from back.dial import RefusedError
+from back import leads
+from back.dial import OtherVocabularyError, RefusedError
+from back.leads import follow_all
 from back.link import LostError
 from shared.discovery import NoLeadError, SeveralLeadsError
 from shared.errors import ConfigError
@@ -44,23 +46,23 @@ def several():
 def test_it_looks_until_there_is_a_lead():
     pauses = []
     network = Network(none(), none(), none(), "lead")
-    assert discover.find(network, random.Random(1), pauses.append).websocket_url == "ws://lead"
+    assert leads.find(network, random.Random(1), pauses.append).websocket_url == "ws://lead"
     assert len(pauses) == 3
     assert pauses == sorted(pauses)
 
 
 def test_that_there_is_none_is_said_once(caplog):
     caplog.set_level("INFO", "back")
-    discover.find(Network(none(), none(), "lead"), random.Random(1), lambda _: None)
+    leads.find(Network(none(), none(), "lead"), random.Random(1), lambda _: None)
     assert caplog.messages == ["no lead is announced (searching until there is one)"]
 
 
 def test_of_several_leads_a_person_has_to_choose():
     with pytest.raises(SeveralLeadsError, match="several"):
-        discover.find(Network(several()), random.Random(1))
+        leads.find(Network(several()), random.Random(1))
 
 
-class ScriptedLink:
+class EndingLink:
     """A link whose runs end with these errors, in turn."""
 
     def __init__(self, *ends):
@@ -79,9 +81,9 @@ LOST, REFUSED, ENDED = LostError("away"), RefusedError("refused"), ConfigError("
 
 async def follow(network, *ends):
     """The addresses that a back with these settings dials, until its link has ended in all these ways."""
-    link = ScriptedLink(*ends)
+    link = EndingLink(*ends)
     with pytest.raises(type(ends[-1]), match=str(ends[-1])):
-        await discover.follow(network, link, None)
+        await leads.follow(network, link, None)
     return link.dialled
 
 
@@ -106,3 +108,40 @@ async def test_another_lead_that_refuses_a_running_back_does_not_end_it():
 @pytest.mark.parametrize("looks", [(), ("first",), ("other", "first")])
 async def test_the_first_lead_may_refuse_a_back_for_good(looks):
     await follow(Network(*looks), *[LOST for _ in looks], REFUSED)
+
+
+class ScriptedLink:
+    def __init__(self, error=None):
+        self._error = error
+        self.listener = None
+
+    async def run(self, listener):
+        self.listener = listener
+        if self._error:
+            raise self._error
+        await asyncio.Event().wait()
+
+
+async def test_every_lead_is_followed_with_its_own_listener():
+    links = [ScriptedLink(), ScriptedLink()]
+    following = asyncio.ensure_future(follow_all(links, ["a", "b"]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [link.listener for link in links] == ["a", "b"]
+    following.cancel()
+
+
+async def test_a_lead_that_refuses_leaves_the_others(caplog):
+    links = [ScriptedLink(OtherVocabularyError("vocabularies differ")), ScriptedLink()]
+    following = asyncio.ensure_future(follow_all(links, ["a", "b"]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not following.done()
+    assert "vocabularies differ; to translate, a back has to have one lead only" in caplog.text
+    following.cancel()
+
+
+async def test_it_ends_when_all_have_refused():
+    links = [ScriptedLink(RefusedError("no key")), ScriptedLink(RefusedError("no key, either"))]
+    with pytest.raises(RefusedError, match="no lead is left: no key"):
+        await follow_all(links, ["a", "b"])

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from fleet.child_process import ChildProcess
+from fleet.child import ChildProcess
 
 
 def test_a_child_ends_when_it_is_told_to():
@@ -14,7 +14,7 @@ def test_a_child_ends_when_it_is_told_to():
 
 
 def test_a_child_ends_with_who_started_it():
-    code = "from fleet.child_process import ChildProcess as C; import os; C('http.server', '0'); os._exit(3)"
+    code = "from fleet.child import ChildProcess as C; import os; C('http.server', '0'); os._exit(3)"
     started = subprocess.run(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, check=False, timeout=120
     )  # returns when nobody has the pipe any more, to which the child logs

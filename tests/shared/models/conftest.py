@@ -5,7 +5,7 @@ import pytest
 
 from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.models.convert import read_conversion
+from shared.models.model_file import read_conversion
 from shared.settings.model_options import ModelOptions
 from tests.shared.models.convert import gpt2_reference, llama2c_reference
 
@@ -14,10 +14,10 @@ TEXT = "Once upon a time, the hen and the wolf. Hé! 世界 it's"
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
+def conversion_cache(tmp_path, monkeypatch):
     """An empty cache folder."""
     folder = tmp_path / "cache" / "llama-duo"
-    monkeypatch.setattr("shared.models.convert.conversion_cache.user_cache_path", lambda _name: folder)
+    monkeypatch.setattr("shared.models.model_file.user_cache_path", lambda _name: folder)
     return folder
 
 

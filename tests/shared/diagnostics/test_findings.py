@@ -1,8 +1,7 @@
 import pytest
 
-from shared.diagnostics.findings import DoctorReport, problem
+from shared.diagnostics.findings import DoctorReport, exit_with, problem
 from shared.diagnostics.preflight import PreflightReport
-from shared.diagnostics.print_report import exit_with
 
 
 def with_problem():
