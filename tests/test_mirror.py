@@ -61,7 +61,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/http/routes/test_chat.py": (
         "lead/http/chat_request.py",
         "lead/http/preparing.py",
-        "lead/tokenizer/preparation.py",
         "lead/http/render/openai.py",
     ),
     "tests/lead/http/routes/test_messages.py": ("lead/http/render/anthropic.py",),
@@ -81,10 +80,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/server/services.py",
         "lead/settings/demo_model.py",
     ),
-    "tests/lead/tokenizer/test_fork_server.py": (
-        "lead/tokenizer/forking.py",
-        "lead/tokenizer/worker_loop.py",
-    ),
+    "tests/lead/tokenizer/test_job_handler.py": ("lead/tokenizer/workers.py",),
     "tests/lead/settings/test_lead_settings.py": (
         "lead/settings/conversation.py",
         "lead/settings/own_back.py",

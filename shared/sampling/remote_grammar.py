@@ -1,13 +1,8 @@
-"""Grammars followed by another process (`grammar_server`): who asks waits no longer than it wants to."""
+"""Grammars followed by other processes (`grammar_worker`): who asks waits no longer than it wants to."""
 
 import array
 import contextlib
 import math
-import os
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -22,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import PendingAnswerError, RequestError
-from shared.sampling.grammar_messages import AnswerKind, Operation
-from shared.sandbox import sandbox_environment
+from shared.sampling.grammar_worker import AnswerKind, GrammarProgram, Operation
+from shared.sandbox import Sandbox, SandboxError
 
 _AT_ONCE_BYTES = 1 << 16
 """The kernel takes so much from a message before anybody has read of it; more may wait for a compilation."""
@@ -50,63 +45,39 @@ class Patience:
 
 
 class GrammarServer:
-    """The process that forks the ones that follow grammars. It starts with the first one, or with `start`.
-
-    `close` it, or be its parent's end.
-    """
+    """Has grammars followed by workers of a `Sandbox`. It starts with the first one, or with `start`."""
 
     def __init__(self, model: Path, patience: Patience) -> None:
         """`model` is a GGUF with the vocabulary; `patience` is that for all answers."""
-        self._model = model
+        self._sandbox = Sandbox(GrammarProgram(model))
         self._patience = patience
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the fork server while it runs."""
+        return self._sandbox.pid
 
     def start(self) -> None:
-        """Start the process before the first grammar needs it, since it has the vocabulary to read."""
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            os.set_inheritable(theirs.fileno(), True)
-            module = "shared.sampling.grammar_server"
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module, str(theirs.fileno()), str(self._model)],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=sandbox_environment(os.environ),
-            )
+        """Start the processes before the first grammar needs them, since they have the vocabulary to read."""
+        self._sandbox.start()
 
     def follow(self, text: str, *, is_optional: bool = False) -> "RemoteGrammar":
         """The beginning of a text under the grammar `text`; returns before that is compiled.
 
         is_optional: a grammar that this vocabulary cannot express allows everything.
         """
-        ours, theirs = socket.socketpair()
-        with theirs, tempfile.TemporaryFile() as file:
-            file.write(text.encode())
-            file.seek(0)
-            self._send(b"\x01" if is_optional else b"\x02", [theirs.fileno(), file.fileno()])
-        return RemoteGrammar(_Channel(Connection(ours.detach()), self._patience))
+        try:
+            task = self._sandbox.open()
+        except SandboxError as error:
+            raise RequestError("the process that follows grammars does not start", "grammar") from error
+        task.supervision.close()
+        channel = _Channel(Connection(task.connection.detach()), self._patience)
+        channel.send(bytes([is_optional]) + text.encode())
+        return RemoteGrammar(channel)
 
     def close(self) -> None:
-        """End the process; those that it has forked end with their connections."""
-        if self._socket:
-            self._socket.close()
-        if self._process:
-            self._process.wait()
-        self._socket = self._process = None
-
-    def _send(self, flags: bytes, descriptors: Sequence[int]) -> None:
-        for _ in range(2):
-            if self._socket is None:
-                self.start()
-            assert self._socket
-            try:
-                socket.send_fds(self._socket, [flags], descriptors)
-            except (BrokenPipeError, ConnectionResetError):
-                self.close()
-            else:
-                return
-        raise RequestError("the process that follows grammars does not start", "grammar")
+        """End all processes."""
+        self._sandbox.close()
 
 
 @dataclass(slots=True, eq=False)
@@ -135,17 +106,21 @@ class _Channel:
         question = _Question((operation, *arguments))
         self._unanswered.append(question)
         message, self.unsaid = self.unsaid.tobytes(), array.array("i")
-        if self._sending:
-            self._sending.join()
-            self._sending = None
-        if len(message) > _AT_ONCE_BYTES:  # a long text that is resumed
-            self._sending = threading.Thread(target=self._send, args=[message], daemon=True)
-            self._sending.start()
-        else:
-            self._send(message)
+        self.send(message)
         return question
 
-    def _send(self, message: bytes) -> None:
+    def send(self, message: bytes) -> None:
+        """Send a message, or have a thread send it that waits until somebody reads."""
+        earlier = self._sending
+        if len(message) <= _AT_ONCE_BYTES and (earlier is None or not earlier.is_alive()):
+            self._send_after(None, message)
+        else:  # a long grammar, or a long text that is resumed
+            self._sending = threading.Thread(target=self._send_after, args=(earlier, message), daemon=True)
+            self._sending.start()
+
+    def _send_after(self, earlier: threading.Thread | None, message: bytes) -> None:
+        if earlier:
+            earlier.join()
         with contextlib.suppress(OSError):  # who reads the answer notices
             self._connection.send_bytes(message)
 

@@ -18,7 +18,7 @@ from lead.server.app import create_app
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
 from lead.settings.model_names import ModelNames
-from lead.tokenizer.jobs import HEADER, decode, encode
+from lead.tokenizer.jobs import decode, encode
 from lead.tokenizer.preparation import Preparation
 from shared.errors import NotServingError
 
@@ -34,8 +34,7 @@ class InProcessTokenizer:
         )
 
     async def run(self, job, client):  # noqa: ARG002 - one process serves everybody
-        message = encode(self._preparation.do(decode(encode(job)[HEADER.size :])))
-        return decode(message[HEADER.size :])
+        return decode(encode(self._preparation.do(decode(encode(job)))))
 
 
 class ScriptedEngine:
