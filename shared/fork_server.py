@@ -189,8 +189,11 @@ def _do_tasks(tasks: socket.socket, handler: TaskHandler) -> None:
         message, descriptors, _, _ = socket.recv_fds(tasks, 1, 1)
         if not message:
             return
-        limits.set_memory(_TASK_MEMORY)
-        with Connection(descriptors[0]) as connection, contextlib.suppress(EOFError, OSError):
+        with (
+            Connection(descriptors[0]) as connection,
+            contextlib.suppress(EOFError, OSError),
+            limits.memory(_TASK_MEMORY),
+        ):
             handler.do(connection, limits)
         if not limits.has_grown:
             tasks.send(b"\0")
@@ -223,7 +226,7 @@ class WorkerLimits:
 
     @property
     def has_grown(self) -> bool:
-        """Whether it should end: the next one is forked in milliseconds."""
+        """See `Limits`."""
         return _peak_memory() > self._peak + _MOST_GROWTH_BYTES
 
     @contextlib.contextmanager
@@ -235,12 +238,18 @@ class WorkerLimits:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
 
-    def set_memory(self, n_bytes: int) -> None:
+    @contextlib.contextmanager
+    def memory(self, n_bytes: int) -> Iterator[None]:
         """See `Limits`."""
+        before = soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         if self._reserved:
-            wanted, (_, hard) = self._reserved + n_bytes, resource.getrlimit(resource.RLIMIT_DATA)
+            wanted = self._reserved + n_bytes
             soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def _reserved_data() -> int:

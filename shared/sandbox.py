@@ -45,7 +45,11 @@ class SandboxError(Exception):
 class Limits(Protocol):
     """What the worker may take while it does a task (`shared.fork_server.WorkerLimits`)."""
 
-    def set_memory(self, n_bytes: int) -> None:
+    @property
+    def has_grown(self) -> bool:
+        """Whether the process should end: the next one is forked in milliseconds."""
+
+    def memory(self, n_bytes: int) -> contextlib.AbstractContextManager[None]:
         """Let allocations fail once the process has `n_bytes` more than at first, where the system counts."""
 
     def time(self, seconds: float) -> contextlib.AbstractContextManager[None]:

@@ -42,7 +42,7 @@ class TokenizerProgram:
 
 
 class JobHandler:
-    """A `shared.sandbox.TaskHandler`: a task is one job, and its answer or a `Refusal`."""
+    """A `shared.sandbox.TaskHandler`: a task is jobs, each answered with its result or a `Refusal`."""
 
     def __init__(self, preparation: Preparation, base_seconds: float) -> None:
         self._preparation = preparation
@@ -52,13 +52,13 @@ class JobHandler:
         """Nothing is slower the first time."""
 
     def do(self, connection: Connection, limits: Limits) -> None:
-        """Do one job."""
-        data = connection.recv_bytes()
-        allowed = JobLimits.of(len(data), self._base_seconds)
-        limits.set_memory(allowed.heap_bytes)
-        with limits.time(allowed.cpu_seconds):
-            answer = self._answer(data)
-        connection.send_bytes(encode(answer))
+        """Do jobs until the other end of `connection` is closed, or one has taken much memory."""
+        while not limits.has_grown:
+            data = connection.recv_bytes()
+            allowed = JobLimits.of(len(data), self._base_seconds)
+            with limits.memory(allowed.heap_bytes), limits.time(allowed.cpu_seconds):
+                answer = self._answer(data)
+            connection.send_bytes(encode(answer))
 
     def _answer(self, data: bytes) -> object:
         try:

@@ -86,8 +86,8 @@ class _Lane:
             ticket.fail(UnavailableError(_TRY_AGAIN))
 
     def on_death(self, ticket: _Ticket, status: int | None) -> None:
-        """The process has ended in `status` in the middle of the job."""
-        if status in {None, -signal.SIGKILL}:
+        """The process has ended in `status`: 0 or None if it has not begun the job, or is not to blame."""
+        if status in {None, 0, -signal.SIGKILL}:
             self.retry(ticket)
         else:
             ticket.fail(_too_costly(ticket, status))
@@ -141,12 +141,14 @@ async def _serve_lane(lane: _Lane, workers: Workers) -> None:
     while True:
         worker = await _begin(workers)
         try:
-            ticket = await lane.pop()
-            try:
-                await _attempt(ticket, worker, lane)
-            except asyncio.CancelledError:
-                lane.retry(ticket)
-                raise
+            is_free = True
+            while is_free and not worker.has_ended:
+                ticket = await lane.pop()
+                try:
+                    is_free = await _attempt(ticket, worker, lane)
+                except asyncio.CancelledError:
+                    lane.retry(ticket)
+                    raise
         finally:
             worker.close()
 
@@ -160,8 +162,11 @@ async def _begin(workers: Workers) -> Worker:
     raise AssertionError("delays have no end")
 
 
-async def _attempt(ticket: _Ticket, worker: Worker, lane: _Lane) -> None:
-    """Give the ticket's job to the worker, and the ticket its answer or another try."""
+async def _attempt(ticket: _Ticket, worker: Worker, lane: _Lane) -> bool:
+    """Give the ticket's job to the worker, and the ticket its answer or another try.
+
+    Returns whether the worker is free for another job.
+    """
     seconds = lane.slice_seconds or _HUNG_SECONDS * (1 + ticket.limits.cpu_seconds)
     asking = asyncio.ensure_future(worker.ask(ticket.message))
     try:
@@ -171,12 +176,15 @@ async def _attempt(ticket: _Ticket, worker: Worker, lane: _Lane) -> None:
         if not asking.done():
             worker.kill()
             lane.on_late(ticket)
-        elif isinstance(error := asking.exception(), WorkerDiedError):
+            return False
+        if isinstance(error := asking.exception(), WorkerDiedError):
             lane.on_death(ticket, error.status)
-        elif not ticket.answer.done():
-            ticket.answer.set_result(asking.result())
+            return False
     finally:
         asking.cancel()
+    if not ticket.answer.done():
+        ticket.answer.set_result(asking.result())
+    return True
 
 
 def _too_costly(ticket: _Ticket, status: int) -> RequestError:

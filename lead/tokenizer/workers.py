@@ -31,7 +31,7 @@ class Workers:
         self._sandbox = Sandbox(program)
 
     async def begin(self) -> "Worker":
-        """A worker that waits for one job; raises WorkersGoneError."""
+        """A worker that waits for jobs; raises WorkersGoneError."""
         try:
             worker = await Worker.connect(self._sandbox.open())
         except (SandboxError, OSError) as error:
@@ -54,7 +54,7 @@ class Workers:
 
 
 class Worker:
-    """A process that does one job."""
+    """A process that does one job at a time."""
 
     def __init__(
         self,
@@ -71,6 +71,11 @@ class Worker:
             await asyncio.open_connection(sock=task.connection),
             await asyncio.open_connection(sock=task.supervision),
         )
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it does no more jobs: it has grown, or died."""
+        return self._answer.at_eof() or self._answer.exception() is not None
 
     async def has_begun(self) -> None:
         """Wait until it has; raises WorkersGoneError."""
@@ -96,6 +101,6 @@ class Worker:
         self._orders.write(KILL)
 
     def close(self) -> None:
-        """Nothing more is wanted of it; one without a job is free for another."""
+        """Nothing more is wanted of it."""
         self._job.close()
         self._orders.close()

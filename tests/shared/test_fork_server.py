@@ -52,8 +52,7 @@ def test_a_limit_of_time_that_is_over_ends_nothing():
 @linux
 def test_memory_beyond_the_limit_cannot_be_allocated():
     def allocate():
-        WorkerLimits().set_memory(10 * MEGABYTE)
-        with pytest.raises(MemoryError):
+        with WorkerLimits().memory(10 * MEGABYTE), pytest.raises(MemoryError):
             bytearray(1024 * MEGABYTE)
 
     assert status_of(allocate) == 0
@@ -63,7 +62,8 @@ def test_memory_beyond_the_limit_cannot_be_allocated():
 def test_a_hard_limit_of_the_system_stays():
     def limit():
         resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
-        WorkerLimits().set_memory(16 << 30)
+        with WorkerLimits().memory(16 << 30):
+            pass
 
     assert status_of(limit) == 0
 

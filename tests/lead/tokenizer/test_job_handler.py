@@ -44,8 +44,18 @@ async def test_a_text_is_tokenized(workers, vocabulary):
     assert answer["tokens"] == vocabulary.tokenize("Hello fox", add_special=False, parse_special=False)
 
 
-async def test_a_large_job_gets_its_answer(workers):
-    assert len(json.loads(await ask(workers, tokenize("word " * 400_000)))["tokens"]) >= 400_000
+async def test_a_worker_does_jobs_until_one_takes_much_memory(workers):
+    worker = await workers.begin()
+    assert not worker.has_ended
+    for _ in range(2):
+        assert await worker.ask(tokenize("Hello"))
+    answer = json.loads(await worker.ask(tokenize("word " * 400_000)))
+    assert len(answer["tokens"]) >= 400_000
+    with pytest.raises(WorkerDiedError) as caught:
+        await worker.ask(tokenize("Hello"))
+    assert caught.value.status == 0
+    assert worker.has_ended
+    worker.close()
 
 
 async def test_the_system_ends_a_worker_whose_job_takes_too_long():

@@ -24,6 +24,7 @@ class FakeWorker:
 
     def __init__(self, server):
         self._server = server
+        self.has_ended = False
 
     async def ask(self, message):
         text = decode(message).text
@@ -35,6 +36,8 @@ class FakeWorker:
             what = what.pop(0)
         if isinstance(what, signal.Signals):
             raise WorkerDiedError(-what)
+        if what == "grow":
+            self.has_ended = True
         if what == "lost":
             self._server.script[text] = text
             self._server.n_failures = 2
@@ -55,6 +58,7 @@ class FakeServer:
         self.script = {}
         self.asked = []
         self.n_killed = 0
+        self.n_begun = 0
         self.n_busy = 0
         self.n_failures = 0
 
@@ -65,6 +69,7 @@ class FakeServer:
         if self.n_failures:
             self.n_failures -= 1
             raise WorkersGoneError
+        self.n_begun += 1
         self.n_busy += 1
         return FakeWorker(self)
 
@@ -112,8 +117,14 @@ async def test_a_job_gets_its_answer(pool):
     assert await ask(pool, "hello") == "hello"
 
 
-async def test_jobs_are_answered_one_after_the_other(pool):
+async def test_one_worker_answers_one_job_after_the_other(pool, server):
     assert [await ask(pool, text) for text in "abc"] == ["a", "b", "c"]
+    assert server.n_begun == 2  # one for each lane
+
+
+async def test_a_worker_that_has_grown_is_replaced(pool, server):
+    assert [await ask(pool, text) for text in ("grow", "next")] == ["grow", "next"]
+    assert server.n_begun == 3
 
 
 async def test_a_long_job_does_not_delay_a_short_one(pool, server):
