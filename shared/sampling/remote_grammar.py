@@ -3,6 +3,7 @@
 import array
 import contextlib
 import math
+import os
 import threading
 import time
 import weakref
@@ -22,6 +23,9 @@ from shared.sandbox import Sandbox, SandboxError
 
 _AT_ONCE_BYTES = 1 << 16
 """The kernel takes so much from a message before anybody has read of it; more may wait for a compilation."""
+_MOST_OPENED = 3
+_NEWS_SECONDS = 0.01
+"""The fork server's news come with the end of the connection, or within microseconds of it."""
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
@@ -66,14 +70,7 @@ class GrammarServer:
 
         is_optional: a grammar that this vocabulary cannot express allows everything.
         """
-        try:
-            task = self._sandbox.open()
-        except SandboxError as error:
-            raise RequestError("the process that follows grammars does not start", "grammar") from error
-        task.supervision.close()
-        channel = _Channel(Connection(task.connection.detach()), self._patience)
-        channel.send(bytes([is_optional]) + text.encode())
-        return RemoteGrammar(channel)
+        return RemoteGrammar(_Channel(self._sandbox, bytes([is_optional]) + text.encode(), self._patience))
 
     def close(self) -> None:
         """End all processes."""
@@ -89,14 +86,31 @@ class _Question:
 class _Channel:
     """One grammar's process; several places in texts share it."""
 
-    def __init__(self, connection: Connection, patience: Patience) -> None:
+    def __init__(self, sandbox: Sandbox, grammar: bytes, patience: Patience) -> None:
+        """grammar: the first message; raises RequestError."""
         self.n_places = 1
         self.unsaid = array.array("i")
         """Operations to send with the next question."""
-        self._connection = connection
+        self._sandbox = sandbox
         self._patience = patience
         self._unanswered: deque[_Question] = deque()
+        self._sent = [grammar]
+        """All messages until the first answer: they may be lost with the fork server."""
+        self._n_opened = 0
+        self._open()
+
+    def _open(self) -> None:
+        try:
+            if self._n_opened == _MOST_OPENED:
+                raise SandboxError
+            task = self._sandbox.open()
+        except SandboxError as error:
+            raise RequestError("the process that follows grammars does not start", "grammar") from error
+        self._n_opened += 1
+        self._connection, self._supervision = (Connection(each.detach()) for each in task)
         self._sending: threading.Thread | None = None
+        for message in self._sent:
+            self._send(message)
 
     def tell(self, operation: Operation, place: int, arguments: Sequence[int]) -> None:
         self.unsaid.extend((operation, place, len(arguments), *arguments))
@@ -106,23 +120,21 @@ class _Channel:
         question = _Question((operation, *arguments))
         self._unanswered.append(question)
         message, self.unsaid = self.unsaid.tobytes(), array.array("i")
-        self.send(message)
+        if self._sent:
+            self._sent.append(message)
+        self._send(message)
         return question
 
-    def send(self, message: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         """Send a message, or have a thread send it that waits until somebody reads."""
-        earlier = self._sending
+        connection, earlier = self._connection, self._sending
         if len(message) <= _AT_ONCE_BYTES and (earlier is None or not earlier.is_alive()):
-            self._send_after(None, message)
+            _send_after(None, connection, message)
         else:  # a long grammar, or a long text that is resumed
-            self._sending = threading.Thread(target=self._send_after, args=(earlier, message), daemon=True)
+            self._sending = threading.Thread(
+                target=_send_after, args=(earlier, connection, message), daemon=True
+            )
             self._sending.start()
-
-    def _send_after(self, earlier: threading.Thread | None, message: bytes) -> None:
-        if earlier:
-            earlier.join()
-        with contextlib.suppress(OSError):  # who reads the answer notices
-            self._connection.send_bytes(message)
 
     def wait_for(self, question: _Question) -> bytes:
         """The answer; raises PendingAnswerError if it does not come in time."""
@@ -130,10 +142,29 @@ class _Channel:
             if not self._patience.poll(self._connection):
                 raise PendingAnswerError("a grammar is being followed")
             try:
-                self._unanswered.popleft().answer = self._connection.recv_bytes()
+                answer = self._connection.recv_bytes()
             except (EOFError, OSError) as error:
-                raise RequestError(_TOO_COSTLY, "grammar") from error
+                if not self._is_lost():
+                    raise RequestError(_TOO_COSTLY, "grammar") from error
+                self._open()
+            else:
+                self._unanswered.popleft().answer = answer
+                self._sent.clear()
+                self._supervision.close()
         return question.answer
+
+    def _is_lost(self) -> bool:
+        """Whether the fork server has ended before a worker began."""
+        if not self._sent:
+            return False
+        return self._supervision.poll(_NEWS_SECONDS) and not os.read(self._supervision.fileno(), 1)
+
+
+def _send_after(earlier: threading.Thread | None, connection: Connection, message: bytes) -> None:
+    if earlier:
+        earlier.join()
+    with contextlib.suppress(OSError):  # who reads the answer notices
+        connection.send_bytes(message)
 
 
 @dataclass(slots=True)
