@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from lead.chat.model_template import model_template
-from lead.chat.options import ChatOptions
+from lead.chat.template import model_template
+from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import JobLimits, Refusal, decode, encode
 from lead.tokenizer.preparation import Preparation
@@ -25,7 +25,7 @@ class TokenizerProgram:
 
     model: Path
     chat_template: str | None
-    chat: ChatOptions
+    chat: ConversationOptions
     limits: RequestLimits
     log_level: LogLevel = "info"
     log_json: bool = False

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lead.chat.parser_config import ParserConfig
+from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
 
 _MEGABYTE = 1 << 20

@@ -38,7 +38,7 @@ from lead.engine.speculation.speculation_plan import GeneratingSequence, Specula
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.speculation.tuning import BackTuning
-from shared.llama.width_policy import WidthPolicy
+from shared.llama.batch_invariance import InvariantWidths
 
 MakeLocalDrafters = Callable[[Submit], Mapping[str, LocalDrafter]]
 """The drafters in the engine for a request, by name."""
@@ -72,7 +72,7 @@ class SpeculationManager:
         make_drafters: MakeLocalDrafters = lambda _: {},
         *,
         batching: Batching | None = None,
-        widths: WidthPolicy | None = None,
+        widths: InvariantWidths | None = None,
         cost: StepCost | None = None,
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter | None = None,
@@ -288,7 +288,7 @@ class SpeculationManager:
         return self.inline is not None and bool(self._board.main_branch(sequence, self.inline.drafter.source))
 
     def _fill(
-        self, sequence: GeneratingSequence, candidate: Candidate, chain: DraftChain, widths: WidthPolicy
+        self, sequence: GeneratingSequence, candidate: Candidate, chain: DraftChain, widths: InvariantWidths
     ) -> DraftChain:
         """`chain` with guesses in place of padding: more of the draft, then what followed before."""
         n_free = widths.n_free(sequence.n_fed + len(chain.tokens))

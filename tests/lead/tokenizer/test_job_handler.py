@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from lead.chat.options import ChatOptions
+from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import workers as workers_module
 from lead.tokenizer.job_handler import TokenizerProgram
@@ -17,7 +17,7 @@ from shared.models.builtin import builtin_target
 
 
 def program(path=None, **limits):
-    return TokenizerProgram(path or builtin_target(), None, ChatOptions(), RequestLimits(**limits))
+    return TokenizerProgram(path or builtin_target(), None, ConversationOptions(), RequestLimits(**limits))
 
 
 def tokenize(text):

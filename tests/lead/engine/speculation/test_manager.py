@@ -13,7 +13,7 @@ from lead.engine.speculation.draft_chain import MAX_DEPTH
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.speculation_plan import GeneratingSequence
 from lead.engine.speculation.speculation_stats import StepReport
-from shared.llama.width_policy import WidthPolicy
+from shared.llama.batch_invariance import InvariantWidths
 from tests.fakes import GREEDY, submit, toy_sampler
 
 END = 99
@@ -683,16 +683,16 @@ def test_an_ended_sequence_is_closed_for_the_draft_model():
 
 
 def test_what_would_be_padding_is_filled_with_more_of_the_draft():
-    table = Table("fixed", depth=1, widths=WidthPolicy((2, 4), (2, 4)))
+    table = Table("fixed", depth=1, widths=InvariantWidths((2, 4), (2, 4)))
     table.post([1, 2, 3, 4])
     assert table.tokens_at() == (1,)
-    table = Table("fixed", depth=2, widths=WidthPolicy((2, 4), (2, 4)))
+    table = Table("fixed", depth=2, widths=InvariantWidths((2, 4), (2, 4)))
     table.post([1, 2, 3, 4])
     assert table.tokens_at() == (1, 2, 3)
 
 
 def test_without_a_draft_it_is_filled_with_what_followed_before():
-    table = Table(local={NGRAM: Scripted()}, widths=WidthPolicy((3,), (3,)))
+    table = Table(local={NGRAM: Scripted()}, widths=InvariantWidths((3,), (3,)))
     table.tokens += [10]
     plan = table.decide()
     assert (plan.chains[0].tokens, plan.chains[0].sources) == ((11, 12), (NGRAM, NGRAM))
@@ -700,6 +700,6 @@ def test_without_a_draft_it_is_filled_with_what_followed_before():
 
 
 def test_without_ngrams_nothing_is_guessed():
-    table = Table(widths=WidthPolicy((3,), (3,)))
+    table = Table(widths=InvariantWidths((3,), (3,)))
     table.tokens += [10]
     assert table.tokens_at() == ()
