@@ -37,10 +37,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
     "tests/lead/engine/test_engine.py": ("lead/engine/step_plan.py",),
     "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),
-    "tests/lead/http/routes/test_chat.py": (
-        "lead/tokenizer/preparation.py",
-        "lead/http/render/openai.py",
-    ),
+    "tests/lead/http/routes/test_chat.py": ("lead/http/render/openai.py",),
     "tests/lead/http/routes/test_messages.py": ("lead/http/render/anthropic.py",),
     "tests/lead/http/routes/test_native.py": ("lead/http/render/llama_server.py",),
     "tests/lead/http/routes/test_responses.py": ("lead/http/render/responses.py",),
@@ -51,10 +48,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/server/app.py",
         "lead/server/services.py",
     ),
-    "tests/lead/tokenizer/test_fork_server.py": (
-        "lead/tokenizer/forking.py",
-        "lead/tokenizer/worker_loop.py",
-    ),
+    "tests/lead/tokenizer/test_job_handler.py": ("lead/tokenizer/workers.py",),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
     "tests/real/test_generate.py": ("lead/generate/private_lead.py",),
     "tests/shared/diagnostics/test_preflight.py": ("lead/diagnostics/check.py",),

@@ -3,16 +3,13 @@
 import itertools
 import os
 import signal
-import tempfile
 from multiprocessing import Pipe
 
 import pytest
 
-from shared.sampling import grammar_follower
-from shared.sampling.grammar_follower import follow
-from shared.sandbox import Limits, fork
-
-GRAMMAR = b"start: /[a-z]+/\n"
+from shared.fork_server import WorkerLimits, fork
+from shared.sampling import grammar_worker
+from shared.sampling.grammar_worker import GrammarHandler
 
 
 @pytest.fixture
@@ -21,12 +18,14 @@ def status(vocabulary):
 
     def status():
         ours, theirs = Pipe()
-        with theirs, ours, tempfile.TemporaryFile() as file:
-            file.write(GRAMMAR)
-            file.seek(0)
-            text = os.dup(file.fileno())
-            pid = fork(lambda: follow(vocabulary, theirs, text, Limits(), is_optional=False), [ours.fileno()])
-            os.close(text)
+
+        def work():
+            with pytest.raises(EOFError):
+                GrammarHandler(vocabulary).do(theirs, WorkerLimits())
+
+        with theirs, ours:
+            pid = fork(work, [ours.fileno()])
+            ours.send_bytes(b"\0start: /[a-z]+/\n")
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     return status
@@ -37,6 +36,6 @@ def test_it_ends_when_nobody_asks_any_more(status):
 
 
 def test_the_kernel_ends_it_if_compiling_takes_too_long(status, monkeypatch):
-    monkeypatch.setattr(grammar_follower, "_COMPILE_SECONDS", 0.01)
-    monkeypatch.setattr(grammar_follower, "_compile", lambda *_, **__: sum(itertools.count()))
+    monkeypatch.setattr(grammar_worker, "_COMPILE_SECONDS", 0.01)
+    monkeypatch.setattr(grammar_worker, "_compile", lambda *_, **__: sum(itertools.count()))
     assert status() == -signal.SIGPROF

@@ -1,48 +1,89 @@
-"""Following one grammar: the work of a process that `grammar_server` has forked."""
+"""What the workers do that follow grammars, each one at a time, for `shared.sampling.remote_grammar`.
+
+A task is one grammar. Its first message is a byte, 1 if the grammar is optional, and the grammar. Every other
+message consists of operations, int32 numbers each: (operation, place, n, n arguments). Only the last one,
+ALLOWS or ALLOWED, is answered: with one byte of `AnswerKind`, then the answer or an error's text.
+"""
 
 import array
 import contextlib
+import enum
 import os
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import numpy as np
 
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 from shared.sampling.constrained import Constraint
-from shared.sampling.grammar import FollowedGrammar, GrammarMatcher, Unconstrained
-from shared.sampling.grammar_messages import AnswerKind, Operation
+from shared.sampling.grammar import FollowedGrammar, GrammarMatcher, Unconstrained, prepare
 from shared.sandbox import Limits
 
 _COMPILE_SECONDS = 2.0
 """CPU time. A grammar was admitted because it took no longer than a quarter of this."""
 _CALL_SECONDS = 1.0
 """CPU time between a question and its answer; the usual ones take up to 10 ms."""
-_MEMORY = 1 << 30
-"""Bytes that one grammar may take."""
+_NICENESS = 10
+"""Behind the threads that decode: their tokens do not wait for this."""
 _USUAL = 'start: %json {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}\n'
 
 
-def warm_up(vocabulary: Vocabulary) -> None:
-    """Touch the memory that a usual grammar needs."""
+class Operation(enum.IntEnum):
+    """On a place in a text, which has a number."""
+
+    ALLOWS = 1  # tokens; answered with a byte for each: 1 if it may come next
+    ALLOWED = 2  # answered with the int32 ids of all tokens that may come next
+    ACCEPT = 3  # tokens that follow
+    ROLLBACK = 4  # how many of them to take back
+    COPY = 5  # the number of the new place
+    DROP = 6  # it is not needed any more
+
+
+class AnswerKind:
+    """The first byte of an answer."""
+
+    ANSWER = b"\x00"
+    ERROR = b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarProgram:
+    """Following grammars with the vocabulary of `model`, a GGUF: a `shared.sandbox.Program`."""
+
+    model: Path
+
+    def load(self) -> "GrammarHandler":
+        """Read and index the vocabulary."""
+        vocabulary = Vocabulary.load(self.model)
+        prepare(vocabulary)
+        _compile_usual(vocabulary)
+        return GrammarHandler(vocabulary)
+
+
+class GrammarHandler:
+    """A `shared.sandbox.TaskHandler`."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def warm_up(self) -> None:
+        """Touch the memory that a usual grammar needs."""
+        os.nice(_NICENESS)
+        _compile_usual(self._vocabulary)
+
+    def do(self, connection: Connection, limits: Limits) -> None:
+        """Answer questions about one grammar until the other end of `connection` is closed."""
+        message = connection.recv_bytes()
+        with limits.time(_COMPILE_SECONDS):
+            compiled = _compile(message[1:].decode(), self._vocabulary, is_optional=bool(message[0]))
+        _Follower(compiled, limits).serve(connection)
+
+
+def _compile_usual(vocabulary: Vocabulary) -> None:
     with contextlib.suppress(ValueError, RequestError):
         GrammarMatcher(_USUAL, vocabulary).allowed()
-
-
-def follow(
-    vocabulary: Vocabulary, connection: Connection, text: int, limits: Limits, *, is_optional: bool
-) -> None:
-    """Answer questions about the grammar in the file `text` until the other end of `connection` is closed.
-
-    The kernel ends this process if the grammar takes more time than it may.
-    """
-    limits.set_memory(_MEMORY)
-    with os.fdopen(text, encoding="utf-8") as file:
-        grammar = file.read()
-    with connection, contextlib.suppress(EOFError, OSError):
-        with limits.time(_COMPILE_SECONDS):
-            compiled = _compile(grammar, vocabulary, is_optional=is_optional)
-        _Follower(compiled, limits).serve(connection)
 
 
 def _compile(text: str, vocabulary: Vocabulary, *, is_optional: bool) -> Constraint | RequestError:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.tokenizer.message_start import tokens_before
+from lead.tokenizer.preparation import tokens_before
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 
