@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.guessing_sampler import GuessingSampler, NamedText
 from bench.scripted_sampler import GREEDY, ScriptedSampler
-from lead.engine.calibration import calibrate
+from lead.engine.calibration import StepTimer
 from lead.engine.commands import (
     Command,
     PolicyName,
@@ -121,7 +121,7 @@ class TimedEngine:
     def calibrate(self) -> None:
         """As a lead does when it starts."""
         self._clear()
-        calibrate(self._model, self._speculation.cost, self._model.n_vocab, lambda: False)
+        StepTimer.of_target(self._model, self._model.n_vocab).calibrate(self._speculation.cost)
         if self._heads and self._speculation.inline:
             calibrate_heads(self._heads, self._speculation.inline.cost)
 
