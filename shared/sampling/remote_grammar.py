@@ -26,6 +26,7 @@ _AT_ONCE_BYTES = 1 << 16
 _MOST_OPENED = 3
 _NEWS_SECONDS = 0.01
 """The fork server's news come with the end of the connection, or within microseconds of it."""
+_NO_START = "the process that follows grammars does not start"
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
@@ -100,12 +101,12 @@ class _Channel:
         self._open()
 
     def _open(self) -> None:
+        if self._n_opened == _MOST_OPENED:
+            raise RequestError(_NO_START, "grammar")
         try:
-            if self._n_opened == _MOST_OPENED:
-                raise SandboxError
             task = self._sandbox.open()
         except SandboxError as error:
-            raise RequestError("the process that follows grammars does not start", "grammar") from error
+            raise RequestError(_NO_START, "grammar") from error
         self._n_opened += 1
         self._connection, self._supervision = (Connection(each.detach()) for each in task)
         self._sending: threading.Thread | None = None

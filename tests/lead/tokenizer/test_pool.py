@@ -17,6 +17,7 @@ from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
 
 LONG = "x" * 100_000
+PROGRAM = TokenizerProgram("model.gguf", None, ConversationOptions(), RequestLimits())
 
 
 class FakeWorker:
@@ -88,9 +89,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 async def pool(server):
-    pool = TokenizerPool(
-        TokenizerProgram("model.gguf", None, ConversationOptions(), RequestLimits()), server.start
-    )
+    pool = TokenizerPool(PROGRAM, server.start)
     running = asyncio.ensure_future(pool.run_processes())
     yield pool
     running.cancel()
@@ -205,9 +204,7 @@ async def test_a_waiting_job_whose_client_left_is_never_begun(pool, server):
 
 async def test_more_waiting_jobs_than_the_queue_holds_are_refused(server, monkeypatch):
     monkeypatch.setattr(pool_module, "_MOST_WAITING", 2)
-    pool = TokenizerPool(
-        TokenizerProgram("model.gguf", None, ConversationOptions(), RequestLimits()), server.start
-    )
+    pool = TokenizerPool(PROGRAM, server.start)
     waiting = [ask(pool, text) for text in "abc"]
     with pytest.raises(QueueFullError, match="try again"):
         await waiting[2]
