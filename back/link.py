@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from back.connection_log import STABLE_SECONDS, ConnectionLog
 from back.dial import OtherVocabularyError, RefusedError, as_final, brief, dial
 from back.outbox import Outbox
-from shared.backoff import jittered_delays
 from shared.errors import DuoError, ProtocolError
+from shared.pace import jittered_delays
 from shared.protocol import (
     Close,
     Extend,

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from shared.bucket import Bucket
+from shared.pace import Bucket
 from shared.protocol import Draft, Welcome
 
 _RATE_MARGIN = 0.9

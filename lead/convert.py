@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from shared.errors import ConfigError
-from shared.interrupts import STATUS
+from shared.exits import INTERRUPTED
 from shared.models.convert import ConversionType, read_conversion
 from shared.models.progress_bar import progress_bar
 from shared.models.split import parts_of
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(f"{settings.program}: {error}")
     except KeyboardInterrupt:
         sys.stderr.write(f"{settings.program}: cancelled, nothing was written\n")
-        sys.exit(STATUS)
+        sys.exit(INTERRUPTED)
 
 
 def convert(settings: ConvertSettings) -> None:

@@ -18,8 +18,8 @@ from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.fork_server import ForkServer, ForkServerGoneError, Worker
 from lead.tokenizer.jobs import Job, Refusal, Setup, encode
 from lead.tokenizer.work_limits import JobLimits
-from shared.backoff import jittered_delays
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
+from shared.pace import jittered_delays
 
 log = logging.getLogger("lead")
 

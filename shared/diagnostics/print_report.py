@@ -3,7 +3,7 @@
 import sys
 from typing import NoReturn, Protocol
 
-from shared.standard_output import print_text
+from shared.exits import print_text
 from shared.terminal import sanitize
 
 
