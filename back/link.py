@@ -14,9 +14,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from back.connection_log import STABLE_SECONDS, ConnectionLog
 from back.dial import OtherVocabularyError, RefusedError, as_final, brief, dial
-from shared.backoff import jittered_delays
-from shared.bucket import Bucket
 from shared.errors import DuoError, ProtocolError
+from shared.pace import Bucket, jittered_delays
 from shared.protocol import (
     Close,
     Draft,

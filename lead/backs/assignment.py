@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from lead.engine.speculation.board import Board, TokenOutcome
 from lead.engine.speculation.draft_tree import DraftTree
-from shared.bucket import Bucket
+from shared.pace import Bucket
 
 MOST_ASKED = 4
 """Backs for one sequence, beside one on trial. More agree with the best, or are worse."""

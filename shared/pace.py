@@ -1,4 +1,7 @@
-"""A token bucket, for rate limits."""
+"""How often something may happen: a token bucket for rate limits, and delays between retries."""
+
+import random
+from collections.abc import Generator
 
 
 class Bucket:
@@ -37,3 +40,14 @@ class Bucket:
     def _fill(self, now: float) -> None:
         self._left = min(self._burst, self._left + (now - self._filled_at) * self._rate)
         self._filled_at = now
+
+
+def jittered_delays(first: float, most: float, rng: random.Random) -> Generator[float]:
+    """Seconds to wait before each retry: doubling from `first` up to `most`, each times 0.5 to 1.
+
+    Jitter keeps many clients of one server from reconnecting at the same moment.
+    """
+    delay = first
+    while True:
+        yield delay * rng.uniform(0.5, 1.0)
+        delay = min(delay * 2, most)

@@ -1,4 +1,7 @@
-from shared.bucket import Bucket
+import itertools
+import random
+
+from shared.pace import Bucket, jittered_delays
 
 
 def test_a_burst_is_allowed_and_then_the_rate():
@@ -29,3 +32,16 @@ def test_draining_counts_what_is_not_allowed_but_makes_no_debts():
     bucket = Bucket(rate=1.0, burst=3.0, now=0.0)
     bucket.drain(0.0, 10)
     assert [bucket.left(0.0), bucket.left(2.0)] == [0, 2]
+
+
+def first(n, seed=1):
+    return list(itertools.islice(jittered_delays(1.0, 8.0, random.Random(seed)), n))
+
+
+def test_delays_double_up_to_the_most_with_jitter_of_half():
+    bounds = [1, 2, 4, 8, 8, 8]
+    assert all(bound / 2 <= delay <= bound for delay, bound in zip(first(6), bounds, strict=True))
+
+
+def test_peers_that_lost_the_same_server_do_not_come_back_together():
+    assert first(3, seed=1) != first(3, seed=2)
