@@ -29,8 +29,8 @@ from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.drafters.suffix import SuffixDrafter
 from lead.engine.events import Committed
 from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from shared import cpus
 from shared.cache_edits import apply_edits

@@ -33,8 +33,8 @@ from lead.engine.calibration import varied_tokens
 from lead.engine.commands import RequestOptions, Submit
 from lead.engine.events import Committed
 from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from shared import cpus
 from shared.cache_edits import apply_edits
 from shared.drafting.drafter import Drafter

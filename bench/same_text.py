@@ -26,8 +26,8 @@ from bench.traffic import limits_of
 from lead.engine.commands import PostDraft, RequestOptions, Submit
 from lead.engine.events import Committed, Finished
 from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from shared.cache_edits import apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
 from shared.llama.memory_traits import MemoryTraits

@@ -30,8 +30,8 @@ from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
 from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from lead.simulation.clock import VirtualClock
 from lead.simulation.network import Link
 from lead.simulation.simulated_back import BackSpec, Closed, Extended, Opened, SimulatedBack, SimulatedUpdate

@@ -24,8 +24,8 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.exact_model import put_into_force
 from lead.engine.loop import Loop
 from lead.engine.scheduler import Scheduler
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from shared.llama.model import Model
 from shared.llama.mtp_heads import has_heads
 from shared.llama.width_policy import RESERVE

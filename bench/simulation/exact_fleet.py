@@ -11,7 +11,7 @@ from bench.simulation.fleet_spec import FleetOutcome, FleetSpec
 from lead.backs.assignment import Assignment
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, Finished, Tuned
-from lead.engine.speculation.draft_tree import DraftTree
+from lead.engine.speculation.drafts import DraftTree
 from lead.simulation.clock import VirtualClock
 from lead.simulation.network import Link
 from lead.simulation.shared_machine import Contention, SharedMachine

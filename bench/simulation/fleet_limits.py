@@ -15,7 +15,7 @@ from bench.simulation.fleet_spec import FleetSpec
 from bench.simulation.lead_speeds import LeadSpeeds
 from fleet.moves import LeadNeed, plan_moves
 from lead.backs.assignment import Assignment
-from lead.engine.speculation.draft_tree import DraftTree
+from lead.engine.speculation.drafts import DraftTree
 
 Rows = list[dict[str, Any]]
 

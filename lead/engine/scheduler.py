@@ -30,9 +30,8 @@ from lead.engine.prompt_chunk import STEP_SECONDS, STEP_SECONDS_OF_OWN_CELLS, Pr
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.slot_manager import SlotManager
-from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
-from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.speculation_plan import GeneratingSequence, SpeculationPlan
+from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.manager import GeneratingSequence, SpeculationManager, SpeculationPlan
 from lead.engine.speculation.speculation_stats import StepReport
 from lead.engine.step_plan import PlanEntry, StepPlan, TrialPlace
 from lead.engine.verifier import SlotOutcome, Verifier
@@ -379,8 +378,7 @@ class Scheduler:
                 events.append(self._fail(slot, outcome))
                 continue
             self._slots.commit(slot, outcome.tokens)
-            self._speculation.on_commit(outcome, now)
-            events.append(outcome)
+            events.append(self._speculation.on_commit(outcome, now))
             assert slot.sequence
             if reason := self._finish_reason(slot.sequence):
                 events.append(self._finish(slot, reason))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from lead.engine.events import SequenceEvent
 from lead.engine.slot import Slot
-from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.inline_drafting import DraftOrder
 from shared.cache_edits import CacheEdit
 from shared.llama.span import Span

@@ -14,7 +14,7 @@ from lead.engine.events import Committed, Failed, TokenProbabilities
 from lead.engine.probabilities import filtered_probabilities, model_probabilities
 from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot
-from lead.engine.speculation.draft_chain import DraftChain
+from lead.engine.speculation.drafts import DraftChain
 from lead.engine.verify import VerifiedTokens, verify
 from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.grammar_waits import WaitsForGrammars

@@ -9,9 +9,8 @@ from lead.engine.drafters.inline_drafter import InlineRound
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
-from lead.engine.speculation.draft_chain import MAX_DEPTH
-from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.speculation_plan import GeneratingSequence
+from lead.engine.speculation.drafts import MAX_DEPTH
+from lead.engine.speculation.manager import GeneratingSequence, SpeculationManager
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.llama.width_policy import WidthPolicy
 from tests.fakes import GREEDY, submit, toy_sampler
@@ -75,10 +74,10 @@ class Table:
         step = Committed(
             sequence="s", start=start, tokens=list(tokens), n_accepted=n_accepted, rejected=list(rejected)
         )
-        self.speculation.on_commit(step, now)
+        return self.speculation.on_commit(step, now)
 
     def scored(self, source="a"):
-        report = self.speculation.acceptance.describe(source)
+        report = self.speculation.forecast.describe(source)
         return report["n_right"], report["n_scored"]
 
 
@@ -139,7 +138,7 @@ def test_a_source_that_gets_better_is_noticed_though_it_was_not_taken():
     assert table.tokens_at() == ()
     for _ in range(40):
         table.post([7])
-        assert table.speculation.acceptance.mean("a") < 1
+        assert table.speculation.forecast.mean("a") < 1
         table.commit(7)
     table.post([7])
     assert table.tokens_at() == (7,)
@@ -180,6 +179,23 @@ def test_a_late_draft_is_scored_once():
     for _ in range(3):
         table.post([1, 2, 9], base=3)
     assert table.scored() == (2, 3)
+
+
+def test_what_backs_had_right_is_said_with_what_is_committed():
+    table = Table(local={"ngram": Scripted([1, 2])})
+    table.tokens_at()
+    table.post([1, 2, 3], now=0.1)
+    table.post([1, 9], now=0.1, source="b")
+    assert table.commit(1, 2, now=0.2).n_right == {"a": (2, 0), "b": (1, 0)}
+    assert table.commit(4, now=0.3).n_right == {}
+
+
+def test_a_draft_that_came_while_its_tokens_were_decoded_is_in_time_and_one_after_them_is_late():
+    table = Table()
+    table.commit(1, 2, now=0.2)
+    table.post([1, 2, 3], base=3, now=0.19)
+    table.post([1, 2, 3], base=3, now=0.21, source="b")
+    assert table.commit(7, now=0.3).n_right == {"a": (2, 0), "b": (0, 2)}
 
 
 def test_what_was_accepted_recovered_and_wasted_is_counted():
@@ -407,7 +423,7 @@ def test_a_source_that_left_is_forgotten():
     table.speculation.connect(["b"])
     assert table.decide(now).wait == 0
     assert table.speculation.describe()["sources"].keys() == {"b"}
-    assert table.speculation.acceptance.probability("a", 0.9, "single") == 0.9
+    assert table.speculation.forecast.probability("a", 0.9, "single") == 0.9
 
 
 def test_the_drafts_of_a_source_that_left_may_still_be_right():
