@@ -16,7 +16,6 @@ from back import discover
 from back.dial import OtherVocabularyError, RefusedError
 from back.drafting_setup import DraftingSetup, n_ahead, setup_for
 from back.link import Link
-from back.send_scheduler import SendScheduler
 from back.settings import BackSettings
 from back.several_leads import follow_all
 from back.vocabulary_download import lead_vocabulary
@@ -25,6 +24,7 @@ from shared import cpus
 from shared.backoff import jittered_delays
 from shared.diagnostics.print_report import exit_with
 from shared.drafting.drafter import Drafter
+from shared.drafting.send_scheduler import SendScheduler
 from shared.errors import ConfigError, DuoError
 from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
@@ -41,8 +41,6 @@ _END_SECONDS = 3.0
 """Time limit for a clean exit: asyncio joins its threads, and one may be waiting for DNS."""
 _FIRST_DELAY, _MAX_DELAY = 0.1, 10.0
 """Seconds between attempts to join in a lead's vocabulary."""
-_BATCHED_SECONDS, _SOON_SECONDS = 0.005, 0.001
-"""Each draft message takes the lead's front process about 0.2 ms of CPU time that its model could use."""
 
 
 def main() -> None:
@@ -110,7 +108,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may be closed before the thread ends
             loop.call_soon_threadsafe(failed.set_exception, error)
 
-    scheduler = SendScheduler(_BATCHED_SECONDS, _SOON_SECONDS)
+    scheduler = SendScheduler()
     setup = setup_for(settings, model)
     posts = [link.outbox.post for link in links]
     worker = Worker(setup.make(), scheduler, posts, on_failure, n_sequences=settings.compute.parallel)

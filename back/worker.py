@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from back.lead_shares import LeadShares
-from back.send_scheduler import SendScheduler
-from shared.drafting.draft_update import DraftUpdate
 from shared.drafting.drafter import Drafter
+from shared.drafting.send_scheduler import DraftUpdate, SendScheduler
 from shared.protocol import MAX_SEQUENCES, Close, Draft, Extend, Open, Tune
 
 WorkerMessage = Open | Extend | Close | Tune

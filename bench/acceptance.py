@@ -3,23 +3,24 @@
 Along texts that the target samples, at every position: the coupled choice (what backs draft), the draft
 model's likeliest token (what others draft), and 1 - TV, the largest chance that any drafting rule can have of
 proposing what the target samples. No truncation, so that all three speak of the same two distributions. Uses
-the shipped pair itself: a grown model computes the same function. With files of draft models that have other
-tokenizers, those are compared with the shipped one (see `bench.translated_acceptance`).
+the shipped pair itself: a grown model computes the same function.
 """
 
 import argparse
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import report, table, translated_acceptance
-from bench.model_pair import CHAT, ModelPair
+from bench import report, table
+from shared.llama.model import Model
+from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
+from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
+from shared.settings.model_options import ModelOptions
 
 _TEMPERATURES = (0.7, 1.0, 1.5, 2.0)
 _PROMPTS = (
@@ -32,6 +33,7 @@ _PROMPTS = (
     "What is the capital of Japan?",
     "Tell me a story about two friends in a forest.",
 )
+_CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 _COLUMNS = {
     "temperature": ("temperature", "g"),
     "n_positions": ("positions", "d"),
@@ -55,47 +57,53 @@ class Position:
 def main(arguments: Sequence[str]) -> None:
     """Print a table, then one JSON line."""
     parser = argparse.ArgumentParser(prog="bench acceptance", description=__doc__)
-    parser.add_argument("files", type=Path, nargs="*", help="draft models with other tokenizers (GGUF)")
     parser.add_argument("--seeds", type=int, default=8, help="texts per prompt")
     parser.add_argument("--tokens", type=int, default=120, help="tokens per text")
     report.add_options(parser)
     options = report.parse(parser, arguments, {"seeds": 1})
-    if options.files:
-        _translated(options)
-        return
-    pair = ModelPair(builtin_target(), builtin_draft())
-    rows = [_measure(pair, temperature, options.seeds, options.tokens) for temperature in _TEMPERATURES]
+    options_of_both = ModelOptions(ctx_size=1024, parallel=1, threads=1)
+    target, draft = (Model(path, options_of_both) for path in (builtin_target(), builtin_draft()))
+    rows = [
+        _measure(target, draft, temperature, options.seeds, options.tokens) for temperature in _TEMPERATURES
+    ]
     table.show("Accepted fraction along the target's own samples, no truncation", rows, _COLUMNS)
     report.finish("acceptance", rows, options)
 
 
-def _translated(options: argparse.Namespace) -> None:
-    prompts = [CHAT.format(prompt) for prompt in _PROMPTS]
-    rows = [
-        row
-        for path in options.files
-        for row in translated_acceptance.measure(path, prompts, options.seeds, options.tokens)
-    ]
-    title = "Accepted fraction along the target's own samples, by the draft model's tokenizer"
-    table.show(title, rows, translated_acceptance.COLUMNS)
-    report.finish("acceptance", rows, options)
-
-
 def positions(
-    pair: ModelPair, prompt: str, parameters: SamplingParameters, n_tokens: int
+    target: Model, draft: Model, prompt: str, parameters: SamplingParameters, n_tokens: int
 ) -> Iterator[Position]:
     """Those of one text that the target samples; `parameters` must not truncate."""
-    for tokens, sampler, target, draft, chosen in pair.positions(prompt, parameters, n_tokens):
-        drafted = sampler.choose(draft, len(tokens))
-        p, q = (_softmax(logits / parameters.temperature) for logits in (target, draft))
-        yield Position(drafted == chosen, int(np.argmax(draft)) == chosen, float(np.minimum(p, q).sum()))
+    vocabulary = target.vocabulary
+    tokens = vocabulary.tokenize(_CHAT.format(prompt), add_special=True, parse_special=True)
+    sampler = make_sampler(parameters, vocabulary, tokens)
+    n_done = 0
+    for model in (target, draft):
+        model.trim(0, 0)
+    for _ in range(n_tokens):
+        theirs, ours = (_next_logits(model, tokens, n_done) for model in (target, draft))
+        n_done = len(tokens)
+        chosen, drafted = (sampler.choose(logits, n_done) for logits in (theirs, ours))
+        p, q = (_softmax(logits / parameters.temperature) for logits in (theirs, ours))
+        yield Position(drafted == chosen, int(np.argmax(ours)) == chosen, float(np.minimum(p, q).sum()))
+        tokens.append(chosen)
+        if chosen in vocabulary.end_tokens:
+            return
 
 
-def _measure(pair: ModelPair, temperature: float, n_seeds: int, n_tokens: int) -> dict[str, float]:
+def _next_logits(model: Model, tokens: Sequence[int], n_done: int) -> NDArray[np.float32]:
+    """A copy of the logits behind `tokens`, of which `n_done` are decoded."""
+    (rows,) = model.decode([Span(0, n_done, tokens[n_done:], 1)])
+    return np.array(rows[0])
+
+
+def _measure(
+    target: Model, draft: Model, temperature: float, n_seeds: int, n_tokens: int
+) -> dict[str, float]:
     found: list[Position] = []
     for prompt, seed in itertools.product(_PROMPTS, range(n_seeds)):
         parameters = SamplingParameters(seed=seed, temperature=temperature, top_k=0, top_p=1, min_p=0)
-        found += positions(pair, prompt, parameters, n_tokens)
+        found += positions(target, draft, prompt, parameters, n_tokens)
     coupled, likeliest, overlap = (
         float(np.mean([getattr(position, name) for position in found])) for name in Position.__slots__
     )

@@ -1,8 +1,5 @@
 """A lead with its backs, as real processes on their own cores, and the network between them."""
 
-import functools
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from bench.client import client
-from bench.processes import Program, ProgramError, start_lead
+from bench.processes import Program, ProgramError, start_back, start_lead
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
 
@@ -28,22 +25,10 @@ class Cores:
 
 @dataclass(frozen=True, slots=True)
 class BackPlan:
-    """How to start a back: the program and its options, without --lead and --cpus."""
+    """A back to start: its draft model and its name."""
 
-    program: str
-    arguments: tuple[str, ...]
-
-    @classmethod
-    def of_model(cls, path: Path, name: str, *options: str) -> "BackPlan":
-        """An honest back, with further `options`."""
-        return cls("back", ("--model", str(path), "--name", name, "--threads", "1", *options))
-
-    @classmethod
-    def bad(cls, kind: str, delay_ms: float = 0.0) -> "BackPlan":
-        """A `bench.adversarial_back`, named after its kind: the lead scores backs by name."""
-        return cls(
-            "bench.adversarial_back", ("--kind", kind, "--name", f"bad-{kind}", "--delay-ms", str(delay_ms))
-        )
+    model: Path
+    name: str
 
 
 class Cluster:
@@ -63,14 +48,11 @@ class Cluster:
         self._cores = cores
         arguments = [
             *("--model", str(target), "--cpus", cores.lead, "--threads", str(len(parse_cpus(cores.lead)))),
-            *("--print", "none"),
+            *("--print", "none", "--suffix-memory", "0"),  # the same prompts are sent again and again
             *("--parallel", str(n_parallel), "--ctx-size", str(n_ctx_slot * n_parallel)),
         ]
-        known = lead_help()
-        if "--no-ngram" in known and not with_ngram:
+        if not with_ngram:
             arguments.append("--no-ngram")
-        if "--suffix-memory" in known:  # the same prompts are sent again and again
-            arguments += ["--suffix-memory", "0"]
         arguments += options
         try:
             self._lead, self.url = start_lead(*arguments)
@@ -102,22 +84,19 @@ class Cluster:
             return self.url
         address = self.url.removeprefix("http://")
         arguments = ("--to", address, "--rtt-ms", str(rtt_ms), "--cpus", self._cores.back)
-        proxy = stack.enter_context(Program("bench.proxy", *arguments))
+        proxy = stack.enter_context(Program("bench.link", *arguments))
         port = proxy.wait_for(r"listening on port (\d+)").group(1)
         return f"http://127.0.0.1:{port}"
 
     def _start_back(self, plan: BackPlan, url: str) -> Program:
-        back = Program(plan.program, "--lead", url, "--cpus", self._cores.back, *plan.arguments)
-        try:
-            back.wait_for("drafting for ", _START_SECONDS)
-        except BaseException:
-            back.stop()
-            raise
-        return back
-
-
-@functools.cache
-def lead_help() -> str:
-    """The lead's --help: older leads lack options that the bench would use."""
-    command = [sys.executable, "-m", "lead", "--help"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        options = (
+            "--cpus",
+            self._cores.back,
+            "--model",
+            str(plan.model),
+            "--name",
+            plan.name,
+            "--threads",
+            "1",
+        )
+        return start_back(url, *options, seconds=_START_SECONDS)

@@ -10,7 +10,7 @@ takes no time. The filters are those that both have by default. The lead does no
 """
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,16 @@ from typing import Any
 import httpx
 
 from bench import models, peer, report, table
-from bench.client import Sampling, ask, client
-from bench.contest import Run, Way, Workload, run_contest, warm_up
+from bench.client import Sampling, client
+from bench.contest import Workload, run_contest, warm_up
 from bench.options import kind, listed
-from bench.policy import ADAPTIVE, OFF
 from bench.processes import start_calibrated_lead
 from bench.prompts import KINDS, draw
-from bench.summary import tokens_per_second
-from bench.ways import policy_way
+from bench.summary import summarize
+from bench.ways import ADAPTIVE, OFF, peer_ways, policy_way
 from shared import cpus
 
 LEAD = "lead --draft-model"
-_WARM_UP = Sampling(0.0, 16)
 _WARM_UP_PROMPT = draw(["stories"], 1, 0)[0]
 _COLUMNS = {
     "cost": ("draft cost", ".3f"),
@@ -38,7 +36,7 @@ _COLUMNS = {
     "tokens_per_second": ("tokens/s", ".1f"),
     "low": ("least", ".1f"),
     "high": ("most", ".1f"),
-    "lead_to_this": ("lead, of this", ".2f"),
+    "speedup": ("of the lead's", ".2f"),
 }
 
 
@@ -56,67 +54,27 @@ def main(arguments: Sequence[str]) -> None:
     report.finish("equal_hardware", rows, options)
 
 
-def compare(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """A row for each way: tokens per second over all its answers, and how many times that the lead makes.
-
-    Without the first step of an answer, as elsewhere.
-    """
-    by_way: dict[str, list[Run]] = {}
-    for run in runs:
-        if not run.measurement.n_timed:
-            continue
-        by_way.setdefault(run.way, []).append(run)
-    rates = {way: _rate(each) for way, each in by_way.items()}
-    return [
-        {
-            "way": way,
-            "tokens_per_second": rates[way],
-            "low": min(_rate([run]) for run in each),
-            "high": max(_rate([run]) for run in each),
-            "lead_to_this": rates[LEAD] / rates[way],
-        }
-        for way, each in by_way.items()
-    ]
-
-
-def _rate(runs: Sequence[Run]) -> float:
-    return tokens_per_second(run.measurement for run in runs)
-
-
 def _measure(
     target: Path, draft: Path, cores: Sequence[int], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """Rows for each temperature."""
     rows = []
     with ExitStack() as stack:
-        servers = _start_peers(stack, target, draft, cores, options)
+        on = ",".join(map(str, cores))
+        peers = peer.start_peers(stack, options.peer, target, draft, on, depths=options.depths)
         lead = _start_lead(stack, target, draft, cores)  # which times its steps now, so it comes last
         for temperature in options.temperatures:
             sampling = Sampling(temperature, options.tokens, default_filters=True)
             ways = [
                 policy_way(lead, sampling, ADAPTIVE, LEAD, with_backs=False),
                 policy_way(lead, sampling, OFF, "lead alone", with_backs=False),
-                *(_way(name, http, sampling) for name, http in servers.items()),
+                *peer_ways(peers, sampling),
             ]
             warm_up(ways, _WARM_UP_PROMPT)
             workload = Workload(options.kinds, 1, options.repeats, options.seed)
-            found = compare(run_contest(ways, workload, nullcontext))
-            rows += [{"temperature": temperature, **row} for row in found]
+            found = summarize(target.name, run_contest(ways, workload, nullcontext), baseline=LEAD)
+            rows += [{"temperature": temperature, **row.record()} for row in found]
     return rows
-
-
-def _start_peers(
-    stack: ExitStack, target: Path, draft: Path, cores: Sequence[int], options: argparse.Namespace
-) -> Mapping[str, httpx.Client]:
-    """Clients of llama-server without a draft model and with each depth, by name."""
-    help_text, on = peer.help_text(options.peer), ",".join(map(str, cores))
-    extras = {f"-md, {n} tokens": peer.draft_arguments(help_text, draft, n) for n in options.depths}
-    servers = {}
-    for name, extra in {"alone": [], **extras}.items():
-        started = stack.enter_context(peer.Peer(options.peer, target, on, extra=extra))
-        servers[f"{peer.NAME} {name}"] = started.http
-        warm_up([_way(name, started.http, _WARM_UP)], _WARM_UP_PROMPT)
-    return servers
 
 
 def _start_lead(stack: ExitStack, target: Path, draft: Path, cores: Sequence[int]) -> httpx.Client:
@@ -124,10 +82,6 @@ def _start_lead(stack: ExitStack, target: Path, draft: Path, cores: Sequence[int
     lead, url = start_calibrated_lead(*pair, "--threads", str(len(cores)))
     stack.enter_context(lead)
     return stack.enter_context(client(url))
-
-
-def _way(name: str, http: httpx.Client, sampling: Sampling) -> Way:
-    return Way(name, lambda prompt: ask(http, prompt, sampling), with_backs=False)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -23,16 +23,15 @@ from typing import Any
 from bench import peer, table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
-from bench.synthetic_peer import SyntheticPeers
-from bench.traffic import limits_of
 from lead.engine.commands import PolicyName, PostDraft, RequestOptions, Submit
+from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
-from lead.engine.scheduler import Scheduler
+from lead.engine.exact_model import limits_of
+from lead.engine.loop import carry_out
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.step_cost import StepCost
 from shared import cpus
-from shared.cache_edits import apply_edits
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.sampling.sampler import Sampler
@@ -79,7 +78,7 @@ class KnownTexts:
             "off", 0, frozenset(), batching=batching_for(limits), cost=cost
         )
         self._speculation.connect([_SOURCE])
-        self._scheduler = Scheduler(limits, self._speculation, self._sampler, frozenset())
+        self._engine = Engine(limits, self._speculation, self._sampler, frozenset())
         self._texts: dict[str, list[int]] = {}
 
     def answer(self, policy: PolicyName, rate: float, n_tokens: int, n_sequences: int = 1) -> Answer:
@@ -90,11 +89,11 @@ class KnownTexts:
             self._submit(each, n_tokens)
         seconds, generated = 0.0, dict.fromkeys(ids, 0)
         n_right: list[int] = []
-        while not self._scheduler.idle:
+        while not self._engine.idle:
             drafting = [each for each in ids if policy != "off" and 0 < generated[each] < n_tokens]
             n_right += [self._post_draft(each, _PROMPT + generated[each], rate) for each in drafting]
             began = time.perf_counter()
-            committed = self._step(began)
+            committed = self._step()
             if any(generated.values()):
                 seconds += time.perf_counter() - began
             for event in committed:
@@ -114,18 +113,11 @@ class KnownTexts:
             max_tokens=n_tokens,
             options=RequestOptions(cache_prompt=False),  # `StepTimes` may have emptied the slot
         )
-        self._scheduler.submit(request, time.perf_counter())
+        self._engine.apply(request, time.perf_counter())
 
-    def _step(self, now: float) -> list[Committed]:
-        plan = self._scheduler.plan(now)
-        if plan is None:
-            return []
-        apply_edits(plan.edits, self._model)
-        if not plan.spans:
-            return []
-        began = time.perf_counter()
-        logits = self._model.decode(plan.spans)
-        events = self._scheduler.commit(plan, logits, time.perf_counter(), time.perf_counter() - began)
+    def _step(self) -> list[Committed]:
+        carry_out(self._engine.next(time.perf_counter()), self._engine, self._model, time.perf_counter)
+        events = self._engine.pop_events()
         assert not any(isinstance(event, Finished) and event.reason != "length" for event in events)
         return [event for event in events if isinstance(event, Committed)]
 
@@ -215,13 +207,13 @@ def _row(
     peers = defaultdict[int, list[float]](list)
     texts.answer("adaptive", rate, options.tokens, options.sequences)  # what it has learned counts, as in use
     with ExitStack() as stack:
-        others = _peers(options, rate, stack)
+        others = _peers(options, rate, stack) if options.peer else {}
         for _ in range(options.repeats):
             plain.append(texts.answer("off", rate, options.tokens, options.sequences).rate)
             drafted.append(texts.answer("adaptive", rate, options.tokens, options.sequences))
             seconds = times.measure()
-            for depth, each in (others.answer(options.tokens) if others else {}).items():
-                peers[depth].append(each)
+            for depth, other in others.items():
+                peers[depth].append(other.tokens_per_second(options.tokens))
     speedup = median(after.rate / before for before, after in zip(plain, drafted, strict=True))
     limit = bound([n for each in drafted for n in each.n_right], seconds, min(most, _N_AHEAD))
     return {
@@ -235,13 +227,10 @@ def _row(
     }
 
 
-def _peers(options: argparse.Namespace, rate: float, stack: ExitStack) -> SyntheticPeers | None:
-    if options.peer is None:
-        return None
-    return stack.enter_context(
-        SyntheticPeers(
-            options.peer, options.model, options.draft, options.cpus, rate=rate, depths=options.depths
-        )
+def _peers(options: argparse.Namespace, rate: float, stack: ExitStack) -> dict[int, peer.Peer]:
+    """Its draft model still runs, so it should be one that costs next to nothing."""
+    return peer.start_peers(
+        stack, options.peer, options.model, options.draft, options.cpus, depths=options.depths, rate=rate
     )
 
 

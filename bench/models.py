@@ -13,10 +13,10 @@ from typing import Any, get_args
 
 from platformdirs import user_cache_path
 
+from bench.quantize import quantize
 from bench.step_time import step_times
 from bench.tiny_models import TinyModel, write_tiny_model
 from shared.errors import ConfigError
-from shared.llama.quantize import quantize
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
 from shared.models.grow import VERSION, Quantization, Shape, grow
 
@@ -26,6 +26,7 @@ TARGET_SHAPES = {
     "1.1G": Shape(width=2048, n_layers=18, n_heads=64, n_feed_forward=8192),
 }
 """Shapes by number of parameters."""
+WEIGHTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m", "q6_k")
 _DEMO = "0.4G:f16"
 _N_LAYERS = 25
 """As in models that have heads, a head is a small part of the whole."""
@@ -76,9 +77,15 @@ def target_or_file(name: str) -> Path:
     return path if (path := Path(name)).is_file() else target(name)
 
 
-def shipped_target(quantization: Quantization) -> Path:
-    """The shipped target with its weights written in this type; q8_0 is what they are shipped in."""
-    return _grown(builtin_target(), _SHIPPED_SHAPE, quantization)
+def shipped_target(weights: str) -> Path:
+    """The shipped target with its weights written in one of `WEIGHTS`; q8_0 is what they are shipped in."""
+    if weights in get_args(Quantization):
+        return _grown(builtin_target(), _SHIPPED_SHAPE, weights)  # type: ignore[arg-type]
+    source = shipped_target("f16")
+    path = source.with_name(source.name.replace("-f16-", f"-{weights}-"))
+    if not path.is_file():
+        quantize(source, path, weights)
+    return path
 
 
 def with_heads() -> Path:

@@ -12,20 +12,17 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from bench import report, table
-from bench.plot import Rows as PlotRows
-from bench.plot import plot_lines
 from bench.replay import SEQUENCE, ReplayFront, ReplayTarget, Rows, Shares, TimedSampler
 from lead.engine.commands import Submit
 from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.step_cost import StepCost
-from shared.sampling.common_filters import CommonFilters
+from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 
@@ -93,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
     ]
     rows = [asdict(cost) for cost in costs]
     table.show(f"A step outside the model, {n_steps} steps each, depth {DEPTH}", rows, _COLUMNS)
-    report.finish("overhead", rows, options, _plot, within_bounds=all(cost.within_bound for cost in costs))
+    report.finish("overhead", rows, options, within_bounds=all(cost.within_bound for cost in costs))
 
 
 def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
@@ -105,8 +102,8 @@ def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
     shares = Shares()
     front = ReplayFront(truth, accuracy, shares)
     speculation = _speculation(0 if accuracy is None else DEPTH)
-    scheduler = _scheduler(speculation, parameters, n_vocab, len(truth), shares)
-    loop = Loop(ReplayTarget(rows, n_vocab, _N_BATCH, shares), scheduler, speculation, front)
+    engine = _engine(speculation, parameters, n_vocab, len(truth), shares)
+    loop = Loop(ReplayTarget(rows, n_vocab, _N_BATCH, shares), engine, front)
     request = Submit(sequence=SEQUENCE, tokens=truth[:_N_PROMPT], sampling=parameters, max_tokens=n_tokens)
     with contextlib.closing(front):
         front.command(request)
@@ -132,20 +129,20 @@ def _speculation(depth: int) -> SpeculationManager:
     )
 
 
-def _scheduler(
+def _engine(
     speculation: SpeculationManager, parameters: SamplingParameters, n_vocab: int, n_ctx: int, shares: Shares
-) -> Scheduler:
+) -> Engine:
     """As `lead.engine.worker` makes it."""
     limits = EngineLimits(n_slots=1, n_ctx=n_ctx, n_ctx_sequence=n_ctx, n_batch=_N_BATCH)
 
     def sampler_for(request: Submit) -> Sampler:
         return TimedSampler(parameters, _filters(parameters, n_vocab), request.tokens, shares)
 
-    return Scheduler(limits, speculation, sampler_for, frozenset())
+    return Engine(limits, speculation, sampler_for, frozenset())
 
 
-def _filters(parameters: SamplingParameters, n_vocab: int) -> CommonFilters | None:
-    return CommonFilters(parameters, n_vocab, frozenset()) if needs_filters(parameters) else None
+def _filters(parameters: SamplingParameters, n_vocab: int) -> NativeFilters | None:
+    return NativeFilters(parameters, n_vocab, frozenset(), None) if needs_filters(parameters) else None
 
 
 def _truth(rows: Rows, parameters: SamplingParameters, n_vocab: int, n_tokens: int) -> list[int]:
@@ -185,13 +182,3 @@ def _cost(
         ),
         bound_us=BOUNDS.get(n_vocab) if bounded else None,
     )
-
-
-def _plot(rows: PlotRows, folder: Path) -> list[Path]:
-    labels = ("tokens in the vocabulary", f"µs per step, {DEPTH} drafts accepted")
-    hardest = [row for row in rows if row["drafts"] == "all right"]
-    return [
-        plot_lines(
-            hardest, folder, name="overhead", x="n_vocab", y="step_us", group="sampling", labels=labels
-        )
-    ]

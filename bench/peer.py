@@ -3,6 +3,7 @@
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +18,7 @@ from shared.errors import ConfigError
 NAME = "llama-server"
 _READY_SECONDS = 120.0
 _POLL_SECONDS = 0.1
+_PROMPT = [7 * i for i in range(32)]
 
 
 def find(option: str) -> Path:
@@ -25,6 +27,34 @@ def find(option: str) -> Path:
     if name != NAME or not Path(path).is_file():
         raise ConfigError(f"--peer {option}: write llama-server=PATH, the path of its binary")
     return Path(path)
+
+
+def start_peers(
+    stack: ExitStack,
+    binary: Path,
+    target: Path,
+    draft: Path,
+    cores: str,
+    *,
+    depths: Sequence[int],
+    rate: float | None = None,
+) -> "dict[int, Peer]":
+    """llama-servers on the same cores, by how many tokens they draft: none, and each of `depths`.
+
+    The number is fixed when a server starts, so there is one for each; idle ones take no time, and the
+    weights in memory are shared. They run until `stack` is left. With `rate` each draft token is right with
+    this probability if those before it are, whatever the draft model says. Raises ConfigError.
+    """
+    spelled = help_text(binary)
+
+    def start(depth: int) -> Peer:
+        extra = draft_arguments(spelled, draft, depth) if depth else []
+        if depth and rate is not None:
+            # How often each token of a draft is accepted, with all before it.
+            extra += ["--spec-synth-rates", ",".join(f"{rate**i:.4f}" for i in range(1, depth + 1))]
+        return stack.enter_context(Peer(binary, target, cores, extra=extra))
+
+    return {depth: start(depth) for depth in (0, *depths)}
 
 
 def draft_arguments(help_text: str, draft: Path, depth: int) -> list[str]:
@@ -75,6 +105,13 @@ class Peer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def tokens_per_second(self, n_tokens: int) -> float:
+        """Of one answer of this length without its prompt, as the server states it."""
+        request = {"prompt": _PROMPT, "n_predict": n_tokens, "temperature": 0, "ignore_eos": True}
+        reply = self.http.post("/completion", json=request | {"cache_prompt": False})
+        reply.raise_for_status()
+        return float(reply.json()["timings"]["predicted_per_second"])
 
     def stop(self) -> None:
         """Terminate it."""

@@ -6,7 +6,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,6 @@ from shared.errors import ConfigError
 _PACKAGES = ("llama-duo", "llama-cpp-python", "numpy", "fastapi", "uvicorn", "websockets")
 _CPUINFO = Path("/proc/cpuinfo")
 
-Plot = Callable[[Sequence[Mapping[str, Any]], Path], list[Path]]
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options that all parts share."""
@@ -25,7 +23,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--quick", action="store_true", help="end within two minutes, only to show that it runs"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="write charts (SVG) into this folder")
 
 
 def parse(
@@ -43,7 +40,6 @@ def finish(
     part: str,
     rows: Sequence[Mapping[str, Any]],
     arguments: argparse.Namespace,
-    plot: Plot | None = None,
     **more: Any,
 ) -> None:
     """Write the files asked for; the last line printed is the result as one JSON object."""
@@ -54,9 +50,6 @@ def finish(
             arguments.json.write_text(line + "\n", encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--json: {error}") from error
-    if arguments.plot and plot:
-        for path in plot(rows, arguments.plot):
-            print(f"wrote {path}")
     print(line, flush=True)
 
 

@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 from bench.architectures import ARCHITECTURES, Row, finish, rows_of
 from bench.options import listed
 from bench.tiny_models import ArchitectureError, TinyModel
-from bench.traffic import limits_of
-from lead.engine.commands import PostDraft, RequestOptions, Submit
+from lead.engine.commands import Cancel, PostDraft, RequestOptions, Submit
+from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
-from lead.engine.scheduler import Scheduler
+from lead.engine.exact_model import limits_of
+from lead.engine.loop import carry_out
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from shared.cache_edits import apply_edits
-from shared.errors import KvCacheFullError, WindowLostError
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.model import Model
 from shared.llama.span import Span
@@ -150,7 +149,7 @@ class Service:
         self._rate = rate
         limits = limits_of(self._model, n_checkpoints=3)
         self._speculation = SpeculationManager("fixed", _DEPTH, frozenset(), batching=batching_for(limits))
-        self._scheduler = Scheduler(
+        self._engine = Engine(
             limits,
             self._speculation,
             lambda request: make_sampler(request.sampling, self._model.vocabulary, request.tokens),
@@ -174,7 +173,7 @@ class Service:
                 self._submit(*waiting.pop(0))
             self._step(joined=len(self._texts) > 2)  # noqa: PLR2004 - some answers were written without it
             if len(self._texts.get("cancelled", [])) > 5 and "cancelled" in self._running:  # noqa: PLR2004
-                self._scheduler.cancel("cancelled")
+                self._engine.apply(Cancel(sequence="cancelled"), self._now)
                 del self._running["cancelled"]
         self._model.close()
         return [self._texts[f"q{i}"] for i in range(len(questions))]
@@ -182,7 +181,7 @@ class Service:
     def _submit(self, name: str, question: Question) -> None:
         self._running[name], self._texts[name] = question, []
         checkpoint = len(question.prompt) // 2
-        self._scheduler.submit(
+        self._engine.apply(
             Submit(
                 sequence=name,
                 tokens=list(question.prompt),
@@ -198,21 +197,9 @@ class Service:
             self._speculation.connect([_SOURCE])
             for name in self._running:
                 self._draft(name)
-        plan = self._scheduler.plan(self._now)
-        self._now += _SECONDS_PER_STEP
-        if plan is None:
-            return
-        self.counts["reused"] += sum(getattr(event, "n_cached", 0) for event in plan.events)
-        apply_edits(plan.edits, self._model)
-        try:
-            rows = self._model.decode(plan.spans)
-        except KvCacheFullError as error:
-            events = self._scheduler.on_cache_full(error.lost)
-        except WindowLostError as error:
-            self._scheduler.on_window_lost(error.slots)
-            return
-        else:
-            events = self._scheduler.commit(plan, rows, self._now, _SECONDS_PER_STEP)
+        carry_out(self._engine.next(self._now), self._engine, self._model, self._tick)
+        events = self._engine.pop_events()
+        self.counts["reused"] += sum(getattr(event, "n_cached", 0) for event in events)
         for event in events:
             if isinstance(event, Committed):
                 self._texts[event.sequence] += event.tokens
@@ -220,7 +207,11 @@ class Service:
                 self.counts["rejected"] += len(event.rejected)
             elif isinstance(event, Finished):
                 del self._running[event.sequence]
-        self._scheduler.check_integrity()
+        self._engine.check_integrity()
+
+    def _tick(self) -> float:
+        self._now += _SECONDS_PER_STEP
+        return self._now
 
     def _draft(self, name: str) -> None:
         question, n_done = self._running[name], len(self._texts[name])

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
-from pathlib import Path
 from typing import Any
 
 from bench import models, options, peer, report, table
@@ -21,9 +20,8 @@ from bench.cluster import BackPlan, Cluster, Cores
 from bench.contest import hash_seed
 from bench.load import Load, put_on
 from bench.options import listed
-from bench.plot import plot_lines
-from bench.policy import Policy, choose
 from bench.prompts import Prompt, draw, preamble
+from bench.ways import Policy, choose
 from shared.models.builtin import builtin_draft
 
 COLUMNS = {
@@ -46,13 +44,13 @@ _WARM_UP_TOKENS = 8
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure, print a table, charts if asked for, and one line of JSON."""
+    """Measure, print a table and one line of JSON."""
     settings = _parse(arguments)
     cores = options.cores(settings)
     loads = _measure(settings, cores)
     records = compare(loads)
     table.show(f"{settings.target}, {settings.tokens} tokens an answer", records, COLUMNS)
-    report.finish("serve", records, settings, _plot, cores=asdict(cores))
+    report.finish("serve", records, settings, cores=asdict(cores))
 
 
 def compare(loads: Sequence[Load]) -> list[dict[str, Any]]:
@@ -149,7 +147,7 @@ def _measure(settings: argparse.Namespace, cores: Cores) -> list[Load]:
         choose(cluster.http, Policy(settings.policy or ("adaptive" if settings.back else "off")))
         urls = {_LEAD: cluster.url}
         if settings.back:
-            plan = BackPlan.of_model(builtin_draft(), "back")
+            plan = BackPlan(builtin_draft(), "back")
             stack.enter_context(cluster.connected([plan]))
         if settings.peer:
             server = stack.enter_context(
@@ -196,20 +194,6 @@ def _median(loads: Sequence[Load]) -> dict[str, Any]:
     for entry in fields(Load)[2:]:
         record[entry.name] = statistics.median(getattr(load, entry.name) for load in loads)
     return record
-
-
-def _plot(rows: Sequence[Any], folder: Path) -> list[Path]:
-    charts = (
-        ("throughput", "tokens_per_second", "tokens/s, all clients"),
-        ("first", "first_ms_p50", "ms to the first token, median"),
-        ("between", "between_ms_p95", "ms between tokens, 95 of 100"),
-    )
-    return [
-        plot_lines(
-            rows, folder, name=f"serve-{name}", x="n_clients", y=y, group="server", labels=("clients", label)
-        )
-        for name, y, label in charts
-    ]
 
 
 def _tell(line: str) -> None:

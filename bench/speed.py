@@ -5,23 +5,22 @@ prompts in turns with the baseline, a lead without a back; prompts are fresh in 
 """
 
 import argparse
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench import grid, models, options, peer, report, scenarios, table
+from bench import models, options, peer, report, table
 from bench.client import Sampling
 from bench.cluster import BackPlan, Cluster, Cores
 from bench.contest import Workload, run_contest, warm_up
-from bench.grid import Configuration
-from bench.plot import plot_speed
-from bench.policy import counters
+from bench.options import listed
 from bench.prompts import draw
 from bench.step_time import step_times
 from bench.summary import Row, summarize
-from bench.ways import baseline, lead_ways, peer_ways
+from bench.ways import baseline, counters, lead_ways, peer_ways
 
 COLUMNS = {
     "way": ("way", ""),
@@ -33,11 +32,11 @@ COLUMNS = {
     "accepted_per_step": ("per step", ".2f"),
     "mean_depth": ("depth", ".2f"),
     "wait_share": ("waiting", ".0%"),
-    "bound_share": ("of bound", ".2f"),
     "n_same_text": ("same text", "d"),
     "n_texts": ("of", "d"),
 }
 
+_DEPTHS = (1, 2, 3, 4, 5, 6, 8)
 _WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17)
 _WARM_UP_TOKENS = 16
 _QUICK = {
@@ -49,33 +48,95 @@ _QUICK = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One cell of the grid; all policies run in each."""
+
+    target: str
+    cost: str
+    """The cost of a draft step relative to a step of the target; "shipped": the shipped draft model."""
+    temperature: float
+    n_backs: int
+    rtt_ms: float
+
+    def __str__(self) -> str:
+        parts = [self.target, f"draft {self.cost}", f"T={self.temperature:g}"]
+        if self.n_backs != 1:
+            parts.append(f"{self.n_backs} backs")
+        if self.rtt_ms:
+            parts.append(f"{self.rtt_ms:g} ms")
+        return ", ".join(parts)
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Measure, print a table, charts if asked for, and one line of JSON."""
-    settings = _parse(arguments)
+    """Measure, print a table and one line of JSON."""
+    run("speed", arguments, {}, _QUICK)
+
+
+def run(part: str, arguments: Sequence[str], defaults: Mapping[str, Any], quick: Mapping[str, Any]) -> None:
+    """Measure with other defaults than those of `bench speed`; the result is that of `part`."""
+    settings = _parse(part, arguments, defaults, quick)
     cores = options.cores(settings)
-    if settings.scenario:
-        rows, more = scenarios.run(settings, cores, _tell)
-    else:
-        rows, more = _run_grid(settings, cores)
+    rows, more = _run_grid(settings, cores)
     records = [row.record() for row in rows]
     for configuration in dict.fromkeys(row.configuration for row in rows):
         table.show(configuration, [row for row in records if row["configuration"] == configuration], COLUMNS)
-    report.finish("speed", records, settings, plot_speed, cores=asdict(cores), **more)
+    report.finish(part, records, settings, cores=asdict(cores), **more)
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench speed", description=__doc__)
-    grid.add_options(parser)
+def configurations(settings: argparse.Namespace) -> Iterator[Configuration]:
+    """All cells; without a back, options of the back are not varied."""
+    temperatures, backs, rtts = settings.temperatures, settings.backs, settings.rtt_ms
+    if settings.full:
+        temperatures, backs, rtts = [0.0, 1.0], [0, 1, 2], [0.0, 2.0, 20.0]
+    for target, cost, temperature, n_backs, rtt_ms in itertools.product(
+        settings.targets, settings.draft_costs, temperatures, backs, rtts
+    ):
+        first = cost == settings.draft_costs[0] and rtt_ms == rtts[0]
+        if n_backs or first:
+            yield Configuration(target, cost, temperature, n_backs, rtt_ms)
+
+
+def _parse(
+    part: str, arguments: Sequence[str], defaults: Mapping[str, Any], quick: Mapping[str, Any]
+) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m bench {part}", description=__doc__)
+    add_grid_options(parser)
     options.add_workload_options(parser)
     report.add_options(parser)
-    parser.add_argument("--scenario", choices=scenarios.NAMES, help="run a special case instead of the grid")
-    parser.add_argument(
-        "--ngram", action="store_true", help="keep the lead's own n-gram drafter enabled in the grid"
-    )
+    parser.add_argument("--ngram", action="store_true", help="keep the lead's own n-gram drafter enabled")
     parser.add_argument(
         "--peer", type=peer.find, metavar="llama-server=PATH", help="also measure this server"
     )
-    return report.parse(parser, arguments, _QUICK)
+    parser.set_defaults(**defaults)
+    return report.parse(parser, arguments, quick)
+
+
+def add_grid_options(parser: argparse.ArgumentParser) -> None:
+    """One option for each axis."""
+    parser.add_argument("--targets", type=listed(str), default=["0.4G:f16"], help="size:type, …")
+    parser.add_argument(
+        "--draft-costs",
+        type=listed(_cost),
+        default=["0.02", "0.1", "0.3"],
+        help='cost of a draft step relative to the target\'s, or "shipped"',
+    )
+    parser.add_argument("--temperatures", type=listed(float), default=[0.0])
+    parser.add_argument("--backs", type=listed(int), default=[1], help="numbers of backs")
+    parser.add_argument(
+        "--rtt-ms", type=listed(float), default=[0.0], help="round-trip times between lead and back"
+    )
+    parser.add_argument("--policies", type=listed(str), default=["sync", "fixed", "adaptive"])
+    parser.add_argument("--depths", type=listed(int), default=list(_DEPTHS), help="depths of sync and fixed")
+    parser.add_argument(
+        "--full", action="store_true", help="temperatures 0, 1 with 0, 1, 2 backs, 0, 2, 20 ms away"
+    )
+
+
+def _cost(text: str) -> str:
+    if text != "shipped" and not 0 < float(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither shipped nor a share between 0 and 1")
+    return text
 
 
 def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], dict[str, Any]]:
@@ -83,42 +144,42 @@ def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], di
     planners: dict[str, Any] = {}
     costs: dict[str, float] = {}
     steps: dict[str, dict[int, float]] = {}
-    for configuration in grid.configurations(settings):
+    for configuration in configurations(settings):
         target = models.target(configuration.target)
         draft = models.draft(configuration.cost, target, cores.lead, cores.back)
         costs[f"{configuration.target} {configuration.cost}"] = draft.ratio
         if configuration.target not in steps:
             steps[configuration.target] = step_times(target, cores.lead, _WIDTHS, 3 if settings.quick else 9)
         _tell(f"{configuration} (measured draft cost {draft.ratio:.3f})")
-        cell, planners[str(configuration)] = _run_cell(
-            settings, cores, configuration, steps[configuration.target]
-        )
+        cell, planners[str(configuration)] = _run_cell(settings, cores, configuration)
         rows += cell
     return rows, {"draft_costs": costs, "step_seconds": steps, "planners": planners}
 
 
 def _run_cell(
-    settings: argparse.Namespace, cores: Cores, configuration: Configuration, steps: dict[int, float]
+    settings: argparse.Namespace, cores: Cores, configuration: Configuration
 ) -> tuple[list[Row], dict[str, Any]]:
     """The rows of one cell, and the planner's report at the end."""
     target = models.target(configuration.target)
     draft = models.draft(configuration.cost, target, cores.lead, cores.back)
     sampling = Sampling(configuration.temperature, settings.tokens)
-    backs = [BackPlan.of_model(draft.path, f"back-{i}") for i in range(1, configuration.n_backs + 1)]
+    backs = [BackPlan(draft.path, f"back-{i}") for i in range(1, configuration.n_backs + 1)]
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster(target, cores, with_ngram=settings.ngram))
         ways = [baseline(cluster.http, sampling)]
+        warm = [baseline(cluster.http, Sampling(configuration.temperature, _WARM_UP_TOKENS))]
         if backs:
             ways += lead_ways(cluster.http, sampling, settings.policies, settings.depths)
         if settings.peer and configuration.rtt_ms == settings.rtt_ms[0] and configuration.n_backs == 1:
-            ways += peer_ways(stack, settings.peer, target, draft.path, sampling, cores, settings.depths)
-        warm = draw(settings.kinds[:1], 1, settings.seed - 1)[0]
-        short = Sampling(configuration.temperature, _WARM_UP_TOKENS)
-        warm_up([baseline(cluster.http, short), *(way for way in ways if "llama-server" in way.name)], warm)
+            for where, on in (("lead's cores", cores.lead), ("all cores", f"{cores.lead},{cores.back}")):
+                peers = peer.start_peers(stack, settings.peer, target, draft.path, on, depths=settings.depths)
+                ways += peer_ways(peers, sampling, f", {where}")
+                warm += peer_ways(peers, sampling)
+        warm_up(warm, draw(settings.kinds[:1], 1, settings.seed - 1)[0])
         workload = Workload(settings.kinds, settings.prompts, settings.repeats, settings.seed)
         runs = run_contest(ways, workload, lambda: cluster.connected(backs, configuration.rtt_ms), _tell)
         planner = counters(cluster.http)
-    return summarize(str(configuration), runs, [way.name for way in ways], step_times=steps), planner
+    return summarize(str(configuration), runs, [way.name for way in ways]), planner
 
 
 def _tell(line: str) -> None:

@@ -9,11 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from bench.guessing_sampler import GuessingSampler
-from bench.named_text import NamedText
+from bench.guessing_sampler import GuessingSampler, NamedText
 from bench.scripted_sampler import GREEDY, ScriptedSampler
 from bench.stopwatch import Stopwatch
-from bench.traffic import limits_of
 from lead.engine.calibration import calibrate
 from lead.engine.commands import (
     Command,
@@ -27,17 +25,19 @@ from lead.engine.commands import (
 )
 from lead.engine.draft_loading import calibrate_heads
 from lead.engine.drafters.mtp_drafter import MtpDrafter
+from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
+from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.simulation.clock import VirtualClock
-from lead.simulation.network import Link
-from lead.simulation.simulated_back import BackSpec, Closed, Extended, Opened, SimulatedBack, SimulatedUpdate
-from lead.simulation.text import DraftSkill
+from lead.simulation.clock import Link, VirtualClock
+from lead.simulation.simulated_back import BackSpec, SimulatedBack
+from lead.simulation.text import DraftSkill, Text
+from shared.drafting.drafter import DrafterMessage
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads
+from shared.protocol import Close, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 
@@ -66,6 +66,7 @@ class TimedEngine:
         self._watch = Stopwatch()
         self._clock = VirtualClock()
         self._texts: dict[int, NamedText] = {}
+        self._simulated: dict[int, Text] = {}
         self._commands: list[bytes] = []
         self._ended = False
         self._n_committed = 0
@@ -78,9 +79,9 @@ class TimedEngine:
             batching=batching_for(limits),
             inline=self._drafter(heads, n_most) if heads and parts.heads else None,
         )
-        self._scheduler = Scheduler(limits, self._speculation, self._sampler, _NO_TOKEN_ENDS)
-        self._loop = Loop(model, self._scheduler, self._speculation, self, self._watch)
-        self._updates = [self._connect(f"back-{i}", spec) for i, spec in enumerate(parts.backs)]
+        self._engine = Engine(limits, self._speculation, self._sampler, _NO_TOKEN_ENDS)
+        self._loop = Loop(model, self._engine, self, self._watch)
+        self._links = [self._connect(f"back-{i}", spec) for i, spec in enumerate(parts.backs)]
         names = [f"back-{i}" for i in range(len(parts.backs))]
         self._commands.append(encode_command(SetBacks(names=names)))
 
@@ -118,12 +119,14 @@ class TimedEngine:
             match event:
                 case Committed():
                     self._n_committed += len(event.tokens)
-                    self._tell(Extended(event.sequence, event.start + len(event.tokens)))
+                    end = event.start + len(event.tokens)
+                    tokens = [Text.token(position) for position in range(event.start, end)]
+                    self._tell(Extend(sequence=event.sequence, start=event.start, tokens=tokens))
                 case Finished():
                     self._ended = True
-                    self._tell(Closed(event.sequence))
+                    self._tell(Close(sequence=event.sequence, reason="ended"))
                 case Tuned():
-                    self._tell(event)
+                    self._tell(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
                 case _:
                     pass
 
@@ -160,9 +163,9 @@ class TimedEngine:
     def _sampler(self, request: Submit) -> Sampler:
         return ScriptedSampler(self._texts[int(request.sequence)].tokens)
 
-    def _connect(self, name: str, spec: BackSpec) -> Link[SimulatedUpdate]:
+    def _connect(self, name: str, spec: BackSpec) -> Link[DrafterMessage]:
         drafts = Link(self._clock, spec.rtt_s / 2, spec.message_s, self._post)
-        back = SimulatedBack(name, spec, self._clock, drafts.send)
+        back = SimulatedBack(name, spec, self._clock, drafts.send, self._simulated)
         return Link(self._clock, spec.rtt_s / 2, spec.message_s, back.receive)
 
     def _post(self, draft: PostDraft) -> None:
@@ -172,9 +175,9 @@ class TimedEngine:
             arrived = draft.model_copy(update={"tokens": tokens, "received_at": self._clock.now})
             self._commands.append(encode_command(arrived))
 
-    def _tell(self, update: SimulatedUpdate) -> None:
-        for link in self._updates:
-            link.send(update)
+    def _tell(self, message: DrafterMessage) -> None:
+        for link in self._links:
+            link.send(message)
 
     def _submit(self, number: int, n_tokens: int) -> None:
         text = self._texts[number]
@@ -187,7 +190,8 @@ class TimedEngine:
         )
         self._commands.append(encode_command(request))
         self._n_committed, self._ended = 0, False
-        self._tell(Opened(request.sequence, text.simulated, 1))
+        self._simulated[number] = text.simulated
+        self._tell(Open(sequence=request.sequence, sampling=GREEDY, tokens=[number]))
 
     def _clear(self) -> None:
         """Another engine may have used the model."""

@@ -1,7 +1,5 @@
 """Tiny random models of nearly any architecture that llama.cpp knows, written in under a second.
 
-    python -m bench.tiny_models gemma3 gemma3.gguf --seed 1
-
 Random weights say nothing about acceptance; they show whether caches, states and batches are handled right,
 for each kind of memory. Two models with the same seed are equal; with different seeds they agree on nothing.
 
@@ -10,7 +8,6 @@ fills them, `llama_model_save_to_file` writes the file. The metadata follow llam
 tests/test-llama-archs.cpp; keys that an architecture does not read are ignored, so one set serves most.
 """
 
-import argparse
 import contextlib
 import ctypes
 import os
@@ -351,34 +348,3 @@ def _quiet() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-def _setting(text: str) -> tuple[str, Value]:
-    key, _, value = text.partition("=")
-    return key, float(value) if "." in value else int(value)
-
-
-def main() -> None:
-    """Write one model."""
-    parser = argparse.ArgumentParser(prog="python -m bench.tiny_models", description=__doc__.split("\n")[0])
-    parser.add_argument("architecture", help="as in general.architecture: llama, gemma3, qwen35, …")
-    parser.add_argument("path", type=Path, help="the GGUF to write")
-    parser.add_argument(
-        "--vocabulary", type=Path, help="a GGUF whose vocabulary is taken (the shipped pair's)"
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--width", type=int, default=64, help="embedding length")
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--sd", type=float, default=0.3, help="standard deviation of the weights")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=NUMBER", help="metadata")
-    options = parser.parse_args()
-    settings = dict(_setting(text) for text in options.set)
-    model = TinyModel(options.architecture, options.seed, options.width, options.layers, options.sd, settings)
-    try:
-        write_tiny_model(model, options.path, options.vocabulary)
-    except ArchitectureError as error:
-        sys.exit(str(error))
-
-
-if __name__ == "__main__":
-    main()

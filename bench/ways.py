@@ -1,20 +1,51 @@
 """The ways to answer that the bench compares: policies of the lead, and llama-server."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import httpx
 
-from bench import peer
 from bench.client import Measurement, Sampling, ask
-from bench.cluster import Cores
 from bench.contest import Way
-from bench.policy import ADAPTIVE, OFF, Policy, choose, counters, grown
+from bench.peer import NAME, Peer
 from bench.prompts import Prompt
 from bench.summary import BASELINE
 from shared.errors import ConfigError
+
+_PATH = "/v1/speculation"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the lead uses drafts; `depth` is that of sync and fixed, and the maximum of adaptive."""
+
+    name: str
+    depth: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.depth is None else f"{self.name} {self.depth}"
+
+
+OFF = Policy("off")
+ADAPTIVE = Policy("adaptive")
+
+
+def choose(http: httpx.Client, policy: Policy) -> None:
+    """Switch the lead to `policy`. Raises ConfigError."""
+    depth = {} if policy.depth is None else {"depth": policy.depth}
+    response = http.put(_PATH, json={"policy": policy.name, **depth})
+    if not response.is_success:
+        raise ConfigError(f"the lead does not take the policy {policy}: {response.text[:300]}")
+
+
+def counters(http: httpx.Client) -> dict[str, Any]:
+    """The planner's counters since the lead started. Raises ConfigError."""
+    response = http.get(_PATH)
+    planner: dict[str, Any] | None = response.json().get("planner") if response.is_success else None
+    if planner is None:
+        raise ConfigError(f"the lead's engine tells no counters: {response.text[:300]}")
+    return planner
 
 
 def policy_way(
@@ -25,21 +56,17 @@ def policy_way(
     *,
     with_backs: bool = True,
 ) -> Way:
-    """The lead under `policy`, which is chosen before every prompt.
-
-    A lead that cannot change its policy while it runs keeps the one it was started with.
-    """
+    """The lead under `policy`, which is chosen before every prompt."""
 
     def answer(prompt: Prompt) -> Measurement:
         choose(http, policy)
         before = counters(http)
         measurement = ask(http, prompt, sampling)
         after = counters(http)
-        n_steps = grown(before, after, "n_steps")
         return replace(
             measurement,
-            wait_seconds=grown(before, after, "wait_seconds"),
-            n_counted=None if n_steps is None else int(n_steps),
+            wait_seconds=after["wait_seconds"] - before["wait_seconds"],
+            n_counted=after["n_steps"] - before["n_steps"],
         )
 
     return Way(name or str(policy), answer, with_backs)
@@ -53,12 +80,7 @@ def baseline(http: httpx.Client, sampling: Sampling) -> Way:
 def lead_ways(
     http: httpx.Client, sampling: Sampling, policies: Sequence[str], depths: Sequence[int]
 ) -> list[Way]:
-    """The named policies; sync and fixed at each depth. Raises ConfigError for an unknown name.
-
-    Of a lead that cannot change its policy while it runs only the one it was started with can be measured.
-    """
-    if not choose(http, OFF):
-        return [policy_way(http, sampling, OFF, "as started")]
+    """The named policies; sync and fixed at each depth. Raises ConfigError for an unknown name."""
     ways = []
     for name in policies:
         if name in {"sync", "fixed"}:
@@ -72,30 +94,11 @@ def lead_ways(
     return ways
 
 
-def peer_ways(  # noqa: PLR0917
-    stack: ExitStack,
-    binary: Path,
-    target: Path,
-    draft: Path,
-    sampling: Sampling,
-    cores: Cores,
-    depths: Sequence[int],
-) -> list[Way]:
-    """llama-server alone and with the draft model at each depth, on the lead's cores and on all.
+def peer_ways(peers: Mapping[int, Peer], sampling: Sampling, where: str = "") -> list[Way]:
+    """llama-server alone and with drafts of each length; `where` is appended to their names."""
 
-    Its depth is fixed when it starts, so there is one for each; idle ones take no time, and the weights in
-    memory are shared. They run until `stack` is left.
-    """
-    help_text = peer.help_text(binary)
-    ways = []
-    for where, on in (("lead's cores", cores.lead), ("all cores", f"{cores.lead},{cores.back}")):
-        drafting = [(f"-md {n}", peer.draft_arguments(help_text, draft, n)) for n in depths]
-        plans: list[tuple[str, list[str]]] = [("alone", []), *drafting]
-        for name, extra in plans:
-            server = stack.enter_context(peer.Peer(binary, target, on, extra=extra))
-            ways.append(_peer_way(f"{peer.NAME} {name}, {where}", server.http, sampling))
-    return ways
+    def way(depth: int, peer: Peer) -> Way:
+        name = f"{NAME} -md {depth}{where}" if depth else f"{NAME} alone{where}"
+        return Way(name, lambda prompt: ask(peer.http, prompt, sampling), with_backs=False)
 
-
-def _peer_way(name: str, http: httpx.Client, sampling: Sampling) -> Way:
-    return Way(name, lambda prompt: ask(http, prompt, sampling), with_backs=False)
+    return [way(depth, peer) for depth, peer in peers.items()]

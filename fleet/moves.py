@@ -1,6 +1,6 @@
 """Which backs should draft for another lead: where they gain most, and not for small differences.
 
-Knows neither Ray nor processes: `bench simulate --fleet` moves simulated backs with it.
+Knows neither Ray nor processes. docs/scale.md says what moving gains in a simulated fleet.
 """
 
 import heapq

@@ -11,7 +11,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from lead.http.middleware.hosts import is_loopback
-from lead.server.server import listen
+from lead.server.listening import listen
 from shared import cpus, keepalive
 from shared.errors import ConfigError
 from shared.llama import rpc_backend

@@ -9,7 +9,6 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/back/test_drafting_setup.py": ("shared/translation/translating_drafter.py",),
-    "tests/shared/llama/test_eagle_heads.py": ("shared/llama/layer_inputs.py",),
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",
         "fleet/back_actor.py",
@@ -19,7 +18,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "fleet/lead_router.py",
         "fleet/rpc_worker.py",
     ),
-    "tests/shared/llama/test_vocabulary_file.py": ("shared/llama/gguf_functions.py",),
+    "tests/shared/llama/test_memory_probe.py": ("shared/llama/unbound.py",),
     "tests/chat/test_client.py": (
         "chat/errors.py",
         "chat/wire.py",
@@ -30,20 +29,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/chat/test_report.py": ("chat/stats.py",),
     "tests/lead/chat/test_parser.py": (
         "lead/chat/deltas.py",
-        "lead/chat/held_call.py",
         "lead/chat/json_stream.py",
-        "lead/chat/parser_config.py",
-        "lead/chat/text_pieces.py",
-        "lead/chat/tool_call_parser.py",
-    ),
-    "tests/lead/chat/test_request.py": (
-        "lead/chat/response_format.py",
-        "lead/chat/tools.py",
     ),
     "tests/lead/chat/test_template.py": (
-        "lead/chat/capabilities.py",
         "lead/chat/jinja.py",
-        "lead/chat/message.py",
         "shared/llama/builtin_templates.py",
     ),
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/inline_drafter.py",),
@@ -52,45 +41,29 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/engine/speculation/sequence_speculation.py",
     ),
     "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
+    "tests/lead/engine/test_exact_model.py": ("lead/engine/engine_limits.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
-    "tests/lead/engine/test_request_options.py": ("lead/engine/probabilities.py",),
-    "tests/lead/engine/test_scheduler.py": ("lead/engine/step_plan.py",),
+    "tests/lead/engine/test_engine.py": ("lead/engine/step_plan.py",),
     "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),
-    "tests/lead/http/middleware/test_auth.py": (
-        "lead/http/middleware/stack.py",
-        "lead/http/routes/unsupported.py",
-    ),
     "tests/lead/http/routes/test_chat.py": (
-        "lead/http/chat_request.py",
-        "lead/http/preparing.py",
         "lead/tokenizer/preparation.py",
         "lead/http/render/openai.py",
     ),
     "tests/lead/http/routes/test_messages.py": ("lead/http/render/anthropic.py",),
     "tests/lead/http/routes/test_native.py": ("lead/http/render/llama_server.py",),
     "tests/lead/http/routes/test_responses.py": ("lead/http/render/responses.py",),
-    "tests/lead/http/routes/test_slots.py": ("lead/http/render/generation_settings.py",),
-    "tests/lead/http/test_request_sampling.py": ("lead/settings/sampling_defaults.py",),
-    "tests/lead/metrics/test_exporter.py": (
-        "lead/metrics/back_metrics.py",
-        "lead/metrics/sequence_metrics.py",
-    ),
+    "tests/lead/metrics/test_exporter.py": ("lead/metrics/sequence_metrics.py",),
     "tests/lead/planning/test_plan_program.py": ("lead/planning/timing.py",),
     "tests/lead/simulation/test_cell.py": ("lead/simulation/simulated_lead.py",),
     "tests/lead/server/test_server.py": (
-        "lead/chat/model_template.py",
         "lead/server/app.py",
         "lead/server/services.py",
-        "lead/settings/demo_model.py",
     ),
     "tests/lead/tokenizer/test_fork_server.py": (
         "lead/tokenizer/forking.py",
         "lead/tokenizer/worker_loop.py",
     ),
-    "tests/lead/settings/test_lead_settings.py": (
-        "lead/settings/conversation.py",
-        "lead/settings/own_back.py",
-    ),
+    "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
     "tests/real/test_generate.py": ("lead/generate/private_lead.py",),
     "tests/shared/diagnostics/test_lead_checks.py": (
         "shared/diagnostics/findings.py",
@@ -101,21 +74,19 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/diagnostics/check.py",
     ),
     "tests/shared/drafting/test_drafter.py": (
-        "shared/drafting/draft_path.py",
         "shared/drafting/interfaces.py",
-        "shared/drafting/sequence_state.py",
         "shared/sampling/grammar_waits.py",
     ),
+    "tests/shared/llama/test_batch_layout.py": ("shared/llama/span.py",),
     "tests/shared/llama/test_model.py": (
         "shared/llama/batch.py",
         "shared/llama/library.py",
         "shared/llama/native_parameters.py",
     ),
-    "tests/shared/sampling/test_common_filters.py": ("shared/sampling/factory.py",),
-    "tests/shared/sampling/test_ordered_filters.py": ("shared/sampling/penalties.py",),
     "tests/shared/sampling/test_sampler.py": (
         "shared/errors.py",
         "shared/sampling/coupled_choice.py",
+        "shared/sampling/factory.py",
         "shared/sampling/parameters.py",
     ),
     "tests/shared/models/convert/test_safetensors.py": ("shared/models/convert/source_bytes.py",),
@@ -125,6 +96,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/shared/models/test_model_file.py": ("shared/models/progress_bar.py",),
     "tests/shared/settings/test_base.py": ("shared/settings/sources.py",),
+    "tests/lead/chat/test_request.py": ("lead/chat/request_parts.py",),
 }
 """Modules without a test file of their own, under the test that covers them: parts of what it tests."""
 

@@ -10,7 +10,6 @@ ROOT = Path(__file__).parent.parent
 PROGRAMS = [("lead", "shared"), ("back", "shared"), ("chat", "shared")]
 MODULES_THAT_MAY_SHARE_A_NAME = {
     "errors": "the exceptions of one program, beside those of all",
-    "responses": "OpenAI's Responses API: routes/ takes its requests, render/ writes its answers",
 }
 """Each with the reason."""
 

@@ -10,14 +10,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from lead.engine.verify import verify
+from lead.engine.verifier import verify
 from shared.cache_edits import SlotMemory
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
-from shared.sampling.common_filters import CommonFilters
 from shared.sampling.constrained import ConstrainedSampler
 from shared.sampling.coupled_choice import coupled_choice
-from shared.sampling.ordered_filters import OrderedFilters
+from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.translation.projection import Projection
@@ -51,7 +50,7 @@ def sampler(**parameters):
     given = SamplingParameters(
         **{"seed": 1, "top_k": 0, "top_p": 1, "min_p": 0, "temperature": 1, **parameters}
     )
-    return Sampler(given, CommonFilters(given, N_VOCAB, frozenset()), [])
+    return Sampler(given, NativeFilters(given, N_VOCAB, frozenset(), None), [])
 
 
 class Markov:
@@ -185,7 +184,7 @@ def test_xtc_leaves_the_mixture_of_both_distributions():
     given = SamplingParameters(
         seed=1, top_k=0, top_p=1, min_p=0, temperature=1, xtc_probability=0.4, xtc_threshold=0.2
     )
-    chooser = Sampler(given, OrderedFilters(given, N_VOCAB, frozenset(), None), [])
+    chooser = Sampler(given, NativeFilters(given, N_VOCAB, frozenset(), None), [])
     counts = np.bincount([chooser.choose(logits, t) for t in range(20_000)], minlength=N_VOCAB)
     p = softmax(logits.astype(float))
     without = np.where(np.arange(N_VOCAB) == 0, 0.0, p)
@@ -215,7 +214,7 @@ def constrained_counts(logits, allowed, **given):
     parameters = SamplingParameters(
         **{"seed": 1, "top_k": 0, "top_p": 1, "min_p": 0, "temperature": 1, **given}
     )
-    chain = OrderedFilters(parameters, N_VOCAB, frozenset(), None)
+    chain = NativeFilters(parameters, N_VOCAB, frozenset(), None)
     chooser = ConstrainedSampler(parameters, chain, [], Allowing(allowed), END)
     return np.bincount([chooser.choose(logits, t) for t in range(20_000)], minlength=N_VOCAB)
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from lead.engine.commands import RequestOptions
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
+from lead.engine.events import BackEvent
 from lead.generation.sequences import Sequences, Status
-from lead.generation.submissions import Submissions
-from shared.cache_edits import apply_edits
-from tests.fakes import FakeTarget, make_engine, make_limits, plain_run
+from tests.engine_harness import EngineHarness
+from tests.fakes import make_limits, plain_run
 from tests.test_proof_tokens import MEMORIES, ROOMS, SAMPLINGS, requests_for, truth_of, with_predictions
 
 ENDLESS = 1 << 30
@@ -37,29 +37,24 @@ class Process:
     def __init__(self, front, limits, n_events):
         self._front = front
         self._n_left = n_events
-        self._scheduler, _ = make_engine(limits, policy="adaptive", make_drafters=drafters)
-        self._target = FakeTarget(limits.n_slots, limits.n_ctx, limits.n_batch, traits=limits.traits)
+        self._harness = EngineHarness(policy="adaptive", make_drafters=drafters, limits=limits)
 
     def run(self):
         """Returns when it has died, or has nothing left to do."""
         self._feed()
-        while self._n_left > 0 and (plan := self._scheduler.plan(self._front.tick())) is not None:
-            self._send(plan.events)
-            apply_edits(plan.edits, self._target)
-            if plan.wait > 0:
-                continue
-            logits = self._target.decode(plan.spans)
-            self._send(self._scheduler.commit(plan, logits, self._front.tick(), 0.01))
-            self._scheduler.check_integrity()
+        while self._n_left > 0 and not self._harness.engine.idle:
+            self._send(self._harness.step())
 
     def _feed(self):
-        for submission in self._front.submissions.take_due():
-            self._send(self._scheduler.submit(submission, self._front.now))
+        for submission in self._front.sequences.take_due():
+            self._harness.apply(submission)
+        self._send(self._harness.engine.pop_events())
 
     def _send(self, events):
         for event in events[: self._n_left]:
-            self._front.sequences.apply(event, self._front.tick())
-            if self._front.submissions.holds_back:
+            if not isinstance(event, BackEvent):
+                self._front.sequences.apply(event, self._front.tick())
+            if self._front.sequences.holds_back:
                 self._feed()
         self._n_left -= len(events)
 
@@ -67,8 +62,7 @@ class Process:
 class Front:
     def __init__(self):
         self.now = 0.0
-        self.sequences = Sequences(self.tick)
-        self.submissions = Submissions(self.sequences, max_restarts=ENDLESS)
+        self.sequences = Sequences(self.tick, max_restarts=ENDLESS)
 
     def tick(self):
         self.now += 0.001
@@ -84,7 +78,7 @@ class Front:
             answers[request.sequence] = sequence
         for n_events in [*deaths, ENDLESS]:
             Process(self, limits, n_events).run()
-            self.submissions.on_death()
+            self.sequences.on_death()
         return answers
 
 
@@ -132,7 +126,8 @@ def test_one_that_had_all_its_tokens_is_finished_without_a_step():
     limits = make_limits()
     for request in requests_for(SAMPLINGS["greedy"], random.Random(4)):
         tokens, reason = plain_run(request, limits.n_ctx_sequence)
-        scheduler, _ = make_engine(limits)
+        harness = EngineHarness(limits=limits)
         whole = request.model_copy(update={"tokens": tokens, "n_prompt": len(request.tokens), "n_cached": 0})
-        (finished,) = scheduler.submit(whole, 0.0)
-        assert (finished.reason, scheduler.idle) == (reason, True)
+        harness.apply(whole)
+        (finished,) = harness.engine.pop_events()
+        assert (finished.reason, harness.engine.idle) == (reason, True)

@@ -9,6 +9,8 @@ import jsonschema  # type: ignore[import-untyped]  # it has no stubs
 
 from bench.faults.requests import MixedRequest
 
+_FIELDS = ("text", "tool_calls", "tokens", "finish_reason")
+
 
 @dataclass(slots=True)
 class Choice:
@@ -19,6 +21,7 @@ class Choice:
     """By index: name and arguments."""
     tokens: list[str] = field(default_factory=list)
     """Those that came with log-probabilities."""
+    logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
 
     def take(self, choice: Mapping[str, Any]) -> bool:
@@ -30,7 +33,9 @@ class Choice:
             own = self.tool_calls.setdefault(call.get("index", position), ["", ""])
             own[0] += call["function"].get("name") or ""
             own[1] += call["function"].get("arguments") or ""
-        self.tokens += _tokens(choice.get("logprobs") or {})
+        for token, logprob in _logprobs(choice.get("logprobs") or {}):
+            self.tokens.append(token)
+            self.logprobs.append(logprob)
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
         return bool(new or part.get("tool_calls"))
 
@@ -66,15 +71,20 @@ class Answer:
             self.n_prompt, self.n_generated = usage["prompt_tokens"], usage["completion_tokens"]
         return has_text
 
-    def differences(self, expected: "Answer") -> list[str]:
-        """The fields that are not as in `expected`, for a client that stayed to the end."""
+    def differences(self, expected: "Answer", *, exact: bool = False) -> list[str]:
+        """The fields that are not as in `expected`, for a client that stayed to the end.
+
+        exact: log-probabilities count, too; they differ as soon as any bit of the logits does.
+        """
         found = [
             name for name in ("n_prompt", "n_generated") if getattr(self, name) != getattr(expected, name)
         ]
         if self.choices.keys() != expected.choices.keys():
             return ["choices", *found]
         for index, choice in self.choices.items():
-            found += _different(choice, expected.choices[index])
+            fields = (*_FIELDS, "logprobs") if exact else _FIELDS
+            other = expected.choices[index]
+            found += [name for name in fields if getattr(choice, name) != getattr(other, name)]
         return found
 
     def begins(self, expected: "Answer") -> bool:
@@ -96,17 +106,11 @@ def invalid_parts(answer: Answer, request: MixedRequest) -> list[str]:
     return found
 
 
-def _different(choice: Choice, expected: Choice) -> Iterator[str]:
-    for name in ("text", "tool_calls", "tokens", "finish_reason"):
-        if getattr(choice, name) != getattr(expected, name):
-            yield name
-
-
-def _tokens(logprobs: Mapping[str, Any]) -> list[str]:
-    """Of the shape of chats, or that of text completions."""
-    if content := logprobs.get("content"):
-        return [entry["token"] for entry in content]
-    return list(logprobs.get("tokens") or [])
+def _logprobs(logprobs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Tokens and their log-probabilities, of the shape of chats, or that of text completions."""
+    for entry in logprobs.get("content") or []:
+        yield entry["token"], entry["logprob"]
+    yield from zip(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [], strict=False)
 
 
 def _parameters(request: MixedRequest, name: str) -> Mapping[str, Any] | bool:

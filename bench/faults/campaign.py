@@ -28,10 +28,10 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Resident bytes by process, when the first tenth of the requests had been answered, and at the end."""
+    """Resident MB by process, when the first tenth of the requests had been answered, and at the end."""
 
-    start: dict[str, int]
-    end: dict[str, int]
+    start: dict[str, float]
+    end: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,15 @@ class Result:
 
 
 async def answers(site: Site, requests: Sequence[MixedRequest]) -> dict[int, Answer]:
-    """The whole answer to each request, one after the other. Raises ConfigError if there is none."""
+    """The whole answer to each request, one after the other, each prompt read anew.
+
+    Raises ConfigError if there is none.
+    """
     expected: dict[int, Answer] = {}
     async with _asking(site, time.monotonic) as asker:
         for request in requests:
-            outcome = await asker.ask(replace(request, leaves_after=None))
+            alone = replace(request, leaves_after=None, body={**request.body, "cache_prompt": False})
+            outcome = await asker.ask(alone)
             if not outcome.answer.done:
                 raise ConfigError(f"request {request.index} has no answer without faults: {outcome.errors}")
             expected[request.index] = outcome.answer
@@ -82,7 +86,7 @@ async def run(
     def clock() -> float:
         return time.monotonic() - begun
 
-    injector, start = Injector(site, clock), dict[str, int]()
+    injector, start = Injector(site, clock), dict[str, float]()
 
     def take(outcome: Outcome) -> None:
         tally.add(outcome)
@@ -98,13 +102,18 @@ async def run(
             following.cancel()
             watching.cancel()
     except* ConfigError as errors:
-        raise errors.exceptions[0] from None
+        raise _first(errors) from None
     n_seconds = clock()
     n_left_running = await _settle(site)
     memory = Memory(start, site.memory())
     return Result(
         tally, injector.happened, memory, site.n_hostile_frames, n_seconds, n_left_running, site.lead.log
     )
+
+
+def _first(errors: BaseExceptionGroup[ConfigError]) -> ConfigError:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 @asynccontextmanager

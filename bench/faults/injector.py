@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import psutil
 
-from bench.faults.hostile import n_frames_sent
-from bench.faults.link import Link
 from bench.faults.schedule import Fault
 from bench.faults.site import Site
+from bench.hostile import n_frames_sent
+from bench.link import Link
 from bench.processes import Program
 
 _N_FLAPS, _FLAP_SECONDS = 2, 0.7
@@ -197,8 +197,22 @@ async def _back_flapping(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def _lead_replaced(site: Site, fault: Fault) -> AsyncIterator[None]:
+    """Another lead takes over, and the old one finishes its answers."""
+    del fault
+    if site.replacing:
+        raise NothingThereError
+    replacing = asyncio.ensure_future(asyncio.to_thread(site.replace_lead))
+    try:
+        await asyncio.shield(replacing)
+        yield
+    finally:
+        await replacing  # even if the campaign ends meanwhile: there are two leads until it is done
+
+
+@asynccontextmanager
 async def _back_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
-    with Program("bench.faults.hostile", "--lead", site.url, "--seed", str(fault.number)) as program:
+    with Program("bench.hostile", "--lead", site.url, "--seed", str(fault.number)) as program:
         try:
             yield
         finally:
@@ -266,5 +280,6 @@ ACTIONS: Mapping[str, Action] = {
     "link-pieces": _link_worse(_in_pieces),
     "lead-few-descriptors": _lead_few_descriptors,
     "lead-little-memory": _lead_little_memory,
+    "lead-replaced": _lead_replaced,
 }
 """What each kind of fault does: entering the context applies it, leaving it undoes it."""

@@ -3,6 +3,9 @@
 Mixed requests are asked of a lead alone first, one at a time: their answers are what all others must be. The
 control asks them of the same lead concurrently. Then the campaign asks them of a lead with backs while faults
 happen. The exit status is 1 if an answer was changed, lost, or left without a terminal event.
+
+With `--exact on` the leads compute in exact mode, the one of the campaign reads prompts in other pieces, and
+the log-probabilities of all tokens have to be the same bit for bit, whatever the type of the weights.
 """
 
 import argparse
@@ -17,11 +20,11 @@ from bench import report
 from bench.faults import campaign, summary
 from bench.faults.answers import Answer
 from bench.faults.campaign import Result
-from bench.faults.requests import MixedRequest, draw
+from bench.faults.requests import NEXT_TURN, MixedRequest, draw, next_turn, with_logprobs
 from bench.faults.schedule import KINDS, Fault, chosen_kinds, faults
 from bench.faults.site import Site
 from bench.faults.tally import Tally
-from bench.models import shipped_target
+from bench.models import WEIGHTS, shipped_target
 
 _ENGINE_SECONDS = 2.0
 """A step takes milliseconds: an engine that says nothing for so long hangs."""
@@ -38,7 +41,9 @@ def main(arguments: Sequence[str]) -> None:
     last = runs["faults"]
     if settings.log:
         settings.log.write_text(last.lead_log + "\n", encoding="utf-8")
-    command = f"python -m bench faults --seed {settings.seed} --weights {settings.weights}"
+    command = (
+        f"python -m bench faults --seed {settings.seed} --weights {settings.weights} --exact {settings.exact}"
+    )
     print(*summary.failure_lines(last.tally, last.happened, command), sep="\n")
     rows = [summary.outcome_row(name, result) for name, result in runs.items()]
     report.finish("faults", rows, settings)
@@ -47,12 +52,19 @@ def main(arguments: Sequence[str]) -> None:
 
 
 async def _run(settings: argparse.Namespace) -> dict[str, Result]:
-    target = shipped_target(settings.weights)
+    target = settings.target or shipped_target(settings.weights)
     requests = _distinct(settings)
     runs: dict[str, Result] = {}
     async with Site(target, 0, _options(settings, alone=True)) as site:
         _tell(f"asking {len(requests)} requests one at a time, without faults or backs")
         expected = await campaign.answers(site, requests)
+        later = [
+            next_turn(request, expected[request.index].choices[0].text)
+            for request in requests
+            if request.kind == "chat"
+        ]
+        expected |= await campaign.answers(site, later)
+        requests += later
         if settings.control:
             asked = _repeated(requests, settings.control, settings.seed)
             runs["control"] = await _ask(site, asked, expected, settings, ())
@@ -74,7 +86,7 @@ async def _ask(
     return await campaign.run(
         site,
         asked,
-        Tally(expected),
+        Tally(expected, exact=settings.exact == "on"),
         n_clients=settings.clients,
         schedule=schedule,
         seconds=settings.seconds,
@@ -84,9 +96,11 @@ async def _ask(
 
 def _distinct(settings: argparse.Namespace) -> list[MixedRequest]:
     """The requests that are asked again and again: a reference for each of very many would take as long."""
+    indices = range(min(settings.requests, settings.distinct))
+    drawn = [draw(settings.seed, index) for index in indices]
     if settings.only is not None:
-        return [draw(settings.seed, settings.only)]
-    return [draw(settings.seed, index) for index in range(min(settings.requests, settings.distinct))]
+        drawn = [draw(settings.seed, settings.only % NEXT_TURN)]
+    return [with_logprobs(request) for request in drawn] if settings.exact == "on" else drawn
 
 
 def _repeated(requests: Sequence[MixedRequest], n: int, seed: int) -> list[MixedRequest]:
@@ -100,8 +114,11 @@ def _repeated(requests: Sequence[MixedRequest], n: int, seed: int) -> list[Mixed
 
 def _options(settings: argparse.Namespace, *, alone: bool) -> list[str]:
     """Of the lead. KV caches as precise as the weights."""
-    options = ["--parallel", "8", "--ctx-size", "16384", "--ping-seconds", "2", "--drain-seconds", "5"]
-    if settings.weights == "f32":
+    options = ["--ctx-size", "16384", "--ping-seconds", "2", "--drain-seconds", "60"]
+    other_pieces = settings.exact == "on" and not alone
+    options += ["--parallel", "6", "--batch-size", "40"] if other_pieces else ["--parallel", "8"]
+    options += ["--exact", settings.exact, *settings.lead.split()]
+    if settings.weights == "f32" and settings.exact == "off":
         options += ["--cache-type-k", "f32", "--cache-type-v", "f32"]
     if alone:
         return [*options, "--no-ngram", "--policy", "off"]
@@ -128,7 +145,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--backs", type=int, default=2, metavar="N")
     parser.add_argument("--clients", type=int, default=12, metavar="N", help="requests at a time")
-    parser.add_argument("--weights", choices=("f32", "f16", "q8_0"), default="f32", help="of the target")
+    parser.add_argument("--weights", choices=WEIGHTS, default="f32", help="of the target")
+    parser.add_argument("--target", type=Path, help="a GGUF file instead of the shipped target")
+    parser.add_argument("--exact", choices=("on", "off"), default="off", help="mode of the leads")
+    parser.add_argument("--lead", default="", help="further options of the leads, separated by spaces")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write the lead's log to this file")
     report.add_options(parser)
     quick = {"requests": 100, "distinct": 30, "control": 30, "pace": 3.0}

@@ -2,12 +2,15 @@
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.prompts import KINDS as PROMPTS
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
+
+NEXT_TURN = 1_000_000
+"""Added to the index of a request, that of the next turn of its conversation."""
 
 Body = dict[str, Any]
 Draw = Callable[[random.Random], Body]
@@ -93,6 +96,22 @@ def draw(seed: int, index: int) -> MixedRequest:
     body = _common(rng) | KINDS[kind](rng)
     leaves_after = rng.randint(1, 6) if body.get("stream") and rng.random() < _SHARE_LEAVING else None
     return MixedRequest(index, kind, CHAT if "messages" in body else COMPLETION, body, leaves_after)
+
+
+def with_logprobs(request: MixedRequest) -> MixedRequest:
+    """The same, with the log-probabilities of its tokens."""
+    asked: Body = {"logprobs": 0} if request.path == COMPLETION else {"logprobs": True}
+    return replace(request, body=asked | dict(request.body))
+
+
+def next_turn(request: MixedRequest, answer: str) -> MixedRequest:
+    """The next turn of a chat: its prompt repeats what was generated."""
+    turns = [
+        {"role": "assistant", "content": answer},
+        {"role": "user", "content": "Tell me more about that."},
+    ]
+    body = {**request.body, "messages": [*request.body["messages"], *turns]}
+    return replace(request, index=request.index + NEXT_TURN, kind="next turn", body=body)
 
 
 def _common(rng: random.Random) -> Body:

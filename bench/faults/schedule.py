@@ -39,6 +39,7 @@ KINDS: Mapping[str, Nature] = {
     "link-pieces": Nature("link", 2.0, 6.0),
     "lead-few-descriptors": Nature("lead", 0.5, 3.0),
     "lead-little-memory": Nature("lead", 0.5, 3.0),
+    "lead-replaced": Nature("lead"),
 }
 
 _PAUSES = {

@@ -11,8 +11,8 @@ from typing import Self
 
 import psutil
 
-from bench.faults.link import Link
-from bench.processes import Program, ProgramError, start_lead
+from bench.link import Link
+from bench.processes import Program, ProgramError, memory_of, start_lead
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
 
@@ -34,6 +34,8 @@ class Site:
         self._programs = ExitStack()
         self._taken: psutil.Process | None = None
         self._n_ready_engines = 0
+        self.replacing = False
+        """Whether another lead is taking over."""
         self.links: list[Link] = []
         self.backs: list[Program] = []
         self.n_hostile_frames: Counter[str] = Counter()
@@ -46,7 +48,7 @@ class Site:
             self.lead, self.url = await asyncio.to_thread(start_lead, *self._arguments)
         except ProgramError as error:
             raise ConfigError(str(error)) from error
-        self._programs.enter_context(self.lead)
+        self._programs.callback(self._stop_lead)
         host, _, port = self.url.removeprefix("http://").rpartition(":")
         for index in range(self._n_backs):
             self.links.append(await self._stack.enter_async_context(Link(host, int(port))))
@@ -85,9 +87,25 @@ class Site:
 
     def require_lead(self) -> None:
         """Raise ConfigError with the end of its log if the lead itself has ended."""
-        if (status := self.lead.process.poll()) is not None:
+        if not self.replacing and (status := self.lead.process.poll()) is not None:
             end = self.lead.log[-3000:]
             raise ConfigError(f"the lead has ended with status {status}:\n{end}")
+
+    def replace_lead(self) -> None:
+        """Start a lead that takes over from this one, and wait until that has ended. Raises ConfigError."""
+        old, port = self.lead, self.url.rpartition(":")[2]
+        self.replacing = True
+        new = Program("lead", *self._arguments, "--port", port, "--takeover")
+        try:
+            new.wait_for(_READY.pattern)
+            self.lead, self._taken, self._n_ready_engines = new, None, 0
+            old.wait_for("another lead has taken over")
+            old.process.wait()
+        except ProgramError as error:
+            raise ConfigError(str(error)) from error
+        finally:
+            self.replacing = False
+            (old if self.lead is new else new).stop()
 
     def kill_back(self, index: int) -> None:
         """Kill it and wait until it has ended."""
@@ -98,16 +116,11 @@ class Site:
         """Start it again, without waiting for it."""
         self.backs[index] = self._new_back(index)
 
-    def memory(self) -> dict[str, int]:
-        """Resident bytes of each process that is there."""
-        processes = self.lead_processes()
+    def memory(self) -> dict[str, float]:
+        """Resident MB of each process that is there."""
+        sizes = memory_of(self.lead.process.pid)
         for index, back in enumerate(self.backs):
-            with suppress(psutil.NoSuchProcess):
-                processes[f"back {index}"] = psutil.Process(back.process.pid)
-        sizes = {}
-        for name, process in processes.items():
-            with suppress(psutil.NoSuchProcess):
-                sizes[name] = process.memory_info().rss
+            sizes |= {f"back {index}": size for size in memory_of(back.process.pid).values()}
         return sizes
 
     def lead_processes(self) -> dict[str, psutil.Process]:
@@ -128,6 +141,9 @@ class Site:
         # Backs are other machines: here they should take only what the lead leaves.
         psutil.Process(back.process.pid).nice(_BACK_NICENESS)
         return back
+
+    def _stop_lead(self) -> None:
+        self.lead.stop()
 
     def _stop_backs(self) -> None:
         for back in self.backs:

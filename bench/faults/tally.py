@@ -21,6 +21,8 @@ class Tally:
     """Judges outcomes by the answers of a run without faults, by index of the request."""
 
     expected: Mapping[int, Answer]
+    exact: bool = False
+    """Whether log-probabilities have to be the same, too."""
     n_requests: int = 0
     n_tokens: int = 0
     n_left: int = 0
@@ -56,5 +58,5 @@ class Tally:
     def _changes(self, outcome: Outcome) -> list[str]:
         answer, expected = outcome.answer, self.expected[outcome.request.index]
         if answer.done:
-            return [*answer.differences(expected), *invalid_parts(answer, outcome.request)]
+            return [*answer.differences(expected, exact=self.exact), *invalid_parts(answer, outcome.request)]
         return [] if answer.begins(expected) else ["beginning"]

@@ -20,7 +20,6 @@ from websockets.protocol import State
 from back import dial
 from back.dial import RefusedError
 from back.link import LeadListener, Link
-from back.send_scheduler import SendScheduler
 from back.worker import LeadInbox, Worker, WorkerMessage
 from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
@@ -30,6 +29,7 @@ from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.drafting.interfaces import DraftModel
+from shared.drafting.send_scheduler import SendScheduler
 from shared.errors import ProtocolError
 from shared.llama.memory_traits import PLAIN
 from shared.llama.model import Model
@@ -176,7 +176,7 @@ class BackFuzzer:
         async with serve(self._attack, "127.0.0.1", 0, max_size=None, ping_interval=None) as server:
             port = server.sockets[0].getsockname()[1]
             link = Link(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
-            scheduler = SendScheduler(0.005, 0.001)
+            scheduler = SendScheduler()
             worker = Worker(self._drafter, scheduler, [link.outbox.post], failures.append)
             worker.start()
             self._inbox = _CountingInbox(worker.inbox_of(0))

@@ -20,13 +20,12 @@ from lead.engine.commands import (
     encode_command,
 )
 from lead.engine.drafters.ngram import NgramDrafter
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Event, Ready, decode_event, encode_event
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.manager import SpeculationManager
 from lead.generation.sequences import Sequences
-from lead.generation.submissions import Submissions
 from shared.sampling.sampler import Sampler
 
 N_SLOTS, N_CTX = 4, 1024
@@ -46,23 +45,23 @@ class LocalEngine:
     """A loop that is stepped by hand; events go through `deliver`."""
 
     def __init__(self, n_vocab: int, clock: ManualClock, sequences: Sequences) -> None:
-        self._submissions = Submissions(sequences, max_restarts=0)
         self.rows = Rows(n_vocab, seed=0)
         self.state = EngineState.READY
         self.ready: Ready | None = Ready(n_ctx=N_CTX, n_ctx_sequence=N_CTX, n_slots=N_SLOTS, speculates=True)
         self.open = True
         self.deliver: Callable[[Event], None] = lambda _: None
         self._commands: list[bytes] = []
+        self._sequences = sequences
         self._clock = clock
         limits = EngineLimits(n_slots=N_SLOTS, n_ctx=N_CTX, n_ctx_sequence=N_CTX, n_batch=256)
         speculation = SpeculationManager("adaptive", 4, frozenset(), lambda _: {"ngram": NgramDrafter(8)})
-        self.scheduler = Scheduler(limits, speculation, self._sampler_for, frozenset())
+        self.engine = Engine(limits, speculation, self._sampler_for, frozenset())
         target = ReplayTarget(self.rows, n_vocab, 256, Shares())
-        self._loop = Loop(target, self.scheduler, speculation, self, clock)
+        self._loop = Loop(target, self.engine, self, clock)
 
     def step(self) -> None:
         """One step of the loop, unless it would wait for a command."""
-        if self._commands or not self.scheduler.idle:
+        if self._commands or not self.engine.idle:
             self._loop.step()
 
     # What the loop sees
@@ -82,7 +81,7 @@ class LocalEngine:
 
     def feed(self) -> None:
         """Start the sequences that wait for it."""
-        self._commands += [encode_command(request) for request in self._submissions.take_due()]
+        self._commands += [encode_command(request) for request in self._sequences.take_due()]
 
     def cancel(self, sequence_id: str) -> None:
         """Stop a sequence."""

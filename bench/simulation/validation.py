@@ -10,8 +10,8 @@ from typing import Any
 
 from bench.simulation.contest import OFF, Result, Way, contest
 from lead.simulation.cell import Cell
+from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import BackSpec
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
 

@@ -6,12 +6,9 @@ from pathlib import Path
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from docs.generate.blocks import Blocks, fenced, fill
-from docs.generate.message_schema import message_schema
-from docs.generate.module_index import module_index
-from docs.generate.noise_examples import noise_examples
+from docs.generate.protocol import message_schema, noise_examples
 from docs.generate.rule_of_thumb import speed_ups, tokens_per_step
 from docs.generate.settings_tables import settings_tables
-from docs.generate.timeline import DARK, LIGHT, timeline
 from lead.settings.lead_settings import LeadSettings
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +17,6 @@ TINY_BACK = DOCS / "examples" / "tiny_back.py"
 BY_HAND = DOCS / "examples" / "by_hand.sh"
 
 BLOCKS: Blocks = {
-    "module-index": partial(module_index, ROOT),
     "settings-lead": partial(settings_tables, LeadSettings),
     "settings-back": partial(settings_tables, BackSettings),
     "settings-chat": partial(settings_tables, ChatSettings),
@@ -38,6 +34,4 @@ def files() -> dict[Path, str]:
     return {
         **{page: fill(page.read_text("utf-8"), BLOCKS) for page in pages},
         DOCS / "protocol.schema.json": message_schema(),
-        DOCS / "images" / "timeline.svg": timeline(LIGHT),
-        DOCS / "images" / "timeline-dark.svg": timeline(DARK),
     }

@@ -3,12 +3,11 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lead.chat.bounds import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost
-from lead.chat.nulls import NullIsDefault
+from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest, NullIsDefault
 from shared.errors import RequestError
 
 _STRICT = ConfigDict(strict=True, extra="ignore")
@@ -16,13 +15,6 @@ _PASSED_ON = ("temperature", "top_p", "top_k", "stream", "model", "seed", "min_p
 # Claude Code begins the system prompt with such a line. It says nothing to a model, and `cch` changes with
 # each request, so that hardly any of the prompt would be in the cache. What follows on the line is kept.
 _BILLING_HEADER = re.compile(r"\Ax-anthropic-billing-header:(?:[ \t]*\w+=[^;\s]*;?)*[ \t]*\n?")
-FIELD_NAMES = {
-    "stop": "stop_sequences",
-    "reasoning_effort": "output_config.effort",
-    "response_format": "output_config.format",
-    "parallel_tool_calls": "tool_choice",
-}
-"""By the name in a chat request, where that is another one."""
 Block = dict[str, Any]
 # Not sets: a client may send a type that cannot be hashed.
 _LEFT_OUT = ("tool_result", "redacted_thinking")
@@ -85,10 +77,16 @@ class AnthropicOutputConfig(BaseModel):
     format: AnthropicFormat | None = None
 
 
-class CountRequest(BaseModel):
+class CountRequest(ConvertedRequest):
     """The part of a request that the prompt is made from."""
 
     model_config = ConfigDict(strict=True, extra="allow")
+    own_names: ClassVar = {
+        "stop": "stop_sequences",
+        "reasoning_effort": "output_config.effort",
+        "response_format": "output_config.format",
+        "parallel_tool_calls": "tool_choice",
+    }
 
     messages: Annotated[list[AnthropicMessage], Field(min_length=1), AtMost(MAX_MESSAGES)]
     system: str | Blocks | None = None

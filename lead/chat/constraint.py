@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lead.chat.reasoning import ReasoningMarkers
-from lead.chat.tool_formats import GENERIC, ToolFormat
-from lead.chat.tools import Tool
+from lead.chat.output_format import GENERIC, ReasoningMarkers, ToolFormat
+from lead.chat.request_parts import Tool
 from lead.grammar import json_rule, lark_grammar, literal, spelled
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]

@@ -1,5 +1,6 @@
-"""Finding markers in text that is still being written."""
+"""Text that is still being written: a window on it, and the markers in it."""
 
+from collections import deque
 from collections.abc import Collection
 
 
@@ -25,3 +26,33 @@ def partial_marker_length(text: str, markers: Collection[str]) -> int:
         if any(len(mark) > n and mark.startswith(text[-n:]) for mark in markers):
             return n
     return 0
+
+
+class TextPieces:
+    """Text that is taken from the front, and may be put back there, without copying the rest.
+
+    False while there is none.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._pieces = deque([(text, 0)] if text else [])  # with how many characters of it were taken
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def append(self, text: str) -> None:
+        """Add `text` at the end."""
+        if text:
+            self._pieces.append((text, 0))
+
+    def put_back(self, text: str) -> None:
+        """Add `text` at the front."""
+        if text:
+            self._pieces.appendleft((text, 0))
+
+    def take(self, n: int) -> str:
+        """At most `n` of the first characters; IndexError if there are none."""
+        text, at = self._pieces.popleft()
+        if at + n < len(text):
+            self._pieces.appendleft((text, at + n))
+        return text[at : at + n]

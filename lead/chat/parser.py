@@ -14,14 +14,10 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from lead.chat.deltas import Content, Delta, Reasoning, ToolCallStart, merge_deltas
-from lead.chat.held_call import HeldCall
 from lead.chat.json_stream import ObjectStream, ResponseStream, ValueScanner
-from lead.chat.markers import partial_marker_length, split_at_marker
-from lead.chat.parser_config import ParserConfig
-from lead.chat.python_call import parse_python_call
-from lead.chat.text_pieces import TextPieces
-from lead.chat.tool_call_parser import ToolCallParser
-from lead.chat.tool_formats import GENERIC
+from lead.chat.markers import TextPieces, partial_marker_length, split_at_marker
+from lead.chat.output_format import GENERIC, ParserConfig
+from lead.chat.tool_calls import HeldCall, ToolCallParser, parse_python_call
 
 _MAX_HEADER_CHARACTERS = 300
 """The longest text before the arguments of a call; with more it is not a call."""

@@ -2,25 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lead.chat.bounds import MAX_MESSAGES, MAX_TOOLS, AtMost
+from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, ConvertedRequest
 from shared.errors import RequestError
 
 _PASSED_ON = (
     *("temperature", "top_p", "stream", "model", "seed", "parallel_tool_calls", "chat_template_kwargs"),
     *("top_k", "min_p", "stop", "reasoning_format", "private"),
 )
-FIELD_NAMES = {
-    "messages": "input",
-    "prompt": "input",
-    "max_tokens": "max_output_tokens",
-    "reasoning_effort": "reasoning.effort",
-    "response_format": "text.format",
-}
-"""By the name in a chat request, where that is another one."""
 _MAX_METADATA = 16
 Item = dict[str, Any]
 
@@ -41,10 +33,17 @@ class ReasoningOptions(BaseModel):
     effort: str | None = None
 
 
-class ResponsesRequest(BaseModel):
+class ResponsesRequest(ConvertedRequest):
     """The body of a request. Nothing is stored, so there is nothing to continue by id."""
 
     model_config = ConfigDict(strict=True, extra="allow")
+    own_names: ClassVar = {
+        "messages": "input",
+        "prompt": "input",
+        "max_tokens": "max_output_tokens",
+        "reasoning_effort": "reasoning.effort",
+        "response_format": "text.format",
+    }
 
     input: str | Annotated[list[Item], AtMost(MAX_MESSAGES)]
     instructions: str | None = None

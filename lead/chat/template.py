@@ -9,12 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lead.chat.capabilities import TemplateCapabilities, detect_capabilities
-from lead.chat.jinja import TemplateError, date_variables, load_template
-from lead.chat.message import ChatMessage, ToolCallParam
-from lead.chat.reasoning import ReasoningMarkers, detect_reasoning
-from lead.chat.tool_formats import ToolFormat, detect_ignored_markers, detect_tool_format
-from shared.errors import RequestError
+from lead.chat.jinja import (
+    TemplateCapabilities,
+    TemplateError,
+    date_variables,
+    detect_capabilities,
+    load_template,
+)
+from lead.chat.output_format import (
+    ReasoningMarkers,
+    ToolFormat,
+    detect_ignored_markers,
+    detect_reasoning,
+    detect_tool_format,
+)
+from lead.chat.request_parts import ChatMessage, ToolCallParam
+from shared.errors import ConfigError, RequestError
+from shared.llama.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +198,22 @@ def _without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def model_template(vocabulary: Vocabulary, chosen: str | None) -> tuple[ChatTemplate, str | None]:
+    """The chosen one (raises ConfigError if it is invalid), or the model's own, or ChatML.
+
+    Also says why not the model's own, where that is so.
+    """
+    bos, eos = (
+        "" if token is None else vocabulary.piece(token, special=True).decode("utf-8", "replace")
+        for token in (vocabulary.bos, vocabulary.eos)
+    )
+    if chosen is not None:
+        return ChatTemplate(chosen, bos, eos), None
+    info = vocabulary.info
+    try:
+        own = info.chat_template or info.tool_template
+        return ChatTemplate(own, bos, eos, info.tool_template), None
+    except ConfigError as error:
+        return ChatTemplate(None, bos, eos), str(error)

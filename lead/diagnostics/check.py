@@ -2,11 +2,10 @@
 
 import contextlib
 
-from lead.server.server import listen
+from lead.server.listening import listen
 from lead.settings.cache_shares import cache_shares
-from lead.settings.draft_model import DraftModelOptions
+from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.lead_settings import LeadSettings
-from lead.settings.own_back import OwnBackOptions
 from shared.diagnostics.preflight import (
     PreflightReport,
     check_cores,

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from lead.engine.events import Exactness
 from shared.sampling.parameters import SamplingParameters
+from shared.settings.base import OptionGroup
 from shared.settings.model_options import ModelOptions
 
 MtpMode = Literal["auto", "on", "off"]
@@ -31,31 +32,54 @@ class LoadDraft(BaseModel, frozen=True):
     fixed_threads: bool = False
 
 
-class Load(BaseModel, frozen=True):
+class EngineOptions(OptionGroup):
+    """Drafting without a draft model, and how many draft tokens to verify."""
+
+    policy: PolicyName = Field(
+        "adaptive",
+        description="how many draft tokens to verify per step: adaptive (the number with the highest "
+        "expected speed) or, for comparison, fixed (--depth, or fewer if fewer have arrived), sync (waits "
+        "for --depth) or off (none)",
+    )
+    depth: int = Field(4, ge=0, le=32, description="draft tokens per step with --policy fixed or sync")
+    ngram: bool = Field(True, description="also draft from n-grams of the text so far, without a draft model")
+    suffix_memory: int | None = Field(
+        None,
+        ge=0,
+        le=4096,
+        description="the most memory, in MiB, for recent texts of each API key, from which drafts are taken "
+        "like n-grams, without a draft model (SuffixDecoding); 0: none. Without this option 32, but 0 with "
+        "--insecure and without keys: timing would tell users about each other's texts",
+    )
+    suffix_max_age: float = Field(
+        3600.0, gt=0, le=31_536_000, description="seconds after which such a text is forgotten"
+    )
+    calibrate: bool = Field(
+        True,
+        description="measure the time of steps with different batch sizes: after loading, until the first "
+        "request arrives, and again while idle in the first half minute",
+    )
+
+
+class Load(EngineOptions):
     """The first command: what to run.
 
     `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
     measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
     not beside a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
-    `rpc_seconds`.
+    `rpc_timeout` seconds.
     """
 
     type: Literal["load"] = "load"
     model: Path
     options: ModelOptions
-    depth: int
-    policy: PolicyName = "adaptive"
-    ngram: bool = True
     draft: LoadDraft | None = None
     mtp: MtpMode = "off"
     n_most_mtp: int = 16
-    suffix_memory: int = 0  # MiB for recent texts; 0: none
-    suffix_max_age: float = 0.0  # seconds
-    calibrate: bool = True
     heartbeat_seconds: float = 0.0  # between signs of life; 0: none
     exactness: Exactness | None = None
     rpc: tuple[str, ...] = ()
-    rpc_seconds: float = 0.0
+    rpc_timeout: float = 0.0
 
 
 class RequestOptions(BaseModel, frozen=True):

@@ -20,10 +20,10 @@ from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.drafting_sampler import drafting_sampler
 from shared.errors import ModelLoadError, TranslationError
 from shared.llama.eagle_heads import EagleHeads
+from shared.llama.hidden_states import HeadSpan
 from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
-from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.models.file_kind import is_eagle_file

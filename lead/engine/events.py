@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from shared.llama.width_policy import WidthPolicy
+from shared.llama.batch_invariance import InvariantWidths
 
 FinishReason = Literal["stop", "length"]
 
@@ -19,7 +19,7 @@ class Exactness(BaseModel, frozen=True):
     take, as a ratio; None: not measured, for the `reason`.
     """
 
-    widths: WidthPolicy | None = None
+    widths: InvariantWidths | None = None
     cost: float | None = None
     reason: str = ""
 
@@ -82,7 +82,7 @@ class PromptProgress(BaseModel, frozen=True):
 
 
 class TokenProbabilities(BaseModel, frozen=True):
-    """Of the chosen token, and of the most likely ones with their ids: see `lead.engine.probabilities`."""
+    """Of the chosen token, and of the most likely ones with their ids: see `lead.engine.verifier`."""
 
     chosen: float
     top: list[tuple[int, float]]

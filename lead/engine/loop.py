@@ -1,19 +1,19 @@
-"""The engine's loop: take commands, plan, decode, commit; check the records when there is nothing to do."""
+"""Drives the engine: commands from the front, steps of the model, events to the front."""
 
 import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NoReturn, Protocol
 
-from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
-from lead.engine.events import Event, Explained, Failed, Finished, Started
-from lead.engine.progress_watch import MOST_SECONDS, ProgressWatch
+from lead.engine.commands import Command
+from lead.engine.engine import Engine
+from lead.engine.events import Event, Failed, Finished, Started
 from lead.engine.recalibration import Recalibration
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.policy import Wait
+from lead.engine.step_plan import Action, StepPlan
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
 from shared.errors import IntegrityError, KvCacheFullError, WindowLostError
@@ -24,6 +24,33 @@ _DRAFT_SECONDS = 0.001
 """Drafting goes on for so long before commands, among them drafts of backs, are looked at."""
 _CHECK_EVERY_S = 1.0
 """The records are checked when the engine becomes idle, but not more often than this."""
+
+MOST_SECONDS = 29.0
+"""A wait for drafts ends after a second, a grammar takes three: whoever waits for longer waits for ever."""
+_MOST_SECONDS_COUNTED = 5.0
+"""Between two looks: the process may have been stopped for any time (Ctrl-Z), or a step may take long."""
+
+
+class ProgressWatch:
+    """Notices an engine that does nothing for the sequences that wait for it, although it looks alive.
+
+    It adds up the time in which there are sequences, and none is decoded, admitted or ended.
+    """
+
+    def __init__(self, now: float) -> None:
+        """`now`: in seconds, as in `has_stalled`."""
+        self._now = now
+        self._seconds = 0.0
+
+    def made(self) -> None:
+        """Something was decoded (also by a draft model), admitted or ended, or nobody waits."""
+        self._seconds = 0.0
+
+    def has_stalled(self, now: float) -> bool:
+        """Whether there was none for too long; to be asked before each step."""
+        self._seconds += min(now - self._now, _MOST_SECONDS_COUNTED)
+        self._now = now
+        return self._seconds >= MOST_SECONDS
 
 
 class Pipe(Protocol):
@@ -38,14 +65,55 @@ class Pipe(Protocol):
         """All commands that have arrived; if none have, wait `wait` seconds for one (None: for ever)."""
 
 
+def carry_out(action: Action | None, engine: Engine, target: Target, clock: Callable[[], float]) -> bool:
+    """Do what `engine` asks for, and tell it what came of it; returns whether anything was decoded.
+
+    Raises DecodeFatalError: `target` is of no use any more.
+    """
+    apply_edits(engine.pop_edits(), target)
+    match action:
+        case StepPlan():
+            return _decode(action, engine, target, clock)
+        case DraftOrder():
+            return _draft(action, engine, clock)
+        case _:
+            return False
+
+
+def _decode(plan: StepPlan, engine: Engine, target: Target, clock: Callable[[], float]) -> bool:
+    began = clock()
+    try:
+        logits = target.decode(plan.layout)
+    except (KvCacheFullError, WindowLostError) as error:
+        engine.failed(error)
+        return False
+    now = clock()
+    engine.decoded(plan, logits, now, now - began)
+    return True
+
+
+def _draft(order: DraftOrder, engine: Engine, clock: Callable[[], float]) -> bool:
+    """At least one round; more as long as commands need not be looked at."""
+    rest: DraftOrder | None = order
+    began = clock()
+    end = began + _DRAFT_SECONDS
+    has_decoded = False  # a draft model may have a long prompt to read before the next step
+    while rest and began < end:
+        done = engine.draft(rest)
+        now = clock()
+        engine.drafted(done, now - began)
+        has_decoded |= done.n_tokens > 0
+        began, rest = now, done.rest
+    return has_decoded
+
+
 class Loop:
     """Runs until the front closes the pipe."""
 
     def __init__(
         self,
         target: Target,
-        scheduler: Scheduler,
-        speculation: SpeculationManager,
+        engine: Engine,
         pipe: Pipe,
         clock: Callable[[], float] = time.monotonic,
         *,
@@ -57,8 +125,7 @@ class Loop:
         forget_old: is called at least when it says so, with the seconds until then.
         """
         self._target = target
-        self._scheduler = scheduler
-        self._speculation = speculation
+        self._engine = engine
         self._pipe = pipe
         self._clock = clock
         self._recalibration = recalibration
@@ -67,7 +134,6 @@ class Loop:
         self._unchecked = False
         self._checked_at = -math.inf
         self._progress = ProgressWatch(clock())
-        self._n_windows_lost = 0
 
     def run(self) -> None:
         """Raises DecodeFatalError or IntegrityError: the process has to end, and is started again.
@@ -82,73 +148,34 @@ class Loop:
         self._take_commands()
         now = self._clock()
         self._check_progress(now)
-        plan = self._scheduler.plan(now)
-        if plan is None:
+        action = self._engine.next(now)
+        self._send()
+        if carry_out(action, self._engine, self._target, self._clock):
+            self._progress.made()
+        self._send()
+        if isinstance(action, Wait):
+            self._wait = action.seconds
+        elif action is None:
             self._progress.made()
             if self._recalibration:
                 with contextlib.suppress(KvCacheFullError):  # the cache is as before
-                    self._recalibration.run(now, self._scheduler.find_place)
-            return
-        self._send(plan.events)
-        apply_edits(plan.edits, self._target)
-        if plan.wait > 0:
-            self._wait = plan.wait
-            return
-        if plan.order:
-            self._draft(plan.order)
-            return
-        if not plan.spans:
-            return
-        try:
-            began = self._clock()
-            logits = self._target.decode(plan.spans)
-            now = self._clock()
-        except KvCacheFullError as error:
-            log.warning("%s: making room", error)
-            self._send(self._scheduler.on_cache_full(error.lost))
-        except WindowLostError as error:
-            self._read_again(error)
-        else:
-            self._progress.made()
-            self._send(self._scheduler.commit(plan, logits, now, now - began))
-            self._send(self._speculation.pop_events())
+                    self._recalibration.run(now, self._engine.find_place)
 
     def _take_commands(self) -> None:
-        """Those that have arrived; waits for some if there is nothing to do, or if a plan said so."""
-        began = self._clock()
+        """Those that have arrived; waits for some if there is nothing to do, or if the engine said so."""
         until_old = self._forget_old()
-        wait = self._idle_wait(began, until_old) if self._scheduler.idle else self._wait
+        wait = self._idle_wait(self._clock(), until_old) if self._engine.idle else self._wait
+        self._wait = 0.0
         for command in self._pipe.drain(wait):
-            self._apply(command)
+            self._engine.apply(command, self._clock())
             self._unchecked = True
-        if self._wait:
-            self._speculation.on_wait(self._clock() - began)
-            self._wait = 0.0
+        self._send()
 
-    def _draft(self, order: DraftOrder) -> None:
-        """At least one round; more as long as commands need not be looked at."""
-        rest: DraftOrder | None = order
-        began = self._clock()
-        end = began + _DRAFT_SECONDS
-        while rest and began < end:
-            done = self._speculation.draft(rest)
-            now = self._clock()
-            self._speculation.on_drafted(done, now - began)
-            if done.n_tokens:  # a draft model may have a long prompt to read before the next step
-                self._progress.made()
-            began, rest = now, done.rest
-
-    def _send(self, events: Sequence[Event]) -> None:
-        for event in events:
+    def _send(self) -> None:
+        for event in self._engine.pop_events():
             self._pipe.send(event)
             if isinstance(event, Finished | Failed) or (isinstance(event, Started) and not event.again):
                 self._progress.made()
-
-    def _read_again(self, error: WindowLostError) -> None:
-        self._n_windows_lost += len(error.slots)
-        level = logging.WARNING if self._n_windows_lost == len(error.slots) else logging.DEBUG
-        log.log(level, "%s: their texts are read again (lost so far: %d)", error, self._n_windows_lost)
-        self._scheduler.on_window_lost(error.slots)
 
     def _idle_wait(self, now: float, until_old: float | None) -> float | None:
         """Seconds until there is something to do without a command; None: never."""
@@ -164,7 +191,7 @@ class Loop:
         if (seconds := self._checked_at + _CHECK_EVERY_S - now) > 0:
             return seconds
         try:
-            self._scheduler.check_integrity()
+            self._engine.check_integrity()
         except AssertionError as error:
             self._fail(f"the engine's records are wrong: {error}")
         self._unchecked, self._checked_at = False, now
@@ -176,23 +203,5 @@ class Loop:
             self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
 
     def _fail(self, reason: str) -> NoReturn:
-        log.critical("%s: %s", reason, self._scheduler.describe())
+        log.critical("%s: %s", reason, self._engine.describe())
         raise IntegrityError(reason)
-
-    def _apply(self, command: Command) -> None:
-        match command:
-            case Submit():
-                self._send(self._scheduler.submit(command, self._clock()))
-            case Cancel():
-                self._scheduler.cancel(command.sequence)
-            case PostDraft():
-                self._speculation.post_draft(command)
-            case SetBacks():
-                self._speculation.connect(command.names)
-            case SetPolicy():
-                self._speculation.set_policy(command.policy, command.depth)
-            case Explain():
-                report = self._speculation.describe() | {"n_windows_lost": self._n_windows_lost}
-                self._pipe.send(Explained(report=report))
-            case _:
-                raise AssertionError(f"not a command for a running engine: {command}")

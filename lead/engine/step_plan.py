@@ -1,13 +1,14 @@
-"""A step as the scheduler plans it."""
+"""What the scheduler plans: a step, or what comes before it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from lead.engine.events import SequenceEvent
 from lead.engine.slot import Slot
 from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.inline_drafting import DraftOrder
+from lead.engine.speculation.policy import Wait
 from shared.cache_edits import CacheEdit
+from shared.llama.batch_layout import Layout
 from shared.llama.span import Span
 
 
@@ -48,27 +49,22 @@ class TrialPlace:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """Apply `edits` to the cache, in any case and before the next plan; then decode `spans` (one per entry).
+    """Decode `layout`, a span per entry.
 
-    `events` are those of planning. `n_prompt`: tokens of prompts among those decoded. `n_expected`: how many
-    tokens it should commit; None with prompts in the batch. With `wait` > 0 there is nothing to decode yet:
-    plan again when a command has arrived, or after `wait` seconds; with an `order`, when that has been
-    drafted; with neither, at once. `n_padding`: tokens that the model adds, `n_passes`: over the weights
-    (both: `shared.llama.span`).
+    n_prompt: tokens of prompts among them. n_expected: how many tokens the step should commit; None with
+    prompts in the batch.
     """
 
-    events: list[SequenceEvent]
-    edits: list[CacheEdit] = field(default_factory=list)
-    entries: list[PlanEntry] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    wait: float = 0.0
-    order: DraftOrder | None = None
+    entries: list[PlanEntry]
+    layout: Layout
     n_prompt: int = 0
     n_expected: float | None = None
-    n_padding: int = 0
-    n_passes: int = 1
 
     @property
     def n_tokens(self) -> int:
-        """In its batch."""
-        return sum(len(span.tokens) for span in self.spans) + self.n_padding
+        """In its batch, padding included."""
+        return self.layout.n_tokens
+
+
+Action = StepPlan | DraftOrder | Wait
+"""What an engine is to do next."""

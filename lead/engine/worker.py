@@ -24,15 +24,15 @@ from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.drafters.suffix import SuffixDrafter
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
-from lead.engine.exact_model import load_target
+from lead.engine.exact_model import limits_of, load_target
 from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
 from lead.engine.recalibration import Recalibration
 from lead.engine.rpc_workers import wait_for_workers
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.step_cost import StepCost
@@ -44,7 +44,6 @@ from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache
 from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads
-from shared.llama.width_policy import RESERVE
 from shared.logs import configure_logging
 from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
@@ -92,7 +91,7 @@ def _reach_workers(load: Load, heartbeat: Heartbeat | None) -> None:
     """Raises ModelLoadError, WorkerAwayError."""
     if not load.rpc:
         return
-    wait_for_workers(load.rpc, load.rpc_seconds)
+    wait_for_workers(load.rpc, load.rpc_timeout)
     if heartbeat:
         heartbeat.watch(Computing().has_proceeded)  # a worker that hangs lets llama.cpp wait for ever
     rpc_backend.add_workers(load.rpc)
@@ -116,7 +115,7 @@ def _serve(
     pipe: EnginePipe,
 ) -> None:
     vocabulary = model.vocabulary
-    limits = _limits(model, load, RESERVE if exactness.is_on else 0)
+    limits = limits_of(model, n_prompt_checkpoints(model.traits, load.options), model.prompt_cache)
     patience = Patience()
     grammars = GrammarServer(load.model, patience)
 
@@ -136,7 +135,7 @@ def _serve(
     )
     if speculation.inline:
         prepare(speculation.inline.cost)
-    scheduler = Scheduler(limits, speculation, sampler_for, vocabulary.end_tokens, patience)
+    engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, patience)
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
@@ -151,7 +150,7 @@ def _serve(
         calibrate(model, speculation.cost, model.n_vocab, interrupted=lambda: pipe.readable)
         recalibration = _recalibration(model, speculation.cost, pipe)
     forget_old = seen.forget_old if seen else lambda: None
-    Loop(model, scheduler, speculation, pipe, recalibration=recalibration, forget_old=forget_old).run()
+    Loop(model, engine, pipe, recalibration=recalibration, forget_old=forget_old).run()
 
 
 def _recalibration(model: Model, cost: StepCost, pipe: EnginePipe) -> Recalibration:
@@ -185,22 +184,6 @@ def _draft_name(drafts_with: InlineModel | MtpHeads | None) -> str | None:
     if isinstance(drafts_with, InlineModel):
         return drafts_with.name
     return drafts_with.title if isinstance(drafts_with, EagleHeads) else None
-
-
-def _limits(model: Model, load: Load, n_reserve: int) -> EngineLimits:
-    """n_reserve: cells of each slot that are kept for padding."""
-    return EngineLimits(
-        n_slots=load.options.parallel,
-        n_ctx=model.n_ctx - load.options.parallel * n_reserve,
-        n_ctx_sequence=min(model.n_ctx_slot - n_reserve, model.vocabulary.info.n_ctx_train),
-        n_batch=model.n_batch,
-        traits=model.traits,
-        n_checkpoints=n_prompt_checkpoints(model.traits, load.options),
-        prompt_cache=model.prompt_cache,
-        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
-        widths=model.widths,
-        tiles_attention=model.tiles_attention,
-    )
 
 
 def _inline_drafter(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import uvloop
 
+from lead.diagnostics.check import check
 from lead.engine.commands import RequestOptions
 from lead.generate.generate_settings import GenerateSettings
 from lead.generate.generated_text import GeneratedText, compare, report
@@ -16,12 +17,12 @@ from lead.generate.text_output import TextOutput
 from lead.generation.assembler import TextToken
 from lead.http.answers import AnswerEnd, AnswerStream
 from lead.http.generation_request import GenerationRequest, check_lengths
-from lead.http.request_sampling import sampling_parameters
-from lead.http.schema import GenerationFields
+from lead.http.schema import GenerationFields, sampling_parameters
 from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
 from shared import cpus
+from shared.diagnostics.print_report import exit_with
 from shared.errors import DuoError
 from shared.interrupts import STATUS
 from shared.logs import configure_logging
@@ -35,9 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     settings = GenerateSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
     if settings.check:
-        from lead import cli  # noqa: PLC0415 - which imports this module where it is needed
-
-        cli.check(settings)
+        exit_with(check(settings))
     try:
         generate(settings)
     except DuoError as error:
@@ -90,11 +89,11 @@ async def _request(settings: GenerateSettings, prompt: str, services: Services) 
     return GenerationRequest(
         prompts=[tokens.tolist() for tokens in prepared.prompts],
         sampling=sampling_parameters(fields, services, prepared),
-        max_tokens=fields.limit(services.defaults),
+        max_tokens=fields.limit(services.settings.sampling),
         stops=[],
         prediction=[],
         options=RequestOptions(cache_prompt=False),
-        n_keep=services.n_keep,
+        n_keep=services.settings.keep,
     )
 
 
@@ -138,7 +137,7 @@ def _drafter(settings: GenerateSettings, services: Services) -> str:
         return back.hello.vocabulary.model
     if ready and (ready.draft_model or ready.mtp):
         return ready.draft_model or "the model's own heads"
-    return "n-grams" if settings.ngram else "no drafter"
+    return "n-grams" if settings.engine.ngram else "no drafter"
 
 
 def _say(text: str) -> None:

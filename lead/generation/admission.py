@@ -20,7 +20,7 @@ _LEAST_SHIFTED = 4
 """At least so many tokens of the context are not kept: at each shift half of them go (as in llama-server)."""
 
 
-class Engine(Protocol):
+class EngineHandle(Protocol):
     """The seam to the engine (`lead.engine.client.EngineClient`)."""
 
     ready: Ready | None
@@ -38,7 +38,7 @@ class Admission:
     def __init__(
         self,
         sequences: Sequences,
-        engine: Engine,
+        engine: EngineHandle,
         vocabulary: Vocabulary,
         *,
         private_by_default: bool = False,

@@ -1,17 +1,27 @@
-"""The committed tokens of every sequence: the one place in the front process that holds them.
+"""The sequences in progress: one record for each, the only one in the front process.
 
-Connections to backs read them with cursors of their own, so a slow or late back costs no memory. What else is
-known of a step is dropped once the client's stream has taken it: an answer may go on for days, and keeps four
-bytes for each token. Tokens are append-only.
+Connections to backs read the committed tokens with cursors of their own, so a slow or late back costs no
+memory. What else is known of a step is dropped once the client's stream has taken it: an answer may go on for
+days, and keeps four bytes for each token. Tokens are append-only.
+
+A sequence needs nothing of the engine process in which it ran: its tokens are a function of seed, position
+and the tokens before. So when the process dies, the next one gets it with all its tokens, and it goes on with
+the same text.
+
+A sequence may kill each process that gets it. It must not take the others with it. What kills a process does
+so at the same token again, so a death is counted against those that had hardly generated anything in that
+process; and sequences against which two are counted are given to the next process one at a time, before all
+others.
 """
 
 import asyncio
 import enum
+import logging
 import secrets
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,11 +32,18 @@ from lead.engine.events import (
     Finished,
     FinishReason,
     PromptProgress,
+    Ready,
     SequenceEvent,
     Started,
 )
-from shared.errors import DuoError, NotServingError, RequestError, ServerError
+from shared.errors import DuoError, NotServingError, RequestError, ServerError, UnavailableError
 from shared.sampling.parameters import SamplingParameters
+
+log = logging.getLogger("lead")
+
+_SUSPECT_DEATHS = 2
+_SETTLED_TOKENS = 16
+"""A sequence that has generated as many tokens in an engine process is past what may have killed the last."""
 
 
 class Broadcast:
@@ -92,12 +109,25 @@ class LiveSequence:
     started_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
+    step_seconds: float | None = None  # of the last step; None before the second one
     n_first: int = 0  # tokens of the first step, which ended at first_token_at
+    n_submitted: int | None = None  # its tokens when the present engine process got it; None: it has not
+    n_deaths: int = 0  # of engine processes, counted against it
     changed: Broadcast = field(default_factory=Broadcast)
 
     @property
     def ended(self) -> bool:
         return self.status in {Status.FINISHED, Status.FAILED}
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether it has generated so much in the present engine process that it does not kill it."""
+        return self.n_submitted is not None and len(self.tokens) - self.n_submitted >= _SETTLED_TOKENS
+
+    @property
+    def age(self) -> tuple[bool, float]:
+        """Sorts those that have started before the others, each in the order of time."""
+        return self.started_at is None, self.created_at if self.started_at is None else self.started_at
 
     def submission(self) -> Submit:
         """What makes an engine process continue it, whether another one had begun it or not."""
@@ -143,6 +173,7 @@ class LiveSequence:
         self.n_accepted += step.n_accepted
         self.drafted_by.update(step.sources)
         self.accepted_by.update(step.sources[: step.n_accepted])
+        self.step_seconds = None if self.last_token_at is None else now - self.last_token_at
         self.last_token_at = now
         if self.first_token_at is None:
             self.first_token_at, self.n_first = now, len(step.tokens)
@@ -163,11 +194,42 @@ class Observer(Protocol):
         """A sequence has finished or failed."""
 
 
-class Sequences:
-    """All sequences that have not ended."""
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Requests that run or wait for a slot, and their tokens so far; `n_ctx` is the number of KV cells."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds; the times given to `apply` must be of the same clock."""
+    n_running: int
+    n_waiting: int
+    n_used_tokens: int
+    n_waiting_tokens: int
+    n_slots: int
+    n_ctx: int
+
+    @property
+    def n_free_slots(self) -> int:
+        """Requests that would start at once."""
+        return max(0, self.n_slots - self.n_running)
+
+    @property
+    def kv_usage(self) -> float:
+        """The share of the KV cache that running requests fill; tokens that they share count for each."""
+        return min(1.0, self.n_used_tokens / self.n_ctx)
+
+
+class Sequences:
+    """All sequences that have not ended, and which of them the engine process is given."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, max_restarts: int = 0) -> None:
+        """`clock` gives seconds; the times given to `apply` must be of the same clock.
+
+        A sequence fails when more than `max_restarts` deaths of engine processes are counted against it.
+        """
+        self.n_deaths = 0
+        """Engine processes that have died."""
+        self.n_resumed = 0
+        """How often a sequence that had begun to run was given to another engine process."""
+        self._max_restarts = max_restarts
+        self._suspect: LiveSequence | None = None  # submitted last, alone
         self._clock = clock
         self._live: dict[str, LiveSequence] = {}
         self._observers: list[Observer] = []
@@ -251,10 +313,53 @@ class Sequences:
         for sequence in list(self):
             self.fail(sequence, NotServingError(reason))
 
-    def leave_slots(self) -> None:
-        """The engine process is gone, and its slots with it."""
+    @property
+    def holds_back(self) -> bool:
+        """Whether sequences wait until it is clear that another one does not kill the engine process."""
+        return self._suspect is not None
+
+    def take_due(self) -> list[Submit]:
+        """What the engine process is to be given now; to be asked again when there may be more."""
+        due = self._due()
+        for sequence in due:
+            sequence.n_submitted = len(sequence.tokens)
+        return [sequence.submission() for sequence in due]
+
+    def on_death(self) -> bool:
+        """The engine process is gone, and its slots with it; returns whether a sequence was in one."""
+        submitted = [each for each in self if each.n_submitted is not None]
+        running = [each for each in submitted if each.slot is not None]
+        self.n_deaths += 1
+        for sequence in _to_blame(submitted, running):
+            sequence.n_deaths += 1
+            if sequence.n_deaths > self._max_restarts:
+                self._give_up(sequence)
+        self.n_resumed += sum(not each.ended for each in running)
+        self._suspect = None
         for sequence in self:
-            sequence.slot = None
+            sequence.n_submitted = sequence.slot = None
+        return bool(running)
+
+    def occupancy(self, ready: Ready) -> Occupancy:
+        """How much of the engine is in use. What idle slots still hold does not count: it makes room."""
+        running: list[int] = []
+        waiting: list[int] = []
+        for sequence in self:
+            (waiting if sequence.status is Status.QUEUED else running).append(len(sequence.tokens))
+        return Occupancy(len(running), len(waiting), sum(running), sum(waiting), ready.n_slots, ready.n_ctx)
+
+    def _due(self) -> Sequence[LiveSequence]:
+        if self._suspect and not (self._suspect.ended or self._suspect.has_settled):
+            return []
+        waiting = sorted((each for each in self if each.n_submitted is None), key=lambda each: each.age)
+        suspects = [each for each in waiting if each.n_deaths >= _SUSPECT_DEATHS]
+        self._suspect = suspects[0] if suspects else None
+        return suspects[:1] or waiting
+
+    def _give_up(self, sequence: LiveSequence) -> None:
+        reason = f"the engine has died {sequence.n_deaths} times while it worked on this request"
+        log.error("sequence %s is given up: %s", sequence.id, reason)
+        self.fail(sequence, UnavailableError(reason))
 
     def _end(self, sequence: LiveSequence, status: Status) -> None:
         sequence.move(status)
@@ -265,3 +370,8 @@ class Sequences:
 
 def _failure(event: Failed) -> DuoError:
     return ServerError(event.reason) if event.param is None else RequestError(event.reason, event.param)
+
+
+def _to_blame(submitted: list[LiveSequence], running: list[LiveSequence]) -> list[LiveSequence]:
+    """Those that had just begun to run; if there are none, all that ran; if there are none, all."""
+    return [each for each in running if not each.has_settled] or running or submitted

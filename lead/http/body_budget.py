@@ -1,11 +1,12 @@
-"""How many bytes all request bodies may have together while they arrive and wait to be parsed."""
+"""What request bodies may cost together: bytes while they arrive, and turns while they are parsed."""
 
 import asyncio
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 
-from lead.tokenizer.fair_queue import Client
+from lead.tokenizer.fair_queue import Client, FairQueue
 from shared.errors import QueueFullError
 
 
@@ -96,3 +97,42 @@ class BodyInHand:
             self._deadline = None
         if self._is_refused:
             raise QueueFullError("the requests that arrive are too large together: try again in a moment")
+
+
+class Turns:
+    """A lock; the next holder is a request of the client whose turn is longest ago."""
+
+    def __init__(self) -> None:
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(sys.maxsize, sys.maxsize)
+        self._is_taken = False
+
+    @contextlib.asynccontextmanager
+    async def turn(self, client: Client) -> AsyncIterator[None]:
+        """Wait for a turn of `client`, which lasts as long as this context."""
+        await self._take(client)
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _take(self, client: Client) -> None:
+        if not self._is_taken:
+            self._is_taken = True
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._queue.push(client, turn, 0)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._queue.remove(client, turn)
+            if turn.done() and not turn.cancelled():
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        while self._queue:
+            turn = self._queue.pop()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._is_taken = False

@@ -4,19 +4,31 @@ import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import Request
+from pydantic import ValidationError
 
-from lead.chat.parser_config import ParserConfig
+from lead.chat.output_format import ParserConfig
+from lead.chat.request import ConversationFields
 from lead.engine.commands import RequestOptions
 from lead.generation.admission import ContextExceededError
+from lead.http.error_responses import first_invalid
+from lead.http.json_route import client_of
 from lead.http.middleware.keys import ANYONE, Principal
-from lead.http.preparing import prepare
-from lead.http.request_sampling import sampling_parameters
-from lead.http.schema import GenerationFields
+from lead.http.schema import GenerationFields, sampling_parameters
+from lead.http.sse import unless_gone
 from lead.server.services import Services
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import PrepareChat, PreparedRequest, PreparePrompts, Prompt
+from lead.tokenizer.jobs import (
+    CountPrompt,
+    Job,
+    PrepareChat,
+    PreparedRequest,
+    PreparePrompts,
+    Prompt,
+    write_conversation,
+)
 from shared.errors import RequestError
 from shared.sampling.parameters import MAX_SEED, SamplingParameters
 
@@ -60,7 +72,7 @@ async def read_request(
 ) -> GenerationRequest:
     """A request with what a tokenizer process makes of its texts; raises RequestError naming the field."""
     fields.check()
-    limits = services.limits
+    limits = services.settings.limits
     n = fields.n_answers(limits.max_n)
     if isinstance(job, PreparePrompts):
         _check_number(len(job.prompts), n, limits)
@@ -72,7 +84,7 @@ async def read_request(
     return GenerationRequest(
         prompts=[prompt for prompt in prompts for _ in range(n)],
         sampling=sampling_parameters(fields, services, prepared),
-        max_tokens=fields.limit(services.defaults),
+        max_tokens=fields.limit(services.settings.sampling),
         stops=fields.stops(limits),
         prediction=prepared.prediction[: services.admission.n_ctx].tolist(),
         n=n,
@@ -87,7 +99,7 @@ async def read_request(
             checkpoint=prepared.n_before_last,
             owner=_owner(http_request),
         ),
-        n_keep=services.n_keep if fields.n_keep is None else fields.n_keep,
+        n_keep=services.settings.keep if fields.n_keep is None else fields.n_keep,
         private=fields.private,
         max_seconds=fields.time_limit(),
         timings_per_token=bool(fields.timings_per_token and fields.stream),
@@ -100,7 +112,7 @@ async def read_text_request(
     fields: GenerationFields, prompts: Sequence[Prompt], http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
-    job = PreparePrompts(prompts, fields.grammar, fields.json_schema, fields.texts(services.limits))
+    job = PreparePrompts(prompts, fields.grammar, fields.json_schema, fields.texts(services.settings.limits))
     return await read_request(fields, job, http_request, services)
 
 
@@ -129,9 +141,50 @@ def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
 
 def check_lengths(prepared: PreparedRequest, services: Services) -> None:
     """Raise RequestError for a prompt that is too long."""
-    most, n_ctx = services.limits.max_prompt_tokens, services.admission.n_ctx
+    most, n_ctx = services.settings.limits.max_prompt_tokens, services.admission.n_ctx
     for prompt in prepared.prompts:
         if most and len(prompt) > most:
             raise RequestError(f"the prompt has {len(prompt)} tokens; at most {most} are accepted", "prompt")
         if len(prompt) >= n_ctx:
             raise ContextExceededError(len(prompt), n_ctx)
+
+
+class ChatRequest(GenerationFields, ConversationFields):
+    """What a client posts to the chat."""
+
+
+async def read_chat_request(
+    body: ChatRequest, http_request: Request, services: Services
+) -> GenerationRequest:
+    """Raises RequestError naming the field at fault."""
+    check_tools(body, services)
+    job = PrepareChat(write_conversation(body), body.texts(services.settings.limits))
+    return await read_request(body, job, http_request, services)
+
+
+def as_chat(fields: dict[str, Any]) -> ChatRequest:
+    """The chat request that another API's request means; raises RequestError."""
+    try:
+        return ChatRequest.model_validate(fields)
+    except ValidationError as error:
+        raise first_invalid(error, fields) from error
+
+
+def check_tools(body: ConversationFields, services: Services) -> None:
+    """Raise RequestError for more tools than are accepted."""
+    if len(body.tools or []) > services.settings.limits.max_tools:
+        raise RequestError(f"tools: at most {services.settings.limits.max_tools} are accepted", "tools")
+
+
+async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:
+    """How many tokens the model reads before it answers; raises RequestError."""
+    n: int = await prepare(CountPrompt(write_conversation(body)), http_request, services)
+    return n
+
+
+async def prepare(job: Job, http_request: Request, services: Services) -> Any:
+    """What a tokenizer process makes of `job`.
+
+    Raises RequestError, UnavailableError, and ClientGoneError if the client leaves, which stops the job.
+    """
+    return await unless_gone(http_request, services.tokenizer.run(job, client_of(http_request)))

@@ -10,7 +10,7 @@ import asyncio
 import codecs
 import contextlib
 import re
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -22,10 +22,10 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from lead.http.body_budget import BodyBudget, BodyInHand
+from lead.chat.fields import ConvertedRequest
+from lead.http.body_budget import BodyBudget, BodyInHand, Turns
 from lead.http.error_responses import first_invalid
 from lead.http.sse import ClientGoneError
-from lead.http.turns import Turns
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.fair_queue import Client
 from shared.errors import RequestError
@@ -125,10 +125,16 @@ class JsonRoute(APIRoute):
         assert isinstance(model, type)
         assert issubclass(model, BaseModel)
 
+        own_names = model.own_names if issubclass(model, ConvertedRequest) else {}
+
         async def handle_json(request: Request) -> Response:
             bodies: BodyReader = request.app.state.bodies
-            body, value = await bodies.read(request, model)
-            return await handle(_ReadRequest(request, body, value))
+            try:
+                body, value = await bodies.read(request, model)
+                return await handle(_ReadRequest(request, body, value))
+            except RequestError as error:
+                _rename(error, own_names)
+                raise
 
         return handle_json
 
@@ -146,6 +152,16 @@ class _ReadRequest(Request):
 
     async def json(self) -> Any:
         return self._value
+
+
+def _rename(error: RequestError, own_names: Mapping[str, str]) -> None:
+    """Name the field of the API that was asked, without the path inside it: it may be another one there."""
+    if (name := own_names.get(error.param or "")) is None:
+        return
+    path, colon, reason = str(error).partition(": ")
+    if colon and path.partition(".")[0] == error.param:
+        error.args = (f"{name}: {reason}",)
+    error.param = name
 
 
 async def convert(request: Request, work: Callable[[], R]) -> R:

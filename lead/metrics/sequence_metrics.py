@@ -17,7 +17,6 @@ class SequenceMetrics:
     """An observer of `Sequences`. A step costs a few additions and one histogram observation per token."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._last_token_at: dict[str, float] = {}
         self.n_tokens_max = 0
         self._n_after_first = 0
 
@@ -69,18 +68,15 @@ class SequenceMetrics:
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
         """Count a step's tokens."""
-        now = sequence.last_token_at or 0.0
-        n = len(step.tokens)
+        n, seconds = len(step.tokens), sequence.step_seconds
         self._tokens.inc(n)
-        before = self._last_token_at.get(sequence.id)
-        self._last_token_at[sequence.id] = now
-        if before is None:
+        if seconds is None:
             self._count_prompt(sequence)
         else:
             self._n_after_first += n
-            self._seconds.inc(now - before)
+            self._seconds.inc(seconds)
             for _ in step.tokens:
-                self._between.observe((now - before) / n)
+                self._between.observe(seconds / n)
         if step.n_drafted:
             self._drafts.inc()
             self._draft_tokens.inc(step.n_drafted)
@@ -100,7 +96,7 @@ class SequenceMetrics:
     def on_end(self, sequence: LiveSequence) -> None:
         """Count a request."""
         self.n_tokens_max = max(self.n_tokens_max, len(sequence.tokens))
-        if self._last_token_at.pop(sequence.id, None) is not None and sequence.last_token_at is not None:
+        if sequence.last_token_at is not None:
             self._whole.observe(sequence.last_token_at - sequence.created_at)
         failed = sequence.status is Status.FAILED
         self._ended["failed" if failed else sequence.finish_reason or "stop"].inc()

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from lead.diagnostics.check import check
 from lead.engine.commands import DRAFT_MODEL, Load
 from lead.engine.draft_loading import heads_file
 from lead.planning.arrangements import arrangements, forecast
@@ -15,9 +16,9 @@ from lead.planning.plan_report import PlanReport
 from lead.planning.plan_settings import PlanSettings
 from lead.planning.sample_texts import sample_texts
 from lead.planning.timing import draft_for, measure_engine, measure_steps, measure_token, steps_for
-from lead.settings.demo_model import demo_model
 from lead.settings.draft_model import DraftModelOptions
 from shared import cpus
+from shared.diagnostics.print_report import exit_with
 from shared.errors import DuoError
 from shared.interrupts import STATUS
 from shared.llama.vocabulary import Vocabulary
@@ -39,9 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     settings = PlanSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
     if settings.check:
-        from lead import cli  # noqa: PLC0415 - which imports this module where it is needed
-
-        cli.check(settings)
+        exit_with(check(settings))
     try:
         report = plan(settings)
     except DuoError as error:
@@ -91,15 +90,7 @@ def _load(settings: PlanSettings, n_cores: int) -> Load:
         settings = settings.model_copy(update={"drafting": drafting})
     compute = settings.compute.model_copy(update={"threads": settings.compute.threads or n_cores})
     settings = settings.model_copy(update={"compute": compute}).located()
-    path = settings.source.model
-    return Load(
-        model=path.absolute() if path else demo_model(lambda: False),
-        options=settings.model_options,
-        depth=0,
-        draft=settings.load_draft(),
-        mtp=settings.drafting.mtp,
-        n_most_mtp=settings.drafting.draft_max,
-    )
+    return settings.load_command(settings.model_path(lambda: False))
 
 
 def _sample_texts(settings: PlanSettings, load: Load) -> list[str]:

@@ -1,8 +1,7 @@
 """Texts on which `lead plan` tries drafts."""
 
-from lead.chat.message import ChatMessage
-from lead.chat.model_template import model_template
-from lead.chat.template import Conversation
+from lead.chat.request_parts import ChatMessage
+from lead.chat.template import Conversation, model_template
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 

@@ -3,31 +3,13 @@
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
-from lead.http import error_responses
+from lead.http import error_responses, page
 from lead.http.json_route import BodyReader
 from lead.http.middleware.stack import MiddlewareStack
-from lead.http.routes import (
-    chat,
-    completions,
-    loads,
-    messages,
-    metrics,
-    models,
-    native,
-    page,
-    responses,
-    slots,
-    speculation,
-    tokens,
-    unsupported,
-)
+from lead.http.routes import chat, completions, models, monitoring, speculation, tokens
 from lead.http.sse import ClientGoneError
 from lead.server.services import Services
 
-_MODULES = (
-    *(chat, responses, messages, completions, native, tokens),
-    *(models, slots, loads, metrics, speculation, unsupported),
-)
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not read
 
 
@@ -52,7 +34,7 @@ def create_app(
         return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
     app.add_exception_handler(ClientGoneError, on_gone)
-    for module in _MODULES:
+    for module in (chat, completions, tokens, models, monitoring, speculation):
         app.include_router(module.router)
     if with_page:
         app.include_router(page.router)

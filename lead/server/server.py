@@ -15,27 +15,21 @@ from pathlib import Path
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.chat.model_template import model_template
-from lead.chat.options import ChatOptions
-from lead.chat.template import ChatTemplate
+from lead.chat.template import ChatTemplate, model_template
 from lead.engine.client import EngineClient
-from lead.engine.commands import Load
 from lead.generation.admission import Admission
 from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
-from lead.generation.submissions import Submissions
-from lead.http.middleware.cors import AllowedOrigins
+from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.middleware.keys import Key, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
+from lead.server.listening import Inheritance, activated_socket, listen, meeting_point, wait_for_heir
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.services import Services
-from lead.server.socket_activation import activated_socket
-from lead.server.takeover import Inheritance, meeting_point, wait_for_heir
 from lead.settings.cache_shares import cache_shares
-from lead.settings.demo_model import demo_model
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
 from lead.tokenizer.jobs import Setup
@@ -58,8 +52,7 @@ class Lead:
     def __init__(self, settings: LeadSettings) -> None:
         """Raises ConfigError for keys that cannot be read."""
         self._settings = settings
-        self._sequences = Sequences()
-        self._submissions = Submissions(self._sequences, settings.max_restarts)
+        self._sequences = Sequences(max_restarts=settings.max_restarts)
         self._shares = cache_shares(settings, free_memory())
         self._engine: EngineClient | None = None
         self._backs: Backs | None = None
@@ -110,7 +103,7 @@ class Lead:
             await self._serve(listener, host, port)
             return
         path = self._settings.source.model
-        name = self._settings.names(path.stem if path else "demo").id
+        name = self._settings.aliases(path.stem if path else "demo")[0]
         announcement = announced(host, port, name, scheme)
         await asyncio.to_thread(announcement.__enter__)
         try:
@@ -218,12 +211,12 @@ class Lead:
 
     async def _run_engine(self, server: DrainingServer) -> None:
         try:
-            path = await self._model_path()
+            path = await asyncio.to_thread(self._settings.model_path, self._stopping.is_set)
             tokenizer = self._start_tokenizer(path)
             vocabulary = await asyncio.to_thread(Vocabulary.load, path)
             self._engine = EngineClient(
-                self._load_command(path),
-                self._submissions,
+                self._settings.load_command(path, self._shares.target, self._shares.draft),
+                self._sequences,
                 self._settings.log_level,
                 log_json=self._settings.log_json,
                 timeout=self._settings.engine_timeout,
@@ -251,7 +244,7 @@ class Lead:
         setup = Setup(
             model=path,
             chat_template=self._chat_template,
-            chat=self._chat_options(),
+            chat=settings.conversation,
             limits=settings.limits,
             log_level=settings.log_level,
             log_json=settings.log_json,
@@ -259,15 +252,6 @@ class Lead:
         tokenizer = TokenizerPool(setup)
         self._tokenizing = asyncio.ensure_future(tokenizer.run_processes())
         return tokenizer
-
-    def _chat_options(self) -> ChatOptions:
-        return self._settings.conversation.defaults(verbose=self._settings.log_level == "debug")
-
-    async def _model_path(self) -> Path:
-        if path := self._settings.source.model:
-            # not resolved: the parts of a model from the hub are symbolic links with the right names
-            return path.absolute()
-        return await asyncio.to_thread(demo_model, self._stopping.is_set)
 
     def _services(
         self, vocabulary: Vocabulary, template: ChatTemplate, engine: EngineClient, tokenizer: TokenizerPool
@@ -283,7 +267,6 @@ class Lead:
             limits=self._settings.limits,
         )
         return Services(
-            names=self._settings.names(vocabulary.info.name),
             vocabulary=vocabulary,
             template=template,
             tokenizer=tokenizer,
@@ -300,35 +283,8 @@ class Lead:
                 log_prompts=self._settings.log_prompts,
                 context_shift=self._settings.context_shift,
             ),
-            limits=self._settings.limits,
-            defaults=self._settings.sampling,
-            chat=self._chat_options(),
-            n_keep=self._settings.keep,
-            shows_slots=self._settings.slots,
-            spec_decode_detail=self._settings.per_request_spec_decode_metrics,
-            metrics=MetricsExporter(self._sequences, self._submissions, self._backs)
-            if self._settings.metrics
-            else None,
-            n_threads=self._settings.n_threads,
-        )
-
-    def _load_command(self, path: Path) -> Load:
-        settings = self._settings
-        options = settings.model_options.model_copy(update={"cache_ram": self._shares.target})
-        return Load(
-            model=path,
-            options=options,
-            depth=settings.depth,
-            policy=settings.policy,
-            ngram=settings.ngram,
-            draft=settings.load_draft(self._shares.draft),
-            mtp=settings.drafting.mtp,
-            n_most_mtp=settings.drafting.draft_max,
-            suffix_memory=settings.suffix_mib,
-            suffix_max_age=settings.suffix_max_age,
-            calibrate=settings.calibrate,
-            rpc=settings.workers.rpc,
-            rpc_seconds=settings.workers.rpc_timeout,
+            settings=self._settings,
+            metrics=MetricsExporter(self._sequences, self._backs) if self._settings.metrics else None,
         )
 
     def _limit_stopping(self) -> None:
@@ -345,15 +301,3 @@ class Lead:
             self._local_back.stop()
         if self._backing:
             await self._backing
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; on `::` it takes IPv4, too, where the system can. Raises ConfigError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    try:
-        return socket.create_server((host, port), family=family, backlog=256, dualstack_ipv6=both)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}; try another --port"
-        ) from error

@@ -1,29 +1,77 @@
 """The settings of the lead."""
 
+import logging
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from lead.engine.commands import LoadDraft, PolicyName
+from lead.engine.commands import EngineOptions, Load, LoadDraft
 from lead.generation.answer_stats import SpecDecodeDetail
 from lead.http.middleware.hosts import is_loopback
 from lead.settings.conversation import ConversationOptions
-from lead.settings.draft_model import DraftModelOptions
+from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.limits import RequestLimits
-from lead.settings.model_names import ModelNames
-from lead.settings.own_back import OwnBackOptions
-from lead.settings.rpc import RpcOptions
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import EXPOSED, SecurityOptions
 from shared import cpus
+from shared.errors import ConfigError
+from shared.llama import rpc_backend
 from shared.logs import LogLevel
-from shared.settings.base import CpuList, FileSettings, OptionError
+from shared.models.builtin import grown_target
+from shared.models.progress_bar import progress_bar
+from shared.rpc_probe import split_address
+from shared.settings.base import CommaList, CpuList, FileSettings, OptionError, OptionGroup
 from shared.settings.llama_server_options import LLAMA_SERVER
 from shared.settings.model_options import MAX_CTX, ModelOptions
 from shared.settings.model_source import ModelSource
 
+log = logging.getLogger("lead")
+
 Print = Literal["none", "accepted", "all"]
+
+
+_MOST_WORKERS = 16
+"""GGML_RPC_MAX_SERVERS in ggml-rpc.h."""
+
+
+class RpcOptions(OptionGroup):
+    """Machines that compute layers of the model: for models that no single machine holds."""
+
+    rpc: CommaList = Field(
+        (),
+        description="RPC workers, comma-separated (host:port): machines that run `lead rpc-worker` (or "
+        "llama.cpp's rpc-server) and get the first layers of --n-gpu-layers, divided by their free memory or "
+        "--tensor-split. Neither encrypted nor authenticated: loopback, a tunnel or a closed network only. "
+        "Needs a llama.cpp with RPC: CMAKE_ARGS=-DGGML_RPC=ON make setup",
+    )
+    rpc_timeout: float = Field(
+        60.0,
+        gt=0,
+        le=86_400,
+        description="seconds to wait for an RPC worker that cannot be reached, at the start and after it was "
+        "lost; answers wait, too",
+    )
+
+    @field_validator("rpc")
+    @classmethod
+    def _check_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for address in value:
+            split_address(address)
+        return value
+
+    @model_validator(mode="after")
+    def _check_number(self) -> Self:
+        if len(self.rpc) != len(set(self.rpc)) or len(self.rpc) > _MOST_WORKERS:
+            raise OptionError("rpc", f"at most {_MOST_WORKERS} workers, each named once")
+        return self
+
+    def check_built(self) -> None:
+        """Raises ConfigError if there are workers, and llama.cpp cannot use any."""
+        if self.rpc:
+            rpc_backend.require()
 
 
 class LeadSettings(FileSettings):
@@ -111,30 +159,7 @@ class LeadSettings(FileSettings):
     )
     drafting: DraftModelOptions = DraftModelOptions()
     own_back: OwnBackOptions = OwnBackOptions()
-    policy: PolicyName = Field(
-        "adaptive",
-        description="how many draft tokens to verify per step: adaptive (the number with the highest "
-        "expected speed) or, for comparison, fixed (--depth, or fewer if fewer have arrived), sync (waits "
-        "for --depth) or off (none)",
-    )
-    depth: int = Field(4, ge=0, le=32, description="draft tokens per step with --policy fixed or sync")
-    ngram: bool = Field(True, description="also draft from n-grams of the text so far, without a draft model")
-    suffix_memory: int | None = Field(
-        None,
-        ge=0,
-        le=4096,
-        description="the most memory, in MiB, for recent texts of each API key, from which drafts are taken "
-        "like n-grams, without a draft model (SuffixDecoding); 0: none. Without this option 32, but 0 with "
-        "--insecure and without keys: timing would tell users about each other's texts",
-    )
-    suffix_max_age: float = Field(
-        3600.0, gt=0, le=31_536_000, description="seconds after which such a text is forgotten"
-    )
-    calibrate: bool = Field(
-        True,
-        description="measure the time of steps with different batch sizes: after loading, until the first "
-        "request arrives, and again while idle in the first half minute",
-    )
+    engine: EngineOptions = EngineOptions()
     conversation: ConversationOptions = ConversationOptions()
     print: Print | None = Field(
         None,
@@ -212,9 +237,25 @@ class LeadSettings(FileSettings):
             )
         return self
 
-    def names(self, own: str) -> ModelNames:
-        """What clients call the model, whose metadata call it `own`."""
-        return ModelNames.read(self.alias, self.tags, own)
+    def aliases(self, own: str) -> tuple[str, ...]:
+        """What clients call the model, in alphabetical order; `own`, its name in the metadata, by default."""
+        return _split(self.alias) or (own,)
+
+    @property
+    def tag_names(self) -> tuple[str, ...]:
+        """The tags of the model."""
+        return _split(self.tags)
+
+    def model_path(self, cancelled: Callable[[], bool]) -> Path:
+        """The model that is served; without --model the demo's, which is created at its first use.
+
+        That takes a while: it has a progress bar. Raises ConfigError if there is no space for it, or once
+        `cancelled` returns true.
+        """
+        if path := self.source.model:
+            # not resolved: the parts of a model from the hub are symbolic links with the right names
+            return path.absolute()
+        return _demo_model(cancelled)
 
     def located(self) -> Self:
         """With models that exist: files are checked, those of the hub downloaded. Raises ConfigError."""
@@ -235,14 +276,31 @@ class LeadSettings(FileSettings):
     @property
     def suffix_mib(self) -> int:
         """Memory for recent texts: where strangers count as one owner, only if it was asked for."""
-        if self.suffix_memory is not None:
-            return self.suffix_memory
+        if self.engine.suffix_memory is not None:
+            return self.engine.suffix_memory
         return 0 if self.security.insecure and not self.security.has_keys else 32
 
     @property
     def model_options(self) -> ModelOptions:
         """How to load the model, with the number of threads that was chosen."""
         return self.compute.model_copy(update={"threads": self.n_threads})
+
+    def load_command(self, model: Path, cache_ram: int | None = None, draft_cache_ram: int = 0) -> Load:
+        """What the engine is to load, once it is `located`, and how it is to draft.
+
+        model: the target's file. cache_ram, draft_cache_ram: MiB of earlier texts that the target and a draft
+        model in the engine keep at most; None: as the options say.
+        """
+        options = self.model_options
+        return Load(
+            model=model,
+            options=options if cache_ram is None else options.model_copy(update={"cache_ram": cache_ram}),
+            draft=self.load_draft(draft_cache_ram),
+            mtp=self.drafting.mtp,
+            n_most_mtp=self.drafting.draft_max,
+            **dict(self.workers),
+            **dict(self.engine) | {"suffix_memory": self.suffix_mib},
+        )
 
     def load_draft(self, cache_ram: int = 0) -> LoadDraft | None:
         """The draft model in the engine, once it is `located`; it keeps at most `cache_ram` MiB of texts."""
@@ -261,3 +319,22 @@ class LeadSettings(FileSettings):
     def printing(self) -> Print:
         """What to show on standard output."""
         return self.print or ("accepted" if sys.stdout.isatty() else "none")
+
+
+def _split(text: str | None) -> tuple[str, ...]:
+    return tuple(sorted({part.strip() for part in (text or "").split(",")} - {""}))
+
+
+def _demo_model(cancelled: Callable[[], bool]) -> Path:
+    log.info(
+        "without --model, the built-in demo model is served: 6M parameters expanded to 0.4G, which gives the "
+        "answers of the small model at the speed of a large one"
+    )
+    with progress_bar("creating the demo model") as show:
+
+        def progress(n_done: int, n_total: int) -> None:
+            if cancelled():
+                raise ConfigError("stopped before the demo model was created")
+            show(n_done, n_total)
+
+        return grown_target(progress)

@@ -8,14 +8,13 @@ from lead.engine.commands import PolicyName, Submit
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.simulation.clock import VirtualClock
-from lead.simulation.machine_load import IDLE, MachineLoad
-from lead.simulation.network import Link
-from lead.simulation.shared_machine import Contention, SharedMachine
-from lead.simulation.simulated_back import BackSpec, Closed, Extended, Opened, SimulatedBack, SimulatedUpdate
+from lead.simulation.clock import Link, VirtualClock
+from lead.simulation.machine import IDLE, LEAD, Contention, MachineLoad, SharedMachine, StepTable
+from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
 from lead.simulation.simulated_lead import LeadEvent, SimulatedLead
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill, Text
+from shared.drafting.drafter import DrafterMessage
+from shared.protocol import Close, Extend, Open, Tune
 
 _N_WARM_UP = 64
 """Tokens per client before the clock starts: what speculation learns in them it keeps."""
@@ -57,41 +56,21 @@ class CellOutcome:
     accepted_share: float
 
 
-@dataclass(slots=True)
-class _Totals:
-    """Sums since the beginning."""
-
-    seconds: float = 0.0
-    n_tokens: int = 0
-    n_steps: int = 0
-    n_drafted: int = 0
-    n_accepted: int = 0
-    waited: float = 0.0
-
-    def __sub__(self, other: "_Totals") -> "_Totals":
-        return _Totals(
-            self.seconds - other.seconds,
-            self.n_tokens - other.n_tokens,
-            self.n_steps - other.n_steps,
-            self.n_drafted - other.n_drafted,
-            self.n_accepted - other.n_accepted,
-            self.waited - other.waited,
-        )
-
-
 def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
     """Run a cell under one policy."""
     simulation = _Simulation(cell, policy, depth)
     simulation.run(_N_WARM_UP * cell.n_clients)
     before = simulation.totals()
     simulation.run((_N_WARM_UP + cell.n_tokens) * cell.n_clients)
-    done = simulation.totals() - before
+    seconds, n_tokens, n_steps, n_drafted, n_accepted, waited = (
+        after - then for after, then in zip(simulation.totals(), before, strict=True)
+    )
     return CellOutcome(
-        tokens_per_second=done.n_tokens / done.seconds,
-        tokens_per_step=done.n_tokens / max(1, done.n_steps),
-        mean_depth=done.n_drafted / max(1, done.n_steps),
-        wait_share=done.waited / done.seconds,
-        accepted_share=done.n_accepted / max(1, done.n_drafted),
+        tokens_per_second=n_tokens / seconds,
+        tokens_per_step=n_tokens / max(1, n_steps),
+        mean_depth=n_drafted / max(1, n_steps),
+        wait_share=waited / seconds,
+        accepted_share=n_accepted / max(1, n_drafted),
     )
 
 
@@ -125,8 +104,7 @@ class _Simulation:
     policy: PolicyName
     depth: int
     clock: VirtualClock = field(default_factory=VirtualClock)
-    texts: dict[str, Text] = field(default_factory=dict)
-    n_texts: int = 0
+    texts: dict[int, Text] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         contention = self.cell.contention
@@ -135,6 +113,7 @@ class _Simulation:
             self.clock,
             self.cell.steps,
             self._on_event,
+            self.texts,
             policy=self.policy,
             depth=self.depth,
             make_drafters=self._make_drafters,
@@ -143,9 +122,9 @@ class _Simulation:
             seed=self.cell.seed + self.cell.jitter_seed,
             load=self.cell.load,
             inline=self.cell.inline,
-            compute=self._machine.run_lead if self._machine else None,
+            compute=functools.partial(self._machine.run, LEAD) if self._machine else None,
         )
-        self._updates: list[Link[SimulatedUpdate]] = [
+        self._links: list[Link[DrafterMessage]] = [
             self._connect(f"back-{i}", spec) for i, spec in enumerate(self.cell.backs)
         ]
         self._lead.connect([f"back-{i}" for i in range(len(self.cell.backs))])
@@ -156,10 +135,10 @@ class _Simulation:
         """Until `n_tokens` are committed."""
         self.clock.run(lambda: self._lead.stats.n_committed >= n_tokens)
 
-    def totals(self) -> _Totals:
-        """Up to now."""
+    def totals(self) -> tuple[float, ...]:
+        """Since the beginning: seconds, tokens, steps, tokens drafted and accepted, seconds of waiting."""
         stats = self._lead.stats
-        return _Totals(
+        return (
             self.clock.now,
             stats.n_committed,
             stats.n_steps,
@@ -168,45 +147,46 @@ class _Simulation:
             stats.wait_seconds,
         )
 
-    def _connect(self, name: str, spec: BackSpec) -> Link[SimulatedUpdate]:
+    def _connect(self, name: str, spec: BackSpec) -> Link[DrafterMessage]:
         drafts = Link(self.clock, spec.rtt_s / 2, spec.message_s, self._lead.post)
         back = SimulatedBack(
             name,
             spec,
             self.clock,
             drafts.send,
-            compute=functools.partial(self._machine.run_back, name) if self._machine else None,
+            self.texts,
+            n_slots=self.cell.n_clients,
+            compute=functools.partial(self._machine.run, name) if self._machine else None,
         )
         return Link(self.clock, spec.rtt_s / 2, spec.message_s, back.receive)
 
     def _ask(self, client: int) -> None:
-        sequence = f"{client}.{self.n_texts}"
-        text = self.texts[sequence] = self._next_text()
-        self.n_texts += 1
-        self._lead.submit(sequence, text)
-        self._send(Opened(sequence, text, 1))
+        key = len(self.texts)
+        self.texts[key] = self._text(key)
+        sequence = f"{client}.{key}"
+        self._lead.submit(sequence, key)
+        self._send(Open(sequence=sequence, sampling=GREEDY, tokens=[key]))
 
-    def _next_text(self) -> Text:
+    def _text(self, key: int) -> Text:
         if given := self.cell.texts:
-            return given[self.n_texts % len(given)]
-        return _text(self.cell.n_text, self.cell.seed, self.n_texts)
+            return given[key % len(given)]
+        return _text(self.cell.n_text, self.cell.seed, key)
 
     def _on_event(self, event: LeadEvent) -> None:
         match event:
             case Committed():
-                self._send(Extended(event.sequence, event.start + len(event.tokens)))
+                self._send(Extend(sequence=event.sequence, start=event.start, tokens=event.tokens))
             case Finished():
-                self._send(Closed(event.sequence))
-                del self.texts[event.sequence]
+                self._send(Close(sequence=event.sequence, reason="ended"))
                 self._ask(int(event.sequence.split(".")[0]))
             case Tuned():
-                self._send(event)
+                self._send(Tune(n_ahead=event.n_ahead, min_confidence=event.min_confidence))
 
-    def _send(self, update: SimulatedUpdate) -> None:
-        for link in self._updates:
-            link.send(update)
+    def _send(self, message: DrafterMessage) -> None:
+        for link in self._links:
+            link.send(message)
 
     def _make_drafters(self, request: Submit) -> dict[str, LocalDrafter]:
         if self.cell.instant is None:
             return {}
-        return {"instant": _InstantDrafter(self.texts[request.sequence], self.cell.instant)}
+        return {"instant": _InstantDrafter(self.texts[request.tokens[0]], self.cell.instant)}

@@ -1,33 +1,30 @@
 """A simulated lead: the engine's own scheduler and speculation; only decoding and time are simulated."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.calibration import calibrate
 from lead.engine.commands import PolicyName, PostDraft, Submit
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
+from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
 from lead.simulation.clock import Compute, VirtualClock
-from lead.simulation.machine_load import IDLE, MachineLoad
-from lead.simulation.simulated_back import BackSpec
-from lead.simulation.simulated_inline import SimulatedInlineDrafter
-from lead.simulation.step_table import StepTable
+from lead.simulation.machine import IDLE, MachineLoad, StepTable
+from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
 from shared.cache_edits import SlotMemory
 from shared.llama.span import Span
-from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 
-_GREEDY = SamplingParameters(seed=0, temperature=0)
 _JITTER = 0.02
 """Standard deviation of a step's time, relative to T(n)."""
 _NO_TOKEN_ENDS = frozenset[int]()
@@ -41,7 +38,7 @@ class TextSampler(Sampler):
     """Needs no logits: the text is known."""
 
     def __init__(self, text: Text) -> None:
-        super().__init__(_GREEDY, None, [])
+        super().__init__(GREEDY, None, [])
         self._text = text
 
     def choose(self, _logits: NDArray[np.float32], position: int) -> int:
@@ -74,6 +71,7 @@ class SimulatedLead:
         clock: VirtualClock,
         steps: StepTable,
         observer: EventObserver,
+        texts: Mapping[int, Text],
         *,
         policy: PolicyName,
         depth: int = 0,
@@ -85,32 +83,37 @@ class SimulatedLead:
         inline: BackSpec | None = None,
         compute: Compute | None = None,
     ) -> None:
-        """inline: a draft model in the engine, whose round trip counts for nothing.
+        """texts: by the first token of their sequences.
 
-        compute: of a machine that it shares; None: it has one of its own.
+        inline: a draft model in the engine, whose round trip counts for nothing. compute: of a machine that
+        it shares; None: it has one of its own.
         """
         self._clock = clock
         self._steps = steps
         self._load = load
         self._compute = compute or clock.after
         self._observer = observer
-        self._texts: dict[str, Text] = {}
+        self._texts = texts
+        self._inline = inline
         self._inbox: list[PostDraft] = []
         self._rng = random.Random(seed)  # noqa: S311 - jitter
         self._busy = False
-        self._waiting_since: float | None = None
-        self._n_waits = 0
-        self._drafter = SimulatedInlineDrafter(inline, self._texts) if inline else None
+        self._n_turns = 0
         self._speculation = SpeculationManager(
-            policy, depth, _NO_TOKEN_ENDS, make_drafters, constants=constants, inline=self._drafter
+            policy,
+            depth,
+            _NO_TOKEN_ENDS,
+            make_drafters,
+            constants=constants,
+            inline=simulated_draft_model(inline, texts, n_slots) if inline else None,
         )
-        if self._drafter and self._speculation.inline:
+        if inline and self._speculation.inline:
             for n in range(1, 9):
-                self._speculation.inline.cost.learn(n, self._drafter.seconds(n))
+                self._speculation.inline.cost.learn(n, inline.seconds(n))
         stopwatch = _Stopwatch(steps)
         calibrate(stopwatch, self._speculation.cost, 1, lambda: False, lambda: stopwatch.now)
         limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
-        self._scheduler = Scheduler(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
+        self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
 
     @property
     def stats(self) -> SpeculationStats:
@@ -121,13 +124,11 @@ class SimulatedLead:
         """These backs are connected."""
         self._speculation.connect(backs)
 
-    def submit(self, sequence: str, text: Text) -> None:
-        """Write a text, of which the first token is the prompt."""
-        self._texts[sequence] = text
-        request = Submit(
-            sequence=sequence, tokens=[text.token(0)], sampling=_GREEDY, max_tokens=text.n_tokens - 1
-        )
-        self._scheduler.submit(request, self._clock.now)
+    def submit(self, sequence: str, key: int) -> None:
+        """Write the text with this key, which is the prompt."""
+        n_tokens = self._texts[key].n_tokens - 1
+        request = Submit(sequence=sequence, tokens=[key], sampling=GREEDY, max_tokens=n_tokens)
+        self._engine.apply(request, self._clock.now)
         self._wake()
 
     def post(self, draft: PostDraft) -> None:
@@ -136,7 +137,7 @@ class SimulatedLead:
         self._wake()
 
     def _sampler_for(self, request: Submit) -> Sampler:
-        return TextSampler(self._texts[request.sequence])
+        return TextSampler(self._texts[request.tokens[0]])
 
     def _wake(self) -> None:
         """Something has arrived: look at it, unless a step is under way."""
@@ -144,58 +145,55 @@ class SimulatedLead:
             self._turn()
 
     def _turn(self) -> None:
-        """As `lead.engine.loop.Loop.step`, but for decoding."""
         for draft in self._inbox:
-            self._speculation.post_draft(draft)
+            self._engine.apply(draft, self._clock.now)
         self._inbox.clear()
-        if self._waiting_since is not None:
-            self._speculation.on_wait(self._clock.now - self._waiting_since)
-            self._waiting_since = None
-        plan = self._scheduler.plan(self._clock.now)
-        if plan is None:
-            return
-        if plan.wait > 0:
-            self._wait(plan.wait)
-            return
-        self._busy = True
-        if plan.order:
-            self._draft(plan.order)
-            return
-        seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
-        seconds *= self._load.slowdown(self._clock.now, self._rng)
-        began = self._clock.now
-        self._compute(seconds, lambda: self._commit(plan, self._clock.now - began))
+        self._n_turns += 1
+        match self._engine.next(self._clock.now):
+            case Wait(seconds):
+                self._wait(seconds)
+            case DraftOrder() as order:
+                self._draft(order)
+            case StepPlan() as plan:
+                self._decode(plan)
 
-    def _draft(self, order: DraftOrder) -> None:
-        assert self._drafter
-        done = self._speculation.draft(order)
-        seconds = self._drafter.seconds(done.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+    def _wait(self, seconds: float) -> None:
+        n = self._n_turns
 
         def end() -> None:
-            self._speculation.on_drafted(done, seconds)
+            if n == self._n_turns:
+                self._turn()
+
+        self._clock.after(seconds, end)
+
+    def _draft(self, order: DraftOrder) -> None:
+        assert self._inline
+        self._busy = True
+        done = self._engine.draft(order)
+        seconds = self._inline.seconds(done.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+
+        def end() -> None:
+            self._engine.drafted(done, seconds)
             self._busy = False
             self._turn()
 
         self._clock.after(seconds, end)
 
-    def _wait(self, seconds: float) -> None:
-        self._waiting_since = self._clock.now
-        self._n_waits += 1
-        n = self._n_waits
+    def _decode(self, plan: StepPlan) -> None:
+        self._busy = True
+        seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
+        seconds *= self._load.slowdown(self._clock.now, self._rng)
+        began = self._clock.now
 
         def end() -> None:
-            if self._waiting_since is not None and n == self._n_waits:
-                self._turn()
+            logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.layout]
+            self._engine.decoded(plan, logits, self._clock.now, self._clock.now - began)
+            for event in self._engine.pop_events():
+                if isinstance(event, Committed | Finished | Tuned):
+                    self._observer(event)
+            self._turn_later()
 
-        self._clock.after(seconds, end)
-
-    def _commit(self, plan: StepPlan, seconds: float) -> None:
-        logits = [np.empty((span.n_logits, 0), np.float32) for span in plan.spans]
-        events = self._scheduler.commit(plan, logits, self._clock.now, seconds)
-        for event in (*events, *self._speculation.pop_events()):
-            if isinstance(event, Committed | Finished | Tuned):
-                self._observer(event)
-        self._turn_later()
+        self._compute(seconds, end)
 
     def _turn_later(self) -> None:
         """After everything that happens at this moment, such as a client's next request."""

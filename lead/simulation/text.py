@@ -6,10 +6,11 @@ confidence is that chance with noise. Tokens are numbers without meaning; after 
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from shared.sampling.coupled_choice import RankedToken
 
 _SPREAD = 1.3
 """a + b of the Beta distribution of chances: below 2 most positions are either easy or hard."""
@@ -21,13 +22,8 @@ _THIRD_RIGHT = 0.09
 _ALIKE = 0.8
 """How far draft models find the same positions hard."""
 _STRIDE = 1024
-
-
-class Guess(NamedTuple):
-    """A token and how sure the draft model is of it, 0 < confidence < 1."""
-
-    token: int
-    confidence: float
+_ASTRAY = 512
+"""Tokens per position, and the first one of those that are drafted after a wrong token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +47,26 @@ class Text:
         rng = np.random.default_rng([seed, 0])
         self._hardness = rng.normal(size=n_tokens)
         self._luck = rng.random(n_tokens)
-        self._guesses: dict[DraftSkill, list[tuple[Guess, ...]]] = {}
+        self._guesses: dict[DraftSkill, list[tuple[RankedToken, ...]]] = {}
 
     @staticmethod
     def token(position: int) -> int:
         """The committed token there."""
         return position * _STRIDE
 
-    def guesses(self, skill: DraftSkill, position: int) -> tuple[Guess, ...]:
+    def guesses(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
         """What a draft model chooses there if all tokens before it are right: best first, at least two."""
         if skill not in self._guesses:
             self._guesses[skill] = self._draw(skill)
         return self._guesses[skill][position]
 
-    def astray(self, skill: DraftSkill, position: int) -> tuple[Guess, ...]:
+    def astray(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
         """The same if some token before it is wrong: it is wrong, too, and does not know."""
         guesses = self.guesses(skill, (position * 7 + 3) % self.n_tokens)
-        return tuple(Guess(-position * _STRIDE - i - 1, each.confidence) for i, each in enumerate(guesses))
+        astray = position * _STRIDE + _ASTRAY
+        return tuple(RankedToken(astray + i, each.confidence) for i, each in enumerate(guesses))
 
-    def _draw(self, skill: DraftSkill) -> list[tuple[Guess, ...]]:
+    def _draw(self, skill: DraftSkill) -> list[tuple[RankedToken, ...]]:
         n = self.n_tokens
         rng = np.random.default_rng([self._seed, 1 + skill.number])
         chances = self._chances(skill.acceptance, rng)
@@ -95,7 +92,7 @@ class Text:
 
 def _guesses(
     skill: DraftSkill, position: int, *, right: bool, logit: float, second: float, share: float
-) -> tuple[Guess, ...]:
+) -> tuple[RankedToken, ...]:
     """`second` says which runner-up is right if the first choice is not; `share` what it has of the rest."""
     confidence = 1 / (1 + math.exp(-logit))
     true, own = Text.token(position), position * _STRIDE + 4 * skill.number
@@ -107,4 +104,4 @@ def _guesses(
             tokens[2] = true
     rest = 1 - confidence
     confidences = (confidence, rest * share, rest * (1 - share) * share)
-    return tuple(Guess(token, max(1e-6, c)) for token, c in zip(tokens, confidences, strict=True))
+    return tuple(RankedToken(token, max(1e-6, c)) for token, c in zip(tokens, confidences, strict=True))

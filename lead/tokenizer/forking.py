@@ -13,7 +13,7 @@ import signal
 import socket
 import struct
 
-from lead.chat.model_template import model_template
+from lead.chat.template import model_template
 from lead.tokenizer.jobs import HEADER, Setup, decode
 from lead.tokenizer.preparation import Preparation
 from lead.tokenizer.worker_loop import run_worker

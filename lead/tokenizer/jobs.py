@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lead.chat.options import ChatOptions
-from lead.chat.parser_config import ParserConfig
+from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
+from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from shared.logs import LogLevel
 
@@ -27,7 +27,7 @@ class Setup:
 
     model: Path
     chat_template: str | None
-    chat: ChatOptions
+    chat: ConversationOptions
     limits: RequestLimits
     log_level: LogLevel = "info"
     log_json: bool = False

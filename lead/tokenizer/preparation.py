@@ -11,11 +11,9 @@ from typing import Any
 
 from lead.chat.constraint import OutputConstraint, grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
-from lead.chat.options import ChatOptions
-from lead.chat.parser_config import ParserConfig
+from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request import ConversationFields
 from lead.chat.template import ChatTemplate, Conversation
-from lead.chat.tool_formats import unfinished_marker
 from lead.grammar import (
     JSON_OBJECT,
     check_grammar,
@@ -25,6 +23,7 @@ from lead.grammar import (
     json_rule,
     lark_grammar,
 )
+from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
     CountPrompt,
@@ -48,7 +47,7 @@ class Preparation:
     """Does jobs, one after the other."""
 
     def __init__(
-        self, vocabulary: Vocabulary, template: ChatTemplate, chat: ChatOptions, limits: RequestLimits
+        self, vocabulary: Vocabulary, template: ChatTemplate, chat: ConversationOptions, limits: RequestLimits
     ) -> None:
         self._vocabulary = vocabulary
         self._template = template

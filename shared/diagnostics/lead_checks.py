@@ -22,7 +22,7 @@ alone cost nothing: a back that sends a draft after each token is often overtake
 _CONTENDED = 2.0
 """How many times slower drafting may be while the lead computes: shared caches and clocks explain less."""
 _SLOW, _TOO_SLOW = 0.3, 0.8
-"""Time of a drafted token in plain steps. docs/structure.md's simulation: 1.7 times as fast at 0.3, 1.2
+"""Time of a drafted token in plain steps. In simulation: 1.7 times as fast at 0.3, 1.2
 times at 0.6.
 """
 

@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.drafting import side_branches
-from shared.drafting.draft_batch import Work, spans_of
-from shared.drafting.draft_path import DraftedToken, DraftPath
-from shared.drafting.draft_update import DraftUpdate
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import DraftModel, LookAhead, MakeSampler
-from shared.drafting.sequence_state import SequenceState
+from shared.drafting.send_scheduler import DraftUpdate
+from shared.drafting.sequence_state import DraftedToken, DraftPath, SequenceState, Work, spans_of
 from shared.drafting.side_branches import BranchCandidate
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
@@ -40,6 +38,7 @@ _MAX_COMMITTED = 1 << 24
 _GRAMMAR_SECONDS = 0.002
 """For answers about grammars in one step; longer ones are awaited while other paths go on."""
 
+DrafterMessage = Open | Extend | Close | Tune
 RankedPath = tuple[SequenceState, DraftPath, list[RankedToken] | None]
 
 
@@ -90,7 +89,7 @@ class Drafter:
                 waiting[state.group].append(state.id)
         return waiting
 
-    def handle(self, message: Open | Extend | Close | Tune, group: int = 0) -> None:
+    def handle(self, message: DrafterMessage, group: int = 0) -> None:
         """Apply a message of the lead whose sequences are `group`.
 
         A sequence that cannot be drafted for is ignored, which does not change its text.
@@ -127,6 +126,11 @@ class Drafter:
     def is_full(self) -> bool:
         """Whether there is no slot for another sequence."""
         return not self._slots
+
+    @property
+    def has_moved(self) -> bool:
+        """See `SlotTable.has_moved`."""
+        return self._slots.has_moved
 
     def n_pending(self, sequence: str) -> int:
         """The number of tokens to decode before the next draft token of a sequence can be chosen."""
@@ -265,7 +269,9 @@ class Drafter:
         drafting = [
             state
             for state in self._sequences.values()
-            if (only is None or state.id in only) and state.can_extend(self._end_tokens)
+            if (only is None or state.id in only)
+            and state.can_extend(self._end_tokens)
+            and not state.main.cache.loading
         ]
         for state in drafting:
             self._slots.give_back_branches(state.move_window(self._options.n_window))

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
 
-from shared.drafting.draft_path import DraftPath
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.sequence_state import SequenceState
+from shared.drafting.sequence_state import DraftPath, SequenceState
 from shared.sampling.coupled_choice import RankedToken
 
 
@@ -29,16 +28,16 @@ def choose(
 ) -> list[DraftPath | BranchCandidate]:
     """At most `n` branches to continue or to start, best first."""
     prefix_probabilities = _prefix_probabilities(sequence)
-    n_free = max(0, options.n_branches - len(sequence.branches))
+    minimum = options.min_branch_probability
     ranked: list[tuple[float, DraftPath | BranchCandidate]] = [
         (probability, branch)
         for branch in sequence.branches
         if _can_grow(sequence, branch, options, end_tokens)
-        and (probability := _probability(sequence, branch, prefix_probabilities))
-        >= options.min_branch_probability
+        and (probability := _probability(sequence, branch, prefix_probabilities)) >= minimum
     ]
-    candidates = _candidates(sequence, options, end_tokens, prefix_probabilities)
-    ranked += [(candidate.probability, candidate) for candidate in candidates[:n_free]]
+    if (n_free := options.n_branches - len(sequence.branches)) > 0:
+        candidates = _candidates(sequence, options, end_tokens, prefix_probabilities)
+        ranked += [(candidate.probability, candidate) for candidate in candidates[:n_free]]
     ranked.sort(key=lambda pair: -pair[0])
     return [each for _, each in ranked[:n]]
 
@@ -76,15 +75,17 @@ def _candidates(
     # A branch's cache begins as a copy of the main path's, which is refilled after the window has moved.
     n_cached_end = sequence.window_start + len(main.cache)
     last = min(n_cached_end, main.start + options.n_ahead - 2)
+    minimum = options.min_branch_probability
     candidates = []
     for start, each in enumerate(main.drafted, main.start):
-        if start > last:
+        prefix_probability = prefix_probabilities[start - main.start]
+        if start > last or prefix_probability < minimum:
             break
         if start <= sequence.window_start or not main.cache.can_fork(start - sequence.window_start):
             continue
         for runner_up in each.runners_up:
-            probability = prefix_probabilities[start - main.start] * runner_up.confidence
-            if probability < options.min_branch_probability:
+            probability = prefix_probability * runner_up.confidence
+            if probability < minimum:
                 break
             if runner_up.token not in end_tokens and (start, runner_up.token) not in taken:
                 candidates.append(BranchCandidate(start, runner_up, probability))

@@ -43,22 +43,13 @@ class Constraint(Protocol):
         """An independent copy, at the same place."""
 
 
-class RestrictableFilters(Filters, Protocol):
-    """Filters that can start from a subset of the vocabulary."""
-
-    def apply(
-        self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """As `Filters.apply`, restricted to the tokens in `among` if given."""
-
-
 class ConstrainedSampler(Sampler):
     """A sampler under a grammar that applies to the tokens from `parameters.grammar_start` on."""
 
     def __init__(
         self,
         parameters: SamplingParameters,
-        filters: RestrictableFilters | None,
+        filters: Filters | None,
         history: Sequence[int],
         beginning: "Constraint | ConstrainedSampler",
         end_token: int,
@@ -67,7 +58,6 @@ class ConstrainedSampler(Sampler):
 
         end_token: chosen where the grammar allows no token.
         """
-        self._restrictable = filters
         self._end_token = end_token
         self._start = parameters.grammar_start
         self._taken: list[int] = []
@@ -107,9 +97,9 @@ class ConstrainedSampler(Sampler):
         ids = self._constraint.allowed()
         if not len(ids):
             return np.zeros(1), np.array([self._end_token], np.int32)
-        if self._restrictable is None:
+        if self._filters is None:
             return logits[ids], ids
-        ids, left = self._restrictable.apply(logits, position, ids)
+        ids, left = self._filters.apply(logits, position, ids)
         return self._scored(ids, left, position), ids
 
     def accept(self, token: int) -> None:

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 
 from shared.llama.vocabulary import Vocabulary
-from shared.sampling.common_filters import CommonFilters
 from shared.sampling.constrained import ConstrainedSampler, Constraint
+from shared.sampling.filters import NativeFilters
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
-from shared.sampling.ordered_filters import OrderedFilters
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler, needs_filters
 
@@ -27,13 +26,9 @@ def make_sampler(
     not read that again. follow: `GrammarServer.follow`; without it grammars are followed in this process,
     whatever that costs, and a ValueError is raised for one that cannot be compiled.
     """
-    n_vocab, end_tokens = vocabulary.n_tokens, vocabulary.end_tokens
-    if parameters.is_common:
-        common = CommonFilters(parameters, n_vocab, end_tokens) if needs_filters(parameters) else None
-        return Sampler(parameters, common, history)
-    filters = None
+    end_tokens, filters = vocabulary.end_tokens, None
     if needs_filters(parameters):
-        filters = OrderedFilters(parameters, n_vocab, end_tokens, vocabulary)
+        filters = NativeFilters(parameters, vocabulary.n_tokens, end_tokens, vocabulary)
     if parameters.grammar is None:
         return Sampler(parameters, filters, history)
     beginning: Constraint | ConstrainedSampler

@@ -17,8 +17,6 @@ _MOST_XTC = 0.5
 _MOST_BREAKERS = 256
 """Characters of all breakers together; llama.cpp searches every token of the vocabulary for each."""
 
-_UNCOMMON = {"dry", "top_n_sigma", "xtc"}
-
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Bias = Annotated[float, Field(ge=BANNED, le=-BANNED, allow_inf_nan=False)]
 
@@ -142,12 +140,3 @@ class SamplingParameters(BaseModel):
         idle |= {"min_p"} if self.min_p <= 0 else set()
         idle |= {"xtc"} if self.xtc_probability <= 0 or self.xtc_threshold > _MOST_XTC else set()
         return tuple(name for name in self.samplers if name not in idle)
-
-    @property
-    def is_common(self) -> bool:
-        """Whether `common_filters` suffice: the usual samplers in their default order."""
-        if self.grammar is not None or self.dynatemp_range > 0:
-            return False
-        active = self.active_samplers
-        in_default_order = self.model_copy(update={"samplers": DEFAULT_SAMPLERS}).active_samplers
-        return active == in_default_order and not _UNCOMMON & set(active)

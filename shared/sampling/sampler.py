@@ -17,14 +17,15 @@ from shared.sampling.parameters import SamplingParameters
 
 
 class Filters(Protocol):
-    """Narrows the candidates as llama.cpp's sampler chain does (`common_filters`, `ordered_filters`)."""
+    """Narrows the candidates as llama.cpp's sampler chain does (`shared.sampling.filters.NativeFilters`)."""
 
     def apply(
-        self, logits: NDArray[np.float32], position: int
+        self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(ids, logits) of the remaining candidates, divided by the temperature; valid until the next call.
+        """(ids, logits) of the remaining candidates of `among`, or of all tokens; at least one.
 
-        If all tokens remain, in ascending order, return `every_token(n_vocab)` itself as ids: the choice is
+        Several logits are divided by the temperature; a single one may not be. Valid until the next call.
+        If all tokens remain, in ascending order, the ids are `every_token(n_vocab)` itself: the choice is
         faster then.
         """
 

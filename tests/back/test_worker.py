@@ -6,9 +6,8 @@ from collections import Counter
 
 import pytest
 
-from back.send_scheduler import SendScheduler
 from back.worker import Worker
-from shared.drafting.draft_update import DraftUpdate
+from shared.drafting.send_scheduler import DraftUpdate, SendScheduler
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from tests.fakes import GREEDY
 
@@ -87,7 +86,7 @@ def worker_of(drafter, drafts, on_failure=None, *, opened="st", n_leads=1, **opt
     posts = [lambda draft, lead=lead: drafts.put((lead, draft)) for lead in range(n_leads)]
     worker = Worker(
         drafter,
-        SendScheduler(0.005, 0.001),
+        SendScheduler(),
         posts if n_leads > 1 else [drafts.put],
         on_failure or drafts.put,
         lambda: next(ticks) / 1000,

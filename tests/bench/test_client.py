@@ -16,13 +16,12 @@ ANSWER = {
         "draft_n": 8,
         "draft_n_accepted": 6,
     },
-    "speculation": {"tokens": [{"text": "O", "source": "back"}, {"text": "nce", "source": None}]},
 }
 PROMPT = Prompt("stories", "Tell me a story.", 5)
 
 
 def test_an_answer_is_read():
-    assert read(ANSWER) == Measurement("Once", 9, 0.5, 8, 6, (True, False), n_first=3)
+    assert read(ANSWER) == Measurement("Once", 9, 0.5, 8, 6, n_first=3)
 
 
 def test_a_server_that_does_not_draft_has_no_drafts():

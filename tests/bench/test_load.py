@@ -5,7 +5,7 @@ import pytest
 
 from bench import load
 from bench.client import Sampling
-from bench.load import Stay, digest, put_on
+from bench.load import Stay, digest, percentile, put_on
 from bench.prompts import Prompt
 from shared.errors import ConfigError
 
@@ -98,3 +98,12 @@ async def test_a_refusal_ends_the_load_with_the_servers_words(serve):
     serve(Server(status=503))
     with pytest.raises(ConfigError, match="too busy"):
         await put_on("http://x", "lead", PROMPTS, Sampling(0.0, 2))
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 10), (0.95, 19), (1.0, 20), (0.0, 1)])
+def test_percentiles_are_of_the_nearest_rank(share, expected):
+    assert percentile(list(range(20, 0, -1)), share) == expected
+
+
+def test_a_percentile_of_nothing_is_zero():
+    assert percentile([], 0.5) == 0

@@ -34,14 +34,6 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
         report.finish("speed", [], parsed("--json", str(tmp_path / "no" / "result.json")))
 
 
-def test_charts_are_drawn_where_asked_for(tmp_path, capsys):
-    rows = [{"a": 1}]
-    report.finish(
-        "speed", rows, parsed("--plot", str(tmp_path)), lambda got, folder: [folder / str(len(got))]
-    )
-    assert f"wrote {tmp_path / '1'}" in capsys.readouterr().out
-
-
 def test_quick_has_defaults_of_its_own():
     assert (parsed().repeats, parsed("--quick").repeats) == (3, 1)
 

@@ -7,7 +7,6 @@ import pytest
 from bench import simulate
 from lead.engine.speculation.constants import DEFAULTS
 from shared.errors import ConfigError
-from tests.bench.simulation.fleets import speeds
 
 
 @pytest.fixture
@@ -30,16 +29,6 @@ def test_the_last_line_is_the_report(capsys, steps):
     assert all(row["part"] == "gains" and row["speedup"] > 1.3 for row in report["rows"])
 
 
-def test_the_report_can_be_written_and_drawn(capsys, steps, tmp_path):
-    pytest.importorskip("matplotlib")
-    target, charts = tmp_path / "report.json", tmp_path / "charts"
-    lines = run(
-        capsys, "--step-ms", str(steps), "--rtt-ms", "1", "--json", str(target), "--plot", str(charts)
-    )
-    assert json.loads(target.read_text()) == json.loads(lines[-1])
-    assert (charts / "simulate-gains.svg").stat().st_size > 1000
-
-
 def test_a_bad_table_is_refused(tmp_path):
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
@@ -60,6 +49,18 @@ def test_a_constant_of_speculation_can_be_varied(capsys, steps):
     assert json.loads(changed[-1])["rows"] != json.loads(usual[-1])["rows"]
 
 
+def test_constants_are_changed_by_name():
+    constants = simulate.changed(["explore_every=64", "speedup_decay=0.9", "confidence_edges=0.2,0.8"])
+    assert (constants.explore_every, constants.speedup_decay) == (64, 0.9)
+    assert constants.confidence_edges == (0.2, 0.8)
+
+
+@pytest.mark.parametrize("setting", ["no_such=1", "explore_every", "explore_every=often", "=1"])
+def test_a_setting_that_makes_no_sense_is_refused(setting):
+    with pytest.raises(ConfigError, match="--constant"):
+        simulate.changed([setting])
+
+
 def test_a_draft_model_in_the_engine_is_compared_with_the_best_depth():
     rows = simulate._inline(quick=True, run=simulate._Run(48, 1, DEFAULTS))
     assert {row["cost"] for row in rows} == {0.02, 0.3}
@@ -70,14 +71,3 @@ def test_a_back_on_the_lead_s_machine_is_compared_with_the_best_depth():
     (row,) = simulate._contention(quick=True, run=simulate._Run(48, 1, DEFAULTS))
     assert (row["cost"], row["rtt_ms"]) == (0.3, 0.2)
     assert row["to_best"] > 0.7
-
-
-def test_a_fleet_is_simulated_in_all_ways(capsys, monkeypatch):
-    monkeypatch.setattr("bench.simulation.lead_speeds.LeadSpeeds.simulate", lambda *_: speeds(n_kinds=2))
-    simulate.main(["--fleet", "--leads", "6", "--backs", "3", "--seconds", "20", "--requests", "0.1"])
-    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
-    by_way = {row["backs_are"]: row for row in rows}
-    assert len(by_way) == 7
-    assert by_way["none"]["per_back"] is None
-    assert by_way["none"]["answer_speed"] < by_way["one lead each"]["answer_speed"]
-    assert 0 < by_way["one lead each"]["waste"] < 1

@@ -79,21 +79,3 @@ def test_kinds_have_their_own_speed():
 def test_rows_stand_in_the_order_asked_for():
     runs = [run("b", 0, 1.0), run("c", 0, 1.0), run("a", 0, 1.0)]
     assert [row.way for row in summarize("cell", runs, ["a", "b", "missing"])] == ["a", "b", "c"]
-
-
-def test_the_bound_takes_the_acceptance_of_the_deepest_synchronous_way():
-    """Always one token and then none: a free drafter of depth 1 doubles the speed at these step times."""
-    once = (True, False, True, False)
-    runs = [
-        run(BASELINE, 0, 2.0),
-        run("sync 1", 0, 1.5, n_drafted=5, n_accepted=5, drafted=(False,)),
-        run("sync 2", 0, 1.0, n_drafted=8, n_accepted=5, drafted=once),
-        run("adaptive", 0, 1.25, n_drafted=5, n_accepted=5),
-    ]
-    got = row(runs, "adaptive", step_times={1: 1.0, 2: 1.0, 3: 1.5})
-    assert got.bound_share == pytest.approx(1.6 / 2)
-
-
-def test_without_a_synchronous_way_there_is_no_bound():
-    runs = [run(BASELINE, 0, 2.0), run("adaptive", 0, 1.0, n_drafted=5, n_accepted=5)]
-    assert row(runs, "adaptive", step_times={1: 1.0, 2: 1.0}).bound_share is None

@@ -1,4 +1,4 @@
-"""Every relative link in a page leads to a file, and to a heading if it names one."""
+"""Links in pages lead to files and headings, and the paths that docs/structure.md names to files."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT)
-    for pattern in ("*.md", "docs/*.md", "docker/*.md", "deploy/**/*.md", "models/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "docker/*.md", "deploy/**/*.md", "models/*.md")
     for path in ROOT.glob(pattern)
 )
 TARGET = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"\s]+)\"")
@@ -42,3 +42,35 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
 def test_the_readme_leads_to_every_page(page):
     assert f"docs/{page.name}" in links("README.md")
+
+
+# Files that docs/structure.md names
+
+STRUCTURE = (ROOT / "docs" / "structure.md").read_text("utf-8")
+FILES = {
+    path.relative_to(ROOT).as_posix()
+    for package in ("lead", "back", "chat", "fleet", "shared", "bench", "tests")
+    for path in (ROOT / package).rglob("*")
+    if path.is_file()
+}
+
+
+def test_every_path_in_the_structure_leads_to_a_file_or_folder():
+    paths = set(re.findall(r"`([\w/]+(?:\.py|/))`", STRUCTURE))
+    files = [f"/{file}" for file in FILES]
+    missing = [
+        path
+        for path in sorted(paths)
+        if not (ROOT / path).is_dir() and not any(file.endswith(f"/{path}") for file in files)
+    ]
+    assert missing == []
+
+
+def test_every_file_in_the_map_is_in_its_folder():
+    rows = re.findall(r"^\| (.+?) \| .+ \| (.+) \|$", STRUCTURE.split("### Where is")[0], re.MULTILINE)
+    folders = []
+    for first, last in rows:
+        folders = re.findall(r"`(.+?)/`", first) or folders  # "the same, as a process"
+        for name in re.findall(r"`([\w.]+)`", last):
+            file = name if "." in name else f"{name}.py"
+            assert any(f"{folder}/{file}" in FILES for folder in folders), name

@@ -5,7 +5,7 @@ import contextlib
 import json
 
 from lead.server.draining import DrainingServer
-from lead.server.server import listen
+from lead.server.listening import listen
 from lead.settings.limits import RequestLimits
 from shared.protocol import PROTOCOL_VERSION, Hello
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from bench.processes import Program, start_lead
-from tests.lead.server.test_socket_activation import LEAD as LEAD_ALONE
-from tests.lead.server.test_socket_activation import with_socket
+from tests.lead.server.test_listening import LEAD as LEAD_ALONE
+from tests.lead.server.test_listening import with_socket
 from tests.network.client import BACK_KEY, CLIENT_KEY, PORT, accepted, ask
 from tests.real.client import MOST_ANSWERS, TIMEOUT_S, repeat_until
 from tests.real.processes import BACK, LEAD

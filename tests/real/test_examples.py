@@ -8,6 +8,8 @@ import pytest
 
 from bench.processes import Program, start_lead
 from docs.generate.pages import BY_HAND, TINY_BACK
+from shared.models.builtin import builtin_target
+from shared.models.grow import Shape, grow
 from tests.real.client import ask, ask_until_accepted, backs
 from tests.real.processes import LEAD
 
@@ -17,9 +19,14 @@ MOST_RUNS = 10
 
 
 @pytest.fixture(scope="module")
-def lead(target):
-    """(lead, url), with no backs but the examples."""
-    lead, url = start_lead("--model", str(target), *LEAD)
+def lead(tmp_path_factory):
+    """(lead, url), with no backs but the examples.
+
+    Its steps are slow: a back that answers only after many of them is not asked for more drafts.
+    """
+    path = tmp_path_factory.mktemp("models") / "slow.gguf"
+    grow(builtin_target(), path, Shape(width=480, n_layers=20, n_heads=14, n_feed_forward=1344), "f32")
+    lead, url = start_lead("--model", str(path), *LEAD)
     with lead:
         yield lead, url
 

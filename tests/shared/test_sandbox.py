@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lead.chat.options import ChatOptions
+from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.fork_server import ForkServer
 from lead.tokenizer.jobs import Setup, TokenizeText, encode
@@ -65,7 +65,7 @@ async def worker(request, monkeypatch, _core_files):
     for name in SECRETS:
         monkeypatch.setenv(name, "secret")
     if request.param == "tokenizer":
-        setup = Setup(builtin_target(), None, ChatOptions(), RequestLimits())
+        setup = Setup(builtin_target(), None, ConversationOptions(), RequestLimits())
         async with ForkServer(setup) as server:
             await server.load()
             process = await server.fork()

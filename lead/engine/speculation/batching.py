@@ -97,7 +97,7 @@ class EqualDepths(Batching):
 class Replaying(EqualDepths):
     """For recurrent models without rollback, which decode what was accepted of a rejected draft again.
 
-    Such a model returns to the state before the draft (`shared.llama.step_checkpoints`). What was accepted is
+    Such a model returns to the state before the draft (`shared.llama.slot_parts`). What was accepted is
     replayed together with the next draft, so a rejection makes the next step wider. Depths are equal, but
     without padding, which would be a rejected draft token of each sequence: spans may have unequal lengths,
     and llama.cpp decodes them in several passes.
@@ -164,7 +164,7 @@ def batching_for(limits: EngineLimits) -> Batching:
     """What suits the memory of the model."""
     if limits.traits.replays:
         return Replaying()
-    return EqualDepths() if limits.pads_unequal_lengths else LikeliestFirst()
+    return EqualDepths() if limits.layout_rules.pads else LikeliestFirst()
 
 
 def _extended(draft: Survivals, n: int) -> list[float]:

@@ -37,7 +37,7 @@ from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.speculation_stats import SpeculationStats, StepReport
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.speculation.tuning import BackTuning
-from shared.llama.width_policy import WidthPolicy
+from shared.llama.batch_invariance import InvariantWidths
 
 MakeLocalDrafters = Callable[[Submit], Mapping[str, LocalDrafter]]
 """The drafters in the engine for a request, by name."""
@@ -56,13 +56,11 @@ class GeneratingSequence(NamedTuple):
     slot: int = 0
 
 
-class SpeculationPlan(NamedTuple):
-    """What each generating sequence verifies; or, if `wait` > 0 or with an `order`, nothing yet."""
+class DraftsPlan(NamedTuple):
+    """What each generating sequence verifies in a step, which should commit `n_expected` tokens."""
 
     chains: list[DraftChain]
-    wait: float
     n_expected: float
-    order: DraftOrder | None = None
 
 
 class DraftRound(NamedTuple):
@@ -84,7 +82,7 @@ class SpeculationManager:
         make_drafters: MakeLocalDrafters = lambda _: {},
         *,
         batching: Batching | None = None,
-        widths: WidthPolicy | None = None,
+        widths: InvariantWidths | None = None,
         cost: StepCost | None = None,
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter | None = None,
@@ -170,19 +168,20 @@ class SpeculationManager:
             if self.inline:
                 self.inline.close(ended)
 
-    def plan(self, generating: Sequence[GeneratingSequence], n_prompt: int, now: float) -> SpeculationPlan:
-        """What to verify; the batch has `n_prompt` tokens of prompts as well."""
+    def plan(
+        self, generating: Sequence[GeneratingSequence], n_prompt: int, now: float
+    ) -> DraftsPlan | Wait | DraftOrder:
+        """What to verify, or what to do before; the batch has `n_prompt` tokens of prompts as well."""
         if self._policy_name == "off":
-            return SpeculationPlan([EMPTY_CHAIN] * len(generating), 0.0, len(generating))
+            return DraftsPlan([EMPTY_CHAIN] * len(generating), len(generating))
         candidates = [self._candidate(self._sequences[each.id], each, now) for each in generating]
-        nothing = [EMPTY_CHAIN] * len(generating)
         match choice := self._choose(candidates, generating, n_prompt):
             case Verify(depths, n_expected):
-                return SpeculationPlan(self._chains(candidates, generating, depths), 0.0, n_expected)
-            case Wait(seconds):
-                return SpeculationPlan(nothing, seconds, 0.0)
+                return DraftsPlan(self._chains(candidates, generating, depths), n_expected)
+            case Wait():
+                return choice
             case DraftMore():
-                return SpeculationPlan(nothing, 0.0, 0.0, self._order(choice, generating, n_prompt))
+                return self._order(choice, generating, n_prompt)
 
     def on_commit(self, committed: Committed, now: float) -> Committed:
         """One sequence's part of a step; the backs receive it at this moment.
@@ -356,9 +355,8 @@ class SpeculationManager:
 
     def _order(
         self, choice: DraftMore, generating: Sequence[GeneratingSequence], n_prompt: int
-    ) -> DraftOrder | None:
-        if self.inline is None:
-            return None
+    ) -> DraftOrder:
+        assert self.inline
         sequences = [self._sequences[generating[i].id] for i in choice.candidates]
         at_once = choice.at_once or (n_prompt == 0 and len(generating) == 1)
         return self.inline.order(sequences, choice.n_rounds, choice.min_survival, alone=at_once)
@@ -378,7 +376,7 @@ class SpeculationManager:
         ]
 
     def _fill(
-        self, sequence: SequenceSpeculation, candidate: Candidate, chain: DraftChain, widths: WidthPolicy
+        self, sequence: SequenceSpeculation, candidate: Candidate, chain: DraftChain, widths: InvariantWidths
     ) -> DraftChain:
         """`chain` with guesses in place of padding: more of the draft, then what followed before."""
         n_free = widths.n_free(candidate.n_fed + len(chain.tokens))

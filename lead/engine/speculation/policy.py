@@ -68,7 +68,7 @@ class Verify(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Choose again when something arrives, or after these seconds."""
+    """Choose again when a command has arrived, or after these seconds."""
 
     seconds: float
 

@@ -1,4 +1,4 @@
-"""Host names: which ones requests may use, and which addresses only this machine can reach.
+"""Host and Origin headers: which names requests may use, and which web pages may send them.
 
 A page that has pointed its own name at this machine (DNS rebinding) sends a Host header with that name.
 """
@@ -9,6 +9,8 @@ import socket
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import http_error
@@ -70,3 +72,53 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_LOOPBACK = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+_METHODS = ("GET", "POST", "DELETE", "OPTIONS")
+_EXPOSED = ("X-Request-Id", "Retry-After")
+
+
+class AllowedOrigins:
+    """The origins whose pages are allowed: some, `localhost` for all pages of this machine, or `*`."""
+
+    def __init__(self, origins: Iterable[str] = ()) -> None:
+        self._origins = [origin.rstrip("/") for origin in origins]
+        self._pattern = _LOOPBACK if "localhost" in self._origins else None
+
+    def __bool__(self) -> bool:
+        return bool(self._origins)
+
+    def allow(self, origin: str) -> bool:
+        """Whether pages of `origin` are allowed."""
+        if "*" in self._origins or origin in self._origins:
+            return True
+        return self._pattern is not None and re.fullmatch(self._pattern, origin) is not None
+
+    def cors(self) -> Middleware:
+        """The CORS headers for browsers. Keys are sent in headers, so credentials (cookies) stay off."""
+        return Middleware(
+            CORSMiddleware,
+            allow_origins=self._origins,
+            allow_origin_regex=self._pattern,
+            allow_methods=_METHODS,
+            allow_headers=("*",),
+            expose_headers=_EXPOSED,
+        )
+
+
+class WebSocketOriginMiddleware:
+    """Answers 403 to WebSockets of other origins: CORS does not cover them. Backs send no origin."""
+
+    def __init__(self, app: ASGIApp, origins: AllowedOrigins) -> None:
+        self._app = app
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            origin = Headers(scope=scope).get("origin")
+            if origin is not None and not self._origins.allow(origin):
+                message = f"pages of {origin!r} are not allowed to connect: see --cors-origins"
+                await http_error(403, message, "permission_error")(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

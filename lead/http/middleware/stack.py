@@ -3,12 +3,16 @@
 from dataclasses import dataclass, field
 
 from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.middleware.access_log import AccessLogMiddleware
 from lead.http.middleware.auth import AuthMiddleware
-from lead.http.middleware.cors import AllowedOrigins, WebSocketOriginMiddleware
-from lead.http.middleware.head import HeadMiddleware
-from lead.http.middleware.hosts import AllowedHosts, AllowedHostsMiddleware
+from lead.http.middleware.hosts import (
+    AllowedHosts,
+    AllowedHostsMiddleware,
+    AllowedOrigins,
+    WebSocketOriginMiddleware,
+)
 from lead.http.middleware.keys import Keyring
 from lead.settings.limits import RequestLimits
 
@@ -32,3 +36,19 @@ class MiddlewareStack:
             Middleware(WebSocketOriginMiddleware, origins=self.origins),
             Middleware(AuthMiddleware, keys=self.keys),
         ]
+
+
+class HeadMiddleware:
+    """Answers HEAD wherever GET is answered, for the same keys.
+
+    FastAPI's routes answer only the methods that they name. uvicorn sends no body, as it sees the method that
+    the client has sent.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)

@@ -1,11 +1,16 @@
-"""The files of the web UI and their paths.
+"""The web UI: its files, their paths, and the routes that send them.
 
 They are public; the data that the page shows is requested with a key.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from typing import Final, NamedTuple
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+router = APIRouter(include_in_schema=False)
 
 _MEDIA_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -34,3 +39,30 @@ def _read() -> dict[str, File]:
 
 FILES: Final[Mapping[str, File]] = _read()
 """By path: `/`, and `/page/NAME`."""
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    # Model output and names of backs can never become HTML: the sinks that parse it are closed.
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+"""The page may load and call only what this lead serves, and may not be framed."""
+
+
+def _sending(file: File) -> Callable[[], Awaitable[Response]]:
+    async def send() -> Response:
+        return Response(file.content, media_type=file.media_type, headers=HEADERS)
+
+    return send
+
+
+for _path, _file in FILES.items():
+    router.get(_path)(_sending(_file))

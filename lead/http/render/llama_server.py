@@ -8,9 +8,13 @@ from typing import Any
 from lead.generation.assembler import TextToken
 from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate, ReadProgress
 from lead.http.generation_request import GenerationRequest
-from lead.http.render.generation_settings import generation_settings
-from lead.http.render.logprobs import token_probabilities
-from lead.http.render.timings import prompt_progress, timings, timings_of_prompt
+from lead.http.render.answer_parts import (
+    generation_settings,
+    prompt_progress,
+    timings,
+    timings_of_prompt,
+    token_probabilities,
+)
 from lead.http.sse import JsonObject, SseEvent
 from lead.server.services import Services
 

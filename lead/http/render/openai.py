@@ -12,12 +12,16 @@ from lead.engine.commands import OWN_SOURCES
 from lead.generation.answer_stats import SourceStats
 from lead.generation.assembler import TextToken
 from lead.http.answers import Answer, AnswerEnd, AnswerRenderer, AnswerUpdate
-from lead.http.chat_request import ChatRequest
-from lead.http.generation_request import GenerationRequest
-from lead.http.render.generation_settings import generation_settings
-from lead.http.render.logprobs import TextLogprobs, chat_logprobs
-from lead.http.render.spec_decode_metrics import spec_decode_metrics
-from lead.http.render.timings import prompt_progress, speculation, timings
+from lead.http.generation_request import ChatRequest, GenerationRequest
+from lead.http.render.answer_parts import (
+    TextLogprobs,
+    chat_logprobs,
+    generation_settings,
+    prompt_progress,
+    spec_decode_metrics,
+    speculation,
+    timings,
+)
 from lead.http.schema import GenerationFields
 from lead.http.sse import JsonObject, SseEvent
 from lead.server.services import Services
@@ -40,6 +44,7 @@ class _OpenAIRenderer(AnswerRenderer):
         self._body = body
         self._request = request
         self._services = services
+        self._detail = services.settings.per_request_spec_decode_metrics
         self._frame = frame | {
             "created": int(time.time()),
             "model": services.alias,
@@ -73,7 +78,7 @@ class _OpenAIRenderer(AnswerRenderer):
                 "choices": [],
                 "usage": _usage(self._ends, self._request.n),
                 "timings": timings(self._ends[-1].stats),
-                **spec_decode_metrics(self._ends, self._services.spec_decode_detail),
+                **spec_decode_metrics(self._ends, self._detail),
             }
         yield "[DONE]"
 
@@ -92,7 +97,7 @@ class _OpenAIRenderer(AnswerRenderer):
             "usage": _usage(ends, self._request.n),
             "timings": timings(ends[0].stats),
             "seed": ends[0].seed,
-            **spec_decode_metrics(ends, self._services.spec_decode_detail),
+            **spec_decode_metrics(ends, self._detail),
         }
         if self._body.return_speculation:
             whole["speculation"] = speculation([update for answer in answers for update in answer.updates])
@@ -135,7 +140,7 @@ class ChatRenderer(_OpenAIRenderer):
     def __init__(self, body: ChatRequest, request: GenerationRequest, services: Services) -> None:
         kind = "chat.completion.chunk" if body.stream else "chat.completion"
         super().__init__(body, request, services, {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind})
-        self._verbose = services.chat.verbose if body.verbose is None else body.verbose
+        self._verbose = services.settings.log_level == "debug" if body.verbose is None else body.verbose
 
     def whole(self, answers: list[Answer]) -> Body:
         whole = super().whole(answers)

@@ -1,5 +1,6 @@
 """`GET /health`, `/v1/models`, `/props`: the server and its model, as llama-server describes them."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -8,9 +9,9 @@ from fastapi.responses import JSONResponse, Response
 from lead.engine.client import EngineState
 from lead.engine.exactness import promise
 from lead.http.error_responses import error_response, http_error
-from lead.http.render.generation_settings import public_settings
+from lead.http.render.answer_parts import public_settings
 from lead.server.services import Services, get_ready_services, get_services
-from shared.errors import NotServingError
+from shared.errors import NotServingError, UnsupportedError
 from shared.llama import library
 from shared.sampling.parameters import SamplingParameters
 
@@ -44,7 +45,7 @@ async def models(services: Annotated[Services, Depends(get_services)]) -> dict[s
 @router.get("/models/{name:path}", include_in_schema=False)
 async def model(name: str, services: Annotated[Services, Depends(get_services)]) -> Response:
     """The model, by one of its names."""
-    if name in services.names.aliases:
+    if name in services.aliases:
         return JSONResponse(_record(services))
     message = f"the model {name!r} does not exist; this lead serves {services.alias!r}"
     return http_error(404, message, "not_found_error", code="model_not_found")
@@ -55,8 +56,8 @@ def _record(services: Services) -> dict[str, Any]:
     ready = services.engine.ready
     return {
         "id": services.alias,
-        "aliases": services.names.aliases,
-        "tags": services.names.tags,
+        "aliases": services.aliases,
+        "tags": services.settings.tag_names,
         "object": "model",
         "created": services.started_at,
         "owned_by": "llama-duo",
@@ -84,8 +85,8 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
     """Settings and properties of the model."""
     vocabulary, ready = services.vocabulary, services.engine.ready
     assert ready
-    defaults = public_settings(SamplingParameters(seed=0), None) | services.defaults.model_dump()
-    defaults["n_keep"] = services.n_keep
+    defaults = public_settings(SamplingParameters(seed=0), None) | services.settings.sampling.model_dump()
+    defaults["n_keep"] = services.settings.keep
     return {
         "default_generation_settings": {"n_ctx": ready.n_ctx_sequence, "params": defaults},
         "total_slots": ready.n_slots,
@@ -95,7 +96,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "bos_token": _text(vocabulary.bos, services),
         "eos_token": _text(vocabulary.eos, services),
         "modalities": {"vision": False, "video": False, "audio": False},
-        "endpoint_slots": services.shows_slots,
+        "endpoint_slots": services.settings.slots,
         "endpoint_props": False,
         "endpoint_metrics": services.metrics is not None,
         "is_sleeping": services.engine.state is EngineState.SLEEPING,
@@ -131,3 +132,33 @@ def _text(token: int | None, services: Services) -> str:
     if token is None:
         return ""
     return services.vocabulary.piece(token, special=True).decode("utf-8", "replace")
+
+
+_EMBEDDINGS = "This server does not support embeddings: it generates text"
+_RERANKING = "This server does not support reranking: it generates text"
+_AUDIO = "The current model does not support audio input."
+REASONS: Mapping[str, str] = {
+    "/embedding": _EMBEDDINGS,
+    "/embeddings": _EMBEDDINGS,
+    "/v1/embeddings": _EMBEDDINGS,
+    "/rerank": _RERANKING,
+    "/reranking": _RERANKING,
+    "/v1/rerank": _RERANKING,
+    "/v1/reranking": _RERANKING,
+    "/v1/audio/transcriptions": _AUDIO,
+    "/infill": "Infill is not supported: there is no text before and after a gap, only one before the end",
+    "/lora-adapters": "This server does not support adapters: the model runs as its file says",
+    "/props": "This server does not support changing global properties",
+}
+"""Why the lead does not have these endpoints of llama-server: POST requests by path, answered with 501."""
+
+
+def _refusing(reason: str) -> Callable[[], Awaitable[None]]:
+    async def refuse() -> None:
+        raise UnsupportedError(reason)
+
+    return refuse
+
+
+for _path, _reason in REASONS.items():
+    router.post(_path, include_in_schema=False)(_refusing(_reason))

@@ -12,7 +12,7 @@ from pydantic import Field
 from starlette.requests import HTTPConnection
 
 from lead.backs.registry import Back, Backs
-from lead.chat.nulls import NullIsDefault
+from lead.chat.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.exactness import promise
 from lead.engine.speculation.drafts import MAX_DEPTH
@@ -69,7 +69,7 @@ def _about(services: Services) -> dict[str, Any]:
         "exact": ready.exactness.is_on if ready else None,
         "promise": promise(ready.exactness) if ready else "",
         "cores": sorted(cpus.usable()),
-        "n_threads": services.n_threads,
+        "n_threads": services.settings.n_threads,
     }
 
 

@@ -6,12 +6,10 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
-from lead.chat.bounds import MAX_PROMPT_ELEMENTS, AtMost
-from lead.chat.nulls import NullIsDefault
+from lead.chat.fields import MAX_PROMPT_ELEMENTS, AtMost, NullIsDefault
 from lead.chat.request import ConversationFields
-from lead.http.chat_request import check_tools
+from lead.http.generation_request import check_tools, prepare
 from lead.http.json_route import JsonRoute
-from lead.http.preparing import prepare
 from lead.server.services import Services, get_services
 from lead.tokenizer.jobs import DetokenizeIds, Job, RenderPrompt, TokenizeText, write_conversation
 

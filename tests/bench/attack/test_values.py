@@ -7,7 +7,7 @@ from bench.attack.values import ELEMENTS, Raw, encode, fitting, large, large_lis
 
 
 def test_raw_text_is_written_as_it_is():
-    assert encode({"a": [Raw("NaN"), "x"], "b": Raw("1")}) == b'{"a": [NaN, "x"], "b": 1}'
+    assert encode({"a": [Raw("NaN"), "x"], "b": Raw("1")}) == b'{"a":[NaN,"x"],"b":1}'
 
 
 @pytest.mark.parametrize("make", [small, lambda rng: fitting(rng, {"text", "list", "object", "number"})])

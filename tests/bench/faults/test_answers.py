@@ -66,8 +66,8 @@ def test_answers_of_several_choices_are_kept_apart():
     [
         (whole("Hi you"), "text"),
         (whole(reason="length"), "finish_reason"),
-        (whole(logprobs={"content": [{"token": "Hi"}]}), "tokens"),
-        (whole(logprobs={"tokens": ["Hi"]}), "tokens"),
+        (whole(logprobs={"content": [{"token": "Hi", "logprob": -0.5}]}), "tokens"),
+        (whole(logprobs={"tokens": ["Hi"], "token_logprobs": [-0.5]}), "tokens"),
     ],
 )
 def test_a_difference_is_named(other, difference):
@@ -76,6 +76,12 @@ def test_a_difference_is_named(other, difference):
 
 def test_equal_answers_do_not_differ():
     assert whole().differences(whole()) == []
+
+
+def test_another_log_probability_is_a_difference_in_exact_mode_alone():
+    one, other = (whole(logprobs={"content": [{"token": "Hi", "logprob": each}]}) for each in (-0.5, -0.6))
+    assert one.differences(other) == []
+    assert one.differences(other, exact=True) == ["logprobs"]
 
 
 def test_a_missing_choice_and_another_usage_are_differences():

@@ -11,8 +11,8 @@ import pytest
 
 from bench.faults import injector as module
 from bench.faults.injector import ACTIONS, Injector
-from bench.faults.link import Link
 from bench.faults.schedule import KINDS, Fault
+from bench.link import Link
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 
-from bench.faults.requests import COMPLETION, KINDS, draw
-from lead.http.chat_request import ChatRequest
+from bench.faults.requests import COMPLETION, KINDS, draw, next_turn, with_logprobs
+from lead.http.generation_request import ChatRequest
 from lead.http.routes.completions import CompletionRequest
 
 MANY = [draw(1, index) for index in range(300)]
@@ -16,12 +16,23 @@ def test_every_kind_is_drawn():
     assert {request.kind for request in MANY} == set(KINDS)
 
 
-@pytest.mark.parametrize("request_", MANY, ids=lambda request: f"{request.index}-{request.kind}")
-def test_every_request_is_one_that_the_lead_understands(request_):
-    kind = CompletionRequest if request_.path == COMPLETION else ChatRequest
-    unknown = set(request_.body) - set(kind.model_fields)
-    assert not unknown
-    kind.model_validate(request_.body).check()
+@pytest.mark.parametrize("change", [lambda request: request, with_logprobs])
+def test_every_request_is_one_that_the_lead_understands(change):
+    for request in map(change, MANY):
+        kind = CompletionRequest if request.path == COMPLETION else ChatRequest
+        unknown = set(request.body) - set(kind.model_fields)
+        assert not unknown, request
+        kind.model_validate(request.body).check()
+
+
+def test_the_next_turn_repeats_what_was_generated():
+    request = next(request for request in MANY if request.kind == "chat")
+    turn = next_turn(request, "a story")
+    assert turn.body["messages"][:2] == [
+        *request.body["messages"],
+        {"role": "assistant", "content": "a story"},
+    ]
+    assert turn.index != request.index
 
 
 def test_some_are_streamed_some_sampled_and_some_clients_leave():

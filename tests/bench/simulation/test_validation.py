@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from bench.grid import Configuration
 from bench.simulation.contest import Way
 from bench.simulation.validation import read, validate
+from bench.speed import Configuration
 from shared.errors import ConfigError
 
 NAME = str(Configuration("0.4G:f16", "0.1", 0.0, 2, 20.0))

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lead.chat import tool_formats
-from lead.chat.message import ChatMessage
-from lead.chat.parser_config import ParserConfig
+from lead.chat import output_format
+from lead.chat.output_format import ParserConfig, unfinished_marker
+from lead.chat.request_parts import ChatMessage
 from lead.chat.template import ChatTemplate, Conversation
-from lead.chat.tool_formats import unfinished_marker
 
 _FOLDER = Path(__file__).parent / "corpus"
 HELLO = {"role": "user", "content": "Hello"}
@@ -68,7 +67,7 @@ class Case:
     def config(self):
         """As lead/http configures the parser."""
         chat, prompt = template(self.template), self.prompt()
-        own = {each.name: each for each in tool_formats.FORMATS}.get(self.tool_format, chat.tool_format)
+        own = {each.name: each for each in output_format.FORMATS}.get(self.tool_format, chat.tool_format)
         return ParserConfig(
             reasoning=chat.reasoning,
             in_reasoning=chat.reasoning is not None and chat.reasoning.is_open(prompt),

@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from lead.chat import tool_formats
+from lead.chat import output_format
 from lead.chat.constraint import OutputConstraint, grammar_for
-from lead.chat.reasoning import ReasoningMarkers
-from lead.chat.tools import Tool
+from lead.chat.output_format import ReasoningMarkers
+from lead.chat.request_parts import Tool
 from lead.grammar import check_grammar, check_schema
 from lead.settings.limits import RequestLimits
 from shared.sampling.grammar import GrammarMatcher
@@ -13,7 +13,7 @@ from shared.sampling.grammar import GrammarMatcher
 THINK = ReasoningMarkers("<think>", "</think>")
 TURN = ReasoningMarkers("<|im_start|>", "<|im_start|>")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-FORMATS = [value for value in vars(tool_formats).values() if isinstance(value, tool_formats.ToolFormat)]
+FORMATS = [value for value in vars(output_format).values() if isinstance(value, output_format.ToolFormat)]
 
 
 def tool(name):
@@ -63,7 +63,7 @@ def calls(tool_format, *names):
 
 def test_free_text_has_no_grammar(grammar):
     assert grammar(OutputConstraint()) is None
-    assert grammar(tools(), tool_formats.HERMES) is None
+    assert grammar(tools(), output_format.HERMES) is None
 
 
 @pytest.mark.parametrize(
@@ -98,19 +98,19 @@ def test_one_call_is_one_call(accepts, tool_format):
 
 
 def test_an_answer_in_the_generic_format_is_json_in_any_case(accepts):
-    assert accepts('{"response": "Hello"}', tools(), tool_formats.GENERIC)
-    assert accepts(calls(tool_formats.GENERIC, "add"), tools(), tool_formats.GENERIC)
-    assert not accepts("Hello", tools(), tool_formats.GENERIC)
+    assert accepts('{"response": "Hello"}', tools(), output_format.GENERIC)
+    assert accepts(calls(output_format.GENERIC, "add"), tools(), output_format.GENERIC)
+    assert not accepts("Hello", tools(), output_format.GENERIC)
 
 
 def test_an_answer_that_must_call_has_no_content(accepts):
-    assert not accepts('{"response": "Hello"}', tools(must_call=True), tool_formats.GENERIC)
+    assert not accepts('{"response": "Hello"}', tools(must_call=True), output_format.GENERIC)
 
 
 def test_an_answer_has_the_content_of_the_schema_or_calls(accepts):
-    assert accepts(json.dumps({"a": 1}), tools(schema=SCHEMA), tool_formats.HERMES)
-    assert accepts(calls(tool_formats.HERMES, "add"), tools(schema=SCHEMA), tool_formats.HERMES)
-    assert not accepts("{}", tools(schema=SCHEMA), tool_formats.HERMES)
+    assert accepts(json.dumps({"a": 1}), tools(schema=SCHEMA), output_format.HERMES)
+    assert accepts(calls(output_format.HERMES, "add"), tools(schema=SCHEMA), output_format.HERMES)
+    assert not accepts("{}", tools(schema=SCHEMA), output_format.HERMES)
 
 
 @pytest.mark.parametrize("markers", [THINK, TURN])

@@ -1,7 +1,7 @@
 import pytest
 
 from lead.chat.control_texts import ControlTexts, render_prompt
-from lead.chat.message import ChatMessage
+from lead.chat.request_parts import ChatMessage
 from lead.chat.template import ChatTemplate, Conversation
 from shared.errors import RequestError
 from shared.llama.special_tokens import SpecialToken, SpecialTokens

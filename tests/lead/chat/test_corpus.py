@@ -4,9 +4,9 @@ import json
 import pytest
 
 from lead.chat.deltas import AssistantMessage
-from lead.chat.message import ChatMessage
+from lead.chat.output_format import ParserConfig
 from lead.chat.parser import OutputParser
-from lead.chat.parser_config import ParserConfig
+from lead.chat.request_parts import ChatMessage
 from lead.chat.template import Conversation
 from tests.lead.chat.cases import CASES, HELLO, load, template, tool
 

@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.chat import parser, tool_formats
+from lead.chat import output_format, parser
 from lead.chat.deltas import AssistantMessage, Content, Reasoning, ToolCallArguments, ToolCallStart
 from lead.chat.json_stream import ObjectStream
+from lead.chat.output_format import ParserConfig, ReasoningMarkers
 from lead.chat.parser import OutputParser
-from lead.chat.parser_config import ParserConfig
-from lead.chat.reasoning import ReasoningMarkers
 
 THINK = ReasoningMarkers("<think>", "</think>")
 TOOLS = frozenset({"add", "python"})
@@ -33,72 +32,72 @@ def calls(message):
 
 CALLS = {
     "hermes": (
-        tool_formats.HERMES,
+        output_format.HERMES,
         f'<tool_call>\n{{"name": "add", "arguments": {ARGUMENTS}}}\n</tool_call>',
     ),
     "hermes, arguments first": (
-        tool_formats.HERMES,
+        output_format.HERMES,
         f'<tool_call>{{"arguments": {ARGUMENTS}, "name": "add"}}</tool_call>',
     ),
     "hermes, arguments as text": (
-        tool_formats.HERMES,
+        output_format.HERMES,
         f'<tool_call>{{"name": "add", "arguments": {json.dumps(ARGUMENTS)}}}</tool_call>',
     ),
-    "llama": (tool_formats.LLAMA, f'{{"name": "add", "parameters": {ARGUMENTS}}}'),
+    "llama": (output_format.LLAMA, f'{{"name": "add", "parameters": {ARGUMENTS}}}'),
     "llama, with a type": (
-        tool_formats.LLAMA,
+        output_format.LLAMA,
         f' {{"type": "function", "function": {{"name": "add", "parameters": {ARGUMENTS}}}}}',
     ),
-    "llama, marked": (tool_formats.LLAMA, f'<|python_tag|>{{"name": "add", "parameters": {ARGUMENTS}}}'),
-    "llama, a program": (tool_formats.LLAMA, '<|python_tag|>add.call(a=1, b="}]")'),
-    "mistral": (tool_formats.MISTRAL, f'[TOOL_CALLS][{{"name": "add", "arguments": {ARGUMENTS}}}]'),
-    "mistral, named": (tool_formats.MISTRAL_NAMED, f"[TOOL_CALLS]add[ARGS]{ARGUMENTS}"),
+    "llama, marked": (output_format.LLAMA, f'<|python_tag|>{{"name": "add", "parameters": {ARGUMENTS}}}'),
+    "llama, a program": (output_format.LLAMA, '<|python_tag|>add.call(a=1, b="}]")'),
+    "mistral": (output_format.MISTRAL, f'[TOOL_CALLS][{{"name": "add", "arguments": {ARGUMENTS}}}]'),
+    "mistral, named": (output_format.MISTRAL_NAMED, f"[TOOL_CALLS]add[ARGS]{ARGUMENTS}"),
     "deepseek r1": (
-        tool_formats.DEEPSEEK_FENCED,
+        output_format.DEEPSEEK_FENCED,
         (
             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n"
             f"{ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
         ),
     ),
     "deepseek 3.1": (
-        tool_formats.DEEPSEEK,
+        output_format.DEEPSEEK,
         (
             f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{ARGUMENTS}<｜tool▁call▁end｜>"
             "<｜tool▁calls▁end｜>"
         ),
     ),
     "command-r": (
-        tool_formats.COMMAND_R,
+        output_format.COMMAND_R,
         (
             f'<|START_ACTION|>[{{"tool_call_id": "0", "tool_name": "add", "parameters": {ARGUMENTS}}}]'
             "<|END_ACTION|>"
         ),
     ),
     "command-r-plus": (
-        tool_formats.COMMAND_R_PLUS,
+        output_format.COMMAND_R_PLUS,
         f'Action: ```json\n[{{"tool_name": "add", "parameters": {ARGUMENTS}}}]```',
     ),
-    "function tag": (tool_formats.FUNCTION_TAG, f"<function=add>{ARGUMENTS}</function>"),
+    "function tag": (output_format.FUNCTION_TAG, f"<function=add>{ARGUMENTS}</function>"),
     "kimi": (
-        tool_formats.KIMI,
+        output_format.KIMI,
         (
             "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>"
             f"{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>"
         ),
     ),
     "gpt-oss": (
-        tool_formats.GPT_OSS,
+        output_format.GPT_OSS,
         f"<|channel|>commentary to=functions.add <|constrain|>json<|message|>{ARGUMENTS}<|call|>",
     ),
     "phi": (
-        tool_formats.GRANITE,
+        output_format.GRANITE,
         f'<|tool_call|>[{{"name": "add", "arguments": {ARGUMENTS}}}]<|/tool_call|>',
     ),
     "toolcall": (
-        tool_formats.TOOLCALL,
+        output_format.TOOLCALL,
         f'<TOOLCALL>[{{"name": "add", "arguments": {ARGUMENTS}}}]</TOOLCALL>',
     ),
-    "generic": (tool_formats.GENERIC, f'{{"tool_calls": [{{"name": "add", "arguments": {ARGUMENTS}}}]}}'),
+    "generic": (output_format.GENERIC, f'{{"tool_calls": [{{"name": "add", "arguments": {ARGUMENTS}}}]}}'),
 }
 
 
@@ -113,7 +112,7 @@ def test_a_call_in_every_format_is_parsed(name, size):
 @pytest.mark.parametrize("size", [1, None])
 @pytest.mark.parametrize(
     "own",
-    [value for value in vars(tool_formats).values() if isinstance(value, tool_formats.ToolFormat)],
+    [value for value in vars(output_format).values() if isinstance(value, output_format.ToolFormat)],
     ids=lambda f: f.name,
 )
 def test_calls_in_the_form_of_the_grammar_are_parsed(own, size):
@@ -125,24 +124,24 @@ def test_calls_in_the_form_of_the_grammar_are_parsed(own, size):
 
 @pytest.mark.parametrize("size", [1, None])
 def test_text_before_a_call_is_content_without_the_white_space_between(size):
-    message = read(f"Let me see.\n\n{CALLS['hermes'][1]}", size, tool_format=tool_formats.HERMES)
+    message = read(f"Let me see.\n\n{CALLS['hermes'][1]}", size, tool_format=output_format.HERMES)
     assert (message.content, calls(message)) == ("Let me see.", [ADD])
 
 
 @pytest.mark.parametrize("size", [1, None])
 def test_several_calls_are_parsed_with_ids_of_their_own(size):
-    message = read("\n".join([CALLS["hermes"][1]] * 3), size, tool_format=tool_formats.HERMES)
+    message = read("\n".join([CALLS["hermes"][1]] * 3), size, tool_format=output_format.HERMES)
     assert calls(message) == [ADD] * 3
     assert len({call.id for call in message.calls}) == 3
 
 
 def test_only_the_first_call_counts_if_the_client_wants_one():
-    message = read("\n".join([CALLS["hermes"][1]] * 2), tool_format=tool_formats.HERMES, one_call=True)
+    message = read("\n".join([CALLS["hermes"][1]] * 2), tool_format=output_format.HERMES, one_call=True)
     assert calls(message) == [ADD]
 
 
 def test_a_calls_name_is_emitted_first_and_its_arguments_as_they_come():
-    reader = OutputParser(ParserConfig(tool_format=tool_formats.HERMES))
+    reader = OutputParser(ParserConfig(tool_format=output_format.HERMES))
     pieces = [reader.push(text) for text in ('<tool_call>{"name": "add", "argu', 'ments": {"a"', ": 1}", "}")]
     assert [type(delta) for delta in pieces[0]] == [ToolCallStart]
     assert pieces[1:] == [[ToolCallArguments(0, '{"a"')], [ToolCallArguments(0, ": 1}")], []]
@@ -161,7 +160,7 @@ def test_a_calls_name_is_emitted_first_and_its_arguments_as_they_come():
     ],
 )
 def test_text_that_only_began_like_a_call_is_content(text, size):
-    message = read(text, size, tool_format=tool_formats.HERMES)
+    message = read(text, size, tool_format=output_format.HERMES)
     assert (message.content, message.calls) == (text, [])
 
 
@@ -170,12 +169,12 @@ def test_text_that_only_began_like_a_call_is_content(text, size):
     "text", ['{"name": "fox", "parameters": {}}', '{"a": 1}', '{"a": [1, 2', "{", "x {}"]
 )
 def test_json_that_does_not_call_a_tool_is_content(text, size):
-    message = read(text, size, tool_format=tool_formats.LLAMA, tools=TOOLS)
+    message = read(text, size, tool_format=output_format.LLAMA, tools=TOOLS)
     assert (message.content, message.calls) == (text, [])
 
 
 def test_a_call_that_is_cut_off_is_still_a_call():
-    message = read('<tool_call>{"name": "add", "arguments": {"a": 1', tool_format=tool_formats.HERMES)
+    message = read('<tool_call>{"name": "add", "arguments": {"a": 1', tool_format=output_format.HERMES)
     assert [(call.name, call.arguments) for call in message.calls] == [("add", '{"a": 1')]
 
 
@@ -188,24 +187,24 @@ def test_an_end_marker_that_is_cut_off_is_not_content(family, size):
 
 
 def test_a_call_without_arguments_has_an_empty_object():
-    assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=tool_formats.HERMES)) == [
+    assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=output_format.HERMES)) == [
         ("add", {})
     ]
 
 
 def test_code_calls_the_interpreter():
-    message = read("<|python_tag|>print(1)", tool_format=tool_formats.LLAMA, tools=TOOLS)
+    message = read("<|python_tag|>print(1)", tool_format=output_format.LLAMA, tools=TOOLS)
     assert calls(message) == [("python", {"code": "print(1)"})]
 
 
 @pytest.mark.parametrize("size", [1, None])
 def test_a_generic_response_is_content(size):
-    message = read('{"response": "a \\"b\\" \\ud83d\\udc4b\\n"}', size, tool_format=tool_formats.GENERIC)
+    message = read('{"response": "a \\"b\\" \\ud83d\\udc4b\\n"}', size, tool_format=output_format.GENERIC)
     assert message.content == 'a "b" 👋\n'
 
 
 def test_a_generic_response_may_be_json():
-    assert read('{"response": {"a": [1]}}', 1, tool_format=tool_formats.GENERIC).content == '{"a": [1]}'
+    assert read('{"response": {"a": [1]}}', 1, tool_format=output_format.GENERIC).content == '{"a": [1]}'
 
 
 @pytest.mark.parametrize("size", [1, None])
@@ -230,7 +229,7 @@ def test_a_marker_after_content_does_not_begin_reasoning():
 @pytest.mark.parametrize("size", [1, None])
 def test_a_call_may_follow_reasoning(size):
     message = read(
-        f"<think>Hm.</think>\n{CALLS['hermes'][1]}", size, reasoning=THINK, tool_format=tool_formats.HERMES
+        f"<think>Hm.</think>\n{CALLS['hermes'][1]}", size, reasoning=THINK, tool_format=output_format.HERMES
     )
     assert (message.reasoning, message.content, calls(message)) == ("Hm.", "", [ADD])
 
@@ -242,13 +241,13 @@ def test_channels_are_reasoning_and_content(size):
         text,
         size,
         reasoning=ReasoningMarkers("<|channel|>analysis<|message|>", "<|end|>"),
-        ignored_markers=tool_formats.detect_ignored_markers("<|channel|>"),
+        ignored_markers=output_format.detect_ignored_markers("<|channel|>"),
     )
     assert (message.reasoning, message.content) == ("Hm.", "Yes.")
 
 
 def test_text_that_is_certain_is_not_held_back():
-    reader = OutputParser(ParserConfig(reasoning=THINK, tool_format=tool_formats.HERMES))
+    reader = OutputParser(ParserConfig(reasoning=THINK, tool_format=output_format.HERMES))
     assert reader.push("<think>Hm") == [Reasoning("Hm")]
     assert reader.push("</think>Yes <") == [Content("Yes")]
     assert reader.push("b") == [Content(" <b")]
@@ -277,7 +276,7 @@ FRAGMENTS = [
 ]
 
 
-@pytest.mark.parametrize("own", tool_formats.FORMATS, ids=lambda own: own.name)
+@pytest.mark.parametrize("own", output_format.FORMATS, ids=lambda own: own.name)
 @given(data=st.data())
 def test_any_text_is_parsed_the_same_in_pieces_and_whole(own, data):
     start, end = own.frame("add")
@@ -335,7 +334,7 @@ def scanned(monkeypatch, own, text, size):
     return n
 
 
-@pytest.mark.parametrize("own", tool_formats.FORMATS, ids=lambda own: own.name)
+@pytest.mark.parametrize("own", output_format.FORMATS, ids=lambda own: own.name)
 def test_the_work_is_linear_in_the_text_whatever_it_is(monkeypatch, own):
     starts = ["", *own.call_starts[:1], *([own.python_tag] if own.python_tag else [])]
     units = {*UNITS, *own.markers()} - {""}
@@ -359,7 +358,7 @@ def test_the_work_is_linear_in_the_text_whatever_it_is(monkeypatch, own):
 )
 def test_an_answer_is_well_formed_text_whatever_its_escapes(size, written, content):
     text = '{"response": "' + written
-    assert read(text, size, tool_format=tool_formats.GENERIC, tools=TOOLS).content == content
+    assert read(text, size, tool_format=output_format.GENERIC, tools=TOOLS).content == content
 
 
 def test_white_space_before_a_call_is_dropped_only_as_far_as_it_could_wait():

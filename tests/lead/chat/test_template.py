@@ -2,7 +2,7 @@ import pytest
 
 from lead.chat import jinja
 from lead.chat.jinja import CHATML
-from lead.chat.message import ChatMessage
+from lead.chat.request_parts import ChatMessage
 from lead.chat.template import ChatTemplate, Conversation
 from shared.errors import ConfigError, RequestError
 

@@ -15,16 +15,17 @@ from lead.engine.draft_loading import (
     make_mtp_drafter,
     wants_heads,
 )
+from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed
 from lead.engine.loop import Loop
-from lead.engine.scheduler import Scheduler
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.step_cost import StepCost
+from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, TranslationError
+from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
-from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sampling.factory import make_sampler
@@ -212,7 +213,7 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep
     heads = model.open_heads(eagle) if with_heads or eagle else None
     drafter = make_mtp_drafter(model, heads, 4, NoGrammars(), NoWait()) if heads else None
     speculation = SpeculationManager(policy, 3, frozenset(), batching=batching_for(limits), inline=drafter)
-    scheduler = Scheduler(
+    engine = Engine(
         limits,
         speculation,
         lambda request: make_sampler(request.sampling, model.vocabulary, request.tokens),
@@ -225,12 +226,12 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep
         for i in range(n_texts)
     ]
     front = FakeFront({0: requests[:2], 9: requests[2:]}, n_most_steps=9000)
-    loop = Loop(model, scheduler, speculation, front, clock=front.clock)
+    loop = Loop(model, engine, front, clock=front.clock)
     if speculation.inline:
         calibrate_heads(heads, speculation.inline.cost, front.clock)
     while front.open:
         loop.step()
-        scheduler.check_integrity()
+        engine.check_integrity()
     if heads:
         heads.close()
     model.close()
@@ -279,10 +280,11 @@ def accept_one(model, tokens):
     """The target takes the first draft token (the draft is `tokens[1:]`) and rejects the rest."""
     n = len(PROMPT)
     if model.traits.replays:
-        model.save(1, 0)
+        before = Snapshot("device", model.traits.n_step_checkpoints, n)
+        model.store(1, before)
     model.decode([Span(1, n, tokens, len(tokens))])
     if model.traits.replays:
-        model.restore(1, 0, 1)
+        model.restore(1, before, n)
         model.decode([Span(1, n, tokens[:2], 1)])
     else:
         model.trim(1, n + 2)

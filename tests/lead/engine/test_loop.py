@@ -8,10 +8,11 @@ import pytest
 
 from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started, Tuned
-from lead.engine.loop import Loop
+from lead.engine.loop import MOST_SECONDS, Loop, ProgressWatch
+from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
-from lead.engine.step_plan import StepPlan
+from lead.engine.step_plan import Wait
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
 from shared.settings.model_options import ModelOptions
 from tests.fakes import (
@@ -58,7 +59,7 @@ class ScriptedPipe:
 
 def run(*batches, target=None, policy="fixed", **more):
     pipe, target = ScriptedPipe(*batches), target or FakeTarget(LIMITS.n_slots)
-    Loop(target, *make_engine(LIMITS, policy=policy), pipe, clock=pipe.clock, **more).run()
+    Loop(target, make_engine(LIMITS, policy=policy), pipe, clock=pipe.clock, **more).run()
     return pipe, target
 
 
@@ -102,7 +103,7 @@ def test_a_sequence_is_started_before_its_first_decode():
 
     pipe = ScriptedPipe([submit(tokens=LONG)])
     with pytest.raises(DecodeFatalError):
-        Loop(Dying(2), *make_engine(LIMITS), pipe).run()
+        Loop(Dying(2), make_engine(LIMITS), pipe).run()
     assert pipe.sent == [Started(sequence="s", n_cached=0)]
 
 
@@ -190,7 +191,7 @@ def drafting(*batches, tick):
     pipe, target = DraftingPipe(*batches), FakeTarget(LIMITS.n_slots)
     pipe.tick = tick
     inline = inline_drafter(2, 0.0)
-    Loop(target, *make_engine(LIMITS, depth=3, inline=inline), pipe, clock=pipe.clock).run()
+    Loop(target, make_engine(LIMITS, depth=3, inline=inline), pipe, clock=pipe.clock).run()
     return pipe, target
 
 
@@ -213,15 +214,15 @@ def test_commands_are_looked_at_while_it_drafts():
 def check_times(*batches):
     """When the records are checked while these commands arrive; a wait takes all its time."""
     pipe = ScriptedPipe(*batches)
-    scheduler, speculation = make_engine(LIMITS)
-    times, check = [], scheduler.check_integrity
+    engine = make_engine(LIMITS)
+    times, check = [], engine.check_integrity
 
     def check_and_note():
         check()
         times.append(pipe.now)
 
-    scheduler.check_integrity = check_and_note
-    Loop(FakeTarget(2), scheduler, speculation, pipe, clock=pipe.clock).run()
+    engine.check_integrity = check_and_note
+    Loop(FakeTarget(2), engine, pipe, clock=pipe.clock).run()
     return times, pipe.waits
 
 
@@ -250,10 +251,10 @@ def test_a_check_that_is_not_due_yet_follows_without_a_command():
 
 def test_wrong_records_end_the_engine_and_are_logged(caplog):
     pipe = ScriptedPipe([submit(max_tokens=1)], [], [])
-    scheduler, speculation = make_engine(LIMITS)
-    speculation.close = lambda _sequence: None  # it forgets to forget
+    engine = make_engine(LIMITS)
+    engine.speculation.close = lambda _sequence: None  # it forgets to forget
     with pytest.raises(IntegrityError, match=r"open: \{'s'\}"):
-        Loop(FakeTarget(2), scheduler, speculation, pipe, clock=pipe.clock).run()
+        Loop(FakeTarget(2), engine, pipe, clock=pipe.clock).run()
     assert "'speculation': {'s': []}" in caplog.text
     assert "'n_cached': 2" in caplog.text
 
@@ -365,13 +366,28 @@ def test_a_text_whose_window_was_lost_is_read_again_and_stays_the_same(caplog):
     assert message.endswith("were overwritten: their texts are read again (lost so far: 1)")
 
 
-class StuckScheduler:
+class StuckEngine:
     """Has a sequence and never does anything about it, as a bug might have it."""
 
     idle = False
 
-    def plan(self, _now):
-        return StepPlan([])
+    def __init__(self, action=None, n_drafted=0):
+        self._action = action or Wait(0.0)
+        self._n_drafted = n_drafted
+
+    def next(self, _now):
+        return self._action
+
+    def draft(self, _order):
+        return DraftRound(self._n_drafted, 0, None)
+
+    def drafted(self, _done, _seconds):
+        pass
+
+    def pop_events(self):
+        return []
+
+    pop_edits = pop_events
 
     def describe(self):
         return {"waiting": ["s"]}
@@ -380,27 +396,37 @@ class StuckScheduler:
 @pytest.mark.parametrize("seconds", [0.001, 0.5])
 def test_a_loop_that_does_nothing_for_those_who_wait_ends_the_engine(caplog, seconds):
     """Whether it spins or waits, and whatever signs of life it gives."""
-    _, speculation = make_engine(LIMITS)
     pipe = ScriptedPipe(*[[]] * 40_000)
     clock = itertools.count(0.0, seconds).__next__
     with pytest.raises(IntegrityError, match="nothing was decoded"):
-        Loop(FakeTarget(), StuckScheduler(), speculation, pipe, clock=clock).run()
+        Loop(FakeTarget(), StuckEngine(), pipe, clock=clock).run()
     assert clock() <= 31
     assert "['s']" in caplog.messages[-1], "its records are in the log"
 
 
 @pytest.mark.parametrize(("n_tokens", "ends"), [(512, False), (0, True)])
 def test_a_draft_model_may_read_a_long_prompt_between_two_steps(n_tokens, ends):
-    class Drafting:
-        def draft(self, _order):
-            return DraftRound(n_tokens, 0, None)
-
-        def on_drafted(self, _done, _seconds):
-            pass
-
-    scheduler = StuckScheduler()
-    scheduler.plan = lambda _now: StepPlan([], order=object())
+    order = DraftOrder(("s",), 1, 0.0)
     clock = itertools.count(0.0, 0.5).__next__
-    loop = Loop(FakeTarget(), scheduler, Drafting(), ScriptedPipe(*[[]] * 100), clock=clock)
+    loop = Loop(FakeTarget(), StuckEngine(order, n_tokens), ScriptedPipe(*[[]] * 100), clock=clock)
     with pytest.raises(IntegrityError) if ends else contextlib.nullcontext():
         loop.run()
+
+
+def test_waiting_too_long_is_noticed():
+    progress = ProgressWatch(now=5.0)
+    seconds = next(n for n in range(100) if progress.has_stalled(5.0 + n))
+    assert seconds == MOST_SECONDS
+
+
+def test_whatever_happens_begins_the_time_anew():
+    progress = ProgressWatch(now=0.0)
+    for now in range(100):
+        assert not progress.has_stalled(float(now))
+        if now % 20 == 0:
+            progress.made()
+
+
+def test_the_time_for_which_a_process_was_stopped_does_not_count():
+    progress = ProgressWatch(now=0.0)
+    assert not progress.has_stalled(3600.0)

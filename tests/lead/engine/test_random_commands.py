@@ -36,7 +36,7 @@ def leaves_before_its_first_token(run):
 
 
 def drafts_itself(run):
-    inline = run._loop._speculation.inline
+    inline = run._engine.speculation.inline
     return inline is not None and inline.describe()["n_tokens"] > 0
 
 

@@ -5,22 +5,16 @@ import pytest
 
 from lead.engine.commands import PostDraft, RequestOptions, Submit
 from lead.engine.events import Committed, Finished, PromptProgress, Started
-from lead.engine.probabilities import filtered_probabilities, model_probabilities
-from shared.cache_edits import apply_edits
+from lead.engine.verifier import filtered_probabilities, model_probabilities
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import N_VOCAB, FakeTarget, make_engine, make_limits, plain_run, toy_logits, toy_sampler
+from tests.engine_harness import EngineHarness
+from tests.fakes import N_VOCAB, plain_run, toy_logits, toy_sampler
 
 GREEDY = SamplingParameters(seed=0, temperature=0)
 PROMPT = [0, 2]
 
 
-class Run:
-    def __init__(self, **limits):
-        self.limits = make_limits(**limits)
-        self.scheduler, self.speculation = make_engine(self.limits)
-        self.target = FakeTarget(self.limits.n_slots, self.limits.n_ctx, self.limits.n_batch)
-        self.widths = []
-
+class Run(EngineHarness):
     def submit(self, name="s", tokens=PROMPT, max_tokens=6, sampling=GREEDY, **options):
         request = Submit(
             sequence=name,
@@ -29,19 +23,8 @@ class Run:
             max_tokens=max_tokens,
             options=RequestOptions(**options),
         )
-        self.scheduler.submit(request, 0.0)
+        self.apply(request)
         return request
-
-    def drain(self):
-        events = []
-        while not self.scheduler.idle:
-            plan = self.scheduler.plan(0.0)
-            apply_edits(plan.edits, self.target)
-            events += plan.events
-            self.widths += [len(span.tokens) for span in plan.spans]
-            events += self.scheduler.commit(plan, self.target.decode(plan.spans), 0.0, 0.01)
-            self.scheduler.check_integrity()
-        return events
 
 
 def of(kind, events):
@@ -91,8 +74,8 @@ def test_who_waits_for_a_taken_slot_does_not_hold_up_others():
     run.submit("a", slot=1)
     run.submit("b", slot=1)
     run.submit("c")
-    plan = run.scheduler.plan(0.0)
-    assert [(event.sequence, event.slot) for event in plan.events] == [("a", 1), ("c", 0)]
+    run.next()
+    assert [(event.sequence, event.slot) for event in run.engine.pop_events()] == [("a", 1), ("c", 0)]
 
 
 @pytest.mark.parametrize(("n_draft", "widest"), [(0, 1), (2, 3), (None, 5)])

@@ -2,12 +2,13 @@ import asyncio
 
 import pytest
 
-from lead.engine.events import Committed, Failed, Finished, Started
+from lead.engine.events import Committed, Failed, Finished, Ready, Started
 from lead.generation.sequences import Broadcast, Sequences, Status
 from shared.errors import RequestError, ServerError
 from shared.sampling.parameters import SamplingParameters
 
 SAMPLING = SamplingParameters(seed=1)
+READY = Ready(n_ctx=100, n_ctx_sequence=100, n_slots=2, speculates=True)
 
 
 class Observer:
@@ -150,3 +151,19 @@ async def test_the_next_change_is_another_one():
     broadcast = Broadcast()
     broadcast.notify()
     assert not broadcast.next_change().is_set()
+
+
+def test_running_sequences_take_slots_and_cells_and_waiting_ones_do_not(sequences, running):
+    commit(sequences, running, [3] * 28)
+    sequences.create([1] * 50, SAMPLING)
+    occupancy = sequences.occupancy(READY)
+    assert (occupancy.n_free_slots, occupancy.kv_usage) == (1, 0.3)
+
+
+def test_nothing_is_more_than_full(sequences):
+    """A sequence that gave way runs on, and shared cells are counted for each."""
+    for _ in range(3):
+        sequence = sequences.create([1] * 60, SAMPLING)
+        sequences.apply(Started(sequence=sequence.id, n_cached=1), 10.0)
+    occupancy = sequences.occupancy(READY)
+    assert (occupancy.n_free_slots, occupancy.kv_usage) == (0, 1.0)

@@ -1,9 +1,10 @@
+"""Which sequences an engine process is given, and what becomes of them when it dies."""
+
 import pytest
 
 from lead.engine.commands import RequestOptions
 from lead.engine.events import Committed, Finished, PromptProgress, Started
 from lead.generation.sequences import Sequences, Status
-from lead.generation.submissions import Submissions
 from shared.errors import UnavailableError
 from shared.sampling.parameters import SamplingParameters
 
@@ -15,12 +16,11 @@ SETTLED = 16
 
 
 class Front:
-    """Sequences and submissions, without an engine; `now` advances with each event."""
+    """Sequences without an engine; `now` advances with each event."""
 
     def __init__(self, max_restarts=3):
         self.now = 0.0
-        self.sequences = Sequences(lambda: self.now)
-        self.submissions = Submissions(self.sequences, max_restarts)
+        self.sequences = Sequences(lambda: self.now, max_restarts=max_restarts)
 
     def create(self, **fields):
         self.now += 1
@@ -32,7 +32,7 @@ class Front:
     def started(self, **fields):
         """A sequence that the engine process has given a slot."""
         sequence = self.create(**fields)
-        self.submissions.take_due()
+        self.sequences.take_due()
         self.start(sequence)
         return sequence
 
@@ -49,7 +49,7 @@ class Front:
         self.sequences.apply(event, self.now)
 
     def due(self):
-        return [submission.sequence for submission in self.submissions.take_due()]
+        return [submission.sequence for submission in self.sequences.take_due()]
 
     def give_until(self, last):
         """Give the sequences that are due to the engine process until `last` starts; returns the others."""
@@ -65,7 +65,7 @@ class Front:
         for _ in range(n):
             self.due()
             self.start(*[each for each in self.sequences if each.started_at is not None], again=True)
-            self.submissions.on_death()
+            self.sequences.on_death()
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_a_running_sequence_is_submitted_again_with_all_that_it_is(front):
     sequence = front.started(max_tokens=9, prediction=[5, 6], options=options)
     sequence.n_keep = 4
     front.commit(sequence, 3)
-    front.submissions.on_death()
-    (submission,) = front.submissions.take_due()
+    front.sequences.on_death()
+    (submission,) = front.sequences.take_due()
     assert submission.model_dump() == {
         "type": "submit",
         "sequence": sequence.id,
@@ -102,9 +102,9 @@ def test_a_running_sequence_is_submitted_again_with_all_that_it_is(front):
 
 def test_a_queued_sequence_is_submitted_again_as_if_for_the_first_time(front):
     sequence = front.create()
-    (before,) = front.submissions.take_due()
-    front.submissions.on_death()
-    assert front.submissions.take_due() == [before]
+    (before,) = front.sequences.take_due()
+    front.sequences.on_death()
+    assert front.sequences.take_due() == [before]
     assert before.n_cached is None
     assert sequence.status is Status.QUEUED
 
@@ -113,21 +113,21 @@ def test_running_ones_come_first_in_the_order_in_which_they_started(front):
     queued, late, early = front.create(), front.create(), front.create()
     front.due()
     front.start(early, late)
-    front.submissions.on_death()
+    front.sequences.on_death()
     new = front.create()
     assert front.due() == [early.id, late.id, queued.id, new.id]
 
 
 def test_one_that_ended_while_there_was_no_engine_is_not_submitted_again(front):
     gone, stays = front.started(), front.started()
-    front.submissions.on_death()
+    front.sequences.on_death()
     front.sequences.discard(gone)
     assert front.due() == [stays.id]
 
 
 def test_no_slot_outlives_its_engine_process(front):
     sequence = front.started()
-    front.submissions.on_death()
+    front.sequences.on_death()
     assert sequence.slot is None
 
 
@@ -171,7 +171,7 @@ def test_a_sequence_that_kills_every_engine_takes_no_other_with_it(front):
     killer = front.started()
     others.append(front.started())
     for _ in range(4):
-        front.submissions.on_death()
+        front.sequences.on_death()
         for sequence in front.give_until(killer):
             front.commit(sequence, SETTLED)
     assert killer.status is Status.FAILED
@@ -183,7 +183,7 @@ def test_suspects_come_one_at_a_time_and_before_all_others(front):
     front.die(2)
     new = front.create()
     assert front.due() == [first.id]
-    assert front.submissions.holds_back
+    assert front.sequences.holds_back
     front.start(first, again=True)
     front.commit(first, SETTLED - 1)
     assert front.due() == []
@@ -191,19 +191,19 @@ def test_suspects_come_one_at_a_time_and_before_all_others(front):
     assert front.due() == [second.id]
     front.tell(Finished(sequence=second.id, reason="stop"))
     assert front.due() == [new.id]
-    assert not front.submissions.holds_back
+    assert not front.sequences.holds_back
 
 
 def test_a_death_does_not_count_against_those_that_have_long_been_running(front):
     old = front.started()
     front.commit(old, SETTLED)
     young = front.started()
-    assert front.submissions.on_death()
+    assert front.sequences.on_death()
     front.due()
     front.start(old, young, again=True)
     front.commit(old, SETTLED)
     for _ in range(3):
-        front.submissions.on_death()
+        front.sequences.on_death()
         for sequence in (old, young):
             front.due()
             front.start(sequence, again=True)
@@ -212,10 +212,10 @@ def test_a_death_does_not_count_against_those_that_have_long_been_running(front)
 
 
 def test_a_death_of_an_idle_engine_counts_against_no_sequence(front):
-    assert not front.submissions.on_death()
+    assert not front.sequences.on_death()
     sequence = front.create()
     for _ in range(10):
-        assert not front.submissions.on_death()
+        assert not front.sequences.on_death()
     assert not sequence.ended
 
 
@@ -224,11 +224,11 @@ def test_a_queued_sequence_is_blamed_only_if_none_ran(front):
     for _ in range(4):
         front.due()
         front.start(running, again=running.started_at is not None)
-        front.submissions.on_death()
+        front.sequences.on_death()
     assert (running.ended, queued.ended) == (True, False)
     for _ in range(4):
         front.due()
-        front.submissions.on_death()
+        front.sequences.on_death()
     assert queued.ended
 
 
@@ -236,5 +236,5 @@ def test_deaths_and_resumed_sequences_are_counted(front):
     front.started()
     front.create()
     front.due()
-    front.submissions.on_death()
-    assert (front.submissions.n_deaths, front.submissions.n_resumed) == (1, 1)
+    front.sequences.on_death()
+    assert (front.sequences.n_deaths, front.sequences.n_resumed) == (1, 1)

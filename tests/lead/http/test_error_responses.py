@@ -178,8 +178,8 @@ async def test_a_request_that_kills_engines_is_not_sent_on(lead, client):
     asking = asyncio.ensure_future(client.post("/v1/chat/completions", json=ASK))
     await lead.engine.submission.wait()
     for _ in range(4):
-        lead.engine.submissions.on_death()
-        lead.engine.submissions.take_due()
+        lead.sequences.on_death()
+        lead.sequences.take_due()
     response = await asking
     assert "died 4 times" in response.json()["error"]["message"]
     assert (response.status_code, NotServingError.HEADER in response.headers) == (503, False)

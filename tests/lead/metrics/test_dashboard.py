@@ -28,7 +28,7 @@ def exposed(lead):
     )
     lead.backs.join(hello, "websocket")
     text = (
-        MetricsExporter(lead.sequences, lead.engine.submissions, lead.backs)
+        MetricsExporter(lead.sequences, lead.backs)
         .export({"sources": {"desk": {"first_draft_ms": 1.0}}})
         .decode()
     )

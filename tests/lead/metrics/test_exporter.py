@@ -5,9 +5,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, Finished, Started
-from lead.generation.occupancy import Occupancy
-from lead.metrics.back_metrics import MOST_NAMES, OTHERS
-from lead.metrics.exporter import MetricsExporter
+from lead.generation.sequences import Occupancy
+from lead.metrics.exporter import MOST_NAMES, OTHERS, MetricsExporter
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello
 from shared.sampling.parameters import SamplingParameters
 
@@ -18,7 +17,7 @@ class Watched:
     def __init__(self, lead):
         self.lead = lead
         lead.sequences._clock = lambda: 10.0
-        self.metrics = MetricsExporter(lead.sequences, lead.engine.submissions, lead.backs)
+        self.metrics = MetricsExporter(lead.sequences, lead.backs)
 
     def values(self, report=None):
         """By name, or (name, its only label)."""

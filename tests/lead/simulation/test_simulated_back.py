@@ -1,125 +1,112 @@
-"""What a simulated back drafts, and when."""
+"""The real drafter, in simulated time: what is posted when, and how long decodes take."""
+
+from dataclasses import replace
 
 import pytest
 
-from lead.engine.events import Tuned
+from lead.simulation.cell import Cell, simulate
 from lead.simulation.clock import VirtualClock
-from lead.simulation.simulated_back import BackSpec, Closed, Extended, Opened, SimulatedBack, Valued
-from lead.simulation.text import DraftSkill, Guess, Text
+from lead.simulation.machine import StepTable
+from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack, simulated_draft_model
+from lead.simulation.text import DraftSkill, Text
+from shared.protocol import Close, Extend, Open, Tune
+from shared.sampling.coupled_choice import RankedToken
 
 STEP = 0.01
+KEY = 7
+FLAT = StepTable.of_milliseconds("flat", {1: 60, 16: 66})
+SURE = DraftSkill(0.999)
 
 
 class Scripted(Text):
     """`wrong`: positions where the first guess is wrong and the runner-up right."""
 
-    def __init__(self, wrong=(), confidence=0.9):
-        super().__init__(200, 0)
+    def __init__(self, wrong=(), n_tokens=200):
+        super().__init__(n_tokens, 0)
         self._wrong = wrong
-        self._confidence = confidence
 
     def guesses(self, _skill, position):
-        first, second = Guess(self.token(position), self._confidence), Guess(-position - 1, 0.09)
+        tokens = [self.token(position), self.token(position) + 1]
         if position in self._wrong:
-            first, second = Guess(second.token, first.confidence), Guess(first.token, second.confidence)
-        return first, second
-
-    def astray(self, _skill, position):
-        return Guess(-1000 - position, self._confidence), Guess(-2000 - position, 0.09)
+            tokens.reverse()
+        return RankedToken(tokens[0], 0.9), RankedToken(tokens[1], 0.09)
 
 
 class BackHarness:
-    """A back, and its posts with their times."""
+    """A back, and its posts with their times in decodes."""
 
     def __init__(self, text, **spec):
         self.clock = VirtualClock()
         self.posts = []
-        spec = BackSpec(STEP, skill=DraftSkill(0.9), **{"n_branches": 0, "slope": 0.0, **spec})
-        self.back = SimulatedBack(
-            "b", spec, self.clock, lambda draft: self.posts.append((self.clock.now, draft))
-        )
-        self.back.receive(Opened("s", text, 1))
+        spec = BackSpec(STEP, **{"n_branches": 0, "slope": 0.0, **spec})
+        self.back = SimulatedBack("b", spec, self.clock, self._post, {KEY: text}, n_slots=2)
+        self.open("s")
+
+    def open(self, sequence):
+        self.back.receive(Open(sequence=sequence, sampling=GREEDY, tokens=[KEY]))
+
+    def extend(self, start, end):
+        self.back.receive(Extend(sequence="s", start=start, tokens=right(*range(start, end))))
 
     def run(self, until):
-        """Run until the time of `until` decodes has passed."""
-        self.clock.after(until * STEP - self.clock.now, lambda: None)
-        self.clock.run(lambda: self.clock.now >= until * STEP)
+        self.clock.pass_until(until * STEP)
+
+    def _post(self, draft):
+        self.posts.append((round(self.clock.now / STEP, 6), draft))
 
     @property
     def last(self):
         return self.posts[-1][1]
 
 
-def tokens(*positions):
+def right(*positions):
     return [Text.token(position) for position in positions]
 
 
 def test_the_whole_draft_is_posted_after_each_step():
     harness = BackHarness(Scripted())
     harness.run(3.5)
-    assert [(round(at, 6), draft.tokens) for at, draft in harness.posts] == [
-        (0.01, tokens(1)),
-        (0.02, tokens(1, 2)),
-        (0.03, tokens(1, 2, 3)),
-    ]
-
-
-def test_drafting_stops_at_n_ahead_of_the_lead():
-    harness = BackHarness(Scripted())
-    harness.back.receive(Tuned(n_ahead=2, min_confidence=0.0))
-    harness.run(5.5)
-    assert len(harness.posts) == 2
-
-
-def test_drafting_stops_below_the_minimum_confidence():
-    harness = BackHarness(Scripted(confidence=0.7))
-    harness.back.receive(Tuned(n_ahead=16, min_confidence=0.5))
-    harness.run(5.5)
-    assert harness.last.tokens == tokens(1, 2)
-
-
-def test_draft_tokens_that_agree_with_the_committed_ones_are_kept():
-    harness = BackHarness(Scripted())
-    harness.run(3.5)
-    harness.back.receive(Extended("s", 3))
-    harness.run(5.5)
-    assert (harness.last.base, harness.last.tokens) == (3, tokens(3, 4, 5))
+    drafts = [(at, draft.tokens) for at, draft in harness.posts]
+    assert drafts == [(1, right(1)), (2, right(1, 2)), (3, right(1, 2, 3))]
 
 
 def test_updates_are_applied_after_the_decode_under_way():
     harness = BackHarness(Scripted())
     harness.run(3.5)
-    harness.back.receive(Extended("s", 3))
+    harness.extend(1, 3)
     harness.run(4.5)
-    assert (harness.last.base, harness.last.tokens) == (1, tokens(1, 2, 3, 4))
-
-
-def test_a_rejected_draft_is_replaced():
-    harness = BackHarness(Scripted(wrong={2}))
-    harness.run(3.5)
-    assert harness.last.tokens == [*tokens(1), -3, -1003]
-    harness.back.receive(Extended("s", 3))
+    assert (harness.last.base, harness.last.tokens) == (1, right(1, 2, 3, 4))
     harness.run(5.5)
-    assert (harness.last.base, harness.last.tokens) == (3, tokens(3))
+    assert (harness.last.base, harness.last.tokens) == (3, right(3, 4, 5))
 
 
-def test_a_branch_that_agrees_with_the_committed_tokens_becomes_the_main_path():
+def test_after_a_wrong_token_all_are_wrong_until_the_lead_says_what_is_right():
+    harness = BackHarness(Scripted(wrong={2}))
+    harness.run(4.5)
+    assert harness.last.tokens[0] == Text.token(1)
+    assert not {*harness.last.tokens[1:]} & {*right(*range(2, 6))}
+    harness.extend(1, 3)
+    harness.run(6.5)
+    assert (harness.last.base, harness.last.tokens) == (3, right(3))
+
+
+def test_a_branch_begins_with_a_runner_up_and_goes_on_rightly():
     harness = BackHarness(Scripted(wrong={2}), n_branches=2)
-    harness.back.receive(Tuned(n_ahead=4, min_confidence=0.0))
+    harness.back.receive(Tune(n_ahead=4, min_confidence=0.0))
     harness.run(12.5)
-    main, branch = harness.last.tokens[:4], harness.last.tokens[4:]
-    assert main == [*tokens(1), -3, -1003, -1004]
-    assert harness.last.parents[:4] == [-1, 0, 1, 2]
-    assert tokens(2, 3, 4) == branch[branch.index(Text.token(2)) :][:3]
-    n_posts = len(harness.posts)
-    harness.back.receive(Extended("s", 3))
-    harness.run(13.5)
-    assert harness.posts[n_posts][1].tokens[:2] == tokens(3, 4)
+    assert {*right(1, 2, 3, 4)} <= {*harness.last.tokens}
+
+
+def test_a_draft_ends_with_the_text():
+    harness = BackHarness(Scripted(n_tokens=4))
+    harness.run(9.5)
+    assert harness.last.tokens[:-1] == right(1, 2, 3)
+    assert len(harness.posts) == 4
 
 
 def test_a_closed_sequence_is_not_drafted_for():
     harness = BackHarness(Scripted())
-    harness.back.receive(Closed("s"))
+    harness.back.receive(Close(sequence="s", reason="ended"))
     harness.run(3.5)
     assert len(harness.posts) == 1  # from the decode under way when it was closed
 
@@ -130,47 +117,36 @@ def test_a_silent_back_posts_nothing():
     assert len(harness.posts) == 3  # the decode under way at that time is posted, too
 
 
-@pytest.mark.parametrize(("slope", "seconds"), [(0.0, 0.01), (0.5, 0.015)])
+@pytest.mark.parametrize(("slope", "seconds"), [(0.0, 1.0), (0.5, 1.5)])
 def test_a_wider_decode_takes_longer(slope, seconds):
     harness = BackHarness(Scripted(), slope=slope)
-    harness.back.receive(Opened("other", Scripted(), 1))
+    harness.open("other")
     harness.run(4.5)
-    first_of_both = next(at for at, draft in harness.posts if draft.sequence == "other")
-    assert first_of_both == pytest.approx(STEP + seconds)
+    assert next(at for at, draft in harness.posts if draft.sequence == "other") == 1 + seconds
 
 
-class OneAfterTheOther:
-    """Serves lead 0 as long as that has work."""
-
-    def __init__(self):
-        self.learned = []
-        self.charged = []
-
-    def choose(self, waiting):
-        return {min(waiting)} if waiting else set()
-
-    def charge(self, n_tokens, seconds):
-        self.charged.append((dict(n_tokens), round(seconds, 6)))
-
-    def claim(self, lead, value):
-        self.learned.append((lead, value))
-
-    def learn(self, lead, n_right, n_wrong):
-        self.learned.append((lead, n_right, n_wrong))
+def test_a_draft_model_in_the_engine_guesses_too():
+    text = Scripted(wrong={3})
+    drafter = simulated_draft_model(BackSpec(STEP), {KEY: text}, 1)
+    drafter.open("s", GREEDY, [KEY])
+    rounds = [drafter.draft(["s"], 100) for _ in range(3)]
+    assert [done.n_tokens for done in rounds] == [1, 1, 1]
+    assert rounds[-1].drafts["s"][0] == [*right(1, 2), Text.token(3) + 1]
 
 
-def test_leads_share_a_back_as_it_is_told():
-    clock, posts, shares = VirtualClock(), [], OneAfterTheOther()
-    spec = BackSpec(STEP, skill=DraftSkill(0.9), n_branches=0, slope=0.0)
-    back = SimulatedBack("b", spec, clock, posts.append, shares=shares)
-    for lead, name in enumerate("pq"):
-        back.receive(Tuned(n_ahead=2, min_confidence=0.0), lead)
-        back.receive(Opened(name, Scripted(wrong=[2]), 1), lead)
-    clock.after(4.5 * STEP, lambda: None)
-    clock.run(lambda: clock.now >= 4.5 * STEP)
-    assert [draft.sequence for draft in posts] == ["p", "p", "q", "q"]
-    assert shares.charged == [({0: 1}, STEP)] * 2 + [({1: 1}, STEP)] * 2
-    back.receive(Extended("q", 3), 1)
-    back.receive(Valued(0.5), 1)
-    clock.run(lambda: len(shares.learned) == 2)
-    assert shares.learned == [(1, 1, 1), (1, 0.5)]
+def test_a_good_draft_model_in_the_engine_is_faster_than_none_and_a_bad_one_costs_little():
+    def rate(skill, policy="adaptive"):
+        spec = BackSpec(0.1 * FLAT.first, skill=skill)
+        return simulate(Cell(FLAT, inline=spec, n_tokens=128), policy).tokens_per_second
+
+    alone = rate(SURE, "off")
+    assert rate(DraftSkill(0.85)) > 1.5 * alone
+    assert rate(DraftSkill(0.75, honest=False)) > 0.97 * alone
+
+
+def test_a_worse_back_beside_a_good_draft_model_in_the_engine_costs_little():
+    good, bad = BackSpec(0.03 * FLAT.first, skill=DraftSkill(0.8)), DraftSkill(0.6, 1)
+    cell = Cell(FLAT, inline=good, n_tokens=512)
+    with_back = replace(cell, backs=(BackSpec(0.03 * FLAT.first, 0.001, bad),))
+    rates = [simulate(each, "adaptive").tokens_per_second for each in (cell, with_back)]
+    assert rates[1] > 0.96 * rates[0]

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from lead.chat.options import ChatOptions
+from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import forking
 from lead.tokenizer.fork_server import ForkServer, ForkServerGoneError, WorkerDiedError
@@ -17,7 +17,7 @@ from shared.models.builtin import builtin_target
 
 
 def setup(**limits):
-    return Setup(builtin_target(), None, ChatOptions(), RequestLimits(**limits))
+    return Setup(builtin_target(), None, ConversationOptions(), RequestLimits(**limits))
 
 
 def tokenize(text):
@@ -101,7 +101,7 @@ async def test_a_front_that_ends_in_the_middle_of_a_command_is_no_error(capfd):
 
 
 async def test_a_model_that_is_not_there_ends_the_process():
-    missing = Setup(builtin_target().with_name("no.gguf"), None, ChatOptions(), RequestLimits())
+    missing = Setup(builtin_target().with_name("no.gguf"), None, ConversationOptions(), RequestLimits())
     async with ForkServer(missing) as server:
         with pytest.raises(ForkServerGoneError):
             await asyncio.wait_for(server.load(), 60)

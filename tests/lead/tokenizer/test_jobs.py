@@ -1,7 +1,7 @@
 import pytest
 
+from lead.chat.output_format import FORMATS
 from lead.chat.request import ConversationFields
-from lead.chat.tool_formats import FORMATS
 from lead.tokenizer.jobs import HEADER, decode, encode, read_conversation, write_conversation
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"x": 1.5}}}

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from lead.chat.options import ChatOptions
+from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
@@ -88,7 +88,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 async def pool(server):
-    pool = TokenizerPool(Setup("model.gguf", None, ChatOptions(), RequestLimits()), server.start)
+    pool = TokenizerPool(Setup("model.gguf", None, ConversationOptions(), RequestLimits()), server.start)
     running = asyncio.ensure_future(pool.run_processes())
     yield pool
     running.cancel()
@@ -200,7 +200,7 @@ async def test_a_waiting_job_whose_client_left_is_never_begun(pool, server):
 
 async def test_more_waiting_jobs_than_the_queue_holds_are_refused(server, monkeypatch):
     monkeypatch.setattr(pool_module, "_MOST_WAITING", 2)
-    pool = TokenizerPool(Setup("model.gguf", None, ChatOptions(), RequestLimits()), server.start)
+    pool = TokenizerPool(Setup("model.gguf", None, ConversationOptions(), RequestLimits()), server.start)
     waiting = [ask(pool, text) for text in "abc"]
     with pytest.raises(QueueFullError, match="try again"):
         await waiting[2]

@@ -12,9 +12,9 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.preflight import PreflightReport, check_memory
 from shared.errors import ConfigError
+from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
-from shared.llama.width_policy import RESERVE
 from shared.models import builtin
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
@@ -93,7 +93,7 @@ def test_threads_are_counted_on_the_chosen_cores():
 
 
 def test_a_taken_port_is_a_problem():
-    from lead.server.server import listen  # noqa: PLC0415 - of this test alone
+    from lead.server.listening import listen  # noqa: PLC0415 - of this test alone
 
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from shared.sampling.constrained import ConstrainedSampler
-from shared.sampling.ordered_filters import OrderedFilters
+from shared.sampling.filters import NativeFilters
 from shared.sampling.parameters import SamplingParameters
 
 N_VOCAB = 8
@@ -46,7 +46,7 @@ class Script:
 
 def sampler(*sets, history=(), **parameters):
     given = SamplingParameters(**{"seed": 1, "temperature": 0, **parameters})
-    filters = None if given.is_greedy else OrderedFilters(given, N_VOCAB, frozenset({END}), None)
+    filters = None if given.is_greedy else NativeFilters(given, N_VOCAB, frozenset({END}), None)
     return ConstrainedSampler(given, filters, list(history), Script(*sets), END)
 
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from shared.sampling.coupled_choice import coupled_choice, every_token
+from shared.sampling.factory import make_sampler
 from shared.sampling.noise import gumbel
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
@@ -155,3 +156,21 @@ def test_breakers_have_a_length_together():
     assert SamplingParameters(seed=1, dry_sequence_breakers=("x" * 32,) * 8)
     with pytest.raises(ValidationError, match="256 characters"):
         SamplingParameters(seed=1, dry_sequence_breakers=("x" * 33,) * 8)
+
+
+def test_rewinding_gives_the_state_of_that_history(vocabulary):
+    parameters = SamplingParameters(seed=1, repeat_penalty=1.5, repeat_last_n=3)
+    logits = np.random.default_rng(0).normal(size=vocabulary.n_tokens).astype(np.float32) * 4
+    fresh = make_sampler(parameters, vocabulary, [5, 6, 7, 8])
+    other = make_sampler(parameters, vocabulary, [1, 2])
+    other.accept(3)
+    other.rewind([5, 6, 7, 8])
+    assert [other.choose(logits, t) for t in range(50)] == [fresh.choose(logits, t) for t in range(50)]
+
+
+@pytest.mark.parametrize("penalty", [1.0, 1.1])
+def test_temperature_zero_settles_ties_as_the_plain_argmax(penalty, vocabulary):
+    sampler = make_sampler(SamplingParameters(seed=1, temperature=0, repeat_penalty=penalty), vocabulary, [])
+    logits = np.zeros(vocabulary.n_tokens, np.float32)
+    logits[[77, 99]] = 2.0
+    assert sampler.choose(logits, 0) == 77

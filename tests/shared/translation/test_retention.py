@@ -2,7 +2,6 @@
 
 import pytest
 
-from bench.knowing_model import KnowingModel
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
@@ -11,6 +10,7 @@ from shared.translation.projection import Projection
 from shared.translation.retention import N_CONTEXT, measure_retention, n_followed
 from shared.translation.translating_model import TranslatingModel
 from shared.translation.vocabulary_pair import vocabulary_pair
+from tests.shared.translation.knowing_model import KnowingModel
 from tests.shared.translation.toys import generator, longest_first, random_text, random_vocabulary
 from tests.shuffled_model import write_shuffled
 

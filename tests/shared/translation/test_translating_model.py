@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.knowing_model import KnowingModel
 from shared.errors import KvCacheFullError
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
+from tests.shared.translation.knowing_model import KnowingModel
 from tests.shared.translation.toys import (
     choose,
     follow,

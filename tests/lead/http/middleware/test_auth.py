@@ -12,7 +12,7 @@ from lead.http.middleware.auth import AuthMiddleware, presented_key
 from lead.http.middleware.keys import Key, Keyring, Principal, Role
 from lead.http.middleware.stack import MiddlewareStack
 from lead.http.page import FILES
-from lead.http.routes import unsupported
+from lead.http.routes import models
 from lead.server.app import create_app
 from tests.lead.http.middleware.asgi import asgi_request
 
@@ -54,7 +54,7 @@ MAY = {
     ("POST", "/apply-template"): CLIENTS,
     ("POST", "/slots/{id_slot}"): CLIENTS,
     ("GET", "/lora-adapters"): CLIENTS,
-    **{("POST", path): CLIENTS for path in unsupported.REASONS},
+    **{("POST", path): CLIENTS for path in models.REASONS},
     ("POST", "/tokenize"): CLIENTS,
     ("POST", "/detokenize"): CLIENTS,
     ("GET", "/v1/speculation/vocabulary"): set(Role),

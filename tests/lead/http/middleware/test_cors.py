@@ -1,6 +1,6 @@
 import pytest
 
-from lead.http.middleware.cors import AllowedOrigins
+from lead.http.middleware.hosts import AllowedOrigins
 from lead.http.middleware.stack import MiddlewareStack
 from lead.server.app import create_app
 from lead.settings.lead_settings import LeadSettings

@@ -1,0 +1,65 @@
+"""How fields of requests are validated: bounds on lists and objects, and null for an absent field.
+
+An invalid request should cost no more than a valid one. pydantic otherwise validates all elements and keeps
+an error for each of them and each member of a union: a body of 4 MB took a minute and gigabytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema
+
+MAX_MESSAGES = 10_000
+"""Messages of a conversation, or parts of one message."""
+MAX_TOOLS = 4096
+"""The most that --max-tools can allow."""
+MAX_STOPS = 1024
+"""The most that --max-stops can allow."""
+MAX_PROMPTS = 4096
+"""The most that --max-prompts can allow."""
+MAX_PROMPT_ELEMENTS = 1 << 20
+"""Of a prompt: token ids, or texts and ids in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """In `Annotated[list[…], AtMost(n)]`, or of a dict: at most `n` elements.
+
+    At most one more is validated, and the first that is not valid ends it.
+    """
+
+    n: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The schema of the list or dict, with both bounds."""
+        schema: Any = handler(source)
+        schema |= {"max_length": self.n, "fail_fast": True}
+        bounded: CoreSchema = schema
+        return bounded
+
+
+class NullIsDefault(BaseModel):
+    """A part of a request in which null takes the field's default, if it has one."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_nulls(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {
+            name: value for name, value in given.items() if value is not None or not cls._has_default(name)
+        }
+
+    @classmethod
+    def _has_default(cls, name: str) -> bool:
+        field = cls.model_fields.get(name)
+        return field is not None and not field.is_required()
+
+
+class ConvertedRequest(BaseModel):
+    """The body of another chat API, which becomes a chat request: errors name the fields of that API."""
+
+    own_names: ClassVar[Mapping[str, str]]
+    """By the name in a chat request, where that is another one."""

@@ -1,0 +1,217 @@
+"""The parts of a chat request: its messages, the tools that it offers, and the format of the answer."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError, from_json
+
+from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, NullIsDefault
+from lead.grammar import JSON_OBJECT
+
+_TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
+
+
+class ContentPart(NullIsDefault):
+    """A part of a message. Only text is supported; a refusal counts as text."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: str
+    text: str = ""
+    refusal: str = ""
+
+    @property
+    def value(self) -> str:
+        return self.refusal if self.type == "refusal" else self.text
+
+
+class FunctionCallParam(NullIsDefault):
+    """The function and arguments of a tool call."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: Annotated[str, Field(min_length=1)]
+    arguments: str | dict[str, Any] = "{}"
+
+    @property
+    def as_object(self) -> Any:
+        """The arguments as a JSON value; text that is not JSON stays text."""
+        if isinstance(self.arguments, dict):
+            return self.arguments
+        try:
+            return from_json(self.arguments or "{}")
+        except ValueError:
+            return self.arguments
+
+    @property
+    def as_text(self) -> str:
+        """The arguments as JSON text."""
+        if isinstance(self.arguments, str):
+            return self.arguments
+        return json.dumps(self.arguments, ensure_ascii=False)
+
+
+class ToolCallParam(NullIsDefault):
+    """A tool call in an assistant message."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: str | None = None
+    type: str = "function"
+    function: FunctionCallParam
+
+
+class ChatMessage(BaseModel):
+    """One message; unknown fields are passed on to the chat template."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    role: Annotated[str, Field(min_length=1, max_length=64)]
+    content: str | Annotated[list[ContentPart], AtMost(MAX_MESSAGES)] | None = None
+    reasoning_content: str | None = None
+    tool_calls: Annotated[list[ToolCallParam], AtMost(MAX_TOOLS)] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _explain_content(cls, value: Any) -> Any:
+        """Raise one error, instead of one for each type that a content may have."""
+        if isinstance(value, list):
+            for part in value:
+                _check_part(part)
+        elif value is not None and not isinstance(value, str):
+            raise PydanticCustomError("content", "content must be text, a list of parts, or null")
+        return value
+
+    @model_validator(mode="after")
+    def _check_not_empty(self) -> "ChatMessage":
+        if "content" not in self.model_fields_set:
+            if self.role != "assistant":
+                raise PydanticCustomError("content", "every message except an assistant's must have content")
+            if not self.tool_calls and not self.reasoning_content:
+                raise PydanticCustomError("content", "an assistant message must have content or tool_calls")
+        return self
+
+    @property
+    def parts(self) -> list[str]:
+        """The texts of the content."""
+        if isinstance(self.content, list):
+            return [part.value for part in self.content]
+        return [self.content] if self.content else []
+
+    def for_template(self) -> dict[str, Any]:
+        """The fields for a chat template except the content; the tool calls are not converted yet."""
+        fields: dict[str, Any] = {**(self.model_extra or {}), "role": self.role}
+        if self.role == "function":
+            fields["role"] = "tool"
+        for name in ("reasoning_content", "tool_call_id", "name"):
+            if (value := getattr(self, name)) is not None:
+                fields[name] = value
+        if self.tool_calls:
+            fields["tool_calls"] = self.tool_calls
+        return fields
+
+
+def _check_part(part: Any) -> None:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if isinstance(kind, str) and kind not in _TEXT_PARTS:
+        medium = kind.removeprefix("input_").removesuffix("_url")
+        raise PydanticCustomError(
+            "part", "{medium} input is not supported: this model reads text", {"medium": medium}
+        )
+    field = "refusal" if kind == "refusal" else "text"
+    if not isinstance(kind, str) or not isinstance(part.get(field), str):
+        raise PydanticCustomError("part", 'a part must be {{"type": "text", "text": "..."}}')
+
+
+class FunctionDefinition(BaseModel):
+    """A function that the model may call; `parameters` is a JSON schema."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Tool(NullIsDefault):
+    """OpenAI's `tools`."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    type: Literal["function"] = "function"
+    function: FunctionDefinition
+
+    def for_template(self) -> Mapping[str, Any]:
+        """The tool as templates expect it, always with a description and parameters."""
+        function = self.function.model_dump(exclude_none=True)
+        return {
+            "type": "function",
+            "function": {"description": "", "parameters": {"type": "object", "properties": {}}} | function,
+        }
+
+
+class ToolChoiceFunction(BaseModel):
+    """The name of a tool."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str
+
+
+class NamedToolChoice(NullIsDefault):
+    """The choice of a tool that must be called."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["function"] = "function"
+    function: ToolChoiceFunction
+
+
+ToolChoice = Literal["auto", "none", "required"] | NamedToolChoice
+
+_TOOLS_PROMPT = (
+    "You can call tools. They are, with JSON schemas of their parameters:\n\n%s\n\n"
+    'Answer with JSON only: {"tool_calls": [{"name": NAME, "arguments": {...}}]} to call tools, %s'
+)
+_MAY_CALL = 'or {"response": ...} with what you have to say.'
+_MUST_CALL = "and call at least one."
+
+
+def tools_prompt(tools: Sequence[Mapping[str, Any]], *, must_call: bool) -> str:
+    """The tools as text of a system message, for templates without a known tool format."""
+    listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
+    return _TOOLS_PROMPT % (listed, _MUST_CALL if must_call else _MAY_CALL)
+
+
+class NamedSchema(BaseModel):
+    """`strict` makes no difference: the grammar always holds."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str | None = None
+    definition: dict[str, Any] | None = Field(None, alias="schema")
+
+
+class ResponseFormat(BaseModel):
+    """The form of the content. llama-server's `json_object` may have a `schema` field."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["text", "json_object", "json_schema"]
+    definition: dict[str, Any] | None = Field(None, alias="schema")
+    json_schema: NamedSchema | None = None
+
+    def schema_of_content(self) -> dict[str, Any] | None:
+        """The JSON schema; None for any text."""
+        match self.type:
+            case "text":
+                return None
+            case "json_object":
+                return self.definition or JSON_OBJECT
+            case "json_schema":
+                inner = self.json_schema.definition if self.json_schema else None
+                return inner or self.definition or JSON_OBJECT

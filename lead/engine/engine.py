@@ -1,0 +1,325 @@
+"""The engine as a machine: commands and results go in, what to do next and events come out.
+
+It knows no model, no pipe and no clock. `Loop` drives it beside a model, the simulation under virtual time,
+tests by hand. A driver asks `next`, applies `pop_edits` to the model's memory in any case, carries the action
+out, and reports what came of it: `decoded`, `failed`, or `drafted`. Events are kept until they are popped.
+"""
+
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lead.engine.commands import Cancel, Command, Explain, PostDraft, SetBacks, SetPolicy, Submit
+from lead.engine.context_shift import ContextShift
+from lead.engine.engine_limits import EngineLimits
+from lead.engine.events import Event, Explained, Failed, Finished, FinishReason, PromptProgress
+from lead.engine.scheduler import Scheduler
+from lead.engine.sequence import EngineSequence
+from lead.engine.slot import Slot
+from lead.engine.slot_manager import SlotManager
+from lead.engine.speculation.inline_drafting import DraftOrder
+from lead.engine.speculation.manager import DraftRound, SpeculationManager
+from lead.engine.speculation.policy import Wait
+from lead.engine.speculation.speculation_stats import StepReport
+from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace
+from lead.engine.verifier import SlotOutcome, Verifier
+from shared.cache_edits import CacheEdit
+from shared.errors import KvCacheFullError, WindowLostError
+from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
+from shared.sampling.sampler import Sampler
+
+log = logging.getLogger("engine")
+
+_N_GENERATION_PROMPT = 8
+"""Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
+_MIN_CHECKPOINT = 64
+"""Shorter prompts are decoded again as quickly as a checkpoint is stored."""
+
+
+class Engine:
+    """`now` is always seconds of one monotonic clock, the one that drafts were stamped with."""
+
+    def __init__(
+        self,
+        limits: EngineLimits,
+        speculation: SpeculationManager,
+        make_sampler: Callable[[Submit], Sampler],
+        end_tokens: frozenset[int],
+        patience: WaitsForGrammars | None = None,
+    ) -> None:
+        """Raises ValueError for limits that one sequence of each slot does not fit into."""
+        if limits.n_batch < limits.n_slots:
+            raise ValueError("a batch must have room for one token of every slot")
+        if limits.n_ctx_sequence > limits.n_ctx + 1:  # the last token of a sequence is never decoded
+            raise ValueError("the cache must have room for one whole sequence")
+        self.speculation = speculation
+        self._limits = limits
+        self._make_sampler = make_sampler
+        self._end_tokens = end_tokens
+        self._verifier = Verifier(end_tokens, patience or NoWait())
+        self._slots = SlotManager(limits)
+        self._scheduler = Scheduler(limits, self._slots, speculation)
+        self._events: list[Event] = []
+        self._edits: list[CacheEdit] = []
+        self._waiting_since: float | None = None
+        self._n_windows_lost = 0
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do until a command arrives."""
+        return self._slots.idle
+
+    def apply(self, command: Command, now: float) -> None:
+        """Raises AssertionError for a command that is not for a running engine."""
+        match command:
+            case Submit():
+                self._submit(command, now)
+            case Cancel():  # one that is unknown has ended already
+                self.speculation.close(command.sequence)
+                self._slots.remove(command.sequence)
+            case PostDraft():
+                self.speculation.post_draft(command)
+            case SetBacks():
+                self.speculation.connect(command.names)
+            case SetPolicy():
+                self.speculation.set_policy(command.policy, command.depth)
+            case Explain():
+                report = self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
+                self._events.append(Explained(report=report))
+            case _:
+                raise AssertionError(f"not a command for a running engine: {command}")
+
+    def next(self, now: float) -> Action | None:
+        """What to do now; None: nothing until a command arrives."""
+        if self._waiting_since is not None:
+            self.speculation.on_wait(now - self._waiting_since)
+            self._waiting_since = None
+        self._take(self._verifier.go_on(self._slots.running()), now)
+        self._slots.shift_contexts()
+        self._admit()
+        self._slots.make_room_for_one_token_each()
+        action = None if self.idle else self._scheduler.plan(now)
+        self._edits += self._slots.pop_edits()
+        if isinstance(action, StepPlan):
+            drafting = (entry.slot for entry in action.entries if entry.draft.tokens)
+            self._edits += self._slots.save_before_drafts(drafting)
+        elif isinstance(action, Wait) and action.seconds > 0:
+            self._waiting_since = now
+        return action
+
+    def decoded(
+        self, plan: StepPlan, logits: Sequence[NDArray[np.float32]], now: float, seconds: float
+    ) -> None:
+        """Take in a decoded plan's logits, one array of shape (n_logits, n_vocab) per span.
+
+        Decoding took `seconds`.
+        """
+        self._scheduler.learn(plan, seconds)
+        self._verifier.begin_step()
+        can_roll_back, n_committed = plan.layout.can_roll_back, 0
+        for entry, rows in zip(plan.entries, logits, strict=True):
+            n_committed += self._commit_entry(
+                entry, rows, now, can_roll_back=entry.slot.index in can_roll_back
+            )
+        slots = [entry.slot for entry in plan.entries]
+        n_committed += self._take(self._verifier.end_step(slots, seconds), now)
+        depths = [
+            len(entry.draft.tokens) for entry, rows in zip(plan.entries, logits, strict=True) if len(rows)
+        ]
+        is_usual = not any(slot.is_waiting for slot in slots)
+        n_expected = plan.n_expected if is_usual else None
+        self.speculation.on_step(
+            StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches)
+        )
+        self._events += self.speculation.pop_events()
+
+    def failed(self, error: KvCacheFullError | WindowLostError) -> None:
+        """A plan was not decoded."""
+        if isinstance(error, KvCacheFullError):
+            log.warning("%s: making room", error)
+            self._make_room(error.lost)
+            return
+        self._n_windows_lost += len(error.slots)
+        level = logging.WARNING if self._n_windows_lost == len(error.slots) else logging.DEBUG
+        log.log(level, "%s: their texts are read again (lost so far: %d)", error, self._n_windows_lost)
+        self._slots.empty(error.slots)
+
+    def draft(self, order: DraftOrder) -> DraftRound:
+        """One round of the drafter in the engine; `drafted` has to follow."""
+        return self.speculation.draft(order)
+
+    def drafted(self, done: DraftRound, seconds: float) -> None:
+        """That round took `seconds`."""
+        self.speculation.on_drafted(done, seconds)
+
+    def pop_events(self) -> list[Event]:
+        """What has happened since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def pop_edits(self) -> list[CacheEdit]:
+        """What makes the model's memory hold what is valid in it, to be applied before all else."""
+        edits, self._edits = self._edits, []
+        return edits
+
+    def find_place(self, n_tokens: int) -> TrialPlace | None:
+        """Where steps of up to `n_tokens` can be timed while nothing is running."""
+        return self._slots.find_place(n_tokens, self._limits.n_ctx_slot or self._limits.n_ctx_sequence)
+
+    def describe(self) -> dict[str, Any]:
+        """Its records, without any text: for the log of a failed check."""
+        return {**self._slots.describe(), "speculation": self.speculation.describe_records()}
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless the records of slots and speculation agree with each other."""
+        self._slots.check_integrity()
+        self.speculation.check_integrity(set(self._slots.sequence_ids))
+
+    # How a sequence begins
+
+    def _submit(self, request: Submit, now: float) -> None:
+        """Queue a sequence; it starts when a slot is free. The prompt must leave room for one token.
+
+        An earlier engine process may have generated all of it, and ended before it said so: it is finished.
+        """
+        n_keep, n_ctx = request.n_keep, self._limits.n_ctx_sequence
+        sequence = EngineSequence(
+            request.sequence,
+            list(request.tokens),
+            functools.partial(self._make_sampler, request),
+            request.max_tokens,
+            request.n_prompt,
+            options=request.options,
+            was_started=request.n_cached is not None,
+            n_cached=request.n_cached or 0,
+            checkpoints=self._checkpoints(request),
+            shift=None if n_keep is None else ContextShift(n_ctx, n_keep),
+        )
+        if sequence.n_generated and (reason := self._finish_reason(sequence)):
+            self._events.append(Finished(sequence=sequence.id, reason=reason))
+            return
+        assert 0 < len(sequence.context) < n_ctx
+        self.speculation.open(sequence, request, now)
+        self._slots.enqueue(sequence)
+
+    def _checkpoints(self, request: Submit) -> tuple[int, ...]:
+        """Where the prompt is stored: where the client's last message begins, and before the answer begins.
+
+        A later turn of a chat has the same tokens up to there, but maybe another beginning of the answer. And
+        what a context shift keeps need not be decoded again.
+        """
+        if self._limits.n_checkpoints == 0:
+            return ()
+        n_prompt = request.n_prompt or len(request.tokens)
+        lengths = {n for n in [request.options.checkpoint, request.n_keep or 0] if 0 < n < n_prompt}
+        if n_prompt >= _MIN_CHECKPOINT:
+            lengths.add(n_prompt - _N_GENERATION_PROMPT)
+        return tuple(sorted(lengths))
+
+    def _admit(self) -> None:
+        """If progress was requested, report the cached tokens before anything is decoded."""
+        started = self._slots.admit(only_if_idle=self._scheduler.is_minimal)
+        slots = {slot.index: slot for slot in self._slots.running()} if started else {}
+        for event in started:
+            self._events.append(event)
+            slot = slots[event.slot]
+            _begin_sampler(slot)
+            if not event.again:
+                self._report_progress(slot)
+
+    # What a step's logits mean
+
+    def _commit_entry(
+        self, entry: PlanEntry, rows: NDArray[np.float32], now: float, *, can_roll_back: bool
+    ) -> int:
+        """Returns how many tokens it committed."""
+        slot, sequence = entry.slot, entry.slot.sequence
+        assert sequence
+        self._slots.add_decoded(slot, entry.n_fed, entry.draft.tokens, can_roll_back=can_roll_back)
+        if sequence.n_generated == 0:
+            self._report_progress(slot)
+        if len(rows) == 0:  # a prompt chunk that does not reach the end
+            return 0
+        if sequence.max_tokens == 0:
+            self._finish(slot, "length")
+            return 0
+        return self._take(self._verifier.begin(slot, entry.draft, rows), now)
+
+    def _take(self, outcomes: Iterable[SlotOutcome], now: float) -> int:
+        """Commit what was verified, before the next one is looked at; end what cannot go on.
+
+        Returns how many tokens were committed.
+        """
+        n_committed = 0
+        for slot, outcome in outcomes:
+            if isinstance(outcome, Failed):  # the others go on
+                self._events.append(outcome)
+                self._slots.discard_draft(slot)
+                self._end(slot)
+                continue
+            n_committed += len(outcome.tokens)
+            self._slots.commit(slot, outcome.tokens)
+            self._events.append(self.speculation.on_commit(outcome, now))
+            assert slot.sequence
+            if reason := self._finish_reason(slot.sequence):
+                self._finish(slot, reason)
+        return n_committed
+
+    def _report_progress(self, slot: Slot) -> None:
+        if (sequence := slot.sequence) and sequence.options.progress:
+            self._events.append(
+                PromptProgress(
+                    sequence=sequence.id,
+                    n_processed=min(len(slot.cache), sequence.n_prompt),
+                    n_total=sequence.n_prompt,
+                    n_cached=sequence.n_cached,
+                )
+            )
+
+    # How a sequence ends
+
+    def _make_room(self, lost: Sequence[int]) -> None:
+        """The cache had no room for a plan, although there should have been enough: free some.
+
+        The model had to empty the slots that are `lost`.
+        The next step decodes one token of each running sequence. If that is not enough either, idle slots are
+        emptied, then the youngest sequence is preempted; the last one left ends.
+        """
+        self._slots.lose(lost)
+        was_minimal, self._scheduler.is_minimal = self._scheduler.is_minimal, True
+        if self._slots.evict_idle() or not was_minimal:
+            return
+        running = self._slots.running()
+        if len(running) > 1:
+            self._slots.preempt(running[-1])
+            return
+        for slot in running:
+            self._finish(slot, "length")
+
+    def _finish_reason(self, sequence: EngineSequence) -> FinishReason | None:
+        if sequence.tokens[-1] in self._end_tokens:
+            return "stop"
+        return "length" if sequence.is_complete(self._limits.n_ctx_sequence) else None
+
+    def _finish(self, slot: Slot, reason: FinishReason) -> None:
+        assert slot.sequence
+        self._events.append(Finished(sequence=slot.sequence.id, reason=reason))
+        self._end(slot)
+
+    def _end(self, slot: Slot) -> None:
+        assert slot.sequence
+        sequence = slot.sequence.id
+        self._slots.release(slot)
+        self.speculation.close(sequence)
+
+
+def _begin_sampler(slot: Slot) -> None:
+    """Its grammar can be compiled while the prompt is decoded; an error shows with the first choice."""
+    with contextlib.suppress(Exception):
+        assert slot.sequence
+        assert slot.sequence.sampler

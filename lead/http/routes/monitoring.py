@@ -1,0 +1,136 @@
+"""How busy the lead is: `GET /slots`, `/loads` for routers, `/metrics` for Prometheus. No text is shown."""
+
+import asyncio
+import importlib.metadata
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from lead.engine.events import Ready
+from lead.generation.sequences import LiveSequence, Sequences, Status
+from lead.http.middleware.keys import Role
+from lead.http.render.answer_parts import public_settings
+from lead.metrics.exporter import CONTENT_TYPE
+from lead.server.services import Services, get_ready_services, get_services
+from shared.errors import UnavailableError, UnsupportedError
+
+router = APIRouter()
+
+_ENGINE_SECONDS = 1.0
+"""If the engine takes longer, `/metrics` shows its previous values."""
+
+
+@router.get("/slots")
+async def slots(
+    request: Request, services: Annotated[Services, Depends(get_ready_services)], fail_on_no_slot: str = ""
+) -> list[dict[str, Any]]:
+    """One record per slot; with `fail_on_no_slot` an error (503) when none is free.
+
+    How others' tokens are chosen is for admins only: with the seed, a client could choose the same ones.
+    """
+    if not services.settings.slots:
+        raise UnsupportedError("This server does not support slots endpoint. Start it with `--slots`")
+    ready = services.engine.ready
+    assert ready
+    running = _by_slot(services.sequences)
+    if fail_on_no_slot and len(running) >= ready.n_slots:
+        raise UnavailableError("no slot available")
+    is_admin = request.state.principal.role is Role.ADMIN
+    return [_describe(index, running.get(index), ready, is_admin=is_admin) for index in range(ready.n_slots)]
+
+
+@router.post("/slots/{id_slot}", include_in_schema=False)
+async def act_on_slot(id_slot: str, services: Annotated[Services, Depends(get_services)]) -> None:
+    """Saving and restoring caches; always raises UnsupportedError."""
+    del id_slot, services
+    raise UnsupportedError("This server does not support slots action: caches are not written to files")
+
+
+def _by_slot(sequences: Sequences) -> dict[int, LiveSequence]:
+    """If two sequences claim a slot, the one that got it first has given way and waits."""
+    return {
+        sequence.slot: sequence
+        for sequence in sorted(sequences, key=lambda each: each.in_slot_since)
+        if sequence.status is Status.RUNNING and sequence.slot is not None
+    }
+
+
+def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_admin: bool) -> dict[str, Any]:
+    record = {
+        "id": index,
+        "n_ctx": ready.n_ctx_sequence,
+        "speculative": ready.speculates,
+        "is_processing": sequence is not None,
+    }
+    if sequence is None:
+        return record
+    n_generated = len(sequence.tokens) - sequence.n_prompt
+    limit = sequence.max_tokens
+    return record | {
+        "n_prompt_tokens": sequence.n_prompt,
+        "n_prompt_tokens_processed": sequence.n_prompt - sequence.n_cached if n_generated else 0,
+        "n_prompt_tokens_cache": sequence.n_cached,
+        "params": public_settings(sequence.sampling if is_admin else None, limit),
+        "next_token": [
+            {
+                "has_next_token": True,
+                "n_remain": -1 if limit is None else limit - n_generated,
+                "n_decoded": n_generated,
+            }
+        ],
+    }
+
+
+@router.get("/loads")
+@router.get("/v1/loads")
+async def loads(
+    request: Request, services: Annotated[Services, Depends(get_ready_services)]
+) -> dict[str, Any]:
+    """How busy this lead is, as one data-parallel rank; no text, and nothing of single clients."""
+    assert services.engine.ready
+    load = services.sequences.occupancy(services.engine.ready)
+    return {
+        "timestamp": datetime.now(UTC).isoformat(),
+        "version": importlib.metadata.version("llama-duo"),
+        "dp_rank_count": 1,
+        "draining": request.app.state.is_leaving,
+        "loads": [
+            {
+                "dp_rank": 0,
+                "num_running_reqs": load.n_running,
+                "num_waiting_reqs": load.n_waiting,
+                "num_used_tokens": load.n_used_tokens,
+                "num_total_tokens": load.n_used_tokens + load.n_waiting_tokens,
+                "max_total_num_tokens": load.n_ctx,
+                "token_usage": round(load.kv_usage, 4),
+                "max_running_requests": load.n_slots,
+            }
+        ],
+        "aggregate": {
+            "total_running_reqs": load.n_running,
+            "total_waiting_reqs": load.n_waiting,
+            "total_reqs": load.n_running + load.n_waiting,
+            "avg_token_usage": round(load.kv_usage, 4),
+        },
+    }
+
+
+@router.get("/metrics")
+async def metrics(services: Annotated[Services, Depends(get_services)]) -> Response:
+    """Prometheus' text format; switched off unless the lead was started with --metrics."""
+    if services.metrics is None:
+        raise UnsupportedError("This server does not support metrics endpoint. Start it with `--metrics`")
+    report = None
+    try:
+        async with asyncio.timeout(_ENGINE_SECONDS):
+            report = await services.engine.explain()
+    except TimeoutError:
+        pass
+    ready = services.engine.ready
+    occupancy = services.sequences.occupancy(ready) if ready else None
+    response = Response(services.metrics.export(report, occupancy), media_type=CONTENT_TYPE)
+    # Spelled like llama-server's; `headers` would write it in lower case.
+    response.raw_headers.append((b"Process-Start-Time-Unix", str(services.started_at).encode()))
+    return response

@@ -1,0 +1,162 @@
+"""The listening socket: opened here, given by systemd, or taken over from a running lead.
+
+Replacing a running lead loses no connection. The old lead waits at a Unix socket that only its user can open.
+The new one (`lead --takeover`) gets a copy of the listening socket there at once, loads its model, begins to
+accept connections, and then says so: from then on the old one accepts none, and ends when its last answer
+has. As both hold the same socket, a client that connects at any moment is in its queue.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import warnings
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+
+from platformdirs import user_runtime_path
+
+from shared.errors import ConfigError
+
+log = logging.getLogger("lead")
+
+_READY = b"r"
+_BACKLOG = 4
+_TAKE_SECONDS = 10.0
+"""How long the old lead may take to hand over its socket, or to stop accepting."""
+_MOST_PATH_BYTES = 100
+"""Of the path of a Unix socket, on all systems."""
+_FIRST_DESCRIPTOR = 3
+_VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; on `::` it takes IPv4, too, where the system can. Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server((host, port), family=family, backlog=256, dualstack_ipv6=both)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror}; try another --port"
+        ) from error
+
+
+def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.socket | None:
+    """The socket that systemd has opened for the process `pid` (sd_listen_fds(3)); None without one.
+
+    Whoever connects while no lead runs waits in its queue for the next one. It is removed from the
+    environment, which child processes inherit. Raises ConfigError if there is not exactly one.
+    """
+    if environment.get("LISTEN_PID") != str(pid):
+        return None
+    n_sockets = environment.get("LISTEN_FDS", "0")
+    for name in _VARIABLES:
+        environment.pop(name, None)
+    if n_sockets != "1":
+        raise ConfigError(f"systemd gave {n_sockets} sockets, but the lead takes one: a single ListenStream=")
+    os.set_inheritable(_FIRST_DESCRIPTOR, False)
+    try:
+        listener = socket.socket(fileno=_FIRST_DESCRIPTOR)
+        is_listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise ConfigError(f"descriptor {_FIRST_DESCRIPTOR} of systemd is no socket: {error}") from error
+    if listener.family not in {socket.AF_INET, socket.AF_INET6} or not is_listening:
+        raise ConfigError(
+            "the socket of systemd does not listen on a port: ListenStream=ADDRESS:PORT, Accept=no"
+        )
+    return listener
+
+
+def meeting_point(host: str, port: int) -> Path:
+    """The Unix socket at which the lead that listens there can be asked."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR, as in containers, the fallback will do
+        folder = user_runtime_path("llama-duo")
+    return folder / f"lead-{host}-{port}.socket"
+
+
+class Inheritance:
+    """The new lead's side."""
+
+    def __init__(self, path: Path) -> None:
+        """Get a copy of the listening socket of the lead at `path`; raises ConfigError."""
+        self._old = socket.socket(socket.AF_UNIX)
+        self._old.settimeout(_TAKE_SECONDS)
+        try:
+            self._old.connect(str(path))
+            _, descriptors, _, _ = socket.recv_fds(self._old, 1, 1)
+            self.listener = socket.socket(fileno=descriptors[0])
+        except TimeoutError as error:
+            self._old.close()
+            raise ConfigError(
+                "--takeover: the lead on this --port does not hand it over: it hangs, or another lead is "
+                "already about to take over"
+            ) from error
+        except (OSError, IndexError) as error:
+            self._old.close()
+            raise ConfigError(
+                f"--takeover: no lead of this user can be replaced on this --port ({path}: {error})"
+            ) from error
+
+    async def take(self) -> None:
+        """Tell the old lead that this one accepts connections; returns when the old one does not any more."""
+        self._old.setblocking(False)
+        loop = asyncio.get_running_loop()
+        with self._old, contextlib.suppress(OSError, TimeoutError):  # the old one may just have died
+            async with asyncio.timeout(_TAKE_SECONDS):
+                await loop.sock_sendall(self._old, _READY)
+                await loop.sock_recv(self._old, 1)
+
+
+async def wait_for_heir(path: Path, listener: socket.socket, stop_accepting: Callable[[], None]) -> None:
+    """The old lead's side: returns when another process has taken over `listener`, or if none ever can.
+
+    `stop_accepting` is called before the new one is told.
+    """
+    meeting = _listen(path)
+    if meeting is None:
+        return
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            heir, _ = await loop.sock_accept(meeting)
+            with heir, contextlib.suppress(OSError):
+                heir.setblocking(False)
+                socket.send_fds(heir, [_READY], [listener.fileno()])
+                log.info("another lead is about to take over this address")
+                if await loop.sock_recv(heir, 1) == _READY:
+                    log.info("another lead has taken over: this one ends with its last answer")
+                    stop_accepting()
+                    _remove(path)
+                    return
+                log.warning("the lead that was about to take over has ended: this one goes on")
+    except asyncio.CancelledError:
+        _remove(path)
+        raise
+    finally:
+        meeting.close()
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _listen(path: Path) -> socket.socket | None:
+    """None where there can be no such socket."""
+    if not hasattr(socket, "send_fds") or len(os.fsencode(path)) > _MOST_PATH_BYTES:
+        return None
+    meeting = socket.socket(socket.AF_UNIX)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # of a lead that was killed: the address is ours now
+        meeting.bind(str(path))
+        path.chmod(0o600)
+        meeting.listen(_BACKLOG)
+    except OSError as error:
+        log.debug("no other lead can take over: %s", error)
+        meeting.close()
+        return None
+    meeting.setblocking(False)
+    return meeting

@@ -1,0 +1,163 @@
+import asyncio
+import contextlib
+
+import pytest
+
+from bench.link import Link, carry
+
+
+@contextlib.asynccontextmanager
+async def echo():
+    """A server that sends back what it gets; yields its port."""
+
+    async def answer(reader, writer):
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.fixture
+async def link():
+    async with echo() as port, Link("127.0.0.1", port) as link:
+        yield link
+
+
+@contextlib.asynccontextmanager
+async def connected(link):
+    """A connection through the link that has been used once."""
+    host, _, port = link.url.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"first")
+    assert await reader.readexactly(5) == b"first"
+    yield reader, writer
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+@pytest.fixture
+async def connection(link):
+    async with connected(link) as connection:
+        yield connection
+
+
+async def test_bytes_arrive_in_order_even_in_pieces(link, connection):
+    reader, writer = connection
+    link.most_bytes = 7
+    delays = iter([0.004, 0.0, 0.002] * 200)
+    link.delay = lambda: next(delays)
+    message = bytes(range(256)) * 2
+    writer.write(message)
+    assert await reader.readexactly(len(message)) == message
+
+
+async def test_a_cut_resets_the_connection_but_not_the_link(link, connection):
+    reader, _ = connection
+    link.cut()
+    with contextlib.suppress(ConnectionResetError):
+        assert await reader.read() == b""
+    async with connected(link) as (again, writer):
+        writer.write(b"again")
+        assert await again.readexactly(5) == b"again"
+
+
+async def test_what_goes_into_a_black_hole_arrives_when_it_is_gone(link, connection):
+    reader, writer = connection
+    link.stop_flow()
+    writer.write(b"lost?")
+    arriving = asyncio.ensure_future(reader.readexactly(5))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not arriving.done()
+    link.restore()
+    assert await arriving == b"lost?"
+
+
+async def test_a_throttled_link_waits_for_each_byte(link, monkeypatch):
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    link.bytes_per_second = 1000.0
+    await link.pace(500)
+    link.restore()
+    await link.pace(500)
+    assert slept == [0.5]
+
+
+DELAY = 0.01
+
+
+class Clock:
+    """A loop's clock that only sleeping moves."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    async def sleep(self, seconds):
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+class Source:
+    """Chunks that are there at once; then the end, or an error."""
+
+    def __init__(self, chunks, error=None):
+        self._chunks = list(chunks)
+        self._error = error
+
+    async def read(self, _n):
+        if not self._chunks:
+            if self._error:
+                raise self._error
+            return b""
+        return self._chunks.pop(0)
+
+
+class Sink:
+    def __init__(self, clock):
+        self._clock = clock
+        self.got = []
+        self.closed_at = None
+
+    def write(self, data):
+        self.got.append((self._clock.now, data))
+
+    async def drain(self):
+        await asyncio.sleep(0)
+
+    def close(self):
+        self.closed_at = self._clock.now
+
+
+async def carried(chunks, error=None, delay=DELAY):
+    clock = Clock()
+    sink = Sink(clock)
+    async with asyncio.timeout(60):
+        await carry(Source(chunks, error), sink, lambda: delay, clock, clock.sleep)
+    return sink
+
+
+async def test_chunks_that_leave_together_do_not_wait_for_each_other():
+    """A hundred chunks arrive after one delay, not after a hundred."""
+    sink = await carried([b"x"] * 100)
+    assert sink.got[-1][0] == pytest.approx(DELAY)
+
+
+async def test_a_connection_that_breaks_has_ended():
+    sink = await carried([b"a"], error=ConnectionResetError())
+    assert [data for _, data in sink.got] == [b"a"]
+    assert sink.closed_at is not None

@@ -1,0 +1,82 @@
+"""The engine beside a fake model, stepped by hand."""
+
+from lead.engine.commands import Cancel
+from lead.engine.speculation.policy import Wait
+from lead.engine.step_plan import StepPlan
+from shared.cache_edits import apply_edits
+from shared.errors import KvCacheFullError
+from tests.fakes import FakeTarget, make_engine, make_limits, submit
+
+NOW = 1.0
+STEP_SECONDS = 0.01
+
+
+class EngineHarness:
+    """`spans` are those of the last step, `widths` the lengths of all, `edits` those of the last action."""
+
+    def __init__(self, depth=4, policy="fixed", make_drafters=None, limits=None, **more):
+        self.limits = limits or make_limits(**more)
+        drafters = {"make_drafters": make_drafters} if make_drafters else {}
+        self.engine = make_engine(self.limits, depth, policy, **drafters)
+        self.speculation = self.engine.speculation
+        self.target = FakeTarget(
+            self.limits.n_slots, self.limits.n_ctx, self.limits.n_batch, traits=self.limits.traits
+        )
+        self.spans = []
+        self.widths = []
+        self.edits = []
+        self.now = NOW
+
+    def next(self):
+        """What the engine asks for, of which only the edits were carried out."""
+        action = self.engine.next(self.now)
+        self.edits = self.engine.pop_edits()
+        apply_edits(self.edits, self.target)
+        return action
+
+    @property
+    def waits(self):
+        """Whether the engine wants to wait now."""
+        action = self.next()
+        return isinstance(action, Wait) and action.seconds > 0
+
+    def step(self):
+        """The events of one step, after any waits in vain."""
+        action = self.next()
+        while isinstance(action, Wait):
+            self.now += max(action.seconds, 0.001)
+            assert self.now < 1000 * NOW, "it waits for ever"
+            action = self.next()
+        if isinstance(action, StepPlan):
+            self.engine.decoded(action, self.target.decode(action.layout), self.now, STEP_SECONDS)
+            self.spans = action.layout.spans
+            self.widths += [len(span.tokens) for span in self.spans]
+        self.engine.check_integrity()
+        return self.engine.pop_events()
+
+    def drain(self):
+        """The events of all steps until nothing is left to do."""
+        events = []
+        while not self.engine.idle:
+            events += self.step()
+        return events
+
+    def submit(self, *args, **kwargs):
+        self.apply(submit(*args, **kwargs))
+
+    def cancel(self, sequence):
+        self.apply(Cancel(sequence=sequence))
+
+    def apply(self, command):
+        self.engine.apply(command, self.now)
+
+    def find_no_room(self, lost=()):
+        """The model has no room for what was planned; returns the events."""
+        self.engine.failed(KvCacheFullError("full", lost=lost))
+        return self.engine.pop_events()
+
+    def complete(self, *args, **kwargs):
+        """Run a sequence to its end; returns how much of its prompt was cached."""
+        self.submit(*args, **kwargs)
+        (started,) = (event for event in self.drain() if event.type == "started")
+        return started.n_cached

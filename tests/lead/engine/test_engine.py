@@ -1,0 +1,1172 @@
+"""The engine: who runs, what goes into a step, and what the step's logits mean.
+
+The tests that follow one sequence use prompts whose continuations are known to be long, see LONG.
+"""
+
+import random
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from lead.engine.commands import PostDraft
+from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
+from lead.engine.speculation.policy import SYNC_PATIENCE_S
+from lead.engine.step_plan import StepPlan
+from shared.cache_edits import Restore, Store
+from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
+from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.memory_traits import MemoryTraits
+from shared.llama.span import Span
+from shared.prompt_cache import PromptCacheSize
+from shared.sampling.parameters import SamplingParameters
+from tests.engine_harness import NOW, EngineHarness
+from tests.fakes import (
+    END_TOKENS,
+    GREEDY,
+    N_VOCAB,
+    SlowGrammar,
+    ToyGrammar,
+    make_engine,
+    make_limits,
+    plain_run,
+    submit,
+    toy_sampler,
+)
+
+LONG = (0, 2)
+"""A prompt whose greedy continuation fills a context of 100 tokens."""
+OTHER = (9, 4)
+STORED = [(7 * i) % 18 for i in range(60)]
+"""Long enough for the prompt cache."""
+TEXT, _ = plain_run(submit(tokens=LONG), 100)
+
+
+def of(kind, events):
+    return [event for event in events if isinstance(event, kind)]
+
+
+def text_of(events, sequence="s"):
+    return [token for step in of(Committed, events) if step.sequence == sequence for token in step.tokens]
+
+
+def names(events, kind=Started):
+    return [event.sequence for event in of(kind, events)]
+
+
+# Limits
+
+
+def test_a_batch_has_room_for_every_slot():
+    with pytest.raises(ValueError, match="one token of every slot"):
+        make_engine(make_limits(n_slots=3, n_batch=2))
+
+
+def test_the_cache_has_room_for_one_whole_sequence():
+    make_engine(make_limits(n_ctx=99, n_ctx_sequence=100))
+    with pytest.raises(ValueError, match="one whole sequence"):
+        make_engine(make_limits(n_ctx=98, n_ctx_sequence=100))
+
+
+@pytest.mark.parametrize("n_prompt", [0, 100])
+def test_a_prompt_that_leaves_no_room_for_a_token_is_a_bug_of_the_front(n_prompt):
+    with pytest.raises(AssertionError):
+        EngineHarness().submit(tokens=[1] * n_prompt)
+
+
+# One sequence
+
+
+def test_without_sequences_there_is_nothing_to_plan():
+    harness = EngineHarness()
+    assert harness.engine.idle
+    assert harness.next() is None
+
+
+def test_a_sequence_ends_with_the_context():
+    harness = EngineHarness()
+    harness.submit(tokens=LONG)
+    events = harness.drain()
+    assert [*LONG, *text_of(events)] == TEXT
+    assert events[-1] == Finished(sequence="s", reason="length")
+
+
+def test_a_sequence_ends_with_its_token_limit():
+    harness = EngineHarness()
+    harness.submit(tokens=LONG, max_tokens=5)
+    events = harness.drain()
+    assert text_of(events) == TEXT[2:7]
+    assert events[-1] == Finished(sequence="s", reason="length")
+
+
+def test_a_sequence_ends_with_an_end_token():
+    text, reason = plain_run(submit(tokens=[0, 1]), 100)
+    assert reason == "stop"
+    harness = EngineHarness()
+    harness.submit(tokens=[0, 1])
+    events = harness.drain()
+    assert text_of(events) == text[2:]
+    assert events[-1] == Finished(sequence="s", reason="stop")
+
+
+def test_an_end_token_at_the_token_limit_is_a_stop():
+    text, _ = plain_run(submit(tokens=[0, 1]), 100)
+    harness = EngineHarness()
+    harness.submit(tokens=[0, 1], max_tokens=len(text) - 2)
+    assert harness.drain()[-1] == Finished(sequence="s", reason="stop")
+
+
+def test_each_step_feeds_the_last_committed_token():
+    harness = EngineHarness()
+    harness.submit(tokens=LONG)
+    harness.step()
+    assert harness.spans == [Span(0, 0, list(LONG), 1, is_prompt=True)]
+    harness.step()
+    assert harness.spans == [Span(0, 2, TEXT[2:3], 1)]
+
+
+def test_a_prompt_longer_than_a_batch_is_read_in_several_steps():
+    harness = EngineHarness(n_batch=8)
+    harness.submit(tokens=[4] * 19)
+    assert [harness.step() for _ in range(2)] == [[Started(sequence="s", n_cached=0)], []]
+    assert harness.spans == [Span(0, 8, [4] * 8, 0, is_prompt=True)]
+    (step,) = harness.step()
+    assert harness.spans == [Span(0, 16, [4] * 3, 1, is_prompt=True)]
+    assert step.start == 19
+
+
+# Drafts
+
+
+def drafting(*, depth=4, max_tokens=None, prompt=LONG, policy="fixed", sources=(), **limits):
+    """A harness whose only sequence has its first token."""
+    harness = EngineHarness(depth, policy, **limits)
+    harness.speculation.connect(sources)
+    harness.submit(tokens=prompt, max_tokens=max_tokens)
+    harness.step()
+    return harness
+
+
+def post(harness, tokens, base=3, sequence="s", source="a", *, parents=None):
+    draft = PostDraft(
+        sequence=sequence, source=source, base=base, tokens=tokens, parents=parents, received_at=NOW
+    )
+    harness.speculation.post_draft(draft)
+
+
+def test_a_draft_is_decoded_after_the_last_committed_token():
+    harness = drafting()
+    post(harness, TEXT[3:6])
+    harness.step()
+    assert harness.spans == [Span(0, 2, TEXT[2:6], 4)]
+
+
+def test_a_right_draft_is_accepted_with_a_bonus_token():
+    harness = drafting()
+    post(harness, TEXT[3:6])
+    assert harness.step() == [
+        Committed(
+            sequence="s", start=3, tokens=TEXT[3:7], n_accepted=3, sources=["a"] * 3, n_right={"a": (3, 0)}
+        )
+    ]
+
+
+def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
+    harness = drafting()
+    wrong = (TEXT[4] + 1) % N_VOCAB
+    post(harness, [TEXT[3], wrong, 8])
+    (step,) = harness.step()
+    assert step == Committed(
+        sequence="s",
+        start=3,
+        tokens=TEXT[3:5],
+        n_accepted=1,
+        rejected=[wrong, 8],
+        sources=["a"] * 3,
+        n_right={"a": (1, 0)},
+    )
+    harness.next()
+    assert harness.edits == [(0, 4)]
+
+
+def test_after_an_accepted_draft_nothing_is_trimmed():
+    harness = drafting()
+    post(harness, TEXT[3:6])
+    harness.step()
+    harness.next()
+    assert harness.edits == []
+
+
+def test_the_rest_of_a_deep_draft_is_verified_in_the_next_step():
+    harness = drafting(depth=2)
+    post(harness, TEXT[3:9])
+    assert [step.tokens for _ in range(2) for step in harness.step()] == [TEXT[3:6], TEXT[6:9]]
+
+
+def test_no_draft_token_is_decoded_that_could_not_be_committed():
+    harness = drafting(max_tokens=4, depth=9)
+    post(harness, TEXT[3:12])
+    events = harness.step()
+    assert harness.spans == [Span(0, 2, TEXT[2:5], 3)]
+    assert events[-1] == Finished(sequence="s", reason="length")
+
+
+def test_nothing_follows_an_end_token_within_a_draft():
+    text, _ = plain_run(submit(tokens=[0, 1]), 100)
+    harness = EngineHarness(depth=9, n_batch=100)
+    harness.submit(tokens=text[:-3])
+    harness.step()
+    post(harness, [*text[-2:], 5, 6], base=len(text) - 2)
+    committed, finished = harness.step()
+    assert committed.tokens == text[-2:]
+    assert committed.rejected == [5, 6]
+    assert finished.reason == "stop"
+
+
+def test_drafts_share_what_the_batch_has_left():
+    harness = EngineHarness(depth=9, n_batch=6)
+    harness.submit("s", LONG)
+    harness.submit("t", LONG)
+    harness.step()
+    post(harness, TEXT[3:9], sequence="s")
+    post(harness, TEXT[3:9], sequence="t")
+    harness.step()
+    assert [len(span.tokens) for span in harness.spans] == [5, 1]
+
+
+def test_drafts_go_no_further_than_free_cells():
+    harness = EngineHarness(depth=9, n_ctx=60, n_ctx_sequence=60, n_batch=60)
+    harness.submit("s", TEXT[:30])
+    harness.submit("t", [4] * 25)
+    harness.step()  # 55 cells are taken, two more are needed
+    post(harness, TEXT[31:40], base=31)
+    harness.step()
+    assert [len(span.tokens) for span in harness.spans] == [4, 1]
+
+
+def test_a_draft_may_arrive_before_its_sequence_has_a_slot():
+    harness = EngineHarness(n_slots=1, n_batch=8)
+    harness.submit("first", [4], max_tokens=1)
+    harness.submit("s", LONG)
+    harness.step()
+    post(harness, TEXT[2:6], base=2)
+    assert text_of(harness.step()) == TEXT[2:3]  # where it starts, the prompt comes first
+    assert text_of(harness.step()) == TEXT[3:7]
+
+
+def test_stale_drafts_are_counted_in_the_next_step():
+    harness = drafting()
+    post(harness, [1], base=50)
+    post(harness, [1], base=50, source="b")
+    assert of(DraftsDropped, harness.step()) == [
+        DraftsDropped(source="a", n_stale=1),
+        DraftsDropped(source="b", n_stale=1),
+    ]
+    assert of(DraftsDropped, harness.step()) == []
+
+
+def test_a_model_that_cannot_trim_verifies_no_drafts():
+    harness = drafting(traits=MemoryTraits(n_rollback=0))
+    post(harness, TEXT[3:6])
+    harness.step()
+    assert harness.spans == [Span(0, 2, TEXT[2:3], 1)]
+
+
+def test_after_a_mismatch_the_branch_that_begins_with_the_recovered_token_is_verified():
+    harness = drafting()
+    wrong = (TEXT[3] + 1) % N_VOCAB
+    post(harness, [wrong, 8, *TEXT[3:6]], parents=[-1, 0, -1, 2, 3])
+    (step,) = harness.step()
+    assert (step.tokens, step.rejected) == (TEXT[3:4], [wrong, 8])
+    (step,) = harness.step()
+    assert (step.tokens, step.n_accepted) == (TEXT[4:7], 2)
+
+
+def test_each_token_of_a_step_has_its_own_source():
+    harness = drafting()
+    post(harness, TEXT[3:4], source="a")
+    post(harness, TEXT[3:6], source="b")
+    (step,) = harness.step()
+    assert step.n_accepted == 3
+    assert step.sources[1:] == ["b", "b"]
+
+
+# Waiting for drafts, and what backs are told
+
+
+def test_a_plan_that_waits_has_nothing_to_decode_and_changes_nothing():
+    harness = drafting(policy="sync", sources=["a"])
+    for _ in range(3):
+        assert harness.waits
+        assert harness.edits == []
+        harness.engine.check_integrity()
+    post(harness, TEXT[3:7])
+    assert text_of(harness.step()) == TEXT[3:8]
+
+
+def test_a_plan_that_waits_has_the_events_of_started_sequences():
+    harness = drafting(policy="sync", sources=["a"])
+    harness.submit("t", OTHER, max_tokens=3)
+    assert not harness.waits, "its prompt is read instead"
+    assert names(harness.engine.pop_events()) == ["t"]
+
+
+def test_a_wait_ends_with_patience():
+    harness = drafting(policy="sync", sources=["a"])
+    assert harness.waits
+    harness.now += 2 * SYNC_PATIENCE_S
+    assert not harness.waits
+
+
+def test_caches_are_cut_back_before_a_wait():
+    harness = drafting(policy="sync", sources=["a"])
+    post(harness, [(TEXT[3] + 1) % N_VOCAB, 8, 8, 8])
+    harness.step()
+    harness.next()
+    assert harness.edits == [(0, 3)]
+    post(harness, TEXT[4:8], base=4)
+    harness.next()
+    assert harness.edits == []
+
+
+def test_nothing_is_waited_for_that_could_not_be_committed():
+    harness = drafting(policy="sync", sources=["a"], max_tokens=2)
+    assert not harness.waits
+
+
+def test_after_a_full_cache_no_drafts_are_waited_for():
+    harness = drafting(policy="sync", sources=["a"])
+    post(harness, TEXT[3:7])
+    harness.next()
+    harness.find_no_room()
+    harness.step()
+    assert [len(span.tokens) for span in harness.spans] == [1]
+
+
+def test_after_a_full_cache_the_next_step_does_not_wait():
+    harness = drafting(policy="sync", sources=["a"])
+    harness.find_no_room()
+    assert not harness.waits
+
+
+def test_a_model_that_cannot_trim_waits_for_no_drafts():
+    harness = drafting(policy="sync", sources=["a"], traits=MemoryTraits(n_rollback=0))
+    assert not harness.waits
+
+
+def test_steps_with_prompts_are_not_predicted():
+    harness = drafting()
+    assert harness.next().n_expected == 1
+    harness.submit("t", OTHER)
+    assert harness.next().n_expected is None
+
+
+def test_backs_are_told_to_stop_when_speculation_is_turned_off():
+    harness = drafting()
+    harness.speculation.set_policy("off", 0)
+    post(harness, TEXT[3:6])
+    events = harness.step()
+    assert text_of(events) == TEXT[3:4]
+    assert of(Tuned, events) == [Tuned(n_ahead=0, min_confidence=0.0)]
+    assert of(Tuned, harness.step()) == []
+
+
+def test_a_new_policy_is_followed_in_the_next_step():
+    harness = drafting(policy="off")
+    harness.speculation.set_policy("fixed", 2)
+    post(harness, TEXT[3:9])
+    harness.step()
+    assert [len(span.tokens) for span in harness.spans] == [3]
+
+
+def test_what_was_done_is_reported():
+    harness = drafting()
+    post(harness, [TEXT[3], (TEXT[4] + 1) % N_VOCAB])
+    harness.speculation.on_wait(0.25)
+    harness.step()
+    report = harness.speculation.describe()
+    assert (report["n_steps"], report["n_committed"], report["depths"]) == (2, 3, {"0": 1, "2": 1})
+    assert (report["n_draft_tokens"], report["n_accepted_tokens"], report["n_recovered"]) == (2, 1, 1)
+    assert (report["step_seconds"], report["wait_seconds"]) == (0.02, 0.25)
+    assert report["step_ms"].keys() == {"2", "3"}
+
+
+# Many sequences
+
+
+def test_sequences_run_together():
+    harness = EngineHarness()
+    harness.submit("s", LONG)
+    harness.submit("t", LONG)
+    harness.step()
+    assert [span.slot for span in harness.spans] == [0, 1]
+
+
+def test_those_that_find_no_slot_start_in_the_order_they_came():
+    harness = EngineHarness()
+    for name in "abcde":
+        harness.submit(name, LONG, max_tokens=3)
+    events = harness.drain()
+    assert names(events) == list("abcde")
+    assert all(text_of(events, name) == TEXT[2:5] for name in "abcde")
+
+
+def test_a_prompt_is_read_in_small_pieces_while_others_generate():
+    harness = EngineHarness(n_prompt_chunk=3)
+    harness.submit("s", LONG)
+    harness.step()
+    harness.submit("t", [4] * 9)
+    harness.step()
+    assert [len(span.tokens) for span in harness.spans] == [1, 3]
+
+
+def test_two_prompts_share_a_batch():
+    harness = EngineHarness(n_batch=8)
+    harness.submit("s", [4] * 6)
+    harness.submit("t", [5] * 6)
+    harness.step()
+    assert [len(span.tokens) for span in harness.spans] == [6, 2]
+
+
+def test_a_prompt_is_not_begun_before_there_is_room_in_a_batch():
+    """One token of it beside another prompt would cost as much attention as 64 (a tile)."""
+    harness = EngineHarness(n_batch=4)
+    harness.submit("s", [4] * 6)
+    harness.submit("t", [5] * 6)
+    harness.step()
+    assert [(span.slot, len(span.tokens)) for span in harness.spans] == [(0, 4)]
+
+
+def test_a_prompt_that_does_not_fit_beside_the_others_waits():
+    harness = EngineHarness(n_ctx=100)
+    harness.submit("s", LONG, max_tokens=20)
+    harness.submit("t", [4] * 97, max_tokens=2)
+    assert names(harness.step()) == ["s"]
+    assert names(harness.step()) == []
+    assert names(harness.drain(), Finished) == ["s", "t"]
+
+
+def test_when_cells_run_out_the_youngest_steps_back_and_goes_on_later():
+    harness = EngineHarness(n_ctx=99)
+    harness.submit("s", LONG)
+    harness.submit("t", LONG)
+    events = harness.drain()
+    assert text_of(events, "s") == text_of(events, "t") == TEXT[2:]
+    assert names(events, Finished) == ["s", "t"]
+    started = [(event.sequence, event.again) for event in events if isinstance(event, Started)]
+    assert started == [("s", False), ("t", False), ("t", True)]
+
+
+def test_a_preempted_sequence_runs_before_those_that_wait():
+    harness = EngineHarness(n_ctx=99)
+    harness.submit("a", LONG)
+    harness.submit("b", LONG)
+    harness.submit("c", LONG, max_tokens=1)
+    events = harness.drain()
+    assert [(event.type, event.sequence) for event in events if not isinstance(event, Committed)] == [
+        ("started", "a"),
+        ("started", "b"),
+        ("finished", "a"),
+        ("started", "b"),
+        ("started", "c"),
+        ("finished", "c"),
+        ("finished", "b"),
+    ]
+
+
+# Caches that outlive their sequences
+
+
+def test_a_prompt_that_continues_an_earlier_text_finds_it_cached():
+    harness = EngineHarness()
+    harness.complete("s", LONG, max_tokens=10)
+    assert harness.complete("t", TEXT[:15], max_tokens=1) == 11
+
+
+def test_the_last_token_of_a_prompt_is_decoded_even_if_it_is_cached():
+    harness = EngineHarness()
+    harness.complete("s", LONG, max_tokens=10)
+    assert harness.complete("t", TEXT[:8], max_tokens=1) == 7
+    assert harness.target.steps[-1] == [1]
+
+
+def test_rejected_drafts_are_not_taken_for_cached_text():
+    harness = EngineHarness()
+    harness.submit("s", LONG, max_tokens=4)
+    harness.step()
+    wrong = (TEXT[3] + 1) % N_VOCAB
+    post(harness, [wrong, 6])
+    harness.drain()
+    assert harness.complete("t", [*TEXT[:3], wrong, 6, 7], max_tokens=1) == 3
+
+
+def test_a_text_goes_where_most_of_it_is_cached():
+    harness = EngineHarness()
+    harness.submit("s", [1] * 10, max_tokens=1)
+    harness.submit("t", [4] * 10, max_tokens=1)
+    harness.drain()
+    assert harness.complete("u", [4] * 12, max_tokens=1) == 10
+
+
+def test_a_common_beginning_alone_overwrites_no_other_text():
+    harness = EngineHarness()
+    harness.complete("s", [1, 4, *[5] * 10], max_tokens=1)
+    assert harness.complete("t", [1, 4, *[6] * 10], max_tokens=1) == 2
+    assert harness.complete("u", [1, 4, *[5] * 10, 7], max_tokens=1) == 12
+
+
+def test_the_slot_used_longest_ago_is_taken_for_a_new_text():
+    harness = EngineHarness()
+    harness.complete("s", [1] * 10, max_tokens=1)
+    harness.complete("t", [4] * 10, max_tokens=1)
+    harness.complete("u", [5] * 10, max_tokens=1)
+    assert harness.complete("v", [4] * 10, max_tokens=1) == 9
+    assert harness.complete("w", [1] * 10, max_tokens=1) == 0
+
+
+def test_idle_caches_make_room_the_one_used_longest_ago_first():
+    harness = EngineHarness(n_slots=3, n_ctx=100)
+    harness.complete("s", [1] * 40, max_tokens=1)
+    harness.complete("t", [4] * 40, max_tokens=1)
+    harness.complete("u", [5] * 40, max_tokens=1)
+    assert harness.complete("v", [4] * 41, max_tokens=1) == 40
+    assert harness.complete("w", [1] * 40, max_tokens=1) == 0
+
+
+def test_a_state_that_cannot_be_cut_is_used_whole_or_not_at_all():
+    harness = EngineHarness(traits=MemoryTraits(n_rollback=0))
+    harness.complete("s", LONG, max_tokens=10)
+    assert harness.complete("t", TEXT[:8], max_tokens=1) == 0
+    harness.complete("u", LONG, max_tokens=10)
+    assert harness.complete("v", TEXT[:15], max_tokens=1) == 11
+
+
+# Cancelling
+
+
+def test_a_cancelled_sequence_frees_its_slot_at_once():
+    harness = EngineHarness(n_slots=1)
+    harness.submit("s", LONG)
+    harness.submit("t", LONG, max_tokens=1)
+    harness.step()
+    harness.cancel("s")
+    assert names(harness.step()) == ["t"]
+    assert harness.engine.idle
+
+
+def test_a_waiting_sequence_can_be_cancelled():
+    harness = EngineHarness(n_slots=1)
+    harness.submit("s", LONG, max_tokens=3)
+    harness.submit("t", LONG)
+    harness.cancel("t")
+    assert names(harness.drain(), Finished) == ["s"]
+
+
+def test_cancelling_what_has_ended_does_nothing():
+    harness = drafting()
+    harness.cancel("unknown")
+    harness.engine.check_integrity()
+    assert text_of(harness.step()) == TEXT[3:4]
+
+
+def test_what_a_cancelled_sequence_has_cached_is_reused():
+    harness = EngineHarness(n_batch=8)
+    harness.submit("s", [4] * 19)
+    harness.step()
+    harness.cancel("s")
+    assert harness.complete("t", [4] * 12, max_tokens=1) == 8
+
+
+def stored_beginning(n_slots):
+    """A harness with the prompt cache full of one text of 60 tokens, policy "sync", and a back."""
+    size = PromptCacheSize(1000, 1)
+    harness = EngineHarness(policy="sync", n_slots=n_slots, n_ctx=400, n_ctx_sequence=200, prompt_cache=size)
+    for name, text in [("a", STORED), ("b", [8] * 60)]:
+        harness.complete(name, text, max_tokens=3)
+    harness.speculation.connect(["back"])
+    return harness
+
+
+def test_a_text_is_loaded_before_a_wait_so_that_nobody_waits_for_a_client_that_left():
+    harness = stored_beginning(n_slots=1)
+    harness.submit("c", STORED)
+    assert harness.waits
+    assert harness.target.slots[0] == STORED[:-1]
+    harness.cancel("c")
+    harness.engine.pop_events()
+    assert harness.complete("d", [8] * 60, max_tokens=1) > 0
+
+
+def test_a_sequence_starts_beside_one_whose_text_is_being_loaded_and_shares_it():
+    harness = stored_beginning(n_slots=2)
+    harness.complete("e", [6] * 60, max_tokens=1)
+    harness.submit("c", STORED, max_tokens=1)
+    harness.submit("d", [*STORED, 1], max_tokens=1)
+    harness.next()
+    started = of(Started, harness.engine.pop_events())
+    assert [(event.sequence, event.n_cached) for event in started] == [("c", 59), ("d", 59)]
+    harness.drain()
+
+
+def test_what_a_slot_got_of_another_is_there_before_a_wait():
+    """A recurrent slot that is copied has the state of all tokens of its source until one is loaded."""
+    traits = MemoryTraits(n_step_checkpoints=1, n_rollback=0)
+    harness = EngineHarness(
+        policy="off", n_slots=2, n_ctx=400, n_ctx_sequence=200, traits=traits, n_checkpoints=2
+    )
+    harness.submit("a", [*STORED, 1, 2], max_tokens=100, checkpoint=60)
+    for _ in range(8):
+        harness.step()
+    harness.speculation.set_policy("sync", 4)
+    harness.speculation.connect(["back"])
+    harness.submit("c", [*STORED, 5], max_tokens=5)
+    assert harness.waits
+    assert harness.target.slots[1] == STORED
+
+
+# Texts that move to host memory and back in parts, while others generate
+
+
+def in_parts(n_slots=3, n_part=10, n_ctx=400):
+    """A harness whose slots hold texts of 60 tokens, but one, whose sequence has just begun to generate."""
+    size = PromptCacheSize(1000, 1, n_part=n_part)
+    harness = EngineHarness(n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=200, prompt_cache=size)
+    for token in range(4, 4 + n_slots - 1):
+        harness.submit(str(token), [token] * 60, max_tokens=1)
+    harness.drain()
+    harness.submit("s", LONG, max_tokens=50)
+    harness.step()
+    return harness
+
+
+def n_moved(harness, kind):
+    """Tokens that are stored or loaded before the next step."""
+    harness.next()
+    parts = [edit.snapshot for edit in harness.edits if isinstance(edit, kind)]
+    return sum(part.end - part.start for part in parts)
+
+
+def test_idle_texts_are_stored_a_part_a_step():
+    harness = in_parts()
+    for _ in range(15):
+        assert n_moved(harness, Store) <= 10
+        harness.step()
+    assert [len(slot) for slot in harness.target.slots if slot[:1] != [LONG[0]]] == [0, 0]
+
+
+def test_a_text_is_loaded_a_part_a_step_while_others_generate():
+    harness = in_parts()
+    for _ in range(15):
+        harness.step()
+    harness.submit("t", [4] * 61, max_tokens=3)
+    events, n_steps = harness.step(), 1
+    assert of(Started, events)[0].n_cached == 60
+    while not text_of(events := harness.step(), "t"):
+        assert text_of(events, "s")
+        n_steps += 1
+    assert n_steps == 5, "the sixth part is loaded in the step that reads the last token"
+
+
+def test_of_several_texts_a_part_a_step_is_loaded():
+    harness = in_parts(n_slots=4)
+    for _ in range(25):
+        harness.step()
+    for token in (4, 5, 6):
+        harness.submit(str(token), [token] * 61, max_tokens=1)
+    for _ in range(18):
+        assert n_moved(harness, Restore) <= 10
+        harness.step()
+    assert not harness.engine.describe()["waiting"]
+
+
+def test_a_text_alone_is_loaded_at_once():
+    harness = in_parts()
+    harness.drain()
+    harness.submit("t", [4] * 61, max_tokens=3)
+    assert text_of(harness.step(), "t")
+
+
+def test_who_leaves_while_its_text_is_loaded_leaves_what_is_there_to_others():
+    harness = in_parts()
+    for _ in range(15):
+        harness.step()
+    harness.submit("t", [4] * 61, max_tokens=3)
+    harness.step()
+    harness.cancel("t")
+    harness.engine.check_integrity()
+    harness.submit("u", [4] * 61, max_tokens=3)
+    assert of(Started, harness.step())[0].n_cached == 60
+    assert [*[4] * 61, *text_of(harness.drain(), "u")] == plain_run(
+        submit(tokens=[4] * 61, max_tokens=3), 200
+    )[0]
+
+
+def test_while_a_text_is_loaded_the_others_drafts_are_not_waited_for():
+    harness = in_parts()
+    for _ in range(15):
+        harness.step()
+    harness.speculation.set_policy("sync", 4)
+    harness.speculation.connect(["back"])
+    assert harness.next().seconds > 0
+    harness.submit("t", [4] * 61, max_tokens=3)
+    waits = [harness.next().seconds for _ in range(7)]
+    assert waits[:5] == [0] * 5, "a part is loaded instead"
+    assert waits[6] > 0
+
+
+def test_a_sequence_starts_when_what_its_slot_held_is_stored():
+    harness = in_parts(n_slots=2)
+    harness.submit("t", OTHER, max_tokens=3)
+    events = harness.step()
+    assert of(Started, events) == []
+    while not of(Started, events):
+        assert text_of(events, "s")
+        events = harness.step()
+    assert harness.complete("u", [4] * 61, max_tokens=1) == 60
+
+
+# Recurrent states that llama.cpp rolls back, if no pass has followed
+
+
+def rolling_back(**limits):
+    traits = MemoryTraits(n_rollback=6, equal_lengths=True)
+    harness = EngineHarness(**{"n_slots": 3, "n_ctx": 400, "n_ctx_sequence": 200} | limits, traits=traits)
+    harness.speculation.connect(["back"])
+    return harness
+
+
+def test_a_prompt_that_was_decoded_before_a_draft_is_not_rolled_back():
+    harness = rolling_back()
+    harness.submit("s", LONG, max_tokens=50)
+    harness.step()
+    harness.submit("t", [4] * 12, max_tokens=1)
+    post(harness, TEXT[3:6])
+    harness.step()
+    harness.submit("u", [*[4] * 10, 5, 6], max_tokens=1)
+    assert of(Started, harness.step())[0].n_cached == 0
+
+
+def test_a_prompt_that_was_decoded_last_is_rolled_back():
+    harness = rolling_back()
+    harness.complete("t", [4] * 12, max_tokens=1)
+    assert harness.complete("u", [*[4] * 10, 5, 6], max_tokens=1) == 10
+
+
+def test_a_slot_that_the_model_had_to_empty_is_read_again():
+    harness = rolling_back()
+    harness.submit("s", LONG, max_tokens=8)
+    harness.step()
+    harness.submit("t", OTHER, max_tokens=5)
+    plan = harness.next()
+    assert [span.slot for span in plan.layout] == [0, 1]
+    harness.find_no_room([1])
+    assert [*OTHER, *text_of(harness.drain(), "t")] == plain_run(submit(tokens=OTHER, max_tokens=5), 200)[0]
+
+
+def test_no_draft_takes_the_cells_that_its_padding_needs():
+    harness = rolling_back(n_slots=2, n_ctx=25, n_ctx_sequence=24)
+    for name, prompt in [("s", LONG), ("t", OTHER)]:
+        harness.submit(name, prompt, max_tokens=20)
+    harness.step()
+    while harness.engine.describe()["n_free"] > 9:
+        harness.step()
+    assert harness.engine.describe()["n_free"] >= 7, "as many as are decoded"
+    post(harness, [1] * 5, base=len(harness.target.slots[0]) + 1)
+    assert harness.next().n_tokens == 2, "1 + 5 and 1, with padding 12"
+
+
+# Shedding: the model had no room although the count said so
+
+
+def test_after_a_full_cache_the_next_step_takes_one_token_of_each():
+    harness = drafting()
+    harness.submit("t", [4] * 9)
+    post(harness, TEXT[3:6])
+    assert len(harness.next().layout) == 2
+    harness.find_no_room()
+    harness.step()
+    assert [len(span.tokens) for span in harness.spans] == [1, 1]
+    harness.step()
+    assert sum(len(span.tokens) for span in harness.spans) > 2
+
+
+def test_after_a_full_cache_no_sequence_starts():
+    harness = drafting()
+    harness.next()
+    harness.find_no_room()
+    harness.submit("t", LONG)
+    assert names(harness.step()) == []
+    assert names(harness.step()) == ["t"]
+
+
+def test_idle_caches_are_given_up_before_a_place():
+    harness = EngineHarness()
+    harness.complete("s", [4] * 9, max_tokens=1)
+    harness.submit("t", LONG)
+    harness.next()
+    harness.find_no_room()
+    harness.step()
+    assert harness.target.slots[0] == []
+    assert [span.slot for span in harness.spans] == [1]
+
+
+def test_the_youngest_gives_up_its_place_before_the_oldest_ends():
+    harness = EngineHarness()
+    harness.submit("s", LONG)
+    harness.submit("t", LONG)
+    harness.step()
+    for _ in range(3):  # take less, then the place, then what is cached there
+        harness.next()
+        assert harness.find_no_room() == []
+    harness.step()
+    assert harness.target.slots[1] == []
+    assert [span.slot for span in harness.spans] == [0]
+    assert text_of(harness.drain(), "t") == TEXT[3:]
+
+
+def test_a_single_token_that_finds_no_room_ends_the_text():
+    harness = drafting()
+    for _ in range(2):
+        harness.next()
+        events = harness.find_no_room()
+    assert events == [Finished(sequence="s", reason="length")]
+    assert harness.engine.idle
+
+
+def test_after_a_full_cache_a_scheduler_whose_sequences_are_cancelled_goes_on():
+    harness = drafting()
+    harness.submit("t", LONG, max_tokens=3)
+    harness.next()
+    harness.find_no_room()
+    harness.cancel("s")
+    assert text_of(harness.drain(), "t") == TEXT[2:5]
+
+
+# Integrity
+
+
+def test_a_cache_with_another_text_is_noticed():
+    harness = drafting()
+    harness.engine._slots._slots[0].cache.tokens[0] += 1
+    with pytest.raises(AssertionError, match="another text"):
+        harness.engine.check_integrity()
+
+
+def test_a_sequence_in_two_places_is_noticed():
+    harness = drafting()
+    harness.engine._slots._waiting.append(harness.engine._slots._slots[0].sequence)
+    with pytest.raises(AssertionError, match="two places"):
+        harness.engine.check_integrity()
+
+
+def test_a_prompt_is_decoded_once_for_simultaneous_requests():
+    prompt = [*LONG, *range(4, 24), *range(4, 24)]
+    harness = EngineHarness(n_slots=4, n_ctx=400)
+    for name in "abcd":
+        harness.submit(name, tokens=prompt, max_tokens=2)
+    started = of(Started, harness.drain())
+    assert [each.n_cached for each in started] == [0, *[len(prompt) - 1] * 3]
+    assert sum(sum(step) for step in harness.target.steps) == len(prompt) + 3 + 4
+
+
+class Choking:
+    """A sampler that chooses some tokens and then fails."""
+
+    def __init__(self, error, n):
+        self.error, self.n = error, n
+
+    def choose(self, _logits, position):
+        if position >= self.n:
+            raise self.error
+        return TEXT[position]
+
+    def accept(self, token):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "param"), [(RequestError("too complex", "grammar"), "grammar"), (ValueError(), None)]
+)
+def test_a_sequence_whose_tokens_cannot_be_chosen_fails_alone(error, param):
+    harness = EngineHarness()
+    whole = harness.engine._make_sampler
+    harness.engine._make_sampler = lambda request: (
+        Choking(error, len(LONG) + 2) if request.sequence == "s" else whole(request)
+    )
+    harness.submit(tokens=LONG)
+    harness.submit("t", tokens=LONG, max_tokens=6)
+    harness.step()
+    post(harness, TEXT[3:7])
+    events = harness.drain()
+    assert [(failed.sequence, failed.param) for failed in of(Failed, events)] == [("s", param)]
+    assert names(events, Finished) == ["t"]
+    assert harness.complete("u", tokens=TEXT[:4], max_tokens=1) == 3, "what was cached stays right"
+
+
+def test_a_sequence_in_the_queue_costs_no_sampler():
+    made = []
+    harness = EngineHarness(n_slots=1)
+    whole = harness.engine._make_sampler
+    harness.engine._make_sampler = lambda request: made.append(request.sequence) or whole(request)
+    harness.submit(tokens=LONG)
+    harness.submit("t", tokens=LONG)
+    harness.step()
+    assert made == ["s"]
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """Anything may happen between steps; in the end every text is the plain one."""
+
+    rngs = st.integers(0, 1 << 20).map(random.Random)
+
+    def __init__(self):
+        super().__init__()
+        self.harness = EngineHarness(
+            depth=5, n_slots=3, n_ctx=45, n_ctx_sequence=40, n_batch=9, n_prompt_chunk=3
+        )
+        self.engine, self.speculation = self.harness.engine, self.harness.speculation
+        self.truth = {}
+        self.reasons = {}
+        self.texts = {}
+        self.running = []
+
+    @rule(
+        rng=rngs,
+        n_prompt=st.integers(1, 39),
+        temperature=st.sampled_from([0, 1]),
+        penalty=st.sampled_from([1, 1.5]),
+    )
+    def submit(self, rng, n_prompt, temperature, penalty):
+        name = f"s{len(self.texts)}"
+        sampling = SamplingParameters(
+            seed=rng.randrange(99), temperature=temperature, repeat_penalty=penalty, repeat_last_n=6
+        )
+        stem = [4, 9, 2, 9, 4, 1, 1, 8, 22, 5, 6, 0] * 4
+        tokens = [*stem[: n_prompt - 1], rng.randrange(N_VOCAB)]
+        request = submit(name, tokens, sampling, rng.choice([None, 1, 7]))
+        self.harness.apply(request)
+        self.truth[name], self.reasons[name] = plain_run(request, self.harness.limits.n_ctx_sequence)
+        self.texts[name] = tokens
+        self.running.append(name)
+
+    @precondition(lambda self: self.running)
+    @rule(rng=rngs)
+    def cancel(self, rng):
+        name = rng.choice(self.running)
+        self.harness.cancel(name)
+        self.running.remove(name)
+
+    @precondition(lambda self: self.running)
+    @rule(rng=rngs, n_back=st.integers(-3, 5), n=st.integers(1, 9), source=st.sampled_from("ab"))
+    def post_right_draft(self, rng, n_back, n, source):
+        """Also stale, partly stale and ahead of what is committed."""
+        name = rng.choice(self.running)
+        base = max(0, len(self.texts[name]) - n_back)
+        tokens = [*self.truth[name], *END_TOKENS, 1][base : base + n]
+        self.speculation.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
+
+    @precondition(lambda self: self.running)
+    @rule(rng=rngs, n_right=st.integers(0, 3), source=st.sampled_from("ab"))
+    def post_wrong_draft(self, rng, n_right, source):
+        name = rng.choice(self.running)
+        base = len(self.texts[name])
+        tokens = [*self.truth[name][base : base + n_right], rng.randrange(N_VOCAB), rng.randrange(N_VOCAB)]
+        self.speculation.post_draft(PostDraft(sequence=name, source=source, base=base, tokens=tokens))
+
+    @precondition(lambda self: self.running)
+    @rule(rng=rngs, n=st.integers(1, 12), source=st.sampled_from("abc"))
+    def post_tree(self, rng, n, source):
+        """Any tree; some of its tokens are right wherever they hang."""
+        name = rng.choice(self.running)
+        base = max(0, len(self.texts[name]) - rng.randint(0, 2))
+        ahead = [*self.truth[name], *END_TOKENS][base:]
+        draft = PostDraft(
+            sequence=name,
+            source=source,
+            base=base,
+            tokens=[rng.choice([rng.choice(ahead[:4]), rng.randrange(N_VOCAB)]) for _ in range(n)],
+            parents=[rng.randint(max(-1, i - 3), i - 1) for i in range(n)],
+            confidences=[rng.random() for _ in range(n)],
+            received_at=self.harness.now,
+        )
+        self.speculation.post_draft(draft)
+
+    @rule(policy=st.sampled_from(["adaptive", "fixed", "sync", "off"]), depth=st.integers(0, 32))
+    def set_policy(self, policy, depth):
+        self.speculation.set_policy(policy, depth)
+
+    @rule(sources=st.sets(st.sampled_from("abc")))
+    def connect(self, sources):
+        self.speculation.connect(sorted(sources))
+
+    @rule(n=st.integers(1, 4))
+    def step(self, n):
+        for _ in range(n):
+            if not self.engine.idle:
+                self.take(self.harness.step())
+
+    @precondition(lambda self: self.running)
+    @rule()
+    def fill_the_cache(self):
+        plan = self.harness.next()
+        if isinstance(plan, StepPlan) and plan.n_tokens == 1:  # a single token always finds room
+            self.engine.decoded(plan, self.harness.target.decode(plan.layout), NOW, 0.01)
+        elif isinstance(plan, StepPlan):
+            self.engine.failed(KvCacheFullError("full"))
+        self.take(self.engine.pop_events())
+
+    @invariant()
+    def the_books_are_right(self):
+        self.engine.check_integrity()
+
+    @invariant()
+    def idle_means_that_nobody_runs(self):
+        assert self.engine.idle == (not self.running)
+
+    def take(self, events):
+        for event in events:
+            match event:
+                case Committed():
+                    assert event.sequence in self.running
+                    assert event.start == len(self.texts[event.sequence])
+                    self.texts[event.sequence] += event.tokens
+                case Finished():
+                    assert event.reason == self.reasons[event.sequence]
+                    assert self.texts[event.sequence] == self.truth[event.sequence]
+                    self.running.remove(event.sequence)
+
+    def teardown(self):
+        self.take(self.harness.drain())
+        assert not self.running
+        for name, text in self.texts.items():
+            assert text == self.truth[name][: len(text)]
+
+
+TestEngineMachine = EngineMachine.TestCase
+
+
+def test_a_step_counts_what_the_model_adds_to_shorter_spans():
+    harness = EngineHarness(n_slots=2, n_ctx=200, n_ctx_slot=100)
+    harness.submit("a", tokens=LONG)
+    harness.submit("b", tokens=LONG)
+    harness.step()
+    harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
+    plan = harness.next()
+    assert [len(span.tokens) for span in plan.layout] == [4, 1]
+    assert plan.n_tokens == 8
+
+
+def test_a_prompt_that_is_read_apart_is_counted_as_a_pass():
+    harness = EngineHarness(n_ctx=4096, n_ctx_sequence=2048, n_batch=512, tiles_attention=True)
+    harness.submit("a", tokens=[1] * 1100)
+    while not of(Committed, harness.step()):
+        pass
+    harness.submit("b", tokens=[2] * 100)
+    plan = harness.next()
+    assert [len(span.tokens) for span in plan.layout] == [1, 100]
+    assert (plan.n_tokens, plan.layout.n_ubatches) == (101, 2)
+
+
+def test_a_step_counts_what_makes_up_its_widths():
+    harness = EngineHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=InvariantWidths((2, 3), (4, 8)))
+    harness.submit("a", tokens=LONG)
+    harness.step()
+    harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
+    plan = harness.next()
+    assert [len(span.tokens) for span in plan.layout] == [3]  # no wider draft
+    assert (plan.n_tokens, plan.layout.n_ubatches) == (3, 1)
+
+
+@pytest.mark.parametrize(("widths", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
+def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(widths, n_tokens):
+    harness = EngineHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=InvariantWidths(*widths))
+    harness.submit("a", tokens=[5])
+    harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
+    plan = harness.next()
+    assert [len(span.tokens) for span in plan.layout] == [n_tokens]
+
+
+# Grammars that are followed elsewhere
+
+CONSTRAINED = SamplingParameters(seed=3, temperature=0.9, grammar="any")
+
+
+class Unanswered(ToyGrammar):
+    """The first questions are answered; after that none is."""
+
+    n_answers = 2
+
+    @property
+    def is_ready(self):
+        return self.n_answers > 0
+
+    def allows(self, tokens):
+        if not self.n_answers:
+            raise PendingAnswerError("wait")
+        self.n_answers -= 1
+        return super().allows(tokens)
+
+
+def follow(harness, make_grammar):
+    harness.engine._make_sampler = lambda request: toy_sampler(
+        request.sampling, request.tokens, follow=make_grammar
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_grammars_that_answer_late_do_not_change_the_text(seed):
+    rng = random.Random(seed)
+    harness = EngineHarness(n_slots=3, n_ctx=rng.choice([60, 200]), n_ctx_sequence=50)
+    follow(harness, lambda: SlowGrammar(ToyGrammar(), rng))
+    requests = [
+        submit(f"s{i}", [4] * rng.randint(1, 5), rng.choice([CONSTRAINED, GREEDY]), rng.randint(1, 25))
+        for i in range(5)
+    ]
+    truth = {request.sequence: plain_run(request, 50)[0] for request in requests}
+    texts = {request.sequence: list(request.tokens) for request in requests}
+    for request in requests:
+        harness.apply(request)
+    while not harness.engine.idle:
+        sequence = rng.choice(requests).sequence
+        base = len(texts[sequence])
+        if right := truth[sequence][base : base + 4]:
+            wrong = [token if rng.random() < 0.8 else 9 for token in right]
+            harness.speculation.post_draft(PostDraft(sequence=sequence, source="a", base=base, tokens=wrong))
+        for committed in of(Committed, harness.step()):
+            assert committed.start == len(texts[committed.sequence])
+            texts[committed.sequence] += committed.tokens
+    assert texts == truth
+
+
+def test_a_grammar_that_does_not_answer_holds_up_only_its_own_sequence():
+    harness = EngineHarness()
+    follow(harness, Unanswered)
+    harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
+    harness.submit("t", tokens=LONG, max_tokens=9)
+    committed = [of(Committed, harness.step()) for _ in range(9)]
+    assert all("t" in [event.sequence for event in events] for events in committed)
+    assert sum("slow" in [event.sequence for event in events] for events in committed) == 2
+
+
+def test_a_sequence_that_waits_for_its_grammar_can_be_cancelled():
+    harness = EngineHarness()
+    follow(harness, Unanswered)
+    harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
+    harness.submit("t", tokens=LONG, max_tokens=4)
+    for _ in range(3):
+        harness.step()
+    harness.cancel("slow")
+    assert names(harness.drain(), Finished) == ["t"]
+    assert harness.complete("u", tokens=LONG, max_tokens=3) > 0, "what was decoded serves others"
+
+
+def test_steps_that_waited_for_a_grammar_say_nothing_about_speculation():
+    harness = EngineHarness(policy="adaptive")
+    follow(harness, Unanswered)
+    learned = []
+    harness.speculation.on_step = learned.append
+    harness.submit("slow", tokens=LONG, sampling=CONSTRAINED)
+    harness.submit("t", tokens=LONG, max_tokens=9)
+    for _ in range(5):
+        harness.step()
+    assert [report.n_expected is None for report in learned] == [True, False, True, False, False]
