@@ -30,8 +30,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/llama/builtin_templates.py",
     ),
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/inline_drafter.py",),
-    "tests/lead/engine/speculation/test_board.py": ("lead/engine/speculation/merge.py",),
-    "tests/lead/engine/speculation/test_manager.py": ("lead/engine/drafters/local_drafter.py",),
+    "tests/lead/engine/speculation/test_manager.py": (
+        "lead/engine/drafters/local_drafter.py",
+        "lead/engine/speculation/sequence_speculation.py",
+    ),
     "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
     "tests/lead/engine/test_exact_model.py": ("lead/engine/engine_limits.py",),
     "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),

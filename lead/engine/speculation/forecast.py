@@ -1,4 +1,7 @@
-"""How likely a draft token is accepted: its source's confidence, corrected by the outcomes of such tokens."""
+"""How many draft tokens will be right, and when more of them arrive: learned from all drafts and commits.
+
+How likely a token is right: its source's confidence, corrected by the outcomes of such tokens so far.
+"""
 
 import math
 from bisect import bisect_right
@@ -6,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lead.engine.speculation.board import TokenOutcome
+from lead.engine.speculation.arrivals import Arrivals, Timeline
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.merge import Agreement
+from lead.engine.speculation.drafts import Agreement, Drafts, TokenOutcome
+from lead.engine.speculation.policy import FutureDraft
 
 _MAX_PLACES = 16
 """The last place counts all further ones as well."""
@@ -28,24 +32,22 @@ class _Counts:
 
 @dataclass(slots=True)
 class _SourceRecord:
-    """`bins` are by confidence and agreement; those without agreement count all outcomes.
-
-    `beside` are by how likely another source's token at the same place seemed to be.
-    """
+    """`bins` are by confidence and agreement; those without agreement count all outcomes."""
 
     bins: defaultdict[tuple[int, Agreement | None], _Counts] = field(
         default_factory=lambda: defaultdict(_Counts)
     )
     by_place: list[list[int]] = field(default_factory=lambda: [[0, 0] for _ in range(_MAX_PLACES)])
     mean: _Counts = field(default_factory=_Counts)
-    beside: defaultdict[int, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
 
 
-class Acceptance:
-    """Learns from the outcome of every proposed token, whether it was verified or not."""
+class Forecast:
+    """Written by the manager. `arrivals`: when tokens of backs arrive."""
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
+        self.arrivals = Arrivals(constants)
         self._edges = constants.confidence_edges
+        self._max_awaited = constants.max_awaited
         self._decay = constants.acceptance_decay
         self._n_prior = constants.acceptance_prior  # outcomes that a prior counts for
         self._unknown = constants.unknown_acceptance
@@ -55,8 +57,8 @@ class Acceptance:
 
     @property
     def sources(self) -> list[str]:
-        """The sources whose tokens have been accepted or rejected so far."""
-        return list(self._records)
+        """The sources whose tokens have been accepted or rejected so far, or that are connected."""
+        return sorted({*self._records, *self.arrivals.known})
 
     def learn(self, outcomes: Iterable[TokenOutcome]) -> None:
         """Count outcomes of proposed tokens."""
@@ -68,14 +70,12 @@ class Acceptance:
             if outcome.agreement != "single":
                 record.bins[bin_, outcome.agreement].add(outcome.right, decay)
             record.mean.add(outcome.right, self._mean_decay)
-            if outcome.beside is not None:
-                record.beside[self._bin_of(outcome.beside)].add(outcome.right, decay)
             place = min(outcome.place, _MAX_PLACES - 1)
             record.by_place[place][0] += 1
             record.by_place[place][1] += outcome.right
 
     def probability(self, source: str, confidence: float | None, agreement: Agreement) -> float:
-        """That a token is accepted if those before it are: a `merge.EstimateAcceptance`."""
+        """That a token is accepted if those before it are: a `drafts.EstimateAcceptance`."""
         prior = self._unknown if confidence is None else confidence
         record = self._records.get(source)
         if record is None:
@@ -93,7 +93,7 @@ class Acceptance:
         return self._posterior(record.mean, self._unknown) if record else self._unknown
 
     def hopeful_mean(self, source: str) -> float:
-        """As `mean`, but as high as it may be by chance, for sources that draft only if that seems to pay.
+        """`mean`, but as high as it may be by chance, for sources that draft only if that seems to pay.
 
         Otherwise some bad luck would end its drafts, and nothing would show that it was bad luck.
         """
@@ -103,18 +103,35 @@ class Acceptance:
         deviation = math.sqrt(mean * (1 - mean) / (n_outcomes + self._n_prior))
         return min(1.0, mean + self._optimism * deviation)
 
-    def mean_beside(self, source: str, probability: float) -> float:
-        """As `mean`, for a place where another source has proposed a token that is right so probably."""
-        record, mean = self._records.get(source), self.mean(source)
-        some = record.beside.get(self._bin_of(probability)) if record else None
-        return self._posterior(some, mean) if some else mean
+    def awaited(
+        self, drafts: Drafts, timeline: Timeline, source: str, n_useful: int, now: float
+    ) -> FutureDraft | None:
+        """What a back is about to add to its draft of a sequence; None: nothing, as far as is known."""
+        arrival = self.arrivals.expected(timeline, source, now)
+        if arrival is None:
+            return None
+        n_most = min(n_useful, self._max_awaited)
+        return self.future(drafts, source, self.mean(source), n_useful, n_most)._replace(arrival=arrival)
 
-    def forget(self, source: str) -> None:
-        """It has disconnected; another of the same name may be different."""
-        self._records.pop(source, None)
+    def future(self, drafts: Drafts, source: str, mean: float, n_useful: int, n_most: int) -> FutureDraft:
+        """A source's draft with its next tokens, which are right with probability `mean`, up to `n_most`.
+
+        Where others have proposed a token already, they say as much of how hard that place is as the mean.
+        """
+        drafted = drafts.probabilities(source, self.probability)[:n_useful]
+        behind = drafts.probabilities_behind(source, self.probability)
+        probabilities = (*drafted, *((mean + each) / 2 for each in behind))
+        return FutureDraft(probabilities, len(drafted), mean, n_most)
+
+    def connect(self, backs: Iterable[str], own: Iterable[str], timelines: Iterable[Timeline]) -> None:
+        """These backs are connected. Others are forgotten: another of the same name may be different."""
+        known = {*backs, *own}
+        for gone in self._records.keys() - known:
+            del self._records[gone]
+        self.arrivals.connect(backs, timelines)
 
     def describe(self, source: str) -> dict[str, object]:
-        """For `GET /v1/speculation`: right shares by place (None: no tokens) and by confidence."""
+        """For `GET /v1/speculation`: right shares by place (None: no tokens) and by confidence, and times."""
         record = self._records.get(source, _SourceRecord())
         n_places = max((place + 1 for place, (n, _) in enumerate(record.by_place) if n), default=0)
         return {
@@ -131,6 +148,7 @@ class Acceptance:
                 for (bin_, agreement), counts in sorted(record.bins.items(), key=lambda item: item[0][0])
                 if agreement is None
             ],
+            **self.arrivals.describe(source),
         }
 
     def _posterior(self, counts: _Counts, prior: float) -> float:
