@@ -22,12 +22,11 @@ from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
 from shared import cpus
-from shared.diagnostics.print_report import exit_with
+from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, DuoError, TranslationError, UnavailableError
-from shared.interrupts import STATUS
+from shared.exits import INTERRUPTED, end_unread
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
-from shared.standard_output import end_unread
 from shared.translation.stored_pair import stored_pair
 
 _N_WARM_UP = 8
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     except DuoError as error:
         sys.exit(f"{settings.program}: {error}")
     except (StoppedError, KeyboardInterrupt):
-        sys.exit(STATUS)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         end_unread()
 

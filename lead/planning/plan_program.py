@@ -18,14 +18,13 @@ from lead.planning.plan_settings import PlanSettings
 from lead.planning.timing import measure_engine, measure_steps, measure_token
 from lead.settings.draft_model import DraftModelOptions
 from shared import cpus
-from shared.diagnostics.print_report import exit_with
+from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError, RequestError
-from shared.interrupts import STATUS
+from shared.exits import INTERRUPTED, print_text
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
-from shared.standard_output import print_text
 from shared.terminal import sanitize
 
 _LEAST_BESIDE_S, _MOST_BESIDE_S = 1.5, 8.0
@@ -63,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
     except DuoError as error:
         sys.exit(f"{settings.program}: {sanitize(str(error))}")
     except KeyboardInterrupt:
-        sys.exit(STATUS)
+        sys.exit(INTERRUPTED)
     print_text(report.to_json() if settings.as_json else sanitize(str(report)))
 
 

@@ -14,8 +14,9 @@ from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
+from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
-from lead.engine.step_plan import StepPlan, Wait
+from lead.engine.step_plan import StepPlan
 from lead.simulation.clock import Compute, VirtualClock
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
