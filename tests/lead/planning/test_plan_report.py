@@ -44,7 +44,7 @@ def test_remarks_come_before_the_figures_that_they_are_about(report):
     assert text.index("A remark.") < text.index("arrangement  ") < text.index("Fastest here")
 
 
-def test_a_back_elsewhere_is_named_beside_it_if_it_is_faster(report):
+def test_a_back_elsewhere_is_named_too_if_it_is_faster(report):
     forecasts = [*report.forecasts[:3], SpeedForecast(report.forecasts[3].arrangement, 50.0, 40.0, 60.0)]
     text = str(replace(report, forecasts=forecasts))
     assert "Fastest here: draft model in the engine" in text
