@@ -7,21 +7,18 @@ the wanted share of a step of the target, which is found by measuring.
 import hashlib
 import json
 import math
-import statistics
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from platformdirs import user_cache_path
 
+from bench.quantize import quantize
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.planning.pinned_process import PinnedProcess
+from lead.planning.timing import measure_steps
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
-from shared.llama.model import Model
-from shared.llama.quantize import quantize
-from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
 from shared.models.grow import VERSION, Quantization, Shape, grow
 from shared.settings.model_options import ModelOptions
@@ -57,7 +54,6 @@ _HEAD_WIDTH = 32
 _FIT_TRIES = 4
 _FIT_TOLERANCE = 0.1
 _REPEATS = 15
-_N_CONTEXT = 128
 """Tokens before the measured one: about half a short conversation."""
 
 
@@ -172,22 +168,11 @@ def _ratio(path: Path, back_cpus: str, first: float) -> float:
 
 
 def _step_seconds(path: Path, cores: str) -> float:
-    """Of one token, the median, in a process of its own on `cores`. Raises ConfigError."""
+    """T(1), measured in a process of its own on `cores`. Raises ConfigError."""
     pinned = parse_cpus(cores)
+    options = ModelOptions(ctx_size=512, parallel=1, batch_size=256, threads=len(pinned))
     with PinnedProcess(pinned) as process:
-        return process.call(_time_steps, path, len(pinned))
-
-
-def _time_steps(path: Path, n_threads: int) -> float:
-    model = Model(path, ModelOptions(ctx_size=512, parallel=1, batch_size=256, threads=n_threads))
-    model.decode([Span(0, 0, list(range(1, 1 + _N_CONTEXT)), 1)])
-    times = []
-    for _ in range(1 + _REPEATS):
-        begun = time.perf_counter()
-        model.decode([Span(0, _N_CONTEXT, [1], 1)])
-        times.append(time.perf_counter() - begun)
-        model.trim(0, _N_CONTEXT)
-    return statistics.median(times[1:])  # the first one warms up
+        return process.call(measure_steps, path, options, [1], _REPEATS, math.inf)[1]
 
 
 def _grown(source: Path, shape: Shape, quantization: Quantization) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.guessing_sampler import GuessingSampler, NamedText
 from bench.scripted_sampler import GREEDY, ScriptedSampler
-from lead.engine.calibration import calibrate
+from lead.engine.calibration import StepTimer
 from lead.engine.commands import (
     Command,
     PolicyName,
@@ -30,8 +30,8 @@ from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from lead.simulation.clock import Link, VirtualClock
 from lead.simulation.simulated_back import BackSpec, SimulatedBack
 from lead.simulation.text import DraftSkill, Text
@@ -121,7 +121,7 @@ class TimedEngine:
     def calibrate(self) -> None:
         """As a lead does when it starts."""
         self._clear()
-        calibrate(self._model, self._speculation.cost, self._model.n_vocab, lambda: False)
+        StepTimer.of_target(self._model, self._model.n_vocab).calibrate(self._speculation.cost)
         if self._heads and self._speculation.inline:
             calibrate_heads(self._heads, self._speculation.inline.cost)
 

@@ -45,8 +45,8 @@ def test_a_state_that_is_not_that_of_its_text_is_noticed(tiny_model):
     checked = CheckedModel(model, model, random.Random(1))
     checked.decode([Span(0, 0, [1, 2, 3], 0)])
     checked.copy(0, 1, 2)
-    with pytest.raises(AssertionError):
-        checked.store(1, Snapshot("text", key=1, end=2))
+    with pytest.raises(AssertionError, match="with another state"):
+        checked.store(1, Snapshot("text", 1, end=2))
     with pytest.raises(AssertionError):
         checked.decode([Span(1, 2, [4], 1)])
     model.close()
