@@ -14,14 +14,6 @@ def test_the_bound_is_reached_at_the_best_depth():
     assert bound([0, 0], seconds, most=3) == 1.0
 
 
-def test_a_peer_needs_a_draft_model_and_the_same_core(tmp_path, capsys):
-    server = tmp_path / "llama-server"
-    server.touch()
-    with pytest.raises(SystemExit):
-        main(["--model", "t.gguf", "--peer", f"llama-server={server}"])
-    assert "--peer needs --draft and --cpus" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("architecture", ["llama", "qwen35", "jamba"])
 def test_each_rate_has_a_row(tiny_model, capsys, architecture):
     main(["--model", str(tiny_model(architecture)), "--tokens", "12", "--repeats", "1", "--sequences", "2"])
