@@ -14,15 +14,14 @@ from typing import TextIO
 
 import platformdirs
 
-from chat import keyboard, report
+from chat import report
 from chat.answer import Answer
 from chat.back_monitor import BackMonitor
 from chat.client import LeadClient
 from chat.conversation import Conversation
 from chat.errors import LeadError
-from chat.json_screen import JsonScreen
-from chat.line_reader import LineReader, PipeReader
-from chat.render import Screen
+from chat.line_reader import LineReader, PipeReader, without_echo
+from chat.render import JsonScreen, Screen
 from chat.repl import Repl
 from chat.saved import SavedConversations
 from chat.session import Session
@@ -105,7 +104,7 @@ def _session(
         wait_until_reachable=interactive,
         clock=time.monotonic,
         sleep=time.sleep,
-        around=partial(keyboard.without_echo, stdin),
+        around=partial(without_echo, stdin),
     )
     conversation = Conversation(model=settings.model, system=settings.system, sampling=settings.sampling)
     return Session(streamer, conversation, screen, interactive=interactive)
@@ -152,7 +151,7 @@ def _typed_lines(
     # A quarter of the start-up time; a pipe does not need these.
     with QuietInterrupts():
         from chat import prompt  # noqa: PLC0415
-        from chat.completion import CommandCompleter  # noqa: PLC0415
+        from chat.prompt import CommandCompleter  # noqa: PLC0415
 
     history = prompt.session_history()
     if kept:

@@ -1,19 +1,21 @@
-"""A llama_batch over numpy arrays: filling it element by element with ctypes costs more than sampling."""
+"""llama_batches over numpy arrays: filling them element by element with ctypes costs more than sampling."""
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.llama.hidden_states import HeadSpan
 from shared.llama.span import Pass
 
 
-class Batch:
-    """A llama_batch of at most `n_batch` tokens; `native` is the structure for llama_decode."""
+class _NativeBatch:
+    """Room for `n_batch` tokens; `native` is the structure for llama_decode."""
 
-    def __init__(self, n_batch: int) -> None:
+    def __init__(self, n_batch: int, embd: NDArray[np.float32] | None = None, *, with_tokens: bool) -> None:
         self._token = np.zeros(n_batch, np.int32)
         self._position = np.zeros(n_batch, np.int32)
         self._n_slots = np.ones(n_batch, np.int32)  # each token belongs to one sequence
@@ -23,13 +25,20 @@ class Batch:
         self._wanted = np.zeros(n_batch, np.int8)
         self.native = llama_cpp.llama_batch(
             n_tokens=0,
-            token=_pointer(self._token, ctypes.c_int32),
-            embd=None,
+            token=_pointer(self._token, ctypes.c_int32) if with_tokens else None,
+            embd=None if embd is None else _pointer(embd, ctypes.c_float),
             pos=_pointer(self._position, ctypes.c_int32),
             n_seq_id=_pointer(self._n_slots, ctypes.c_int32),
             seq_id=_pointer(self._slot_pointers, ctypes.POINTER(ctypes.c_int32)),
             logits=_pointer(self._wanted, ctypes.c_int8),
         )
+
+
+class Batch(_NativeBatch):
+    """The tokens of a pass, at most `n_batch`."""
+
+    def __init__(self, n_batch: int) -> None:
+        super().__init__(n_batch, with_tokens=True)
 
     def fill(self, together: Pass, n_vocab: int, n_slots: int) -> int:
         """Write the tokens of a pass into the arrays; returns their number, padding included.
@@ -57,6 +66,29 @@ class Batch:
             raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")
         self.native.n_tokens = at
         return at
+
+
+class HeadBatch(_NativeBatch):
+    """Hidden states of `n_embd` numbers, and the tokens after them unless told otherwise."""
+
+    def __init__(self, n_batch: int, n_embd: int, *, with_tokens: bool = True) -> None:
+        self._rows = np.zeros((n_batch, n_embd), np.float32)
+        super().__init__(n_batch, self._rows, with_tokens=with_tokens)
+
+    def fill(self, spans: Sequence[HeadSpan], *, with_outputs: bool) -> list[int]:
+        """Returns the index of the last token of each span."""
+        at, last = 0, []
+        for span in spans:
+            end = at + len(span.tokens)
+            self._token[at:end] = span.tokens
+            self._rows[at:end] = span.rows
+            self._position[at:end] = np.arange(span.start, span.start + end - at)
+            self._slot[at:end] = span.slot
+            self._wanted[at:end] = with_outputs
+            last.append(end - 1)
+            at = end
+        self.native.n_tokens = at
+        return last
 
 
 def _pointer(array: NDArray[Any], kind: Any) -> Any:

@@ -15,10 +15,9 @@ from shared.llama.span import Pass, Span, SpanPart
 TILE = 64
 """Tokens of a batch that llama.cpp's flash attention computes together on a CPU."""
 _MIN_CELLS = 1024
-"""Of the sequences in the same batch as a prompt: with fewer, a tile costs no more than another pass over the
-weights.
+"""How many cells make another pass over the weights cheaper than attention by tiles.
 
-Measured: both cost the same at 450 to 800 (docs/performance.md)."""
+Measured: both cost the same at 450 to 800."""
 
 
 @dataclass(frozen=True, slots=True)

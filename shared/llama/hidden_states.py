@@ -13,7 +13,7 @@ from shared.llama.memory_traits import SlotPart
 from shared.llama.span import Pass
 
 _MOST_BYTES = 64 << 20
-"""Of one slot: an 8k prompt of a model with 5,120 dimensions would take 160 MB."""
+"""The most that one slot takes: an 8k prompt of a model with 5,120 dimensions would take 160 MB."""
 _MOST_ROWS = 2048
 
 
@@ -34,7 +34,7 @@ class HeadOutput(NamedTuple):
 
 
 class _SlotRows:
-    """Of positions first, first + 1, …"""
+    """Tokens at positions first, first + 1, …, and the hidden state after each."""
 
     __slots__ = ("first", "rows", "tokens")
 
@@ -136,6 +136,6 @@ class HiddenStates(SlotPart):
         return end
 
     def row(self, slot: int, position: int) -> NDArray[np.float32]:
-        """The state behind the token at `position`, which `first` has found."""
+        """The state after the token at `position`, which `first` has found."""
         kept = self._slots[slot]
         return kept.rows[position - kept.first]

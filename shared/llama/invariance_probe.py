@@ -33,7 +33,7 @@ _NEEDED = (*_ESTIMATED, 32)
 """Without these widths nothing can be promised."""
 _FURTHER = (5, 6, 7, 12, 24, 9, 10, 20, 28, 64, 48, 14, 15, 18, 40, 56, 36, 11, 13, 17, 21, 22, 30, 25, 27)
 _WIDE = (64, 128, 48, 96, 80, 112)
-"""Of prompts: longer chunks are hardly faster."""
+"""Widths for prompts only: longer chunks are hardly faster."""
 _MOST_LOGITS = 1 << 24
 """Numbers of all logits of a batch: 64 MB."""
 _CONTEXTS = (20, 233)
@@ -50,7 +50,7 @@ _REPEATS, _FEW_REPEATS = 7, 3
 
 _N_PROMPT = 45
 _REHEARSED_ACTIVATIONS = 300_000
-"""As `_ACTIVATIONS`, in a rehearsal."""
+"""How many are compared in a rehearsal."""
 _ANSWER_TOKENS = (24, 200)
 """The least and the most tokens of the answer."""
 NEEDED_CONTEXT = 96 + RESERVE
@@ -226,7 +226,7 @@ class _Measurement:
                 self._report.wide.append(width)
 
     def _after(self, pieces: Sequence[int]) -> list[bytes]:
-        """Of the tokens after a text that is read in these pieces."""
+        """Digests of the logits after a text that is read in these pieces."""
         self._model.trim(0, 0)
         at = 0
         for width in pieces:

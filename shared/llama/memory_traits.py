@@ -45,14 +45,14 @@ class MemoryTraits:
 
 
 PLAIN = MemoryTraits()
-"""Of models with attention over the whole text."""
+"""Models with attention over the whole text."""
 
 
 class SlotPart:
     """One thing that is kept of each slot. Every method is called after the cells were edited."""
 
     def decoded(self, slot: int, length: int, n_padding: int) -> None:
-        """`slot` has `length` tokens now, and behind them padding."""
+        """`slot` has `length` tokens now, and after them padding."""
 
     def trimmed(self, slot: int, n_keep: int) -> None:
         """`slot` has no more than its first `n_keep` tokens now, and no padding."""

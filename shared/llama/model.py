@@ -19,15 +19,13 @@ from shared.llama import devices, library, rpc_backend
 from shared.llama.batch import Batch
 from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.batch_layout import Layout, LayoutRules, layout
-from shared.llama.context_limits import read_limits
 from shared.llama.eagle_heads import EagleHeads, load_eagle
+from shared.llama.hidden_sources import LayerInputs, NextnStates
 from shared.llama.hidden_states import HiddenStates
-from shared.llama.layer_inputs import LayerInputs
 from shared.llama.memory_plan import plan_memory
 from shared.llama.memory_traits import PLAIN, SlotPart
 from shared.llama.mtp_heads import MtpHeads, has_heads, load_heads
 from shared.llama.native_parameters import context_parameters, model_parameters
-from shared.llama.nextn_states import NextnStates
 from shared.llama.slot_parts import Padding, StepCheckpoints, WindowCheck, WindowGuard
 from shared.llama.span import Pass, Rows, Span
 from shared.llama.step_progress import StepProgress
@@ -80,15 +78,19 @@ class Model:
         if plan.is_guarded:
             self._parts.append(WindowGuard(self._memory, self.n_slots, plan.n_window))
         self._windows = WindowCheck(self._memory, plan.n_window) if plan.checks_windows else None
-        n_each = self.traits.n_step_checkpoints
-        self._saved = StepCheckpoints(self._memory, self.n_slots, n_each) if n_each else None
+        n_states = self.traits.n_step_checkpoints
+        self._saved = StepCheckpoints(self._memory, self.n_slots, n_states) if n_states else None
         self._parts += [part for part in (self._windows, self._saved) if part]
         if with_heads:
             self._keep_hidden(NextnStates(self._model, self._context))
         self.n_vocab = self.vocabulary.n_tokens
-        limits = read_limits(self._context, self.vocabulary.info.n_ctx_train)
-        self.n_ctx, self.n_ctx_slot = limits.n_ctx, limits.n_ctx_slot
-        self.n_batch, self.n_ubatch = limits.n_batch, limits.n_ubatch
+        self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
+        n_each: int = llama_cpp.llama_n_ctx_seq(self._context)
+        # Models with learned positions (GPT-2) have no others: llama.cpp aborts.
+        self.n_ctx_slot = min(n_each, self.vocabulary.info.n_ctx_train or n_each)
+        """Tokens that one slot may have; with one pool of cells all cells, within the training context."""
+        self.n_batch: int = llama_cpp.llama_n_batch(self._context)
+        self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
         self.is_offloaded = options.n_gpu_layers != 0 and (with_workers or devices.has_gpu())
         """Whether a GPU or another machine computes some of the layers."""
         self.tiles_attention = self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
@@ -111,7 +113,7 @@ class Model:
 
     @property
     def prompt_cache(self) -> PromptCacheSize:
-        """Of texts that are stored in host memory; none with RPC workers: they would cross the network."""
+        """How many texts host memory may hold; none with RPC workers: they would cross the network."""
         size = self._prompt_cache
         if self.hidden:
             return replace(size, token_bytes=size.token_bytes + self.hidden.nothing.nbytes)
@@ -119,7 +121,7 @@ class Model:
 
     @property
     def n_activations(self) -> int:
-        """Of one token: its numbers between two layers, in all layers."""
+        """Numbers that the layers compute for one token: the width of a layer, times layers."""
         width: int = llama_cpp.llama_model_n_embd(self._model)
         n_layers: int = llama_cpp.llama_model_n_layer(self._model)
         return width * n_layers
@@ -176,7 +178,7 @@ class Model:
         return self.launch(spans)()
 
     def launch(self, spans: Sequence[Span]) -> Callable[[], list[Rows]]:
-        """As `decode`, but what it returns waits for the end of the last pass and gives the logits.
+        """Start what `decode` does; what it returns waits for the last pass and gives the logits.
 
         Until that was called, nothing else may be done with this model. On a CPU nothing is left to wait for.
         """
@@ -270,7 +272,7 @@ class Model:
             self._remove_end(slot, n_keep)
 
     def use_threads(self, n_threads: int) -> None:
-        """Compute with so many threads from now on."""
+        """Compute with `n_threads` threads from now on."""
         llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
 
     def watch_steps(self) -> StepProgress:

@@ -37,7 +37,7 @@ class WindowGuard(SlotPart):
 
     in the cache of a slot       [0 ............................ length)
     guarded                      [0 ....... guarded)
-    not yet behind the window              [... at most n_window ...)
+    not yet left by the window             [... at most n_window ...)
     """
 
     def __init__(self, memory: Any, n_slots: int, n_window: int) -> None:
