@@ -43,7 +43,7 @@ def chosen(text, sampling=WARM, n=1):
 
 
 def test_branches_begin_at_the_most_probable_runners_up():
-    harness = branching(n_branches=2, n_beside_main=0)
+    harness = branching(n_branches=2, n_with_main=0)
     worth, reach = {}, 1.0
     for place, each in enumerate(
         state(harness).main.drafted[:-1]
@@ -130,7 +130,7 @@ def test_one_branch_token_is_decoded_beside_a_main_path_that_is_long_enough():
 
 
 def test_all_branches_are_decoded_together_once_the_main_path_is_complete():
-    assert branching(n_beside_main=0).model.steps[:8] == [[2], [1], [1], [1], [1], [1], [1, 1, 1], [1, 1, 1]]
+    assert branching(n_with_main=0).model.steps[:8] == [[2], [1], [1], [1], [1], [1], [1, 1, 1], [1, 1, 1]]
 
 
 def test_no_branch_is_decoded_while_the_main_path_of_another_sequence_is_short():
