@@ -24,8 +24,9 @@ from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import DraftRound, SpeculationManager
+from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import StepReport
-from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace, Wait
+from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace
 from lead.engine.verifier import SlotOutcome, Verifier
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
@@ -256,14 +257,14 @@ class Engine:
         """
         n_committed = 0
         for slot, outcome in outcomes:
-            self._events.append(outcome)
             if isinstance(outcome, Failed):  # the others go on
+                self._events.append(outcome)
                 self._slots.discard_draft(slot)
                 self._end(slot)
                 continue
             n_committed += len(outcome.tokens)
             self._slots.commit(slot, outcome.tokens)
-            self.speculation.on_commit(outcome, now)
+            self._events.append(self.speculation.on_commit(outcome, now))
             assert slot.sequence
             if reason := self._finish_reason(slot.sequence):
                 self._finish(slot, reason)

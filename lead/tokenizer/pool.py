@@ -18,8 +18,8 @@ from lead.tokenizer.fair_queue import Client, FairQueue
 from lead.tokenizer.job_handler import TokenizerProgram
 from lead.tokenizer.jobs import Job, JobLimits, Refusal, encode
 from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
-from shared.backoff import jittered_delays
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
+from shared.pace import jittered_delays
 
 log = logging.getLogger("lead")
 
