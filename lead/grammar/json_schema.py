@@ -10,8 +10,8 @@ import json
 import re
 from typing import Any
 
+from lead.grammar.lark import check_size
 from lead.grammar.references import ALTERNATIVES, References, Schema, SchemaError, below, depth
-from lead.grammar.validation import check_size
 from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 
@@ -93,7 +93,7 @@ class _Reader:
         if is_combined:
             self._check_patterns(schema, path)
         own = _names(parts) if len(schema) > 1 or "$ref" not in schema else frozenset()
-        copy = {
+        copy: Schema = {
             keyword: self._copy_value(schema, keyword, below(path, keyword), names | own, is_part=is_part)
             for keyword in schema
             if keyword != "pattern" or _is_regular(schema["pattern"])
