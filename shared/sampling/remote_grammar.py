@@ -57,11 +57,6 @@ class GrammarServer:
         self._sandbox = Sandbox(GrammarProgram(model))
         self._budget = budget
 
-    @property
-    def pid(self) -> int | None:
-        """The process id of the fork server while it runs."""
-        return self._sandbox.pid
-
     def start(self) -> None:
         """Start the processes before the first grammar needs them, since they have the vocabulary to read."""
         self._sandbox.start()
