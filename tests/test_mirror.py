@@ -53,10 +53,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/tokenizer/test_job_handler.py": ("lead/tokenizer/workers.py",),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
     "tests/shared/diagnostics/test_preflight.py": ("lead/diagnostics/check.py",),
-    "tests/shared/drafting/test_drafter.py": (
-        "shared/drafting/interfaces.py",
-        "shared/sampling/grammar_waits.py",
-    ),
+    "tests/shared/drafting/test_drafter.py": ("shared/drafting/interfaces.py",),
     "tests/shared/llama/test_batch_layout.py": ("shared/llama/span.py",),
     "tests/shared/llama/test_model.py": (
         "shared/llama/batch.py",

@@ -26,8 +26,8 @@ from shared.drafting.side_branches import BranchCandidate
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.protocol import Close, Draft, Extend, Open, Tune
+from shared.sampling.constrained import GrammarBudget, NoWait
 from shared.sampling.coupled_choice import RankedToken
-from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
 
@@ -51,13 +51,13 @@ class Drafter:
         options: DrafterOptions,
         make_sampler: MakeSampler,
         end_tokens: frozenset[int],
-        patience: WaitsForGrammars | None = None,
+        budget: GrammarBudget | None = None,
         *,
         look_ahead: LookAhead | None = None,
     ) -> None:
         self._model = model
         self._look_ahead = look_ahead
-        self._patience = patience or NoWait()
+        self._budget = budget or NoWait()
         self._options = options
         self._tuned: dict[int, DrafterOptions] = {}  # by group
         self._make_sampler = make_sampler
@@ -154,10 +154,10 @@ class Drafter:
         None: as many as it holds.
         """
         self.n_decoded.clear()
-        self._patience.grant(0.0)
+        self._budget.set(0.0)
         updates = self._rank_again()
         work = self._choose_work(only)
-        self._patience.grant(_GRAMMAR_SECONDS)
+        self._budget.set(_GRAMMAR_SECONDS)
         return updates + (self._decode(work, n_most) if work else self._rank_again())
 
     def _decode(self, work: Work, n_most: int | None) -> list[DraftUpdate]:
