@@ -61,9 +61,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/real/test_generate.py": ("lead/generate/private_lead.py",),
     "tests/shared/diagnostics/test_preflight.py": ("lead/diagnostics/check.py",),
     "tests/shared/drafting/test_drafter.py": (
-        "shared/drafting/draft_path.py",
         "shared/drafting/interfaces.py",
-        "shared/drafting/sequence_state.py",
         "shared/sampling/grammar_waits.py",
     ),
     "tests/shared/llama/test_model.py": (

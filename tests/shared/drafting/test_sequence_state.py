@@ -1,9 +1,9 @@
+"""The batch of a step: each path that drafts gets a token, prompts share the rest."""
+
 import pytest
 
-from shared.drafting.draft_batch import spans_of
-from shared.drafting.draft_path import DraftPath
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.sequence_state import SequenceState
+from shared.drafting.sequence_state import DraftPath, SequenceState, spans_of
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.slot_cache import SlotCache
