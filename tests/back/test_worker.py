@@ -75,8 +75,8 @@ class ScriptedDrafter:
         if isinstance(result, Exception):
             raise result
         for draft in result:
-            sequence = self._open[draft.sequence]
-            sequence.newest, sequence.unsent = draft, "batched" if draft in self._paced else "immediate"
+            if sequence := self._open.get(draft.sequence):
+                sequence.newest, sequence.unsent = draft, "batched" if draft in self._paced else "immediate"
 
 
 @pytest.fixture
