@@ -38,7 +38,7 @@ class LeadInbox:
         self._inbox.put((self._lead, None))
 
 
-class Worker:
+class DraftWorker:
     """Owns the drafter."""
 
     def __init__(

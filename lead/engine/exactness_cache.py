@@ -15,7 +15,7 @@ from lead.engine.events import Exactness
 from shared import cpus
 from shared.cached_files import written_whole
 from shared.llama import library
-from shared.models.split import parts_of
+from shared.models.file_kind import parts_of
 
 log = logging.getLogger("engine")
 

@@ -14,8 +14,7 @@ from shared.llama.native_parameters import (
     add_state_memory,
     context_parameters,
 )
-from shared.models.file_kind import read_beginning
-from shared.models.split import parts_of
+from shared.models.file_kind import parts_of, read_beginning
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 

@@ -21,8 +21,7 @@ from shared.llama.graph_size import graph_bytes
 from shared.llama.memory_probe import read_sizes
 from shared.llama.mtp_span import HeadOutput, HeadSpan
 from shared.llama.tensor_names import tensor_names
-from shared.models.file_kind import read_beginning
-from shared.models.split import parts_of
+from shared.models.file_kind import parts_of, read_beginning
 
 _HEAD_TENSOR = ".nextn.eh_proj.weight"
 _FIRST_LAYER = "blk.0.attn_norm.weight"

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from back.worker import Worker
+from back.worker import DraftWorker
 from shared.drafting.send_scheduler import SendScheduler
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from tests.fakes import GREEDY
@@ -88,7 +88,7 @@ def worker_of(drafter, drafts, on_failure=None, *, opened="st", n_leads=1, **opt
     """Of the clock it only matters that it goes: 1 ms a look, for a pace of 5 ms."""
     ticks = itertools.count()
     posts = [lambda draft, lead=lead: drafts.put((lead, draft)) for lead in range(n_leads)]
-    worker = Worker(
+    worker = DraftWorker(
         drafter,
         SendScheduler(),
         posts if n_leads > 1 else [drafts.put],
