@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink, LeadListener, LostError
 from back.settings import BackSettings
-from shared.backoff import jittered_delays
 from shared.discovery import NoLeadError, SeveralLeadsError
 from shared.errors import ConfigError
+from shared.pace import jittered_delays
 
 log = logging.getLogger("back")
 

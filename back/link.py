@@ -13,9 +13,8 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from back.dial import STABLE_SECONDS, ConnectionLog, OtherVocabularyError, RefusedError, as_final, brief, dial
-from shared.backoff import jittered_delays
-from shared.bucket import Bucket
 from shared.errors import DuoError, ProtocolError
+from shared.pace import Bucket, jittered_delays
 from shared.protocol import (
     Close,
     Draft,

@@ -20,7 +20,6 @@ from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
 from back.worker import DraftWorker
 from shared import cpus
-from shared.backoff import jittered_delays
 from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
 from shared.drafting.send_scheduler import SendScheduler
@@ -29,6 +28,7 @@ from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
+from shared.pace import jittered_delays
 from shared.protocol import PROTOCOL_VERSION, Hello
 
 log = logging.getLogger("back")

@@ -8,8 +8,8 @@ from platformdirs import user_cache_path
 
 from shared.cached_files import written_whole
 from shared.errors import ConfigError, ModelLoadError
+from shared.llama.gguf_metadata import content_digest
 from shared.llama.vocabulary import Vocabulary
-from shared.llama.vocabulary_file import content_digest
 from shared.terminal import one_line
 
 _SECONDS = 30.0

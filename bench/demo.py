@@ -18,7 +18,7 @@ from chat.answer import ChatAnswer, GenerationStats
 from chat.client import LeadClient
 from chat.render import Screen
 from chat.report import figures
-from lead.settings.demo_model import demo_model
+from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.errors import ConfigError
 from shared.logs import configure_logging
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> None:
         "The model is the small one that ships with llama-duo, grown to 0.4G parameters: it knows as little\n"
         "as the small one and costs as much as a big one. What is real is the speed-up.\n"
     )
-    model = str(demo_model(lambda: False))
+    model = str(LeadSettings().model_path(lambda: False))
     lead, url = start_lead("--model", model, "--cpus", lead_cpus, *_FORGETFUL)
     with lead, LeadClient(url, timeout_s=_TIMEOUT_S) as client:
         print(f"--- the lead alone (cores {lead_cpus}) ---\n")

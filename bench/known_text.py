@@ -23,13 +23,13 @@ from typing import Any
 from bench import peer, table
 from bench.options import listed
 from bench.scripted_sampler import GREEDY, ScriptedSampler
-from bench.traffic import limits_of
 from lead.engine.commands import PolicyName, PostDraft, RequestOptions, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
+from lead.engine.exact_model import limits_of
 from lead.engine.loop import carry_out
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from shared import cpus
 from shared.llama.model import Model

@@ -26,10 +26,8 @@ from chat.repl import Repl
 from chat.session import Session
 from chat.settings import ChatSettings
 from chat.streaming import AnswerStreamer
-from shared import interrupts
 from shared.errors import ConfigError
-from shared.interrupts import QuietInterrupts
-from shared.standard_output import discard_stdout
+from shared.exits import INTERRUPTED, QuietInterrupts, discard_stdout
 from shared.terminal import sanitize
 
 EXIT_FAILED = 1
@@ -53,7 +51,7 @@ def main() -> None:
         # The reader of the pipe has closed it (`chat | head -1`).
         discard_stdout()
     except KeyboardInterrupt:
-        sys.exit(interrupts.STATUS)
+        sys.exit(INTERRUPTED)
     except OSError as error:
         # Network errors are LeadErrors, file errors ConfigErrors or CommandErrors: this one is from stdout.
         sys.stderr.write(f"chat: the answer cannot be written: {error.strerror}\n")

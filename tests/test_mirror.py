@@ -9,14 +9,13 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("lead", "back", "chat", "fleet", "shared")
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/back/test_drafting_setup.py": ("shared/translation/translating_drafter.py",),
-    "tests/shared/llama/test_eagle_heads.py": ("shared/llama/layer_inputs.py",),
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",
         "fleet/back_pool.py",
         "fleet/lead_replica.py",
         "fleet/lead_router.py",
     ),
-    "tests/shared/llama/test_vocabulary_file.py": ("shared/llama/gguf_functions.py",),
+    "tests/shared/llama/test_memory_probe.py": ("shared/llama/unbound.py",),
     "tests/chat/test_client.py": (
         "chat/errors.py",
         "chat/wire.py",
@@ -31,17 +30,16 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/llama/builtin_templates.py",
     ),
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/inline_drafter.py",),
-    "tests/lead/engine/speculation/test_board.py": ("lead/engine/speculation/merge.py",),
-    "tests/lead/engine/speculation/test_manager.py": ("lead/engine/drafters/local_drafter.py",),
-    "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
-    "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
-    "tests/lead/engine/test_request_options.py": ("lead/engine/probabilities.py",),
-    "tests/lead/engine/test_engine.py": ("lead/engine/scheduler.py", "lead/engine/step_plan.py"),
-    "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),
-    "tests/lead/http/routes/test_chat.py": (
-        "lead/tokenizer/preparation.py",
-        "lead/http/render/openai.py",
+    "tests/lead/engine/speculation/test_manager.py": (
+        "lead/engine/drafters/local_drafter.py",
+        "lead/engine/speculation/sequence_speculation.py",
     ),
+    "tests/lead/engine/test_client.py": ("lead/engine/worker.py",),
+    "tests/lead/engine/test_exact_model.py": ("lead/engine/engine_limits.py",),
+    "tests/lead/engine/test_loop.py": ("lead/engine/target.py",),
+    "tests/lead/engine/test_engine.py": ("lead/engine/step_plan.py",),
+    "tests/lead/grammar/test_json_schema.py": ("lead/grammar/references.py",),
+    "tests/lead/http/routes/test_chat.py": ("lead/http/render/openai.py",),
     "tests/lead/http/routes/test_messages.py": ("lead/http/render/anthropic.py",),
     "tests/lead/http/routes/test_native.py": ("lead/http/render/llama_server.py",),
     "tests/lead/http/routes/test_responses.py": ("lead/http/render/responses.py",),
@@ -51,12 +49,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/server/test_server.py": (
         "lead/server/app.py",
         "lead/server/services.py",
-        "lead/settings/demo_model.py",
     ),
-    "tests/lead/tokenizer/test_fork_server.py": (
-        "lead/tokenizer/forking.py",
-        "lead/tokenizer/worker_loop.py",
-    ),
+    "tests/lead/tokenizer/test_job_handler.py": ("lead/tokenizer/workers.py",),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
     "tests/real/test_generate.py": ("lead/generate/private_lead.py",),
     "tests/shared/diagnostics/test_preflight.py": ("lead/diagnostics/check.py",),
@@ -64,6 +58,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/drafting/interfaces.py",
         "shared/sampling/grammar_waits.py",
     ),
+    "tests/shared/llama/test_batch_layout.py": ("shared/llama/span.py",),
     "tests/shared/llama/test_model.py": (
         "shared/llama/batch.py",
         "shared/llama/library.py",

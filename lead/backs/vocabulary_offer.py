@@ -11,8 +11,8 @@ from platformdirs import user_cache_path
 
 from shared.cached_files import remove_oldest, written_whole
 from shared.errors import ConfigError, UnavailableError
+from shared.llama.gguf_metadata import content_digest, write_vocabulary_file
 from shared.llama.vocabulary import Vocabulary
-from shared.llama.vocabulary_file import content_digest, write_vocabulary_file
 
 _N_FILES = 16
 """So many are kept, of 2 to 16 MB; the oldest ones go."""

@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lead.chat.constraint import OutputConstraint
 from lead.chat.fields import MAX_MESSAGES, MAX_TOOLS, AtMost
-from lead.chat.options import ChatOptions, ReasoningFormat
 from lead.chat.output_format import GENERIC, ToolFormat
 from lead.chat.request_parts import (
     ChatMessage,
@@ -19,6 +18,7 @@ from lead.chat.request_parts import (
 )
 from lead.chat.template import Conversation
 from lead.grammar import JSON_OBJECT
+from lead.settings.conversation import ConversationOptions, ReasoningFormat
 from shared.errors import RequestError
 
 
@@ -73,7 +73,7 @@ class ConversationFields(BaseModel):
         )
 
     def conversation(
-        self, options: ChatOptions, constraint: OutputConstraint, tool_format: ToolFormat = GENERIC
+        self, options: ConversationOptions, constraint: OutputConstraint, tool_format: ToolFormat = GENERIC
     ) -> Conversation:
         """What to render for a template of the format `tool_format`; `constraint` is this request's.
 
@@ -93,22 +93,21 @@ class ConversationFields(BaseModel):
             continues=continues,
         )
 
-    def _variables(self, options: ChatOptions) -> Mapping[str, Any]:
-        variables = {**options.variables, **(self.chat_template_kwargs or {})}
+    def _variables(self, options: ConversationOptions) -> Mapping[str, Any]:
+        effort: dict[str, Any] = {"reasoning_effort": self.reasoning_effort} if self.reasoning_effort else {}
+        if self.reasoning_effort == "none":
+            effort = {"enable_thinking": False}
+        variables = {**options.variables, **effort, **(self.chat_template_kwargs or {})}
         if not isinstance(variables.get("enable_thinking", True), bool):
             raise RequestError(
                 "chat_template_kwargs.enable_thinking must be true or false", "chat_template_kwargs"
             )
-        if self.reasoning_effort == "none":
-            return {"enable_thinking": False} | variables
-        if self.reasoning_effort is not None:
-            return {"reasoning_effort": self.reasoning_effort} | variables
         return variables
 
-    def _continues(self, options: ChatOptions) -> bool:
+    def _continues(self, options: ConversationOptions) -> bool:
         if self.continue_final_message is None:
             return (
-                options.prefill
+                options.prefill_assistant
                 and self.add_generation_prompt is not True
                 and self.messages[-1].role == "assistant"
                 and self._check_continuable()

@@ -24,9 +24,8 @@ from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
 from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError
-from shared.interrupts import STATUS
+from shared.exits import INTERRUPTED, end_unread
 from shared.logs import configure_logging
-from shared.standard_output import end_unread
 
 _N_WARM_UP = 8
 
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     except DuoError as error:
         sys.exit(f"{settings.program}: {error}")
     except (StoppedError, KeyboardInterrupt):
-        sys.exit(STATUS)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         end_unread()
 
@@ -89,11 +88,11 @@ async def _request(settings: GenerateSettings, prompt: str, services: Services) 
     return GenerationRequest(
         prompts=[tokens.tolist() for tokens in prepared.prompts],
         sampling=sampling_parameters(fields, services, prepared),
-        max_tokens=fields.limit(services.defaults),
+        max_tokens=fields.limit(services.settings.sampling),
         stops=[],
         prediction=[],
         options=RequestOptions(cache_prompt=False),
-        n_keep=services.n_keep,
+        n_keep=services.settings.keep,
     )
 
 

@@ -72,7 +72,7 @@ async def read_request(
 ) -> GenerationRequest:
     """A request with what a tokenizer process makes of its texts; raises RequestError naming the field."""
     fields.check()
-    limits = services.limits
+    limits = services.settings.limits
     n = fields.n_answers(limits.max_n)
     if isinstance(job, PreparePrompts):
         _check_number(len(job.prompts), n, limits)
@@ -84,7 +84,7 @@ async def read_request(
     return GenerationRequest(
         prompts=[prompt for prompt in prompts for _ in range(n)],
         sampling=sampling_parameters(fields, services, prepared),
-        max_tokens=fields.limit(services.defaults),
+        max_tokens=fields.limit(services.settings.sampling),
         stops=fields.stops(limits),
         prediction=prepared.prediction[: services.admission.n_ctx].tolist(),
         n=n,
@@ -99,7 +99,7 @@ async def read_request(
             checkpoint=prepared.n_before_last,
             owner=_owner(http_request),
         ),
-        n_keep=services.n_keep if fields.n_keep is None else fields.n_keep,
+        n_keep=services.settings.keep if fields.n_keep is None else fields.n_keep,
         private=fields.private,
         max_seconds=fields.time_limit(),
         timings_per_token=bool(fields.timings_per_token and fields.stream),
@@ -112,7 +112,7 @@ async def read_text_request(
     fields: GenerationFields, prompts: Sequence[Prompt], http_request: Request, services: Services
 ) -> GenerationRequest:
     """A request to continue `prompts`; raises RequestError naming the field at fault."""
-    job = PreparePrompts(prompts, fields.grammar, fields.json_schema, fields.texts(services.limits))
+    job = PreparePrompts(prompts, fields.grammar, fields.json_schema, fields.texts(services.settings.limits))
     return await read_request(fields, job, http_request, services)
 
 
@@ -141,7 +141,7 @@ def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
 
 def check_lengths(prepared: PreparedRequest, services: Services) -> None:
     """Raise RequestError for a prompt that is too long."""
-    most, n_ctx = services.limits.max_prompt_tokens, services.admission.n_ctx
+    most, n_ctx = services.settings.limits.max_prompt_tokens, services.admission.n_ctx
     for prompt in prepared.prompts:
         if most and len(prompt) > most:
             raise RequestError(f"the prompt has {len(prompt)} tokens; at most {most} are accepted", "prompt")
@@ -158,7 +158,7 @@ async def read_chat_request(
 ) -> GenerationRequest:
     """Raises RequestError naming the field at fault."""
     check_tools(body, services)
-    job = PrepareChat(write_conversation(body), body.texts(services.limits))
+    job = PrepareChat(write_conversation(body), body.texts(services.settings.limits))
     return await read_request(body, job, http_request, services)
 
 
@@ -172,8 +172,8 @@ def as_chat(fields: dict[str, Any]) -> ChatRequest:
 
 def check_tools(body: ConversationFields, services: Services) -> None:
     """Raise RequestError for more tools than are accepted."""
-    if len(body.tools or []) > services.limits.max_tools:
-        raise RequestError(f"tools: at most {services.limits.max_tools} are accepted", "tools")
+    if len(body.tools or []) > services.settings.limits.max_tools:
+        raise RequestError(f"tools: at most {services.settings.limits.max_tools} are accepted", "tools")
 
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:

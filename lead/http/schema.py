@@ -248,7 +248,7 @@ def sampling_parameters(
     fields: GenerationFields, services: Services, prepared: PreparedRequest
 ) -> SamplingParameters:
     """How to sample; a seed is drawn if none is given. Raises RequestError naming the field at fault."""
-    vocabulary, defaults = services.vocabulary, services.defaults
+    vocabulary, defaults = services.vocabulary, services.settings.sampling
     given = defaults.parameters()
     given |= {name: value for name in _PLAIN_FIELDS if (value := getattr(fields, name)) is not None}
     if given.get("repeat_last_n") == -1:  # llama-server's "the whole context"
@@ -256,7 +256,9 @@ def sampling_parameters(
     if given.get("dry_base", 1) < 1:  # llama-server uses the default then
         given["dry_base"] = defaults.dry_base
     given["seed"] = _seed(defaults.seed if fields.seed is None else fields.seed)
-    given["logit_bias"] = _biases_within(fields, vocabulary, prepared.biased, services.limits.max_logit_bias)
+    given["logit_bias"] = _biases_within(
+        fields, vocabulary, prepared.biased, services.settings.limits.max_logit_bias
+    )
     given["grammar"] = prepared.grammar
     if fields.samplers is not None:
         given["samplers"] = _sampler_names(fields.samplers)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate, model_template
 from lead.engine.client import EngineClient
 from lead.generation.admission import Admission
@@ -31,10 +30,9 @@ from lead.server.listening import Inheritance, activated_socket, listen, meeting
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
-from lead.settings.demo_model import demo_model
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
-from lead.tokenizer.jobs import Setup
+from lead.tokenizer.job_handler import TokenizerProgram
 from lead.tokenizer.pool import TokenizerPool
 from shared.discovery import Scheme, announced
 from shared.errors import ConfigError
@@ -105,7 +103,7 @@ class Lead:
             await self._serve(listener, host, port)
             return
         path = self._settings.source.model
-        name = self._settings.names(path.stem if path else "demo").id
+        name = self._settings.aliases(path.stem if path else "demo")[0]
         announcement = announced(host, port, name, scheme)
         await asyncio.to_thread(announcement.__enter__)
         try:
@@ -213,7 +211,7 @@ class Lead:
 
     async def _run_engine(self, server: DrainingServer) -> None:
         try:
-            path = await self._model_path()
+            path = await asyncio.to_thread(self._settings.model_path, self._stopping.is_set)
             tokenizer = self._start_tokenizer(path)
             vocabulary = await asyncio.to_thread(Vocabulary.load, path)
             self._engine = EngineClient(
@@ -243,26 +241,17 @@ class Lead:
     def _start_tokenizer(self, path: Path) -> TokenizerPool:
         settings = self._settings
         self._chat_template = settings.conversation.template()
-        setup = Setup(
+        program = TokenizerProgram(
             model=path,
             chat_template=self._chat_template,
-            chat=self._chat_options(),
+            chat=settings.conversation,
             limits=settings.limits,
             log_level=settings.log_level,
             log_json=settings.log_json,
         )
-        tokenizer = TokenizerPool(setup)
+        tokenizer = TokenizerPool(program)
         self._tokenizing = asyncio.ensure_future(tokenizer.run_processes())
         return tokenizer
-
-    def _chat_options(self) -> ChatOptions:
-        return self._settings.conversation.defaults(verbose=self._settings.log_level == "debug")
-
-    async def _model_path(self) -> Path:
-        if path := self._settings.source.model:
-            # not resolved: the parts of a model from the hub are symbolic links with the right names
-            return path.absolute()
-        return await asyncio.to_thread(demo_model, self._stopping.is_set)
 
     def _services(
         self, vocabulary: Vocabulary, template: ChatTemplate, engine: EngineClient, tokenizer: TokenizerPool
@@ -278,7 +267,6 @@ class Lead:
             limits=self._settings.limits,
         )
         return Services(
-            names=self._settings.names(vocabulary.info.name),
             vocabulary=vocabulary,
             template=template,
             tokenizer=tokenizer,
@@ -295,14 +283,8 @@ class Lead:
                 log_prompts=self._settings.log_prompts,
                 context_shift=self._settings.context_shift,
             ),
-            limits=self._settings.limits,
-            defaults=self._settings.sampling,
-            chat=self._chat_options(),
-            n_keep=self._settings.keep,
-            shows_slots=self._settings.slots,
-            spec_decode_detail=self._settings.per_request_spec_decode_metrics,
+            settings=self._settings,
             metrics=MetricsExporter(self._sequences, self._backs) if self._settings.metrics else None,
-            n_threads=self._settings.n_threads,
         )
 
     def _limit_stopping(self) -> None:

@@ -8,17 +8,13 @@ from fastapi import Request
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
 from lead.engine.client import SERVING, EngineState
 from lead.engine.commands import PolicyName
 from lead.generation.admission import Admission, EngineHandle
-from lead.generation.answer_stats import SpecDecodeDetail
 from lead.generation.sequences import Sequences
 from lead.metrics.exporter import MetricsExporter
-from lead.settings.limits import RequestLimits
-from lead.settings.model_names import ModelNames
-from lead.settings.sampling_defaults import SamplingDefaults
+from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.pool import Tokenizer
 from shared.errors import NotServingError
 from shared.llama.vocabulary import Vocabulary
@@ -42,7 +38,6 @@ class SupervisedEngine(EngineHandle, Protocol):
 class Services:
     """The parts of a running lead."""
 
-    names: ModelNames
     vocabulary: Vocabulary
     template: ChatTemplate
     tokenizer: Tokenizer
@@ -51,20 +46,19 @@ class Services:
     backs: Backs
     vocabulary_offer: VocabularyOffer
     admission: Admission
-    limits: RequestLimits = field(default_factory=RequestLimits)
-    defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
-    chat: ChatOptions = field(default_factory=ChatOptions)
-    n_keep: int = 0  # for requests that do not set it
-    shows_slots: bool = True
-    spec_decode_detail: SpecDecodeDetail = "none"
+    settings: LeadSettings = field(default_factory=LeadSettings)
     metrics: MetricsExporter | None = None  # None: switched off
-    n_threads: int = 0
     started_at: int = field(default_factory=lambda: int(time.time()))
 
     @property
+    def aliases(self) -> tuple[str, ...]:
+        """The names of the model, at least one; requests may use any other name as well."""
+        return self.settings.aliases(self.vocabulary.info.name)
+
+    @property
     def alias(self) -> str:
-        """The name of the model in answers."""
-        return self.names.id
+        """The name of the model in answers: the first in alphabetical order, as in llama-server."""
+        return self.aliases[0]
 
     @property
     def n_slots(self) -> int:

@@ -1,18 +1,21 @@
 """How conversations become prompts, and answers become messages."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from lead.chat.options import ChatOptions, ReasoningFormat
 from shared.errors import ConfigError
 from shared.settings.base import OptionError, OptionGroup
 
+ReasoningFormat = Literal["auto", "none", "deepseek"]
+"""`none` leaves reasoning in the content; `auto` and `deepseek` separate it."""
+
 
 class ConversationOptions(OptionGroup):
-    """Options of the chat template and of reasoning."""
+    """Options of the chat template and of reasoning; the defaults for fields that a chat request omits."""
 
     chat_template: str | None = Field(
         None,
@@ -77,18 +80,10 @@ class ConversationOptions(OptionGroup):
         except (OSError, UnicodeError) as error:
             raise ConfigError(f"cannot read the chat template {self.chat_template_file}: {error}") from error
 
-    def defaults(self, *, verbose: bool) -> ChatOptions:
-        """Defaults for requests that do not set these fields."""
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """Variables of the chat template."""
         # As in llama-server: enable_thinking is set even for "auto", because some templates take its absence
         # for "off".
-        variables = {"enable_thinking": self.reasoning != "off"} | json.loads(
-            self.chat_template_kwargs or "{}"
-        )
-        return ChatOptions(
-            variables,
-            self.reasoning_format,
-            self.prefill_assistant,
-            verbose=verbose,
-            parse_special=self.parse_special,
-            keep_billing_header=self.keep_billing_header,
-        )
+        given: dict[str, Any] = json.loads(self.chat_template_kwargs or "{}")
+        return {"enable_thinking": self.reasoning != "off"} | given

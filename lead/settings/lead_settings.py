@@ -1,10 +1,12 @@
 """The settings of the lead."""
 
+import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lead.engine.commands import EngineOptions, Load, LoadDraft
 from lead.generation.answer_stats import SpecDecodeDetail
@@ -12,18 +14,64 @@ from lead.http.middleware.hosts import is_loopback
 from lead.settings.conversation import ConversationOptions
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.limits import RequestLimits
-from lead.settings.model_names import ModelNames
-from lead.settings.rpc import RpcOptions
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import EXPOSED, SecurityOptions
 from shared import cpus
+from shared.errors import ConfigError
+from shared.llama import rpc_backend
 from shared.logs import LogLevel
-from shared.settings.base import CpuList, FileSettings, OptionError
+from shared.models.builtin import grown_target
+from shared.models.gguf_file import progress_bar
+from shared.rpc_probe import split_address
+from shared.settings.base import CommaList, CpuList, FileSettings, OptionError, OptionGroup
 from shared.settings.llama_server_options import LLAMA_SERVER
 from shared.settings.model_options import MAX_CTX, ModelOptions
 from shared.settings.model_source import ModelSource
 
+log = logging.getLogger("lead")
+
 Print = Literal["none", "accepted", "all"]
+
+
+_MOST_WORKERS = 16
+"""GGML_RPC_MAX_SERVERS in ggml-rpc.h."""
+
+
+class RpcOptions(OptionGroup):
+    """Machines that compute layers of the model: for models that no single machine holds."""
+
+    rpc: CommaList = Field(
+        (),
+        description="RPC workers, comma-separated (host:port): machines that run `lead rpc-worker` (or "
+        "llama.cpp's rpc-server) and get the first layers of --n-gpu-layers, divided by their free memory or "
+        "--tensor-split. Neither encrypted nor authenticated: loopback, a tunnel or a closed network only. "
+        "Needs a llama.cpp with RPC: CMAKE_ARGS=-DGGML_RPC=ON make setup",
+    )
+    rpc_timeout: float = Field(
+        60.0,
+        gt=0,
+        le=86_400,
+        description="seconds to wait for an RPC worker that cannot be reached, at the start and after it was "
+        "lost; answers wait, too",
+    )
+
+    @field_validator("rpc")
+    @classmethod
+    def _check_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for address in value:
+            split_address(address)
+        return value
+
+    @model_validator(mode="after")
+    def _check_number(self) -> Self:
+        if len(self.rpc) != len(set(self.rpc)) or len(self.rpc) > _MOST_WORKERS:
+            raise OptionError("rpc", f"at most {_MOST_WORKERS} workers, each named once")
+        return self
+
+    def check_built(self) -> None:
+        """Raises ConfigError if there are workers, and llama.cpp cannot use any."""
+        if self.rpc:
+            rpc_backend.require()
 
 
 class LeadSettings(FileSettings):
@@ -189,9 +237,25 @@ class LeadSettings(FileSettings):
             )
         return self
 
-    def names(self, own: str) -> ModelNames:
-        """What clients call the model, whose metadata call it `own`."""
-        return ModelNames.read(self.alias, self.tags, own)
+    def aliases(self, own: str) -> tuple[str, ...]:
+        """What clients call the model, in alphabetical order; `own`, its name in the metadata, by default."""
+        return _split(self.alias) or (own,)
+
+    @property
+    def tag_names(self) -> tuple[str, ...]:
+        """The tags of the model."""
+        return _split(self.tags)
+
+    def model_path(self, cancelled: Callable[[], bool]) -> Path:
+        """The model that is served; without --model the demo's, which is created at its first use.
+
+        That takes a while: it has a progress bar. Raises ConfigError if there is no space for it, or once
+        `cancelled` returns true.
+        """
+        if path := self.source.model:
+            # not resolved: the parts of a model from the hub are symbolic links with the right names
+            return path.absolute()
+        return _demo_model(cancelled)
 
     def located(self) -> Self:
         """With models that exist: files are checked, those of the hub downloaded. Raises ConfigError."""
@@ -255,3 +319,22 @@ class LeadSettings(FileSettings):
     def printing(self) -> Print:
         """What to show on standard output."""
         return self.print or ("accepted" if sys.stdout.isatty() else "none")
+
+
+def _split(text: str | None) -> tuple[str, ...]:
+    return tuple(sorted({part.strip() for part in (text or "").split(",")} - {""}))
+
+
+def _demo_model(cancelled: Callable[[], bool]) -> Path:
+    log.info(
+        "without --model, the built-in demo model is served: 6M parameters expanded to 0.4G, which gives the "
+        "answers of the small model at the speed of a large one"
+    )
+    with progress_bar("creating the demo model") as show:
+
+        def progress(n_done: int, n_total: int) -> None:
+            if cancelled():
+                raise ConfigError("stopped before the demo model was created")
+            show(n_done, n_total)
+
+        return grown_target(progress)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
-from shared.standard_output import print_text
+from shared.exits import print_text
 from shared.terminal import one_line, sanitize
 
 

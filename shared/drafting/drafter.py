@@ -135,6 +135,11 @@ class Drafter:
         """Whether there is no slot for another sequence."""
         return not self._slots
 
+    @property
+    def has_moved(self) -> bool:
+        """See `SlotTable.has_moved`."""
+        return self._slots.has_moved
+
     def n_pending(self, sequence: str) -> int:
         """The number of tokens to decode before the next draft token of a sequence can be chosen."""
         state = self._sequences[sequence]
@@ -267,7 +272,9 @@ class Drafter:
         drafting = [
             state
             for state in self._sequences.values()
-            if (only is None or state.id in only) and state.can_extend(self._end_tokens)
+            if (only is None or state.id in only)
+            and state.can_extend(self._end_tokens)
+            and not state.main.cache.loading
         ]
         for state in drafting:
             self._slots.give_back_branches(state.move_window(self._options.n_window))

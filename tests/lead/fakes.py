@@ -6,7 +6,6 @@ import functools
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
-from lead.chat.options import ChatOptions
 from lead.chat.template import ChatTemplate
 from lead.engine.client import EngineState
 from lead.engine.events import Committed, Finished, Ready, Started
@@ -15,9 +14,10 @@ from lead.generation.sequences import Sequences
 from lead.http.json_route import BodyReader
 from lead.server.app import create_app
 from lead.server.services import Services
+from lead.settings.conversation import ConversationOptions
+from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
-from lead.settings.model_names import ModelNames
-from lead.tokenizer.jobs import HEADER, decode, encode
+from lead.tokenizer.jobs import decode, encode
 from lead.tokenizer.preparation import Preparation
 from shared.errors import NotServingError
 
@@ -29,12 +29,11 @@ class InProcessTokenizer:
 
     def __init__(self, vocabulary, template, chat=None, limits=None):
         self._preparation = Preparation(
-            vocabulary, template, chat or ChatOptions(), limits or RequestLimits()
+            vocabulary, template, chat or ConversationOptions(), limits or RequestLimits()
         )
 
     async def run(self, job, client):  # noqa: ARG002 - one process serves everybody
-        message = encode(self._preparation.do(decode(encode(job)[HEADER.size :])))
-        return decode(message[HEADER.size :])
+        return decode(encode(self._preparation.do(decode(encode(job)))))
 
 
 class ScriptedEngine:
@@ -140,7 +139,6 @@ class ScriptedLead:
         template = ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>")
         self.app = _application()
         self.app.state.services = Services(
-            names=ModelNames(("toy",), ("small",)),
             vocabulary=vocabulary,
             template=template,
             tokenizer=InProcessTokenizer(vocabulary, template),
@@ -149,14 +147,19 @@ class ScriptedLead:
             backs=self.backs,
             vocabulary_offer=VocabularyOffer(vocabulary),
             admission=Admission(self.sequences, self.engine, vocabulary),
+            settings=LeadSettings(alias="toy", tags="small"),
         )
         self.app.state.bodies = BodyReader(RequestLimits())
         self.app.state.is_leaving = False
 
-    def use(self, **services):
-        """Replace some of the services."""
-        new = dataclasses.replace(self.app.state.services, **services)
-        tokenizer = InProcessTokenizer(new.vocabulary, new.template, new.chat, new.limits)
+    def use(self, template=None, admission=None, vocabulary_offer=None, **options):
+        """Replace some of the services, or options."""
+        given = {"template": template, "admission": admission, "vocabulary_offer": vocabulary_offer}
+        old = self.app.state.services
+        settings = old.settings.model_copy(update=options)
+        services = {name: value for name, value in given.items() if value is not None}
+        new = dataclasses.replace(old, settings=settings, **services)
+        tokenizer = InProcessTokenizer(new.vocabulary, new.template, settings.conversation, settings.limits)
         self.app.state.services = dataclasses.replace(new, tokenizer=tokenizer)
 
     def tokens(self, text):

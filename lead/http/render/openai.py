@@ -44,6 +44,7 @@ class _OpenAIRenderer(AnswerRenderer):
         self._body = body
         self._request = request
         self._services = services
+        self._detail = services.settings.per_request_spec_decode_metrics
         self._frame = frame | {
             "created": int(time.time()),
             "model": services.alias,
@@ -77,7 +78,7 @@ class _OpenAIRenderer(AnswerRenderer):
                 "choices": [],
                 "usage": _usage(self._ends, self._request.n),
                 "timings": timings(self._ends[-1].stats),
-                **spec_decode_metrics(self._ends, self._services.spec_decode_detail),
+                **spec_decode_metrics(self._ends, self._detail),
             }
         yield "[DONE]"
 
@@ -96,7 +97,7 @@ class _OpenAIRenderer(AnswerRenderer):
             "usage": _usage(ends, self._request.n),
             "timings": timings(ends[0].stats),
             "seed": ends[0].seed,
-            **spec_decode_metrics(ends, self._services.spec_decode_detail),
+            **spec_decode_metrics(ends, self._detail),
         }
         if self._body.return_speculation:
             whole["speculation"] = speculation([update for answer in answers for update in answer.updates])
@@ -139,7 +140,7 @@ class ChatRenderer(_OpenAIRenderer):
     def __init__(self, body: ChatRequest, request: GenerationRequest, services: Services) -> None:
         kind = "chat.completion.chunk" if body.stream else "chat.completion"
         super().__init__(body, request, services, {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind})
-        self._verbose = services.chat.verbose if body.verbose is None else body.verbose
+        self._verbose = services.settings.log_level == "debug" if body.verbose is None else body.verbose
 
     def whole(self, answers: list[Answer]) -> Body:
         whole = super().whole(answers)

@@ -85,4 +85,4 @@ async def count_message_tokens(
 
 
 def _as_chat(body: CountRequest, services: Services) -> ChatRequest:
-    return as_chat(body.to_chat(keep_billing_header=services.chat.keep_billing_header))
+    return as_chat(body.to_chat(keep_billing_header=services.settings.conversation.keep_billing_header))

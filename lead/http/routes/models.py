@@ -45,7 +45,7 @@ async def models(services: Annotated[Services, Depends(get_services)]) -> dict[s
 @router.get("/models/{name:path}", include_in_schema=False)
 async def model(name: str, services: Annotated[Services, Depends(get_services)]) -> Response:
     """The model, by one of its names."""
-    if name in services.names.aliases:
+    if name in services.aliases:
         return JSONResponse(_record(services))
     message = f"the model {name!r} does not exist; this lead serves {services.alias!r}"
     return http_error(404, message, "not_found_error", code="model_not_found")
@@ -56,8 +56,8 @@ def _record(services: Services) -> dict[str, Any]:
     ready = services.engine.ready
     return {
         "id": services.alias,
-        "aliases": services.names.aliases,
-        "tags": services.names.tags,
+        "aliases": services.aliases,
+        "tags": services.settings.tag_names,
         "object": "model",
         "created": services.started_at,
         "owned_by": "llama-duo",
@@ -85,8 +85,8 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
     """Settings and properties of the model."""
     vocabulary, ready = services.vocabulary, services.engine.ready
     assert ready
-    defaults = public_settings(SamplingParameters(seed=0), None) | services.defaults.model_dump()
-    defaults["n_keep"] = services.n_keep
+    defaults = public_settings(SamplingParameters(seed=0), None) | services.settings.sampling.model_dump()
+    defaults["n_keep"] = services.settings.keep
     return {
         "default_generation_settings": {"n_ctx": ready.n_ctx_sequence, "params": defaults},
         "total_slots": ready.n_slots,
@@ -96,7 +96,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "bos_token": _text(vocabulary.bos, services),
         "eos_token": _text(vocabulary.eos, services),
         "modalities": {"vision": False, "video": False, "audio": False},
-        "endpoint_slots": services.shows_slots,
+        "endpoint_slots": services.settings.slots,
         "endpoint_props": False,
         "endpoint_metrics": services.metrics is not None,
         "is_sleeping": services.engine.state is EngineState.SLEEPING,

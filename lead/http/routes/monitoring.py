@@ -30,7 +30,7 @@ async def slots(
 
     How others' tokens are chosen is for admins only: with the seed, a client could choose the same ones.
     """
-    if not services.shows_slots:
+    if not services.settings.slots:
         raise UnsupportedError("This server does not support slots endpoint. Start it with `--slots`")
     ready = services.engine.ready
     assert ready

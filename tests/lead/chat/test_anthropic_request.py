@@ -2,8 +2,8 @@ import pytest
 from pydantic import ValidationError
 
 from lead.chat.anthropic_request import CountRequest, MessagesRequest
-from lead.chat.options import ChatOptions
 from lead.chat.request import ConversationFields
+from lead.settings.conversation import ConversationOptions
 from shared.errors import RequestError
 
 ADD = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -166,7 +166,7 @@ def test_messages_are_converted(name):
     chat = CountRequest.model_validate(request).to_chat()
     assert chat["messages"] == expected
     body = ConversationFields.model_validate(chat)
-    assert body.conversation(ChatOptions(), body.output_constraint()).messages == body.messages
+    assert body.conversation(ConversationOptions(), body.output_constraint()).messages == body.messages
 
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=fa690;"

@@ -1,8 +1,8 @@
 import pytest
 from pydantic import ValidationError
 
-from lead.chat.options import ChatOptions
 from lead.chat.request import ConversationFields
+from lead.settings.conversation import ConversationOptions
 from shared.errors import RequestError
 
 USER = {"role": "user", "content": "Hello"}
@@ -10,7 +10,7 @@ ANSWER = {"role": "assistant", "content": "It is"}
 CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}
 
 
-NO_OPTIONS = ChatOptions()
+NO_OPTIONS = ConversationOptions()
 
 
 def conversation(*messages, options=NO_OPTIONS, **fields):
@@ -24,14 +24,14 @@ def test_an_assistant_message_at_the_end_is_continued():
 
 
 def test_the_settings_or_the_client_can_turn_continuing_off():
-    assert not conversation(USER, ANSWER, options=ChatOptions(prefill=False)).continues
+    assert not conversation(USER, ANSWER, options=ConversationOptions(prefill_assistant=False)).continues
     assert not conversation(USER, ANSWER, continue_final_message=False).continues
     assert conversation(
         USER,
         ANSWER,
         continue_final_message=True,
         add_generation_prompt=False,
-        options=ChatOptions(prefill=False),
+        options=ConversationOptions(prefill_assistant=False),
     ).continues
 
 
@@ -50,14 +50,15 @@ def test_what_cannot_be_continued_is_refused(messages, fields):
 
 
 def test_a_clients_variables_override_the_settings():
-    options = ChatOptions({"enable_thinking": False, "mood": "sad"})
+    options = ConversationOptions(reasoning="off", chat_template_kwargs='{"mood": "sad"}')
     said = conversation(USER, chat_template_kwargs={"mood": "glad"}, options=options)
     assert said.variables == {"enable_thinking": False, "mood": "glad"}
 
 
 def test_reasoning_effort_none_disables_thinking():
     assert conversation(USER, reasoning_effort="none").variables == {"enable_thinking": False}
-    assert conversation(USER, reasoning_effort="low").variables == {"reasoning_effort": "low"}
+    said = conversation(USER, reasoning_effort="low")
+    assert said.variables == {"enable_thinking": True, "reasoning_effort": "low"}
 
 
 def test_enable_thinking_must_be_a_boolean():

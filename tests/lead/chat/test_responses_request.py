@@ -1,9 +1,9 @@
 import pytest
 
 from lead.chat.fields import MAX_MESSAGES
-from lead.chat.options import ChatOptions
 from lead.chat.request import ConversationFields
 from lead.chat.responses_request import ResponsesRequest
+from lead.settings.conversation import ConversationOptions
 from shared.errors import RequestError
 
 
@@ -128,7 +128,7 @@ def test_input_items_are_converted_to_messages(name):
     chat = ResponsesRequest.model_validate(request).to_chat()
     assert chat["messages"] == expected
     body = ConversationFields.model_validate(chat)
-    assert body.conversation(ChatOptions(), body.output_constraint()).messages == body.messages
+    assert body.conversation(ConversationOptions(), body.output_constraint()).messages == body.messages
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -1,7 +1,5 @@
 """Fields of requests: what they mean, and what is refused."""
 
-import dataclasses
-
 import pytest
 
 from lead.settings.lead_settings import LeadSettings
@@ -145,9 +143,7 @@ def given(lead):
     """Give the lead a command line."""
 
     def given(typed):
-        defaults = LeadSettings.from_command_line(typed.split()).sampling
-        state = lead.app.state
-        state.services = dataclasses.replace(state.services, defaults=defaults)
+        lead.use(sampling=LeadSettings.from_command_line(typed.split()).sampling)
         lead.will_say("x")
 
     return given

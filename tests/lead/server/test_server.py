@@ -212,14 +212,15 @@ STUCK = """
 import time
 from lead.cli import run
 from lead.server import server
+from lead.settings import lead_settings
 from lead.settings.lead_settings import LeadSettings
 
-def never_ends(_):
+def never_ends(*_):
     print("stuck", flush=True)
     while True:
         time.sleep(1000)
 
-server.demo_model = never_ends
+lead_settings._demo_model = never_ends
 server._END_SECONDS = 0.5
 run(LeadSettings(port=0, drain_seconds=0.0))
 """

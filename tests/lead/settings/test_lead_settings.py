@@ -1,6 +1,8 @@
 import sys
 
+import llama_cpp
 import pytest
+from pydantic import ValidationError
 
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
@@ -128,12 +130,11 @@ def test_contradictory_chat_templates_are_an_error(wrong):
 
 def test_reasoning_sets_a_variable_of_the_chat_template():
     options = settings("--reasoning", "off", "--chat-template-kwargs", '{"mood": "glad"}')
-    options = options.conversation.defaults(verbose=False)
-    assert options.variables == {"enable_thinking": False, "mood": "glad"}
+    assert options.conversation.variables == {"enable_thinking": False, "mood": "glad"}
 
 
 def test_reasoning_is_enabled_by_default():
-    assert settings().conversation.defaults(verbose=False).variables == {"enable_thinking": True}
+    assert settings().conversation.variables == {"enable_thinking": True}
 
 
 @pytest.mark.parametrize(
@@ -142,3 +143,34 @@ def test_reasoning_is_enabled_by_default():
 )
 def test_exact_needs_no_value(arguments, exact):
     assert settings(*arguments).compute.exact == exact
+
+
+WORKERS = ("desk1:50052", "10.8.0.2:50052")
+
+
+def test_workers_are_read_in_their_order():
+    assert LeadSettings.from_options(rpc=",".join(WORKERS)).workers.rpc == WORKERS
+
+
+@pytest.mark.parametrize(
+    "workers", ["desk1", "[::1]:50052", "desk1:50052,desk1:50052", ",".join(f"w{i}:1" for i in range(17))]
+)
+def test_what_llama_cpp_cannot_reach_is_refused(workers):
+    with pytest.raises(ValidationError, match="workers"):
+        LeadSettings.from_options(rpc=workers)
+
+
+def test_without_rpc_in_llama_cpp_the_lead_says_how_to_build_it(monkeypatch):
+    monkeypatch.setattr(llama_cpp, "llama_supports_rpc", lambda: False)
+    with pytest.raises(ConfigError, match="CMAKE_ARGS=-DGGML_RPC=ON make setup"):
+        LeadSettings.from_options(rpc=WORKERS[0]).located()
+    LeadSettings.from_options().located()
+
+
+def test_without_aliases_the_name_in_the_metadata_is_used():
+    assert LeadSettings().aliases("llama 70B") == ("llama 70B",)
+
+
+def test_aliases_and_tags_are_in_alphabetical_order():
+    settings = LeadSettings(alias="tiny, fim,code,", tags="small")
+    assert (settings.aliases("llama 70B"), settings.tag_names) == (("code", "fim", "tiny"), ("small",))

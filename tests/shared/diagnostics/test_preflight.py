@@ -12,9 +12,9 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.preflight import PreflightReport, check_memory
 from shared.errors import ConfigError
+from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
-from shared.llama.width_policy import RESERVE
 from shared.models import builtin
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions

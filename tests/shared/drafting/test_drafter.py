@@ -7,6 +7,7 @@ import pytest
 
 from shared.drafting import drafter as drafter_module
 from shared.errors import PendingAnswerError, RequestError
+from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
@@ -297,6 +298,24 @@ def test_a_short_common_prefix_does_not_overwrite_a_longer_cache():
         harness.drain()
         harness.close(name)
     assert harness.model.steps == [[12], [12], [1]]
+
+
+def test_a_long_text_is_loaded_in_parts_between_which_others_are_drafted_for():
+    harness = DrafterHarness(prompt_cache=PromptCacheSize(500, 1, n_part=15))
+    harness.open(tokens=[4] * 60)
+    harness.drain()
+    harness.close()
+    harness.open("t", [5])
+    for _ in range(5):
+        harness.step()
+    harness.close("t")
+    harness.open("u")
+    harness.open("v", [4] * 61)
+    others = [{draft.sequence for draft in harness.step()} for _ in range(6)]
+    assert others[:3] == [{"u"}] * 3
+    assert others[3] == {"u", "v"}
+    assert harness.model.steps[-3] == [1, 1], "of v, one token was decoded"
+    assert harness.drafter.draft("v").tokens[0] == plain_run(submit(tokens=[4] * 61), 62)[0][-1]
 
 
 # A window shorter than the text

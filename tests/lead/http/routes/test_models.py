@@ -7,7 +7,6 @@ from lead.engine.events import Exactness
 from lead.engine.exactness import promise
 from lead.generation.admission import Admission
 from lead.server.app import create_app
-from lead.settings.model_names import ModelNames
 
 
 async def test_health_is_ok_when_requests_are_served(client):
@@ -92,7 +91,7 @@ async def test_the_model_is_also_listed_for_clients_made_for_ollama(client):
 async def test_props_tell_what_a_context_shift_keeps(lead, client):
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, context_shift=True)
     assert (await client.get("/props")).json()["context_shift"] is False
-    lead.use(admission=admission, n_keep=7)
+    lead.use(admission=admission, keep=7)
     props = (await client.get("/props")).json()
     assert (props["context_shift"], props["default_generation_settings"]["params"]["n_keep"]) == (True, 7)
 
@@ -112,7 +111,7 @@ async def test_there_are_no_adapters(client):
 
 @pytest.mark.parametrize("path", ["/v1/models/org/toy", "/models/second"])
 async def test_a_model_is_found_by_each_of_its_names(lead, client, path):
-    lead.use(names=ModelNames(("org/toy", "second")))
+    lead.use(alias="org/toy,second")
     listed = (await client.get("/v1/models")).json()["data"]
     assert [(await client.get(path)).json()] == listed
 

@@ -87,7 +87,7 @@ async def test_a_load_balancer_can_ask_for_an_error_when_none_is_free(lead, clie
     ("method", "path"), [("GET", "/slots"), ("POST", "/slots/0"), ("POST", "/v1/embeddings")]
 )
 async def test_what_is_not_served_is_501_with_a_reason(lead, client, method, path):
-    lead.app.state.services = dataclasses.replace(lead.app.state.services, shows_slots=False)
+    lead.use(slots=False)
     response = await client.request(method, path, json={})
     assert (response.status_code, response.json()["error"]["type"]) == (501, "not_supported_error")
     assert response.headers["x-should-retry"] == "false"

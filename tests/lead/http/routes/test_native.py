@@ -68,7 +68,7 @@ async def test_a_context_that_was_shifted_is_reported_as_truncated(
 @pytest.mark.parametrize(("fields", "n_keep"), [({}, 3), ({"n_keep": 5}, 5), ({"n_keep": -1}, 28)])
 async def test_a_request_says_what_a_context_shift_keeps(lead, client, fields, n_keep):
     admission = Admission(lead.sequences, lead.engine, lead.vocabulary, context_shift=True)
-    lead.use(admission=admission, n_keep=3)
+    lead.use(admission=admission, keep=3)
     lead.will_say("x")
     await client.post(URL, json={"prompt": [5] * 28, **fields})
     assert lead.engine.submitted[0].n_keep == n_keep
