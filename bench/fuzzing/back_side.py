@@ -19,8 +19,8 @@ from websockets.protocol import State
 
 from back import dial
 from back.dial import RefusedError
-from back.link import LeadListener, Link
-from back.worker import LeadInbox, Worker, WorkerMessage
+from back.link import LeadLink, LeadListener
+from back.worker import DraftWorker, LeadInbox, WorkerMessage
 from bench.fuzzing.mutations import Message, Mutator
 from bench.fuzzing.tally import Tally
 from bench.replay import Rows
@@ -175,9 +175,9 @@ class BackFuzzer:
         failures: list[Exception] = []
         async with serve(self._attack, "127.0.0.1", 0, max_size=None, ping_interval=None) as server:
             port = server.sockets[0].getsockname()[1]
-            link = Link(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
+            link = LeadLink(f"ws://127.0.0.1:{port}/v1/speculation", self._hello, _NoDelays())
             scheduler = SendScheduler()
-            worker = Worker(self._drafter, scheduler, [link.outbox.post], failures.append)
+            worker = DraftWorker(self._drafter, scheduler, [link.outbox.post], failures.append)
             worker.start()
             self._inbox = _CountingInbox(worker.inbox_of(0))
             following = asyncio.ensure_future(self._follow(link, self._inbox))
@@ -198,7 +198,7 @@ class BackFuzzer:
         """Those that the link has handed over, and one for each connection: its last, which was broken."""
         return self._inbox.n_heard + self._tally.counts["connections"]
 
-    async def _follow(self, link: Link, listener: LeadListener) -> None:
+    async def _follow(self, link: LeadLink, listener: LeadListener) -> None:
         """Run the link, again after a refusal, which is final for a real back."""
         while True:
             try:
