@@ -1,7 +1,7 @@
 """Texts on which `lead plan` tries drafts."""
 
 from lead.chat.request_parts import ChatMessage
-from lead.chat.template import Conversation, model_template
+from lead.chat.template import TemplateInput, model_template
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
 
@@ -33,5 +33,5 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
         return list(_BEGINNINGS)
 
 
-def _asked(question: str) -> Conversation:
-    return Conversation([ChatMessage.model_validate({"role": "user", "content": question})])
+def _asked(question: str) -> TemplateInput:
+    return TemplateInput([ChatMessage.model_validate({"role": "user", "content": question})])
