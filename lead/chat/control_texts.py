@@ -75,7 +75,7 @@ class _Marks:
         return [self.add(item) for item in value] if isinstance(value, list) else value
 
     def add_for_users(self, value: Any) -> Any:
-        """As `add`, but not in the assistant's messages, which templates take apart."""
+        """Like `add`, but not in the assistant's messages, which templates take apart."""
         if isinstance(value, list):
             return [self.add_for_users(item) for item in value]
         is_answer = isinstance(value, dict) and value.get("role") == "assistant"
@@ -88,7 +88,7 @@ class _Marks:
         return "".join(pieces), list(ends)
 
     def _breaks(self, text: str) -> list[int]:
-        """As `ControlTexts.breaks`; names of fields and roles are looked at once."""
+        """`ControlTexts.breaks`, remembered for short texts: names of fields and roles."""
         if len(text) > _SHORT:
             return self._texts.breaks(text)
         if text not in self._known:

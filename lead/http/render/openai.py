@@ -129,7 +129,7 @@ class _OpenAIRenderer(AnswerRenderer):
 
     @abstractmethod
     def _logprobs(self, index: int, tokens: Sequence[TextToken]) -> Body | None:
-        """Of the next tokens of an answer; None where none were asked for."""
+        """Log-probabilities of the next tokens of an answer; None if none were requested."""
 
 
 class ChatRenderer(_OpenAIRenderer):
