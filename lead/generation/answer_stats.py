@@ -81,7 +81,7 @@ def seconds_between(start: float | None, end: float | None) -> float:
 
 @dataclass(slots=True)
 class RequestStats:
-    """The figures of all sequences of one HTTP request, for its line in the log. `id` is also the header X-Request-Id."""
+    """The figures of one HTTP request, for its line in the log. `id` is also the header X-Request-Id."""
 
     id: str
     n_sequences: int = 0

@@ -113,7 +113,7 @@ class AnswerStream:
         self._services = services
 
     async def updates(self) -> AsyncGenerator[AnswerUpdate]:
-        """Updates as they come; the last one of each answer has an `end`. Closing it early cancels all answers.
+        """Updates as they come; the last one of each answer has an `end`. Closing it early cancels them all.
 
         Raises RequestError, UnavailableError, QueueFullError where a sequence cannot begin or go on.
         """
