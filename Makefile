@@ -1,6 +1,6 @@
 # Seven verbs, each of which sets up what it needs by itself:
 #   make demo    compare a lead alone with lead and back, then chat
-#   make test    all tests but those that download packages; ARGS="tests/chat -k terminal" for some of them
+#   make test    all quick tests; ARGS="tests/chat -k terminal" for some of them, ARGS="-m models" for more models
 #   make check   format, lint, types
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
 #   make fleet   two leads with backs behind a router, and a chat through it

@@ -141,7 +141,7 @@ def _rows(tally: Tally, watch: Watch) -> list[dict[str, Any]]:
     for name, peak in sorted(watch.peak.items()):
         sizes = (watch.first.get(name, 0.0), peak, watch.last.get(name, 0.0))
         value = "{:.0f}, {:.0f}, {:.0f}".format(*sizes)
-        rows.append({"what": f"memory of {name} at first, at most, at last, MiB", "value": value})
+        rows.append({"what": f"memory of {name} at first, at most, at last, MB", "value": value})
     rows += [{"what": f"slowest: {what[:100]}", "value": f"{seconds:.2f}"} for seconds, what in tally.slowest]
     return rows
 

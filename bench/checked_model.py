@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.cache_edits import Snapshot
 from shared.errors import WindowLostError
 from shared.llama.model import Model
 from shared.llama.span import Span
@@ -47,9 +48,8 @@ class CheckedModel:
         self._texts: list[list[int]] = [[] for _ in range(model.n_slots)]
         self._n_prompt = [0] * model.n_slots  # tokens that were decoded as a prompt
         self._ahead: set[int] = set()  # slots with the state of a text that goes on
-        self._saved: dict[tuple[int, int], list[int]] = {}  # by slot and number
-        self._stored: dict[int, list[int]] = {}
-        self._n_prompt_stored: dict[int, int] = {}
+        self._kept: dict[int, tuple[list[int], int]] = {}  # on the device: texts and their `_n_prompt`
+        self._stored: dict[int, tuple[list[int], int]] = {}
         self.n_loaded = 0  # texts
         self.n_windows_lost = 0
 
@@ -90,55 +90,28 @@ class CheckedModel:
         self._texts[slot] = self._texts[source_slot][:n_keep]
         self._n_prompt[slot] = self._n_prompt[source_slot]
 
-    def save(self, slot: int, number: int) -> None:
-        """As `Model.save`."""
-        self._model.save(slot, number)
-        self._saved[slot, number] = list(self._texts[slot])
-
-    def restore(self, source: int, number: int, slot: int) -> None:
-        """As `Model.restore`."""
-        self._model.restore(source, number, slot)
-        self._ahead.discard(slot)
-        self._texts[slot] = list(self._saved[source, number])
-
-    def store(self, slot: int, key: int) -> None:
+    def store(self, slot: int, snapshot: Snapshot) -> None:
         """As `Model.store`."""
-        self._model.store(slot, key)
-        self._stored[key] = list(self._texts[slot])
+        if snapshot.kind == "text":
+            assert slot not in self._ahead, "a text is stored with another state"
+        self._model.store(slot, snapshot)
+        assert len(self._texts[slot]) >= snapshot.end, f"{snapshot} is stored of a shorter text"
+        kept = self._kept if snapshot.kind == "device" else self._stored
+        kept[snapshot.key] = self._texts[slot][: snapshot.end], self._n_prompt[slot]
 
-    def load(self, slot: int, key: int) -> None:
-        """As `Model.load`."""
-        self._model.load(slot, key)
+    def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
+        """As `Model.restore`."""
+        text, n_prompt = (self._kept if snapshot.kind == "device" else self._stored)[snapshot.key]
+        held = self._texts[slot]
+        if snapshot.kind == "state":
+            assert held[: len(text)] == text, "a state is loaded into a slot with another text"
+        elif snapshot.kind == "text":
+            assert held == text[: snapshot.start], "a text is loaded behind another"
+            self._n_prompt[slot] = n_prompt
+            self.n_loaded += 1
+        self._model.restore(slot, snapshot, n_keep)
         self._ahead.discard(slot)
-        text = self._stored[key]
-        assert self._texts[slot][: len(text)] == text, "a state is loaded into a slot with another text"
-        self._texts[slot] = list(text)
-
-    def store_text(self, slot: int, key: int) -> None:
-        """As `Model.store_text`."""
-        assert slot not in self._ahead, "a text is stored with another state"
-        self._model.store_text(slot, key)
-        self._stored[key] = list(self._texts[slot])
-        self._n_prompt_stored[key] = self._n_prompt[slot]
-
-    def load_text(self, slot: int, key: int, n_keep: int) -> None:
-        """As `Model.load_text`."""
-        self._model.load_text(slot, key, n_keep)
-        assert not self._texts[slot], "a text is loaded into a slot that has one"
-        self._texts[slot] = self._stored[key][:n_keep]
-        self._n_prompt[slot] = self._n_prompt_stored[key]
-        self.n_loaded += 1
-
-    def store_part(self, slot: int, key: int, start: int, end: int) -> None:
-        """As `Model.store_part`."""
-        self._model.store_part(slot, key, start, end)
-        self._stored[key] = self._texts[slot][:end]
-
-    def load_part(self, slot: int, key: int, n_keep: int) -> None:
-        """As `Model.load_part`."""
-        self._model.load_part(slot, key, n_keep)
-        self._texts[slot] = self._stored[key][:n_keep]
-        self.n_loaded += 1
+        self._texts[slot] = text[:n_keep]
 
     def forget(self, key: int) -> None:
         """As `Model.forget`."""

@@ -37,17 +37,13 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measured answer. `seconds` run from its first `n_first` tokens to its last, without the prompt.
-
-    `drafted`: for each token whether it came from a draft; empty if the server does not report it.
-    """
+    """One measured answer. `seconds` run from its first `n_first` tokens to its last, without the prompt."""
 
     text: str
     n_tokens: int
     seconds: float
     n_drafted: int = 0
     n_accepted: int = 0
-    drafted: tuple[bool, ...] = ()
     wait_seconds: float | None = None
     """How long the lead waited for drafts; None if it does not report it."""
     n_counted: int | None = None
@@ -79,7 +75,7 @@ def client(url: str) -> httpx.Client:
 
 def ask(http: httpx.Client, prompt: Prompt, sampling: Sampling) -> Measurement:
     """Request a whole answer. Raises ConfigError with the server's message if it refuses."""
-    response = http.post("/v1/chat/completions", json=sampling.request(prompt) | {"return_speculation": True})
+    response = http.post("/v1/chat/completions", json=sampling.request(prompt))
     if not response.is_success:
         raise ConfigError(f"{http.base_url} answered {response.status_code}: {response.text[:300]}")
     return read(response.json())
@@ -88,14 +84,12 @@ def ask(http: httpx.Client, prompt: Prompt, sampling: Sampling) -> Measurement:
 def read(answer: Mapping[str, Any]) -> Measurement:
     """Read an answer of the lead or llama-server; both use the same names in `timings`."""
     timings = answer["timings"]
-    tokens = answer.get("speculation", {}).get("tokens", [])
     return Measurement(
         text=answer["choices"][0]["message"]["content"] or "",
         n_tokens=timings["predicted_n"],
         seconds=timings["predicted_ms"] / 1000,
         n_drafted=timings.get("draft_n", 0),
         n_accepted=timings.get("draft_n_accepted", 0),
-        drafted=tuple(token["source"] is not None for token in tokens),
         n_first=timings["predicted_n"] - n_timed(timings),
     )
 

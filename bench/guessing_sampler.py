@@ -1,15 +1,29 @@
 """A drafter's sampler that guesses a simulated text as often as asked, whatever the logits are."""
 
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.named_text import NamedText
 from bench.scripted_sampler import GREEDY
-from lead.simulation.text import DraftSkill
+from lead.simulation.text import DraftSkill, Text
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.sampler import Sampler
+
+
+class NamedText:
+    """A simulated text in the vocabulary of a real model; `name` says which token stands for which."""
+
+    def __init__(self, n_tokens: int, number: int, n_vocab: int) -> None:
+        self.simulated = Text(n_tokens, number)
+        self._n_vocab = n_vocab
+        self._number = number
+        self.tokens = [self.name(Text.token(position)) for position in range(n_tokens)]
+
+    def name(self, token: int) -> int:
+        """As good as random, and another one in another text."""
+        return zlib.crc32(b"%d %d" % (self._number, token)) % self._n_vocab
 
 
 class GuessingSampler(Sampler):

@@ -24,6 +24,7 @@ from pathlib import Path
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
+from bench.attack.values import written
 from bench.fuzzing.mutations import Message, Mutator
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
@@ -127,19 +128,19 @@ class HostileMessages:
         """Mostly drafts that a lead reads."""
         draft, kind = self.draft(known), self._rng.random()
         if kind < 0.96:  # noqa: PLR2004 - a share
-            return _text(draft)
+            return written(draft)
         if kind < 0.97:  # noqa: PLR2004 - a share
             return self._last
-        return _text(draft | {"ignored": _LARGE}) if kind < 0.971 else self._mutator.broken(draft)  # noqa: PLR2004
+        return written(draft | {"ignored": _LARGE}) if kind < 0.971 else self._mutator.broken(draft)  # noqa: PLR2004
 
     def sure(self, known: Mapping[str, int]) -> Frame:
         """Follows the newest token, and is sure of what it says."""
         sequence, n_committed = self._sequence(known)
-        return _text(self._draft(sequence, n_committed, 16) | {"confidences": [1.0] * 16})
+        return written(self._draft(sequence, n_committed, 16) | {"confidences": [1.0] * 16})
 
     def stale(self, known: Mapping[str, int]) -> Frame:
         """Follows no committed token at all."""
-        return _text(self._draft(self._sequence(known)[0], 0, MAX_DRAFT_TOKENS))
+        return written(self._draft(self._sequence(known)[0], 0, MAX_DRAFT_TOKENS))
 
     def duplicated(self, known: Mapping[str, int]) -> Frame:
         """Mostly the one before."""
@@ -147,7 +148,7 @@ class HostileMessages:
 
     def oversized(self, known: Mapping[str, int]) -> Frame:
         """Nearly the largest frame: an ignored field beside a draft."""
-        return _text(self._draft(*self._sequence(known), 16) | {"ignored": _LARGE})
+        return written(self._draft(*self._sequence(known), 16) | {"ignored": _LARGE})
 
     def invalid(self, known: Mapping[str, int]) -> Frame:
         """A well-formed draft that breaks a limit."""
@@ -157,7 +158,7 @@ class HostileMessages:
             {"sequence": "s" * 64},
             {"tokens": list(range(64)), "parents": [-1] * 64, "confidences": [0.0] * 64},
         )
-        return _text(self._draft(*self._sequence(known), 16) | self._rng.choice(wrong))
+        return written(self._draft(*self._sequence(known), 16) | self._rng.choice(wrong))
 
     def garbage(self, known: Mapping[str, int]) -> Frame:
         """Mostly no message at all."""
@@ -270,10 +271,6 @@ async def _stay(connection: ClientConnection, messages: HostileMessages, attack:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
         log.info("%s: %d frames", attack, n_sent)
-
-
-def _text(message: Message) -> str:
-    return json.dumps(message, separators=(",", ":"))
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ from httpx_sse import aconnect_sse
 
 from bench.client import Sampling
 from bench.prompts import Prompt
-from bench.stats import percentile
 from shared.errors import ConfigError
 
 _TIMEOUT_S = 600.0
@@ -90,6 +89,14 @@ def _read_per_second(stays: Sequence[Stay]) -> float:
     firsts = [stay.arrivals[0] for stay in stays if stay.arrivals]
     seconds = max(firsts) - min(stay.asked_at for stay in stays) if firsts else 0.0
     return sum(stay.n_read for stay in stays) / seconds if seconds > 0 else 0.0
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of them do not exceed (nearest rank); 0 without values."""
+    if not values:
+        return 0.0
+    rank = max(1, -int(-share * len(values) // 1))
+    return sorted(values)[rank - 1]
 
 
 async def put_on(

@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 _MODELS_ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
 _CALIBRATION_SECONDS = 34.0
 """Until it times its steps for the last time (`lead.engine.recalibration`): others would notice that."""
+_MEGABYTE = 1e6
 _STOP_SECONDS = 60.0
 _PATIENCE_SECONDS = 240.0
 """Longer than anything takes on a machine that is busy with other things."""
@@ -154,3 +157,23 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def memory_of(pid: int) -> dict[str, float]:
+    """Resident MB of a process ("front") and of its children, by the modules that they run."""
+    try:
+        front = psutil.Process(pid)
+        sizes: dict[str, float] = {"front": front.memory_info().rss / _MEGABYTE}
+        for child in front.children(recursive=True):
+            name = _module(child.cmdline())
+            sizes[name] = sizes.get(name, 0.0) + child.memory_info().rss / _MEGABYTE
+    except psutil.NoSuchProcess:
+        return {}
+    return sizes
+
+
+def _module(command: list[str]) -> str:
+    """What follows `-m`, else the program."""
+    if "-m" in command[:-1]:
+        return command[command.index("-m") + 1]
+    return command[0].rpartition("/")[2] if command else "ended"

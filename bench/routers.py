@@ -1,6 +1,5 @@
 """SMG and HAProxy before leads, as deploy/fleet sets them up, and Ray: child processes on free ports."""
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -14,7 +13,6 @@ from bench.processes import Program, ProgramError, free_port
 
 FLEET = Path(__file__).parents[1] / "deploy/fleet"
 _READY_SECONDS = 120.0
-_RAY_SECONDS = 600.0
 _POLL_SECONDS = 0.1
 
 
@@ -64,24 +62,6 @@ def start_haproxy(
     url = f"{'https' if certificate else 'http'}://{address}"
     _wait(program, lambda: _get(f"{url}/health").is_success)
     return program, url
-
-
-def has_ray() -> bool:
-    """Whether the extra `ray` is installed."""
-    return importlib.util.find_spec("ray") is not None
-
-
-def start_ray(**settings: str) -> tuple[Program, str]:
-    """A fleet of its own on Ray Serve, with these settings of `fleet.app`; returns it and its URL."""
-    port = free_port()
-    named = (f"{name}={value}" for name, value in settings.items())
-    program = Program("bench.ray_fleet", "--port", str(port), *named)
-    try:
-        program.wait_for("^serving$", _RAY_SECONDS)
-    except ProgramError:
-        program.stop()
-        raise
-    return program, f"http://127.0.0.1:{port}"
 
 
 def _get(url: str) -> httpx.Response:

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from bench.architectures import ARCHITECTURES, Row, finish, rows_of
 from bench.options import listed
 from bench.tiny_models import ArchitectureError, TinyModel
-from bench.traffic import limits_of
 from lead.engine.commands import Cancel, PostDraft, RequestOptions, Submit
 from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
+from lead.engine.exact_model import limits_of
 from lead.engine.loop import carry_out
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.model import Model
 from shared.llama.span import Span

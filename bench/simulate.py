@@ -5,25 +5,19 @@ it says how well the lead decides for given times, not what the times are: feed 
 
     python -m bench simulate                                       the standing tables
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
-    python -m bench simulate --validate speed.json                 what `bench speed --json` measured
     python -m bench simulate --constant explore_every=64           the standing tables with another value
 
 steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from bench import report
-from bench.simulation import validation
+from bench import report, table
 from bench.simulation.contest import (
     ADAPTIVE,
     BOUND,
@@ -53,9 +47,8 @@ from bench.simulation.scenarios import (
 )
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.cell import Cell
-from lead.simulation.shared_machine import Contention
+from lead.simulation.machine import Contention, StepTable
 from lead.simulation.simulated_back import BackSpec
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
 
@@ -65,7 +58,6 @@ _N_LEARNED = 1536
 """In shorter runs it counts how long it takes to see what a back is worth."""
 _QUICK_DEPTHS = (0, 1, 2, 4, 6, 8)
 _USELESS = DraftSkill(0.02)
-_PIPED_WIDTH = 140
 _LOCAL_RTT_MS = 0.2
 _CONTENTION = Contention(lead=1.2, back=2.0)
 """An assumption; `lead plan` measures it."""
@@ -78,12 +70,11 @@ Rows = list[dict[str, Any]]
 def main(arguments: Sequence[str]) -> None:
     """Simulate, print tables, and one JSON object in the last line. Raises ConfigError for a bad table."""
     options = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
     run = _Run(n_tokens, options.jobs, changed(options.constant))
     flat: Rows = []
     for name, rows in _parts(options, run):
-        console.print(_table(name, rows))
+        _show(name, rows)
         flat += [{"part": name, **row} for row in rows]
     report.finish("simulate", flat, options, tokens_per_run=n_tokens)
 
@@ -105,9 +96,7 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
     """(name, rows) of what was asked for, each as soon as it is done."""
     quick = options.quick
     rtts = RTTS_MS if options.rtt_ms is None else (options.rtt_ms,)
-    if options.validate:
-        yield "validation", validation.validate(validation.read(options.validate), run.n_jobs)
-    elif options.step_ms:
+    if options.step_ms:
         pair = Pair("yours", StepTable.read(options.step_ms), options.draft_ms / 1000, options.acceptance)
         yield "gains", _gains((pair,), rtts, BACKS[:2], run)
     else:
@@ -134,9 +123,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rtt-ms", type=_positive, default=None, help="one round trip time; default: several"
-    )
-    parser.add_argument(
-        "--validate", type=Path, metavar="FILE", help="predict what is in a result of `bench speed --json`"
     )
     parser.add_argument(
         "--constant",
@@ -359,7 +345,6 @@ _TITLES = {
     "contention": "The same with a back on the lead's machine: while both compute, 1.2 and 2 times as long",
     "inline": "A draft model in the engine: speed-up at the best depth, adaptively, and if it is useless",
     "beside": "A draft model in the engine and a back: speed over that of each alone, and of the better one",
-    "validation": "Speed-up over no back: measured, and predicted from T(n) and acceptance",
     "useless_backs": "Backs that do not help: speed over that of the lead alone",
     "unequal_backs": "Two unequal backs: speed over that of the better one alone",
 }
@@ -374,16 +359,14 @@ _SHORT = {
 }
 
 
-def _table(name: str, rows: Rows) -> Table:
+def _show(name: str, rows: Rows) -> None:
     if name == "gains":
         rows = _by_round_trip(rows)
-    table = Table(title=_TITLES[name], title_justify="left")
-    for key, value in rows[0].items():
-        justify: Literal["left", "right"] = "left" if isinstance(value, str) else "right"
-        table.add_column(_SHORT.get(key, key.replace("_", " ")), justify=justify, no_wrap=True)
-    for row in rows:
-        table.add_row(*(value if isinstance(value, str) else f"{value:g}" for value in row.values()))
-    return table
+    columns = {
+        key: (_SHORT.get(key, key.replace("_", " ")), "" if isinstance(value, str) else "g")
+        for key, value in rows[0].items()
+    }
+    table.show(_TITLES[name], rows, columns)
 
 
 def _by_round_trip(rows: Rows) -> Rows:

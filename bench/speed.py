@@ -18,7 +18,6 @@ from bench.cluster import BackPlan, Cluster, Cores
 from bench.contest import Workload, run_contest, warm_up
 from bench.options import listed
 from bench.prompts import draw
-from bench.step_time import step_times
 from bench.summary import Row, summarize
 from bench.ways import baseline, counters, lead_ways, peer_ways
 
@@ -32,13 +31,11 @@ COLUMNS = {
     "accepted_per_step": ("per step", ".2f"),
     "mean_depth": ("depth", ".2f"),
     "wait_share": ("waiting", ".0%"),
-    "bound_share": ("of bound", ".2f"),
     "n_same_text": ("same text", "d"),
     "n_texts": ("of", "d"),
 }
 
 _DEPTHS = (1, 2, 3, 4, 5, 6, 8)
-_WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17)
 _WARM_UP_TOKENS = 16
 _QUICK = {
     "draft_costs": ["shipped"],
@@ -144,23 +141,18 @@ def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], di
     rows: list[Row] = []
     planners: dict[str, Any] = {}
     costs: dict[str, float] = {}
-    steps: dict[str, dict[int, float]] = {}
     for configuration in configurations(settings):
         target = models.target(configuration.target)
         draft = models.draft(configuration.cost, target, cores.lead, cores.back)
         costs[f"{configuration.target} {configuration.cost}"] = draft.ratio
-        if configuration.target not in steps:
-            steps[configuration.target] = step_times(target, cores.lead, _WIDTHS, 3 if settings.quick else 9)
         _tell(f"{configuration} (measured draft cost {draft.ratio:.3f})")
-        cell, planners[str(configuration)] = _run_cell(
-            settings, cores, configuration, steps[configuration.target]
-        )
+        cell, planners[str(configuration)] = _run_cell(settings, cores, configuration)
         rows += cell
-    return rows, {"draft_costs": costs, "step_seconds": steps, "planners": planners}
+    return rows, {"draft_costs": costs, "planners": planners}
 
 
 def _run_cell(
-    settings: argparse.Namespace, cores: Cores, configuration: Configuration, steps: dict[int, float]
+    settings: argparse.Namespace, cores: Cores, configuration: Configuration
 ) -> tuple[list[Row], dict[str, Any]]:
     """The rows of one cell, and the planner's report at the end."""
     target = models.target(configuration.target)
@@ -182,7 +174,7 @@ def _run_cell(
         workload = Workload(settings.kinds, settings.prompts, settings.repeats, settings.seed)
         runs = run_contest(ways, workload, lambda: cluster.connected(backs, configuration.rtt_ms), _tell)
         planner = counters(cluster.http)
-    return summarize(str(configuration), runs, [way.name for way in ways], step_times=steps), planner
+    return summarize(str(configuration), runs, [way.name for way in ways]), planner
 
 
 def _tell(line: str) -> None:

@@ -1,11 +1,11 @@
 """Summarizes runs: one row per way, compared with the baseline of the same repeat."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from bench.client import Measurement
 from bench.contest import Run
-from bench.stats import Spread, accepted_runs, bound_speedup, survival
 
 BASELINE = "no back"
 
@@ -29,8 +29,6 @@ class Row:
     n_texts: int
     by_kind: dict[str, float]
     """Tokens per second of each kind of prompt."""
-    bound_share: float | None = None
-    """The speed-up divided by that of an instant, free drafter with the same acceptance."""
 
     def record(self) -> dict[str, object]:
         """For JSON."""
@@ -43,18 +41,11 @@ def summarize(
     ways: Sequence[str] = (),
     *,
     baseline: str = BASELINE,
-    step_times: Mapping[int, float] | None = None,
 ) -> list[Row]:
-    """A row for each way: in the order of `ways`, then in the order in which they first ran.
-
-    With `step_times` (seconds by batch width) ways that have a speed-up and drafted also get their share of
-    the bound; the acceptance is that of the deepest synchronous way, which begins every draft anew, as a
-    free, instant drafter would.
-    """
-    bound = _bound(runs, step_times) if step_times else None
+    """A row for each way: in the order of `ways`, then in the order in which they first ran."""
     names = {run.way for run in runs}
     ordered = [name for name in dict.fromkeys([*ways, *(run.way for run in runs)]) if name in names]
-    return [_row(configuration, way, runs, baseline, bound) for way in ordered]
+    return [_row(configuration, way, runs, baseline) for way in ordered]
 
 
 def tokens_per_second(measurements: Iterable[Measurement]) -> float:
@@ -73,12 +64,11 @@ def by_repeat(runs: Sequence[Run], way: str) -> dict[int, float]:
     }
 
 
-def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str, bound: float | None) -> Row:
+def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str) -> Row:
     mine = [run for run in runs if run.way == way]
     speeds, base = by_repeat(runs, way), by_repeat(runs, baseline)
-    spread = Spread.of(list(speeds.values()))
     ratios = [speeds[repeat] / base[repeat] for repeat in speeds if base.get(repeat)]
-    speedup = Spread.of(ratios).median if ratios else None
+    speedup = statistics.median(ratios) if ratios else None
     n_steps = sum(run.measurement.n_steps for run in mine)
     n_drafted = sum(run.measurement.n_drafted for run in mine)
     n_accepted = sum(run.measurement.n_accepted for run in mine)
@@ -86,9 +76,9 @@ def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str, bound
     return Row(
         configuration=configuration,
         way=way,
-        tokens_per_second=spread.median,
-        low=spread.low,
-        high=spread.high,
+        tokens_per_second=statistics.median(speeds.values()),
+        low=min(speeds.values()),
+        high=max(speeds.values()),
         speedup=speedup,
         accepted_share=n_accepted / n_drafted if n_drafted else None,
         accepted_per_step=n_accepted / n_steps if n_drafted and n_steps else None,
@@ -100,7 +90,6 @@ def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str, bound
             kind: tokens_per_second(run.measurement for run in mine if run.prompt.kind == kind)
             for kind in dict.fromkeys(run.prompt.kind for run in mine)
         },
-        bound_share=speedup / bound if bound and speedup and n_drafted else None,
     )
 
 
@@ -115,17 +104,3 @@ def _wait_share(mine: Sequence[Run]) -> float | None:
     waits = [run.measurement for run in mine if run.measurement.wait_seconds is not None]
     seconds = sum(measurement.seconds for measurement in waits)
     return sum(measurement.wait_seconds or 0.0 for measurement in waits) / seconds if seconds > 0 else None
-
-
-def _bound(runs: Sequence[Run], step_times: Mapping[int, float]) -> float | None:
-    depths = {way: int(way.removeprefix("sync ")) for way in {run.way for run in runs} if _is_sync(way)}
-    if not depths:
-        return None
-    deepest = max(depths, key=lambda way: depths[way])
-    lengths = [n for run in runs if run.way == deepest for n in accepted_runs(run.measurement.drafted)]
-    return bound_speedup(survival(lengths, depths[deepest]), step_times) if lengths else None
-
-
-def _is_sync(way: str) -> bool:
-    name, _, depth = way.partition(" ")
-    return name == "sync" and depth.isdecimal()

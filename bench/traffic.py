@@ -22,14 +22,13 @@ from lead.engine.drafters.mtp_drafter import MtpDrafter
 from lead.engine.drafters.ngram import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.exact_model import put_into_force
+from lead.engine.exact_model import limits_of, put_into_force
 from lead.engine.loop import Loop
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
+from shared.llama.batch_invariance import RESERVE
 from shared.llama.model import Model
 from shared.llama.mtp_heads import has_heads
-from shared.llama.width_policy import RESERVE
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
@@ -196,25 +195,6 @@ def compare(traffic: Traffic, n_comparisons: int) -> Comparison:
         return run.run(n_comparisons)
     finally:
         run.close()
-
-
-def limits_of(
-    model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
-) -> EngineLimits:
-    """As in the engine's process."""
-    n_reserve = RESERVE if model.widths else 0
-    return EngineLimits(
-        n_slots=model.n_slots,
-        n_ctx=model.n_ctx - model.n_slots * n_reserve,
-        n_ctx_sequence=min(model.n_ctx_slot - n_reserve, model.vocabulary.info.n_ctx_train),
-        n_batch=model.n_batch,
-        traits=model.traits,
-        n_checkpoints=n_checkpoints,
-        prompt_cache=prompt_cache,
-        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
-        widths=model.widths,
-        tiles_attention=model.tiles_attention,
-    )
 
 
 def _load(traffic: Traffic, n_slots: int, n_ctx: int, *, with_heads: bool = False) -> Model:

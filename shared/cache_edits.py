@@ -1,16 +1,32 @@
-"""Edits of a model's memory between two decodes."""
+"""Edits of a model's memory between two decodes, and snapshots of what its slots held."""
 
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import NamedTuple, NoReturn, Protocol
+from typing import Literal, NamedTuple, Protocol
+
+
+class Snapshot(NamedTuple):
+    """What a slot held of its tokens `start` to `end`, as `key`.
+
+    device: the state after the last token with all cells, at no cost. `key` is one of the
+    `MemoryTraits.n_step_checkpoints` places of the slot, numbered over all slots; cutting the slot back frees
+    those of longer texts.
+    state: in host memory, the state without the cells of attention over the whole text.
+    text: in host memory, all of these tokens.
+    """
+
+    kind: Literal["device", "state", "text"]
+    key: int
+    end: int
+    start: int = 0
 
 
 class SlotMemory(Protocol):
     """The memory of a model, in slots (`shared.llama.model.Model`).
 
-    Only memories that cannot be trimmed to any length need the methods for checkpoints, and only those that
-    a prompt cache stores the methods for texts.
+    Memory that can be trimmed to any length needs no states, and texts are stored only by that which has a
+    prompt cache.
     """
 
     @abstractmethod
@@ -21,49 +37,17 @@ class SlotMemory(Protocol):
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Give an empty slot the first `n_keep` tokens of another; see `Copy`."""
 
-    def save(self, slot: int, number: int) -> None:
-        """Keep the state of a slot, in place of its earlier one of this `number`."""
-        _fail(slot, number)
+    def store(self, slot: int, snapshot: Snapshot) -> None:
+        """Take a snapshot of a slot; it replaces an earlier one in the same place."""
+        raise AssertionError(f"this memory keeps no {snapshot} of slot {slot}")
 
-    def restore(self, source: int, number: int, slot: int) -> None:
-        """Give `slot` the state of `source` that `save` kept, with all tokens before it."""
-        _fail(source, number, slot)
-
-    def store(self, slot: int, key: int) -> None:
-        """Write the state of a slot to host memory, as `key`."""
-        _fail(slot, key)
-
-    def load(self, slot: int, key: int) -> None:
-        """Go back to the state that was stored as `key`; see `LoadState`."""
-        _fail(slot, key)
+    def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
+        """Give a slot what the snapshot has of the first `n_keep` tokens; see `Restore`."""
+        raise AssertionError(f"this memory has no {snapshot} for {n_keep} tokens of slot {slot}")
 
     def forget(self, key: int) -> None:
-        """Free what `store` or `store_text` stored as `key`."""
-        _fail(key)
-
-    def store_text(self, slot: int, key: int) -> None:
-        """Write all that a slot holds to host memory, as `key`."""
-        _fail_to_store(slot, key)
-
-    def load_text(self, slot: int, key: int, n_keep: int) -> None:
-        """Give an empty slot the first `n_keep` tokens of what was stored as `key`."""
-        _fail_to_store(slot, key, n_keep)
-
-    def store_part(self, slot: int, key: int, start: int, end: int) -> None:
-        """Write what a slot holds of its tokens `start` to `end` to host memory, as `key`."""
-        _fail_to_store(slot, key, start, end)
-
-    def load_part(self, slot: int, key: int, n_keep: int) -> None:
-        """Give a slot, which holds all tokens before it, the part stored as `key`, up to `n_keep` tokens."""
-        _fail_to_store(slot, key, n_keep)
-
-
-def _fail(*arguments: int) -> NoReturn:
-    raise AssertionError(f"this memory can be trimmed: it needs no checkpoints (of {arguments})")
-
-
-def _fail_to_store(*arguments: int) -> NoReturn:
-    raise AssertionError(f"this memory stores no texts (of {arguments})")
+        """Free a snapshot in host memory."""
+        raise AssertionError(f"this memory has no snapshot {key}")
 
 
 class Trim(NamedTuple):
@@ -72,177 +56,84 @@ class Trim(NamedTuple):
     slot: int
     n_keep: int
 
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.trim(self.slot, self.n_keep)
-
 
 class Copy(NamedTuple):
     """`slot`, which is empty, gets the first `n_keep` tokens of `source`; they share their cells.
 
-    A recurrent state is that of all tokens of `source`: a `LoadState` has to follow.
+    A recurrent state is that of all tokens of `source`: one has to be loaded.
     """
 
     source: int
     slot: int
     n_keep: int
 
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.copy(self.source, self.slot, self.n_keep)
 
-
-class Save(NamedTuple):
-    """Keep the state of `slot` for `Restore`, at no cost, as one of a few numbers."""
+class Store(NamedTuple):
+    """A snapshot of `slot` is taken; the slot keeps what it holds."""
 
     slot: int
-    number: int
-
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.save(self.slot, self.number)
+    snapshot: Snapshot
 
 
 class Restore(NamedTuple):
-    """`slot` gets the state of `source` that was kept, with all tokens before it; mostly its own."""
+    """`slot` goes back or on to the first `n_keep` tokens of a text, up to the end of the snapshot.
 
-    source: int
-    number: int
-    slot: int
-
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.restore(self.source, self.number, self.slot)
-
-
-class StoreState(NamedTuple):
-    """The state of `slot` is written to host memory, as `key`."""
-
-    slot: int
-    key: int
-
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.store(self.slot, self.key)
-
-
-class LoadState(NamedTuple):
-    """`slot` goes back to the state stored as `key`. It must hold the tokens of that state."""
-
-    slot: int
-    key: int
-
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.load(self.slot, self.key)
-
-
-class ForgetState(NamedTuple):
-    """The state or text stored as `key` is not needed any more."""
-
-    key: int
-
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.forget(self.key)
-
-
-class StoreText(NamedTuple):
-    """All that `slot` holds is written to host memory, as `key`; the slot keeps it."""
-
-    slot: int
-    key: int
-
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.store_text(self.slot, self.key)
-
-
-class LoadText(NamedTuple):
-    """`slot`, which is empty, gets the first `n_keep` tokens of the text stored as `key`.
-
-    All of them, where memory cannot be cut back; a `LoadState` may follow.
+    A text is loaded into a slot that holds the tokens before its `start`, and nothing else: as far as to
+    `n_keep` where memory can be trimmed, else all of it.
     """
 
     slot: int
-    key: int
+    snapshot: Snapshot
     n_keep: int
 
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.load_text(self.slot, self.key, self.n_keep)
 
+class Forget(NamedTuple):
+    """The snapshot in host memory is not needed any more."""
 
-class StorePart(NamedTuple):
-    """What `slot` holds of its tokens `start` to `end` is written to host memory, as `key`."""
-
-    slot: int
     key: int
-    start: int
-    end: int
-
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.store_part(self.slot, self.key, self.start, self.end)
 
 
-class LoadPart(NamedTuple):
-    """`slot`, which holds the tokens before it, gets the part stored as `key`, up to `n_keep` tokens."""
-
-    slot: int
-    key: int
-    n_keep: int
-
-    def apply(self, memory: SlotMemory) -> None:
-        """To `memory`."""
-        memory.load_part(self.slot, self.key, self.n_keep)
-
-
-CacheEdit = (
-    Trim
-    | Copy
-    | Save
-    | Restore
-    | StoreState
-    | LoadState
-    | ForgetState
-    | StoreText
-    | LoadText
-    | StorePart
-    | LoadPart
-)
+CacheEdit = Trim | Copy | Store | Restore | Forget
 
 
 def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
-    """The same edits with what loads after all that remove tokens, and `ForgetState` at the end.
+    """The same edits with what loads from host memory after all that remove tokens, and `Forget` at the end.
 
     Loading takes cells, and llama.cpp gives it those that the window of another slot has left. Rejected draft
     tokens still count as the end of that window.
     """
     others: list[CacheEdit] = []
-    loads: dict[int, list[CacheEdit]] = {}
-    forgets: list[ForgetState] = []
+    loads: dict[int, list[Restore]] = {}
+    forgets: list[Forget] = []
     for edit in edits:
         match edit:
-            case LoadText():
-                loads[edit.slot] = [edit]
-            case LoadPart():
-                loads.setdefault(edit.slot, []).append(edit)
-            case LoadState():
-                texts = [each for each in loads.get(edit.slot, []) if isinstance(each, LoadText)]
-                loads[edit.slot] = [*texts, edit]
-            case ForgetState():
+            case Restore() if edit.snapshot.kind != "device":
+                # What was to be loaded before a state, or the beginning of another text, is gone with it.
+                is_part = edit.snapshot.kind == "text" and edit.snapshot.start
+                texts = [each for each in loads.get(edit.slot, []) if each.snapshot.kind == "text"]
+                loads[edit.slot] = [*(texts if is_part or edit.snapshot.kind == "state" else []), edit]
+            case Forget():
                 forgets.append(edit)
             case _:
                 if isinstance(edit, Trim):
                     loads.pop(edit.slot, None)  # the slot is emptied after all
                 others.append(edit)
     # A state that a slot goes back to has fewer tokens: what is loaded into other slots gets their cells.
-    ordered = sorted(loads.values(), key=lambda edits: isinstance(edits[0], LoadText))
+    ordered = sorted(loads.values(), key=lambda each: each[0].snapshot.kind == "text")
     return [*others, *itertools.chain.from_iterable(ordered), *forgets]
 
 
 def apply_edits(edits: Iterable[CacheEdit], memory: SlotMemory) -> None:
     """Apply the edits in order: a slot may be copied and then emptied."""
     for edit in edits:
-        edit.apply(memory)
+        match edit:
+            case Trim():
+                memory.trim(*edit)
+            case Copy():
+                memory.copy(*edit)
+            case Store():
+                memory.store(*edit)
+            case Restore():
+                memory.restore(*edit)
+            case Forget():
+                memory.forget(*edit)

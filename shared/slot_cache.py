@@ -1,10 +1,46 @@
-"""Which tokens are in one slot of a model's memory, as lead and back track it."""
+"""Which tokens are in one slot of a model's memory, or in host memory, as lead and back track it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from shared.cache_edits import CacheEdit, ForgetState, LoadState, Restore, Save, StoreState, Trim
+from shared.cache_edits import CacheEdit, Forget, Restore, Snapshot, Store, Trim
 from shared.llama.memory_traits import PLAIN, MemoryTraits
+
+
+@dataclass(eq=False, slots=True)
+class StoredText:
+    """A text in host memory. parts: snapshots of all of its tokens, one after the other.
+
+    n_prefill: the first of its tokens, which were decoded as a prompt. checkpoints: as in `SlotCache`.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    n_prefill: int = 0
+    checkpoints: dict[int, Snapshot] = field(default_factory=dict)
+    parts: list[Snapshot] = field(default_factory=list)
+
+    def reachable(self, n_keep: int, *, can_trim: bool) -> int:
+        """The most tokens up to `n_keep` that a slot can get; can_trim: it can be cut back to any length."""
+        if can_trim:
+            return min(n_keep, len(self.tokens))
+        return max((n for n in (len(self.tokens), *self.checkpoints) if n <= n_keep), default=0)
+
+    def n_cells(self, n_keep: int) -> int:
+        """Cells that are taken while a slot gets the first `n_keep` tokens: parts are cut once loaded."""
+        return next((part.end for part in self.parts if part.end >= n_keep), len(self.tokens))
+
+    @property
+    def keys(self) -> Iterable[int]:
+        """The keys of all its snapshots."""
+        return (snapshot.key for snapshot in (*self.parts, *self.checkpoints.values()))
+
+
+class Loading(NamedTuple):
+    """A slot is to get the first `n_keep` tokens of `text`, over several steps if it is long."""
+
+    text: StoredText
+    n_keep: int
 
 
 @dataclass(slots=True)
@@ -15,22 +51,29 @@ class SlotCache:
     physically in the cache  [0 .............. n_physical)
 
     `keep` removes more than it was asked for if the model's memory cannot be cut back so precisely.
-    `checkpoints`: stored states, as number of tokens → key. `saved`: states kept by `Save`, as number of
-    tokens → number.
+    `saved` and `checkpoints` are states that the slot had, on the device and in host memory, by their number
+    of tokens. n_prefill: the first tokens, which were decoded as a prompt. `loading`: what is still to come.
     """
 
     index: int
     traits: MemoryTraits = PLAIN
     tokens: list[int] = field(default_factory=list)
     n_physical: int = 0
-    saved: dict[int, int] = field(default_factory=dict)
-    checkpoints: dict[int, int] = field(default_factory=dict)
+    saved: dict[int, Snapshot] = field(default_factory=dict)
+    checkpoints: dict[int, Snapshot] = field(default_factory=dict)
+    n_prefill: int = 0
+    loading: Loading | None = None
     _n_last: int = 0  # tokens of the last decode, as long as no other pass has followed
     _edits: list[CacheEdit] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Number of valid tokens."""
         return len(self.tokens)
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of the valid tokens, and those that a text which is being loaded will take."""
+        return max(len(self), self.loading.text.n_cells(self.loading.n_keep) if self.loading else 0)
 
     def keep(self, n_keep: int) -> None:
         """Invalidate all but the first `n_keep` tokens, or more: see `reachable`."""
@@ -54,21 +97,14 @@ class SlotCache:
         self.tokens = tokens
 
     def add(self, tokens: Sequence[int], *, can_roll_back: bool = True) -> None:
-        """Record that `tokens` were decoded after the valid ones; the edits must have been applied before.
+        """Record that `tokens` follow the valid ones now; the edits must have been applied before.
 
-        can_roll_back: no pass over other slots has followed in the same decode.
+        can_roll_back: they were decoded, and no pass over other slots has followed in the same decode.
         """
-        assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before a decode"
+        assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it grows"
         self.tokens.extend(tokens)
-        self.n_physical = len(self.tokens)
+        self.n_physical = len(self)
         self._n_last = len(tokens) if can_roll_back else 0
-
-    def share(self, source: "SlotCache", n_keep: int) -> None:
-        """Record that the first `n_keep` tokens of `source` were copied into this empty slot."""
-        assert self.n_physical == 0, f"slot {self.index} was not emptied before a copy"
-        assert 0 < n_keep <= len(source.tokens), f"slot {source.index} has no {n_keep} tokens to share"
-        self.tokens = source.tokens[:n_keep]
-        self.n_physical = n_keep
 
     @property
     def can_store(self) -> bool:
@@ -76,51 +112,37 @@ class SlotCache:
         n_keep = len(self.tokens)
         return n_keep == self.n_physical or n_keep in self.saved or self._can_trim_to(n_keep)
 
-    def hand_over(self, n_keep: int) -> dict[int, int]:
+    def hand_over(self, n_keep: int) -> dict[int, Snapshot]:
         """The checkpoints of more than `n_keep` tokens, which somebody else has to drop from now on."""
-        handed_over = {n: key for n, key in self.checkpoints.items() if n > n_keep}
-        self.checkpoints = {n: key for n, key in self.checkpoints.items() if n <= n_keep}
+        handed_over = {n: kept for n, kept in self.checkpoints.items() if n > n_keep}
+        self.checkpoints = {n: kept for n, kept in self.checkpoints.items() if n <= n_keep}
         return handed_over
 
-    def load(self, tokens: list[int], checkpoints: dict[int, int]) -> None:
-        """Record that `tokens` were loaded into this empty slot, which gets these checkpoints."""
-        assert self.n_physical == 0, f"slot {self.index} was not emptied before a text is loaded"
-        self.tokens = list(tokens)
-        self.n_physical = len(tokens)
-        self.checkpoints = checkpoints
-
-    def extend(self, tokens: Sequence[int]) -> None:
-        """Record that `tokens` were loaded after the valid ones."""
-        assert self.n_physical == len(self.tokens), (
-            f"slot {self.index} was not trimmed before a part is loaded"
-        )
-        self.tokens += tokens
-        self.n_physical = len(self.tokens)
-
-    def save(self) -> list[Save]:
-        """Keep this state, to return to it if what is decoded next is rejected.
+    def save(self) -> list[CacheEdit]:
+        """Keep this state on the device, to return to it if what is decoded next is rejected.
 
         If there are too many, that with the fewest tokens gives way.
         """
-        assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before it is saved"
+        assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it is saved"
         if self.n_physical in self.saved:
             return []
-        if len(self.saved) == self.traits.n_step_checkpoints:
-            number = self.saved.pop(min(self.saved))
-        else:
-            number = min(set(range(self.traits.n_step_checkpoints)) - set(self.saved.values()))
-        self.saved[self.n_physical] = number
-        return [Save(self.index, number)]
+        n_places = self.traits.n_step_checkpoints
+        if len(self.saved) == n_places:
+            del self.saved[min(self.saved)]
+        places = range(self.index * n_places, (self.index + 1) * n_places)
+        place = min(set(places) - {kept.key for kept in self.saved.values()})
+        self.saved[self.n_physical] = Snapshot("device", place, self.n_physical)
+        return [Store(self.index, self.saved[self.n_physical])]
 
     def store(self, key: int) -> None:
         """Make a checkpoint of this state."""
-        assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before it is stored"
-        self.checkpoints[self.n_physical] = key
-        self._edits.append(StoreState(self.index, key))
+        assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it is stored"
+        self.checkpoints[self.n_physical] = Snapshot("state", key, self.n_physical)
+        self._edits.append(Store(self.index, self.checkpoints[self.n_physical]))
 
     def drop(self, n_tokens: int) -> None:
         """Drop the checkpoint of this length."""
-        self._edits.append(ForgetState(self.checkpoints.pop(n_tokens)))
+        self._edits.append(Forget(self.checkpoints.pop(n_tokens).key))
 
     def take_stores(self) -> list[CacheEdit]:
         """What makes the native checkpoints those of this cache; they can be loaded afterwards."""
@@ -133,9 +155,8 @@ class SlotCache:
         n_keep = len(self.tokens)
         if n_keep < self.n_physical:
             edits.append(self._cut(n_keep))
-            edits += [ForgetState(key) for n, key in self.checkpoints.items() if n > n_keep]
-            self.checkpoints = {n: key for n, key in self.checkpoints.items() if n <= n_keep}
-            self.saved = {n: number for n, number in self.saved.items() if n <= n_keep}
+            edits += [Forget(kept.key) for kept in self.hand_over(n_keep).values()]
+            self.saved = {n: kept for n, kept in self.saved.items() if n <= n_keep}
             self.n_physical = n_keep
         self._n_last = 0
         return edits
@@ -143,8 +164,7 @@ class SlotCache:
     def lose(self) -> None:
         """Record that the native cache was emptied."""
         self.tokens, self.n_physical, self.saved = [], 0, {}
-        self._edits += [ForgetState(key) for key in self.checkpoints.values()]
-        self.checkpoints = {}
+        self._edits += [Forget(kept.key) for kept in self.hand_over(0).values()]
 
     def shared_with(self, tokens: list[int]) -> int:
         """Length of the common prefix of the valid tokens and `tokens`."""
@@ -168,9 +188,7 @@ class SlotCache:
     def _cut(self, n_keep: int) -> CacheEdit:
         if self._can_trim_to(n_keep):
             return Trim(self.index, n_keep)
-        if n_keep in self.saved:
-            return Restore(self.index, self.saved[n_keep], self.index)
-        return LoadState(self.index, self.checkpoints[n_keep])
+        return Restore(self.index, self.saved.get(n_keep) or self.checkpoints[n_keep], n_keep)
 
 
 def common_prefix_length(one: list[int], other: list[int]) -> int:

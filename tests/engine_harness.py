@@ -1,7 +1,8 @@
 """The engine beside a fake model, stepped by hand."""
 
 from lead.engine.commands import Cancel
-from lead.engine.step_plan import StepPlan, Wait
+from lead.engine.speculation.policy import Wait
+from lead.engine.step_plan import StepPlan
 from shared.cache_edits import apply_edits
 from shared.errors import KvCacheFullError
 from tests.fakes import FakeTarget, make_engine, make_limits, submit
@@ -47,8 +48,8 @@ class EngineHarness:
             assert self.now < 1000 * NOW, "it waits for ever"
             action = self.next()
         if isinstance(action, StepPlan):
-            self.engine.decoded(action, self.target.decode(action.spans), self.now, STEP_SECONDS)
-            self.spans = action.spans
+            self.engine.decoded(action, self.target.decode(action.layout), self.now, STEP_SECONDS)
+            self.spans = action.layout.spans
             self.widths += [len(span.tokens) for span in self.spans]
         self.engine.check_integrity()
         return self.engine.pop_events()

@@ -21,16 +21,15 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
-from lead.engine.speculation.draft_tree import DraftTree
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.errors import KvCacheFullError, PendingAnswerError, TranslationError
+from shared.llama.batch_invariance import RESERVE, InvariantWidths
+from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.memory_traits import PLAIN
-from shared.llama.span import padding, prompts_first
-from shared.llama.width_policy import RESERVE, WidthPolicy, passes
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.protocol import Close, Extend, Open
 from shared.sampling.constrained import ConstrainedSampler
@@ -108,35 +107,41 @@ class FakeTarget:
         self._n_ctx_slot, self._widths, self._copies_late = n_ctx_slot, widths, copies_late
         self._padding: dict[int, int] = {}  # tokens at the end of slots, until the next decode
         self._last: dict[int, int] = {}  # slots of the last pass, until they are cut back, and its tokens
-        self._saved: dict[tuple[int, int], tuple] = {}  # by slot and number
+        self._saved: dict[int, tuple] = {}  # slot, state and cells, by their place
         self._wrong: set[int] = set()
         self._written: list[list[int]] = [[] for _ in range(n_slots)]  # hashes, in cells of their own
         self._copies: list[tuple[int, int]] = []  # of such cells, which the next decode begins with
         self.n_restored = self.n_loaded = 0
         self._rows = np.empty((0, N_VOCAB), np.float32)
 
+    @property
+    def layout_rules(self):
+        n_ctx_slot = min(self._n_ctx_slot or self.n_ctx, self.n_window)
+        own_cells = self._n_ctx_slot is not None
+        return LayoutRules(self.n_batch, n_ctx_slot, self.traits, own_cells=own_cells, widths=self._widths)
+
     def decode(self, spans):
         self._rows[:] = np.nan  # what the last decode returned were views
-        assert 0 < sum(len(span.tokens) for span in spans) <= self.n_batch
-        assert max(Counter(span.slot for span in spans).values()) == 1, "two spans of one slot"
+        planned = spans if isinstance(spans, Layout) else layout(spans, self.layout_rules)
+        assert 0 < sum(len(span.tokens) for span in planned) <= self.n_batch
+        assert max(Counter(span.slot for span in planned).values()) == 1, "two spans of one slot"
+        self._check_layout(planned)
         for slot in list(self._padding):
             self._cut_padding(slot)
         self._finish_copies()
         self._last.clear()
-        rows = {}
-        parts = self._parts(spans)
-        for n_done, part in enumerate(parts):
+        rows = [[] for _ in planned]
+        for n_done, together in enumerate(planned.passes):
             try:
-                rows |= {span.slot: row for span, row in self._decode_part(part)}
+                self._decode_pass(together, rows)
             except KvCacheFullError as error:
-                lost = [span.slot for done in parts[:n_done] for span in done]
+                lost = [part.span.slot for done in planned.passes[:n_done] for part in done]
                 for slot in lost:  # what was decoded cannot be taken back
                     self.trim(slot, 0)
                 raise KvCacheFullError(str(error), lost) from error
-        self.steps.append([len(span.tokens) for span in spans])
-        in_order = [rows[span.slot] for span in spans]
-        self._rows = np.array([row for span_rows in in_order for row in span_rows]).reshape(-1, N_VOCAB)
-        return np.split(self._rows, np.cumsum([len(span_rows) for span_rows in in_order])[:-1])
+        self.steps.append([len(span.tokens) for span in planned])
+        self._rows = np.array([row for span_rows in rows for row in span_rows]).reshape(-1, N_VOCAB)
+        return np.split(self._rows, np.cumsum([len(span_rows) for span_rows in rows])[:-1])
 
     def trim(self, slot, n_keep):
         n_held = len(self.slots[slot])
@@ -165,59 +170,45 @@ class FakeTarget:
         if source_slot in self._wrong or not (self.traits.can_trim or n_keep == n_held):
             self._wrong.add(slot)
 
-    def save(self, slot, number):
-        assert 0 <= number < self.traits.n_step_checkpoints
-        self._saved[slot, number] = (*self._state(slot), list(self._cells[slot]))
-
-    def restore(self, source, number, slot):
-        self.n_restored += 1
-        *state, cells = self._saved[source, number]
-        self._set_state(slot, tuple(state), cells)
-        self._forget_saved(slot, len(self.slots[slot]))
-
-    def store(self, slot, key):
-        assert key not in self.stored
+    def store(self, slot, snapshot):
+        if snapshot.kind == "device":
+            assert snapshot.key // self.traits.n_step_checkpoints == slot
+            self._saved[snapshot.key] = (slot, *self._state(slot), list(self._cells[slot]))
+            return
+        assert snapshot.key not in self.stored
         self._cut_padding(slot)
-        self.stored[key] = self._state(slot)
-
-    def load(self, slot, key):
-        self.n_loaded += 1
-        n_tokens, tokens = len(self.stored[key][0]), self.stored[key][0]
-        assert self.slots[slot][:n_tokens] == tokens, "the slot holds another text"
-        self._forget_saved(slot, n_tokens)
-        self._set_state(slot, self.stored[key], self._cells[slot][:n_tokens])
-
-    def forget(self, key):
-        del self.stored[key]
-
-    def store_text(self, slot, key):
-        self.store(slot, key)
-
-    def load_text(self, slot, key, n_keep):
-        assert not self.slots[slot], f"slot {slot} is not empty"
-        tokens, hashes, is_wrong = self.stored[key]
-        assert 0 < n_keep <= len(tokens), f"{n_keep} of {len(tokens)} stored tokens"
-        assert self.traits.can_trim or n_keep == len(tokens), "such a text cannot be cut back"
-        self.n_loaded += 1
-        cells = list(range(self._n_cells_written, self._n_cells_written + n_keep))
-        self._n_cells_written += n_keep
-        self._set_state(slot, (tokens[:n_keep], hashes[: n_keep + 1], is_wrong), cells)
-        self._written[slot][:n_keep] = hashes[1 : n_keep + 1]
-        assert self.n_cells_used <= self.n_ctx, "more tokens than the cache has cells"
-
-    def store_part(self, slot, key, start, end):
-        assert key not in self.stored
-        assert self.traits.can_trim, "its memory has no parts"
-        assert 0 <= start < end <= len(self.slots[slot]), f"slot {slot} has no tokens {start} to {end}"
         tokens, hashes, is_wrong = self._state(slot)
-        self.stored[key] = tokens[start:end], hashes[start : end + 1], is_wrong
+        if snapshot.kind == "state" or not self.traits.can_trim:
+            assert (snapshot.start, snapshot.end) == (0, len(tokens)), f"slot {slot} cannot be cut"
+        assert 0 <= snapshot.start < snapshot.end <= len(tokens), f"slot {slot} has no {snapshot}"
+        tokens, hashes = tokens[snapshot.start : snapshot.end], hashes[snapshot.start : snapshot.end + 1]
+        self.stored[snapshot.key] = tokens, hashes, is_wrong
 
-    def load_part(self, slot, key, n_keep):
-        """All cells of the part are taken before those beyond `n_keep` are freed."""
-        tokens, hashes, is_wrong = self.stored[key]
+    def restore(self, slot, snapshot, n_keep):
+        match snapshot.kind:
+            case "device":
+                self.n_restored += 1
+                _, *state, cells = self._saved[snapshot.key]
+                self._set_state(slot, tuple(state), cells)
+                self._forget_saved(slot, len(self.slots[slot]))
+            case "state":
+                self.n_loaded += 1
+                tokens = self.stored[snapshot.key][0]
+                assert self.slots[slot][: len(tokens)] == tokens, "the slot holds another text"
+                self._forget_saved(slot, len(tokens))
+                self._set_state(slot, self.stored[snapshot.key], self._cells[slot][: len(tokens)])
+            case "text":
+                self._load_text(slot, snapshot, n_keep)
+        assert len(self.slots[slot]) == n_keep
+
+    def _load_text(self, slot, snapshot, n_keep):
+        """All cells of the text are taken before those beyond `n_keep` are freed."""
+        tokens, hashes, is_wrong = self.stored[snapshot.key]
         start = len(self.slots[slot])
+        assert start == snapshot.start, f"slot {slot} holds {start} tokens, not {snapshot.start}"
         assert self._hashes[slot][-1] == hashes[0], f"slot {slot} does not hold what is before this part"
-        assert start < n_keep <= start + len(tokens), f"{n_keep} of {start} to {start + len(tokens)} tokens"
+        assert start < n_keep <= snapshot.end, f"{n_keep} of {start} to {snapshot.end} tokens"
+        assert self.traits.can_trim or n_keep == snapshot.end, "such a text cannot be cut back"
         self.n_loaded += 1
         self._cells[slot] += range(self._n_cells_written, self._n_cells_written + len(tokens))
         self._n_cells_written += len(tokens)
@@ -225,8 +216,13 @@ class FakeTarget:
         del self._cells[slot][n_keep:]
         self.slots[slot] += tokens[: n_keep - start]
         self._hashes[slot] += hashes[1 : n_keep - start + 1]
+        self._written[slot][start:] = self._hashes[slot][start + 1 :]
+        self._last.pop(slot, None)
         if is_wrong:
             self._wrong.add(slot)
+
+    def forget(self, key):
+        del self.stored[key]
 
     @property
     def n_stored(self):
@@ -258,8 +254,9 @@ class FakeTarget:
             self._wrong.add(slot)
 
     def _forget_saved(self, slot, n_keep):
-        for key in [key for key in self._saved if key[0] == slot and len(self._saved[key][0]) > n_keep]:
-            del self._saved[key]
+        for place, (owner, tokens, *_) in list(self._saved.items()):
+            if owner == slot and len(tokens) > n_keep:
+                del self._saved[place]
 
     def _roll_back(self, slot, n_keep, n_removed):
         """A recurrent state can be taken back once, and only if no pass over other slots has followed."""
@@ -283,45 +280,39 @@ class FakeTarget:
 
     # Decoding, as `shared.llama.model.Model` does it
 
-    @property
-    def _pads(self):
-        return self.traits.n_rollback != 0 and (self.traits.equal_lengths or self._n_ctx_slot is not None)
+    def _check_layout(self, planned):
+        """Every token is decoded once and in order, in passes that the model can compute."""
+        tokens = [[] for _ in planned]
+        for together in planned.passes:
+            assert sum(part.width for part in together) <= self.n_batch or self._widths, "more than a batch"
+            for number, span, n_padding, _ in together:
+                whole = planned[number]
+                assert span.slot == whole.slot
+                assert span.start == whole.start + len(tokens[number]), "not in order"
+                tokens[number] += span.tokens
+                end = span.start + len(span.tokens) + n_padding
+                n_more = RESERVE if self._widths else 0
+                assert end <= self.layout_rules.n_ctx_slot + n_more, "more tokens than the slot has cells"
+                if self._widths:
+                    assert len(span.tokens) + n_padding in self._widths.of(span), "in a width that differs"
+        assert tokens == [list(span.tokens) for span in planned]
 
-    def _parts(self, spans):
-        """What is decoded one after the other: prompts before what may be rolled back."""
-        if not self._pads or self.traits.can_trim:
-            return [spans]
-        return [sorted(part, key=lambda span: span.slot) for part in prompts_first(spans)]
-
-    def _decode_part(self, part):
-        n_padding = self._n_padding(part)
-        n_tokens = sum(len(span.tokens) for span in part)
+    def _decode_pass(self, together, rows):
+        n_tokens = sum(len(part.span.tokens) for part in together)
+        n_padding = sum(part.n_padding for part in together)
         if self._n_ctx_slot is None:
             n_free = self.n_ctx - self.n_cells_used
             assert n_tokens <= n_free, "more tokens than the cache has cells"
-            if n_tokens + sum(n_padding) > n_free:
+            if n_tokens + n_padding > n_free:
                 raise KvCacheFullError("no room for padding")
-        rows = [(span, self._decode_span(span)) for span in part]
-        lengths = {span.slot: len(span.tokens) + n_pad for span, n_pad in zip(part, n_padding, strict=True)}
-        self._padding |= {span.slot: n_pad for span, n_pad in zip(part, n_padding, strict=True) if n_pad}
+        for part in together:
+            rows[part.number] += self._decode_span(part.span)
+        if not self._widths:  # cells in reserve
+            self._padding = {part.span.slot: part.n_padding for part in together if part.n_padding}
+        lengths = {part.span.slot: part.width for part in together}
         self._last |= lengths
         if self.traits.equal_lengths and self.traits.n_rollback:
             self._last = last_pass(lengths, 1 + self.traits.n_rollback, adjacent=self._n_ctx_slot is not None)
-        return rows
-
-    def _n_padding(self, part):
-        n_ctx_slot = self._n_ctx_slot or self.n_ctx
-        none = [0] * len(part)
-        if self._widths:  # it is cut after each pass
-            for piece in itertools.chain.from_iterable(passes(part, self._widths)):
-                assert piece.span.start + piece.width <= n_ctx_slot + RESERVE
-            return none
-        n_padding = none
-        if self._pads and len(part) > 1:
-            n_padding = padding(part, self.n_batch, n_ctx_slot)
-        for span, n_pad in zip(part, n_padding, strict=True):
-            assert span.start + len(span.tokens) + n_pad <= n_ctx_slot, "more tokens than the slot has cells"
-        return n_padding
 
     def _decode_span(self, span):
         slot, cache, hashes = span.slot, self.slots[span.slot], self._hashes[span.slot]
@@ -463,7 +454,7 @@ def toy_sampler(
     return ConstrainedSampler(parameters, filters, history, beginning, min(END_TOKENS))
 
 
-def plain_run(request: Submit, n_ctx: int, widths: WidthPolicy | None = None) -> tuple[list[int], str]:
+def plain_run(request: Submit, n_ctx: int, widths: InvariantWidths | None = None) -> tuple[list[int], str]:
     """All tokens of a request and how it ends, one token at a time with nothing in between: the truth."""
     answer = functools.partial(_answer_hash, separates=widths is not None and not widths.is_uniform)
     tokens, context = list(request.tokens), list(request.tokens)
@@ -745,21 +736,16 @@ class Crowd:
         for sequence, tokens in committed.items():
             if sequence not in self._told:
                 self._assignment.open(sequence, self._now)
-            elif new := tokens[len(self._told[sequence]) :]:
-                self._assignment.on_step(sequence, len(self._told[sequence]), new, self._now)
+            elif len(tokens) > len(self._told[sequence]):
+                asked = self._assignment.backs(sequence)
+                n_right = {name: (self._rng.randrange(3), self._rng.randrange(2)) for name in asked}
+                self._assignment.on_step(sequence, n_right, self._now)
         self._told = {sequence: list(tokens) for sequence, tokens in committed.items()}
 
     def _drafts_of(self, name: str, committed: Texts) -> Drafts:
         asked = {sequence: committed[sequence] for sequence in sorted(self._assignment.asked(name))}
         drafts = [draft.model_copy(update={"source": name}) for draft in self._inner[name].drafts(asked)]
-        return [draft for draft in drafts if self._passes(draft, committed)]
-
-    def _passes(self, draft: PostDraft, committed: Texts) -> bool:
-        tokens = committed.get(draft.sequence)
-        if tokens is None or draft.base > len(tokens):
-            return False
-        tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
-        return self._assignment.on_draft(draft.source, draft.sequence, tree, tokens)
+        return [draft for draft in drafts if self._assignment.is_asked(name, draft.sequence)]
 
 
 class RealBack:

@@ -8,19 +8,19 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from lead.engine.calibration import Recalibration
 from lead.engine.commands import Cancel, RequestOptions, SetBacks, SetPolicy, Submit
 from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.drafters.suffix import SuffixDrafter
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Failed, PromptProgress, Started
 from lead.engine.loop import Loop
-from lead.engine.recalibration import Recalibration
 from lead.engine.step_plan import TrialPlace
-from shared.cache_edits import ForgetState, StoreState, apply_edits
+from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError
+from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
-from shared.llama.width_policy import WidthPolicy
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
@@ -61,9 +61,9 @@ MEMORIES = {
     "recurrent": (MemoryTraits(n_rollback=0, equal_lengths=True),),
 }
 WIDTHS = (
-    WidthPolicy((2, 3), (4, 8)),
-    WidthPolicy((1, 2, 3, 4), (1, 2, 3, 4)),
-    WidthPolicy((2, 4), (2, 4, 8), joins=False),
+    InvariantWidths((2, 3), (4, 8)),
+    InvariantWidths((1, 2, 3, 4), (1, 2, 3, 4)),
+    InvariantWidths((2, 4), (2, 4, 8), joins=False),
 )
 ROOMS = {
     **{name: (name, "one pool") for name in MEMORIES},
@@ -359,7 +359,7 @@ class RandomRun:
 
     def check(self) -> None:
         self._engine.check_integrity()
-        if not self._engine._slots._edits:  # as after a full cache, until the next plan
+        if not self._engine._slots._table._edits:  # as after a full cache, until the next plan
             self._check_slots()
             self._check_stored()
 
@@ -419,21 +419,16 @@ class RandomRun:
 
     def _check_stored(self):
         """What is stored is what the records say, and nothing else is."""
-        slots, texts = self._engine._slots._slots, self._engine._slots._stored.texts
-        expected = {}
-        for text in texts:
-            expected |= {text.key: text.tokens} if not text.parts else {}
-            for start, part in zip([0, *(part.end for part in text.parts)], text.parts, strict=False):
-                expected[part.key] = text.tokens[start : part.end]
-        for tokens, checkpoints in [
-            *((text.tokens, text.checkpoints) for text in texts),
-            *((self.target.slots[slot.index], slot.cache.checkpoints) for slot in slots),
-        ]:
-            expected |= {key: tokens[:n] for n, key in checkpoints.items()}
+        slots, texts = self._engine._slots._slots, self._engine._slots._table.texts.texts
+        held = [
+            *((text.tokens, [*text.parts, *text.checkpoints.values()]) for text in texts),
+            *((self.target.slots[slot.index], slot.cache.checkpoints.values()) for slot in slots),
+        ]
+        expected = {each.key: tokens[each.start : each.end] for tokens, kept in held for each in kept}
         for edit in (edit for slot in slots for edit in slot.cache._edits):
-            if isinstance(edit, StoreState):
-                expected.pop(edit.key, None)
-            elif isinstance(edit, ForgetState) and edit.key in self.target.stored:
+            if isinstance(edit, Store):
+                expected.pop(edit.snapshot.key, None)
+            elif isinstance(edit, Forget) and edit.key in self.target.stored:
                 expected[edit.key] = self.target.stored[edit.key][0]
         assert {key: tokens for key, (tokens, *_) in self.target.stored.items()} == expected
         for key, (tokens, _, is_wrong) in self.target.stored.items():

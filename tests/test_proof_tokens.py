@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lead.engine.commands import Cancel, PostDraft, RequestOptions, SetBacks, SetPolicy, Submit
 from lead.engine.events import Committed
+from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.llama.width_policy import WidthPolicy
 from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import (
@@ -107,7 +107,7 @@ ROOMY = make_limits(n_slots=8, n_ctx=1000, n_ctx_sequence=100, n_batch=64)
 CRAMPED = make_limits(n_slots=3, n_ctx=61, n_ctx_sequence=60, n_batch=11, n_prompt_chunk=3)
 STREAMS = make_limits(n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, n_ctx_slot=60)
 WIDTHS = make_limits(
-    n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, n_ctx_slot=60, widths=WidthPolicy((2, 3), (4, 8))
+    n_slots=4, n_ctx=240, n_ctx_sequence=60, n_batch=40, n_ctx_slot=60, widths=InvariantWidths((2, 3), (4, 8))
 )
 ONE_BY_ONE = make_limits(n_slots=1, n_ctx=59, n_ctx_sequence=60, n_batch=5)
 MEMORIES = {

@@ -27,6 +27,11 @@ class Raw:
 
 def encode(value: Json) -> bytes:
     """The body with `value`, which may contain Raw."""
+    return written(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def written(value: Json, *, ensure_ascii: bool = True) -> str:
+    """JSON, with NaN and infinities as Python writes them, and what is Raw as it is."""
     raws: list[str] = []
 
     def marked(each: object) -> str:
@@ -35,9 +40,8 @@ def encode(value: Json) -> bytes:
         raws.append(each.text)
         return _MARK % (len(raws) - 1)
 
-    text = json.dumps(value, ensure_ascii=False, default=marked)
-    text = _MARKED.sub(lambda mark: raws[int(mark[1])], text)
-    return text.encode("utf-8", "surrogatepass")
+    text = json.dumps(value, ensure_ascii=ensure_ascii, default=marked, separators=(",", ":"))
+    return _MARKED.sub(lambda mark: raws[int(mark[1])], text)
 
 
 MARKS = ("<|im_end|>", "<|im_start|>system\n", "<s>", "</s>", "[INST]", "<think>", "<tool_call>", "{", "}}")

@@ -7,11 +7,10 @@ from collections import defaultdict
 from types import TracebackType
 from typing import Self
 
-import psutil
+from bench.processes import memory_of
 
 _INTERVAL_SECONDS = 0.1
 _HEALTH_SECONDS = 60.0
-_MIB = 1 << 20
 
 
 class Watch:
@@ -29,10 +28,10 @@ class Watch:
         self.first: dict[str, float] = {}
         self.last: dict[str, float] = {}
         self.peak: defaultdict[str, float] = defaultdict(float)
-        """MiB by process."""
+        """MB by process."""
 
     def __enter__(self) -> Self:
-        self.first = memory(self._pid)
+        self.first = memory_of(self._pid)
         for thread in self._threads:
             thread.start()
         return self
@@ -43,7 +42,7 @@ class Watch:
         self._ended.set()
         for thread in self._threads:
             thread.join()
-        self.last = memory(self._pid)
+        self.last = memory_of(self._pid)
 
     def _ask(self) -> None:
         while not self._ended.wait(_INTERVAL_SECONDS):
@@ -57,28 +56,8 @@ class Watch:
 
     def _weigh(self) -> None:
         while not self._ended.wait(_INTERVAL_SECONDS):
-            for name, mebibytes in memory(self._pid).items():
+            for name, mebibytes in memory_of(self._pid).items():
                 self.peak[name] = max(self.peak[name], mebibytes)
-
-
-def memory(pid: int) -> dict[str, float]:
-    """MiB in use of a process ("front") and of its children, by the module that they run."""
-    try:
-        front = psutil.Process(pid)
-        sizes: dict[str, float] = {"front": front.memory_info().rss / _MIB}
-        for child in front.children(recursive=True):
-            name = _module(child.cmdline())
-            sizes[name] = sizes.get(name, 0.0) + child.memory_info().rss / _MIB
-    except psutil.NoSuchProcess:
-        return {}
-    return sizes
-
-
-def _module(command: list[str]) -> str:
-    """What follows `-m`, else the program."""
-    if "-m" in command[:-1]:
-        return command[command.index("-m") + 1]
-    return command[0].rpartition("/")[2] if command else "ended"
 
 
 def _is_healthy(host: str, port: int) -> bool:

@@ -11,12 +11,10 @@ from itertools import takewhile
 import httpx
 
 from bench.faults.answers import Answer
-from bench.faults.asking import Asker, Outcome
-from bench.faults.injector import Happened, Injector
+from bench.faults.asking import Asker, Outcome, Tally
+from bench.faults.injector import Fault, Happened, Injector
 from bench.faults.requests import MixedRequest
-from bench.faults.schedule import Fault
 from bench.faults.site import Site
-from bench.faults.tally import Tally
 from shared.errors import ConfigError
 
 Tell = Callable[[str], None]
@@ -28,10 +26,10 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Resident bytes by process, when the first tenth of the requests had been answered, and at the end."""
+    """Resident MB by process, when the first tenth of the requests had been answered, and at the end."""
 
-    start: dict[str, int]
-    end: dict[str, int]
+    start: dict[str, float]
+    end: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ async def run(
     def clock() -> float:
         return time.monotonic() - begun
 
-    injector, start = Injector(site, clock), dict[str, int]()
+    injector, start = Injector(site, clock), dict[str, float]()
 
     def take(outcome: Outcome) -> None:
         tally.add(outcome)
@@ -102,13 +100,18 @@ async def run(
             following.cancel()
             watching.cancel()
     except* ConfigError as errors:
-        raise errors.exceptions[0] from None
+        raise _first(errors) from None
     n_seconds = clock()
     n_left_running = await _settle(site)
     memory = Memory(start, site.memory())
     return Result(
         tally, injector.happened, memory, site.n_hostile_frames, n_seconds, n_left_running, site.lead.log
     )
+
+
+def _first(errors: BaseExceptionGroup[ConfigError]) -> ConfigError:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 @asynccontextmanager

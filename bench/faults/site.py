@@ -12,14 +12,14 @@ from typing import Self
 import psutil
 
 from bench.link import Link
-from bench.processes import Program, ProgramError, start_lead
+from bench.processes import Program, ProgramError, memory_of, start_lead
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
 
 _STARTING_SECONDS = 60.0
 _BACK_NICENESS = 5
 _READY = re.compile(" ready: ")
-_CHILDREN = {"lead.engine": "engine", "lead.tokenizer": "tokenizer"}
+_CHILDREN = {"lead.engine": "engine", "shared.fork_server": "tokenizer"}
 """Processes of the lead by the module that they run."""
 
 
@@ -34,7 +34,8 @@ class Site:
         self._programs = ExitStack()
         self._taken: psutil.Process | None = None
         self._n_ready_engines = 0
-        self._replacing = False
+        self.replacing = False
+        """Whether another lead is taking over."""
         self.links: list[Link] = []
         self.backs: list[Program] = []
         self.n_hostile_frames: Counter[str] = Counter()
@@ -86,14 +87,14 @@ class Site:
 
     def require_lead(self) -> None:
         """Raise ConfigError with the end of its log if the lead itself has ended."""
-        if not self._replacing and (status := self.lead.process.poll()) is not None:
+        if not self.replacing and (status := self.lead.process.poll()) is not None:
             end = self.lead.log[-3000:]
             raise ConfigError(f"the lead has ended with status {status}:\n{end}")
 
     def replace_lead(self) -> None:
         """Start a lead that takes over from this one, and wait until that has ended. Raises ConfigError."""
         old, port = self.lead, self.url.rpartition(":")[2]
-        self._replacing = True
+        self.replacing = True
         new = Program("lead", *self._arguments, "--port", port, "--takeover")
         try:
             new.wait_for(_READY.pattern)
@@ -103,7 +104,7 @@ class Site:
         except ProgramError as error:
             raise ConfigError(str(error)) from error
         finally:
-            self._replacing = False
+            self.replacing = False
             (old if self.lead is new else new).stop()
 
     def kill_back(self, index: int) -> None:
@@ -115,16 +116,11 @@ class Site:
         """Start it again, without waiting for it."""
         self.backs[index] = self._new_back(index)
 
-    def memory(self) -> dict[str, int]:
-        """Resident bytes of each process that is there."""
-        processes = self.lead_processes()
+    def memory(self) -> dict[str, float]:
+        """Resident MB of each process that is there."""
+        sizes = memory_of(self.lead.process.pid)
         for index, back in enumerate(self.backs):
-            with suppress(psutil.NoSuchProcess):
-                processes[f"back {index}"] = psutil.Process(back.process.pid)
-        sizes = {}
-        for name, process in processes.items():
-            with suppress(psutil.NoSuchProcess):
-                sizes[name] = process.memory_info().rss
+            sizes |= {f"back {index}": size for size in memory_of(back.process.pid).values()}
         return sizes
 
     def lead_processes(self) -> dict[str, psutil.Process]:

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench import table
-from bench.faults.campaign import Memory, Result
+from bench.faults.asking import Failure, Tally
+from bench.faults.campaign import Result
 from bench.faults.injector import Happened
-from bench.faults.tally import Failure, Tally
 
 _MOST_FAILURES = 20
-_MEGABYTE = 1e6
 
 Row = dict[str, Any]
 
@@ -47,19 +46,11 @@ def show(runs: Mapping[str, Result]) -> None:
     _show_counts("Faults", Counter(happened.fault.kind for happened in last.happened))
     _show_counts("Frames of hostile backs", last.n_hostile_frames)
     _show_counts("Errors that clients saw", last.tally.errors)
-    table.show("Memory, in MB", memory_rows(last.memory), _MEMORY)
-
-
-def memory_rows(memory: Memory) -> list[Row]:
-    """One row for each process that is there at the end."""
-    return [
-        {
-            "process": name,
-            "start": memory.start[name] / _MEGABYTE if name in memory.start else None,
-            "end": size / _MEGABYTE,
-        }
-        for name, size in memory.end.items()
+    memory = [
+        {"process": name, "start": last.memory.start.get(name), "end": size}
+        for name, size in last.memory.end.items()
     ]
+    table.show("Memory, in MB", memory, _MEMORY)
 
 
 def failure_lines(tally: Tally, happened: Sequence[Happened], command: str) -> list[str]:

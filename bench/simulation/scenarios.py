@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from lead.simulation.cell import Cell
+from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import BackSpec
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill
 
 F16 = StepTable.of_ratios("f16", 53, 1, 0.98, 1.05, 1.32, 1.38, 1.62, 1.76, 2.1)

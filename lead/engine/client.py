@@ -56,10 +56,7 @@ RETRY_AFTER_SECONDS = 5
 
 
 class EngineState(enum.Enum):
-    """STARTING → READY → RESTARTING → READY …, or READY → SLEEPING → WAKING → READY.
-
-    FAILED and STOPPED are final.
-    """
+    """`_MOVES` says which follows which."""
 
     STARTING = "the model is being loaded"
     READY = "ready"
@@ -69,6 +66,22 @@ class EngineState(enum.Enum):
     FAILED = "the engine cannot be started"
     STOPPED = "the server is shutting down"
 
+
+_MOVES = {
+    EngineState.STARTING: {EngineState.STARTING, EngineState.READY, EngineState.FAILED, EngineState.STOPPED},
+    EngineState.READY: {EngineState.RESTARTING, EngineState.SLEEPING, EngineState.STOPPED},
+    EngineState.RESTARTING: {
+        EngineState.RESTARTING,
+        EngineState.READY,
+        EngineState.FAILED,
+        EngineState.STOPPED,
+    },
+    EngineState.SLEEPING: {EngineState.WAKING, EngineState.STOPPED},
+    EngineState.WAKING: {EngineState.READY, EngineState.RESTARTING, EngineState.STOPPED},
+    EngineState.FAILED: {EngineState.STOPPED},
+    EngineState.STOPPED: {EngineState.STOPPED},
+}
+"""A process that dies before it is ready is STARTING or RESTARTING again."""
 
 SERVING = frozenset({EngineState.READY, EngineState.RESTARTING, EngineState.SLEEPING, EngineState.WAKING})
 """Requests are taken in these states, and may have to wait."""
@@ -178,7 +191,7 @@ class EngineClient:
 
     async def stop(self) -> None:
         """Let the engine finish its step and exit; it is killed if that takes too long."""
-        self.state = EngineState.STOPPED
+        self._become(EngineState.STOPPED)
         self._stopping.set()
         self._wanted.set()
         if self._process:
@@ -275,7 +288,7 @@ class EngineClient:
             left = self._fed_at + self._sleep_seconds - now
             if left <= 0:
                 log.info("idle for %g s (--sleep-idle-seconds): the model is freed", self._sleep_seconds)
-                self.state = EngineState.SLEEPING
+                self._become(EngineState.SLEEPING)
                 self._wanted.clear()
                 process.close()
                 return
@@ -286,24 +299,20 @@ class EngineClient:
         await self._wanted.wait()
         if not self._stopped:
             log.info("somebody asks: the model is loaded again")
-            self.state = EngineState.WAKING
+            self._become(EngineState.WAKING)
 
     def _lose_process(self) -> None:
         """It does not reply any more. Whoever waits for it learns that before it is reaped."""
         self._process = None
         self._held_drafts.clear()
         self._explained(None)
-        if self.state in {
-            EngineState.STARTING,
-            EngineState.READY,
-            EngineState.RESTARTING,
-            EngineState.WAKING,
-        }:
-            self.state = EngineState.RESTARTING if self.ready else EngineState.STARTING
+        died_as = EngineState.RESTARTING if self.ready else EngineState.STARTING
+        if died_as in _MOVES[self.state]:
+            self._become(died_as)
             self._restarts.on_death(was_busy=self._submissions.on_death())
 
     def _fail(self, sequences: SequenceListener) -> NoReturn:
-        self.state = EngineState.FAILED
+        self._become(EngineState.FAILED)
         sequences.fail_all(f"{self.state.value}; see the lead's log")
         if self.ready is None:
             raise ModelLoadError(
@@ -335,7 +344,7 @@ class EngineClient:
 
     def _take_load_failure(self, event: LoadFailed, sequences: SequenceListener) -> None:
         if self.ready is None:
-            self.state = EngineState.FAILED
+            self._become(EngineState.FAILED)
             raise EngineError(event.reason) if event.may_recover else ModelLoadError(event.reason)
         log.error("%s", event.reason)
         if event.may_recover:  # what it lacks is no fault of its own, nor of the sequences
@@ -354,12 +363,16 @@ class EngineClient:
         )
         log.info("texts: %s", promise(ready.exactness))
         if not self._stopped:
-            self.state = EngineState.READY
+            self._become(EngineState.READY)
             self.has_been_ready.set()
             self._restarts.on_ready()
             if self._connected.names:
                 self._send(self._connected)
             self.feed()
+
+    def _become(self, state: EngineState) -> None:
+        assert state in _MOVES[self.state], f"{self.state} → {state}"
+        self.state = state
 
     def _explained(self, report: dict[str, Any] | None) -> None:
         if self._explanation is not None:

@@ -24,8 +24,9 @@ from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import DraftRound, SpeculationManager
+from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import StepReport
-from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace, Wait
+from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace
 from lead.engine.verifier import SlotOutcome, Verifier
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
@@ -38,8 +39,6 @@ _N_GENERATION_PROMPT = 8
 """Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
-_MIN_COPIED = 32
-"""Where slots have cells of their own, all of them are copied: as quick as reading a few tokens."""
 
 
 class Engine:
@@ -63,18 +62,7 @@ class Engine:
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._verifier = Verifier(end_tokens, patience or NoWait())
-        self._slots = SlotManager(
-            limits.n_slots,
-            limits.n_ctx,
-            limits.traits,
-            # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
-            can_copy=limits.n_ctx_slot is None or limits.traits.can_trim,
-            min_copied=1 if limits.n_ctx_slot is None else _MIN_COPIED,
-            n_checkpoints=limits.n_checkpoints,
-            prompt_cache=limits.prompt_cache,
-            stores_idle=limits.n_ctx_slot is None,
-            separates_prompts=limits.widths is not None and not limits.widths.is_uniform,
-        )
+        self._slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self._slots, speculation)
         self._events: list[Event] = []
         self._edits: list[CacheEdit] = []
@@ -133,10 +121,11 @@ class Engine:
         """
         self._scheduler.learn(plan, seconds)
         self._verifier.begin_step()
-        last = self._scheduler.slots_in_last_pass(plan.spans)
-        n_committed = 0
+        can_roll_back, n_committed = plan.layout.can_roll_back, 0
         for entry, rows in zip(plan.entries, logits, strict=True):
-            n_committed += self._commit_entry(entry, rows, now, can_roll_back=entry.slot.index in last)
+            n_committed += self._commit_entry(
+                entry, rows, now, can_roll_back=entry.slot.index in can_roll_back
+            )
         slots = [entry.slot for entry in plan.entries]
         n_committed += self._take(self._verifier.end_step(slots, seconds), now)
         depths = [
@@ -145,7 +134,7 @@ class Engine:
         is_usual = not any(slot.is_waiting for slot in slots)
         n_expected = plan.n_expected if is_usual else None
         self.speculation.on_step(
-            StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.n_passes)
+            StepReport(plan.n_tokens, seconds, depths, n_committed, n_expected, plan.layout.n_ubatches)
         )
         self._events += self.speculation.pop_events()
 
@@ -268,14 +257,14 @@ class Engine:
         """
         n_committed = 0
         for slot, outcome in outcomes:
-            self._events.append(outcome)
             if isinstance(outcome, Failed):  # the others go on
+                self._events.append(outcome)
                 self._slots.discard_draft(slot)
                 self._end(slot)
                 continue
             n_committed += len(outcome.tokens)
             self._slots.commit(slot, outcome.tokens)
-            self.speculation.on_commit(outcome, now)
+            self._events.append(self.speculation.on_commit(outcome, now))
             assert slot.sequence
             if reason := self._finish_reason(slot.sequence):
                 self._finish(slot, reason)

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_layout import LayoutRules
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.llama.width_policy import WidthPolicy
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 
 
@@ -24,20 +25,17 @@ class EngineLimits:
     n_checkpoints: int = 0  # stored states of each slot
     prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
     n_ctx_slot: int | None = None  # where slots have cells of their own
-    widths: WidthPolicy | None = None  # in which the model decodes; None: in any
-    tiles_attention: bool = False  # prompts may be decoded apart (`shared.llama.span.wants_two_passes`)
+    widths: InvariantWidths | None = None  # in which the model decodes; None: in any
+    tiles_attention: bool = False
 
     @property
-    def n_ctx_each(self) -> int:
-        """Cells that one slot may fill."""
-        return self.n_ctx if self.n_ctx_slot is None else self.n_ctx_slot
-
-    @property
-    def rolls_states_back(self) -> bool:
-        """Whether what was decoded can be removed from recurrent states, if it was decoded last."""
-        return bool(self.traits.n_rollback) and self.traits.equal_lengths
-
-    @property
-    def pads_unequal_lengths(self) -> bool:
-        """Whether the model pads spans of unequal lengths (`shared.llama.span.padding`)."""
-        return self.traits.n_rollback != 0 and (self.traits.equal_lengths or self.n_ctx_slot is not None)
+    def layout_rules(self) -> LayoutRules:
+        """By which a step's spans are divided into passes."""
+        return LayoutRules(
+            self.n_batch,
+            self.n_ctx_sequence,
+            self.traits,
+            own_cells=self.n_ctx_slot is not None,
+            widths=self.widths,
+            tiles_attention=self.tiles_attention,
+        )

@@ -1,19 +1,29 @@
 """Loads the target so that it keeps what is promised of its texts, and finds out what that costs.
 
 With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
-decodes in widths that agree on this machine (`shared.llama.width_policy`).
+decodes in widths that agree on this machine (`shared.llama.batch_invariance`). What was measured for it is
+kept, so that the next start takes no longer than without: one file in the cache folder for each digest of all
+that decides which widths agree, which is the model's files, the options, llama.cpp's build and the CPU.
 """
 
+import hashlib
 import logging
+from pathlib import Path
 
-from lead.engine import exactness_cache
+from platformdirs import user_cache_path
+
 from lead.engine.commands import Load
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness
+from shared import cpus
+from shared.cached_files import written_whole
 from shared.errors import ModelLoadError
+from shared.llama import library
+from shared.llama.batch_invariance import RESERVE
+from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_widths, measure_widths, rehearse
 from shared.llama.model import Model
-from shared.llama.width_policy import RESERVE
-from shared.llama.width_probe import estimate_widths, measure_widths
-from shared.llama.width_rehearsal import NEEDED_CONTEXT, rehearse
+from shared.models.split import parts_of
+from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 
 log = logging.getLogger("engine")
 
@@ -23,6 +33,8 @@ _SPARE_SECONDS = 2.0
 """With --exact: to measure more than is needed."""
 _MAX_AUTO_COST = 1.05
 """With --exact auto: the most that a step of one token may take, as a ratio."""
+_VERSION = 1
+"""Raise this when other widths would be found, or more is asked of them."""
 
 
 def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactness]:
@@ -35,15 +47,75 @@ def load_target(load: Load, *, with_heads: bool = False) -> tuple[Model, Exactne
         model = _load(load, exact=False, with_heads=with_heads)
         return model, _price(model)
     model, exactness = _measured(load, with_heads=with_heads)
-    exactness_cache.remember(load, exactness, with_heads=with_heads)
+    remember(load, exactness, with_heads=with_heads)
     return model, exactness
 
 
+def limits_of(
+    model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
+) -> EngineLimits:
+    """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
+    n_reserve = RESERVE if model.widths else 0
+    n_ctx_slot = model.n_ctx_slot - n_reserve
+    return EngineLimits(
+        n_slots=model.n_slots,
+        n_ctx=model.n_ctx - model.n_slots * n_reserve,
+        n_ctx_sequence=n_ctx_slot,
+        n_batch=model.n_batch,
+        traits=model.traits,
+        n_checkpoints=n_checkpoints,
+        prompt_cache=prompt_cache,
+        n_ctx_slot=None if model.kv_unified else n_ctx_slot,
+        widths=model.widths,
+        tiles_attention=model.tiles_attention,
+    )
+
+
 def _known(load: Load, *, with_heads: bool) -> Exactness | None:
-    """As an earlier process found: this one computes the same bits."""
+    """What an earlier process found: this one computes the same bits."""
     if load.exactness or load.options.exact == "off":
         return load.exactness
-    return exactness_cache.recall(load, with_heads=with_heads)
+    return recall(load, with_heads=with_heads)
+
+
+def recall(load: Load, *, with_heads: bool) -> Exactness | None:
+    """None if nothing was measured for such a start, or it cannot be read."""
+    try:
+        path = _path(load, with_heads=with_heads)
+        exactness = Exactness.model_validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    log.info("--exact: as measured at an earlier start (%s)", path)
+    return exactness
+
+
+def remember(load: Load, exactness: Exactness, *, with_heads: bool) -> None:
+    """For the next start like this one; where nothing can be written, that will measure again."""
+    try:
+        path = _path(load, with_heads=with_heads)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as part:
+            part.write_text(exactness.model_dump_json())
+    except OSError as error:
+        log.info("--exact will be measured again at the next start: %s", error)
+
+
+def _path(load: Load, *, with_heads: bool) -> Path:
+    digest = hashlib.sha256()
+    for part in parts_of(load.model):
+        state = part.stat()
+        digest.update(f"{part.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
+    facts = (
+        _VERSION,
+        load.options.model_dump_json(exclude={"cache_ram"}),  # as much as is free, which changes no bit
+        with_heads,
+        bool(load.rpc),
+        library.build(),
+        cpus.kind(),
+    )
+    for fact in facts:
+        digest.update(f"{fact}\0".encode())
+    return user_cache_path("llama-duo") / "exactness" / f"{digest.hexdigest()[:24]}.json"
 
 
 def _measured(load: Load, *, with_heads: bool) -> tuple[Model, Exactness]:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from typing import NoReturn, Protocol
 
+from lead.engine.calibration import Recalibration
 from lead.engine.commands import Command
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
-from lead.engine.progress_watch import MOST_SECONDS, ProgressWatch
-from lead.engine.recalibration import Recalibration
 from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.step_plan import Action, StepPlan, Wait
+from lead.engine.speculation.policy import Wait
+from lead.engine.step_plan import Action, StepPlan
 from lead.engine.target import Target
 from shared.cache_edits import apply_edits
 from shared.errors import IntegrityError, KvCacheFullError, WindowLostError
@@ -24,6 +24,33 @@ _DRAFT_SECONDS = 0.001
 """Drafting goes on for so long before commands, among them drafts of backs, are looked at."""
 _CHECK_EVERY_S = 1.0
 """The records are checked when the engine becomes idle, but not more often than this."""
+
+MOST_SECONDS = 29.0
+"""A wait for drafts ends after a second, a grammar takes three: whoever waits for longer waits for ever."""
+_MOST_SECONDS_COUNTED = 5.0
+"""Between two looks: the process may have been stopped for any time (Ctrl-Z), or a step may take long."""
+
+
+class ProgressWatch:
+    """Notices an engine that does nothing for the sequences that wait for it, although it looks alive.
+
+    It adds up the time in which there are sequences, and none is decoded, admitted or ended.
+    """
+
+    def __init__(self, now: float) -> None:
+        """`now`: in seconds, as in `has_stalled`."""
+        self._now = now
+        self._seconds = 0.0
+
+    def made(self) -> None:
+        """Something was decoded (also by a draft model), admitted or ended, or nobody waits."""
+        self._seconds = 0.0
+
+    def has_stalled(self, now: float) -> bool:
+        """Whether there was none for too long; to be asked before each step."""
+        self._seconds += min(now - self._now, _MOST_SECONDS_COUNTED)
+        self._now = now
+        return self._seconds >= MOST_SECONDS
 
 
 class Pipe(Protocol):
@@ -56,7 +83,7 @@ def carry_out(action: Action | None, engine: Engine, target: Target, clock: Call
 def _decode(plan: StepPlan, engine: Engine, target: Target, clock: Callable[[], float]) -> bool:
     began = clock()
     try:
-        logits = target.decode(plan.spans)
+        logits = target.decode(plan.layout)
     except (KvCacheFullError, WindowLostError) as error:
         engine.failed(error)
         return False

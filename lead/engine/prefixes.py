@@ -1,35 +1,58 @@
 """How much of what is cached serves a sequence: questions only, `SlotManager` acts."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
-from shared.llama.memory_traits import MemoryTraits
-from shared.prompt_cache import UNLIMITED, PromptCache, StoredText
-from shared.slot_cache import common_prefix_length
+from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache
+from shared.slot_cache import SlotCache, StoredText, common_prefix_length
 
 MIN_TOKENS_SAVED = 32
 """A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
+
+_CELLS_PRICE = 31
+"""Where slots have cells of their own, all of them are copied: as quick as reading this many tokens."""
+
+
+class Prefix(NamedTuple):
+    """The first `n` tokens of a sequence, and who has them: its own slot, another one, or the prompt cache.
+
+    price: how many tokens are decoded as quickly as these are got from there.
+    """
+
+    n: int
+    price: int
+    source: SlotCache | StoredText
+
+    @property
+    def gain(self) -> int:
+        """Tokens that need not be decoded, less the price."""
+        return self.n - self.price
 
 
 class Prefixes:
     """The texts of all slots and of the prompt cache, as beginnings of others."""
 
-    def __init__(
-        self,
-        slots: Sequence[Slot],
-        stored: PromptCache,
-        traits: MemoryTraits,
-        *,
-        can_copy: bool,
-        separates_prompts: bool,
-    ) -> None:
-        """The last two are those of `SlotManager`."""
+    def __init__(self, slots: Sequence[Slot], stored: PromptCache, limits: EngineLimits) -> None:
         self._slots = slots
         self._stored = stored
-        self._traits = traits
-        self._can_copy = can_copy
-        self._separates_prompts = separates_prompts
+        self._traits = limits.traits
+        has_own_cells, widths = limits.n_ctx_slot is not None, limits.widths
+        # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
+        self._can_copy = limits.traits.can_trim or not has_own_cells
+        self._copy_price = _CELLS_PRICE if has_own_cells else 0
+        # In exact mode, what was generated may have other bits than as a part of another prompt.
+        self._separates_prompts = widths is not None and not widths.is_uniform
+
+    def best(self, slot: Slot, sequence: EngineSequence, n_cells: int) -> Prefix:
+        """What `slot` had best begin with for `sequence`; a stored text may take `n_cells` cells at most."""
+        own = Prefix(self.reusable(slot, sequence), 0, slot.cache)
+        others = (Prefix(self.copyable(each, sequence), self._copy_price, each.cache) for each in self._slots)
+        n_loaded, text = self.loadable(sequence, n_cells)
+        stored = [Prefix(n_loaded, MIN_TOKENS, text)] if text else []
+        return max((own, *others, *stored), key=lambda prefix: prefix.gain)
 
     def is_prefix_being_decoded(self, sequence: EngineSequence) -> bool:
         """Whether a prompt with the same prefix is being decoded: then its cache is worth waiting for.
@@ -80,8 +103,7 @@ class Prefixes:
             return 0, None
 
         def serves(text: StoredText) -> int:
-            n_useful = self._useful(text.tokens, text.n_prefill, sequence)
-            n = text.reachable(n_useful, can_trim=self._traits.can_trim)
+            n = text.reachable(self._useful(text, sequence), can_trim=self._traits.can_trim)
             return n if text.n_cells(n) <= n_cells else 0
 
         return self._stored.best(sequence.context, serves)
@@ -92,13 +114,13 @@ class Prefixes:
 
     def useful(self, slot: Slot, sequence: EngineSequence) -> int:
         """Length of the common prefix of a slot's text and `sequence`, which still decodes its last token."""
-        return self._useful(slot.cache.tokens, slot.n_prefill, sequence)
+        return self._useful(slot.cache, sequence)
 
-    def _useful(self, tokens: list[int], n_prefill: int, sequence: EngineSequence) -> int:
+    def _useful(self, text: SlotCache | StoredText, sequence: EngineSequence) -> int:
         # the last token of `sequence` is always decoded, for the logits
-        n = min(common_prefix_length(tokens, sequence.context), len(sequence.context) - 1)
-        if self._separates_prompts and n_prefill != sequence.n_prefill:
-            return min(n, n_prefill, sequence.n_prefill)
+        n = min(common_prefix_length(text.tokens, sequence.context), len(sequence.context) - 1)
+        if self._separates_prompts and text.n_prefill != sequence.n_prefill:
+            return min(n, text.n_prefill, sequence.n_prefill)
         return n
 
 

@@ -3,27 +3,54 @@
 Continuous batching: every step is one decode over all running sequences, prompt chunks beside generation.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from lead.engine.engine_limits import EngineLimits
-from lead.engine.prompt_chunk import STEP_SECONDS, STEP_SECONDS_OF_OWN_CELLS, PromptChunk
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.slot_manager import SlotManager
-from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
-from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.speculation_plan import GeneratingSequence, SpeculationPlan
-from lead.engine.step_plan import Action, PlanEntry, StepPlan, Wait
-from shared.llama.span import (
-    Span,
-    n_passes,
-    padding,
-    prompts_first,
-    slots_in_last_pass,
-    wants_two_passes,
-)
-from shared.llama.width_policy import passes
+from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.inline_drafting import DraftOrder
+from lead.engine.speculation.manager import DraftsPlan, GeneratingSequence, SpeculationManager
+from lead.engine.speculation.policy import Wait
+from lead.engine.step_plan import Action, PlanEntry, StepPlan
+from shared.llama.batch_layout import TILE, Layout, layout
+
+STEP_SECONDS = 0.5
+"""About how long a step may take because of prompts, where that is enough for more than the least chunk."""
+STEP_SECONDS_OF_OWN_CELLS = 2.0
+"""The same where slots have cells of their own: prompts are read a tenth faster than with 0.5 s."""
+_WEIGHT = 0.3
+"""Of the latest step in the average."""
+
+
+class PromptChunk:
+    """How many tokens of prompts a step takes while other sequences are generating.
+
+    Few, so that those do not stall; but what is generated beside a prompt makes each of its steps longer, and
+    where slots have cells of their own it is a pass of its own over the weights. So a quick step takes more:
+    at least `n_least` tokens, at most `n_most`, learned from the steps that decoded prompts.
+    """
+
+    def __init__(self, n_least: int, n_most: int, step_seconds: float = STEP_SECONDS) -> None:
+        self._n_least, self._n_most = min(n_least, n_most), n_most
+        self._step_seconds = step_seconds
+        self._seconds: float | None = None  # for each token
+
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens of prompts the next step may take."""
+        if self._seconds is None:
+            return self._n_least
+        n = int(self._step_seconds / self._seconds) // TILE * TILE
+        return min(self._n_most, max(self._n_least, n))
+
+    def learn(self, n_tokens: int, seconds: float) -> None:
+        """A step with `n_tokens` tokens of prompts took `seconds`; short ones say nothing about long ones."""
+        if n_tokens < self._n_least or seconds <= 0:
+            return
+        each = seconds / n_tokens
+        self._seconds = each if self._seconds is None else (1 - _WEIGHT) * self._seconds + _WEIGHT * each
 
 
 class Scheduler:
@@ -31,6 +58,7 @@ class Scheduler:
 
     def __init__(self, limits: EngineLimits, slots: SlotManager, speculation: SpeculationManager) -> None:
         self._limits = limits
+        self._layout_rules = limits.layout_rules
         self._slots = slots
         self._speculation = speculation
         step_seconds = STEP_SECONDS if limits.n_ctx_slot is None else STEP_SECONDS_OF_OWN_CELLS
@@ -40,27 +68,23 @@ class Scheduler:
 
     def plan(self, now: float) -> Action:
         """The next step, unless drafting or waiting comes first."""
-        running = [slot for slot in self._slots.running() if not slot.is_waiting and not slot.loading]
+        running = [slot for slot in self._slots.running() if not slot.is_waiting and not slot.cache.loading]
         if not running:
             return Wait(0.0)
         generating = self._generating_slots(running)
         prompts = [slot for slot in running if slot not in generating]
         drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
-        if drafts.order:
-            return drafts.order
-        if drafts.wait > 0:
-            return Wait(drafts.wait)
-        entries = self._without_unsafe_drafts(self._entries(generating, drafts.chains, prompts))
+        if isinstance(drafts, Wait) and self._slots.has_moved:
+            return Wait(0.0)  # the next part of a text moves then
+        if not isinstance(drafts, DraftsPlan):
+            return drafts
+        entries, planned = self._lay_out(self._entries(generating, drafts.chains, prompts))
         self._slots.store_idle()
-        spans = [entry.span for entry in entries]
-        n_padding, n_of_passes = self._n_padding(spans)
         return StepPlan(
             entries,
-            spans,
+            planned,
             n_prompt=sum(entry.n_fed for entry in entries[len(generating) :]),
             n_expected=None if prompts else drafts.n_expected,
-            n_padding=n_padding,
-            n_passes=n_of_passes,
         )
 
     def learn(self, plan: StepPlan, seconds: float) -> None:
@@ -87,47 +111,25 @@ class Scheduler:
             max_tokens = 1
         return min(sum(slot.n_to_decode for slot in prompts), max_tokens)
 
-    def _without_unsafe_drafts(self, entries: list[PlanEntry]) -> list[PlanEntry]:
+    def _lay_out(self, entries: list[PlanEntry]) -> tuple[list[PlanEntry], Layout]:
         """Without drafts, if one could not be rolled back or there is no room for their padding."""
-        if not self._limits.rolls_states_back:
-            return entries
-        spans = [entry.span for entry in entries]
-        n_padding, _ = self._n_padding(spans)
-        n_cells = sum(len(span.tokens) for span in spans) + n_padding
-        last = self.slots_in_last_pass(spans)
-        is_safe = all(entry.slot.index in last for entry in entries if entry.draft.tokens)
-        if is_safe and (self._limits.n_ctx_slot or self._slots.free_up_to(n_cells) >= n_cells):
-            return entries
-        return [replace(entry, draft=EMPTY_CHAIN) for entry in entries]
+        planned = layout([entry.span for entry in entries], self._layout_rules)
+        if not self._layout_rules.rolls_states_back or self._is_safe(entries, planned):
+            return entries, planned
+        entries = [replace(entry, draft=EMPTY_CHAIN) for entry in entries]
+        return entries, layout([entry.span for entry in entries], self._layout_rules)
 
-    def slots_in_last_pass(self, spans: Sequence[Span]) -> frozenset[int]:
-        """Those of which a draft can be rolled back when `spans` were decoded."""
-        limits = self._limits
-        if not limits.rolls_states_back:
-            return frozenset(span.slot for span in spans)
-        in_order = limits.n_ctx_slot is not None
-        return slots_in_last_pass(spans, limits.n_batch, limits.n_ctx_each, in_order=in_order)
+    def _is_safe(self, entries: list[PlanEntry], planned: Layout) -> bool:
+        if any(entry.draft.tokens and entry.slot.index not in planned.can_roll_back for entry in entries):
+            return False
+        n_cells = planned.n_tokens
+        return self._limits.n_ctx_slot is not None or self._slots.free_up_to(n_cells) >= n_cells
 
-    def _n_padding(self, spans: Sequence[Span]) -> tuple[int, int]:
-        """How many tokens the model adds to `spans`, and in how many passes it decodes them."""
-        limits = self._limits
-        if limits.widths:
-            parts = passes(spans, limits.widths)
-            return sum(part.n_padding for together in parts for part in together), len(parts)
-        if limits.tiles_attention and wants_two_passes(spans):
-            return 0, 2
-        if not limits.pads_unequal_lengths:
-            return 0, n_passes(spans, [0] * len(spans), equal_lengths=limits.traits.equal_lengths)
-        n_added = n = 0
-        for together in [spans] if limits.traits.can_trim else prompts_first(spans):
-            n_padding = padding(together, limits.n_batch, limits.n_ctx_each)
-            n_added += sum(n_padding)
-            n += n_passes(together, n_padding, equal_lengths=limits.traits.equal_lengths)
-        return n_added, n
-
-    def _plan_drafts(self, generating: list[Slot], n_prompt: int, now: float) -> SpeculationPlan:
+    def _plan_drafts(
+        self, generating: list[Slot], n_prompt: int, now: float
+    ) -> DraftsPlan | Wait | DraftOrder:
         if not self._limits.traits.can_speculate or self.is_minimal:
-            return SpeculationPlan([EMPTY_CHAIN] * len(generating), 0.0, len(generating))
+            return DraftsPlan([EMPTY_CHAIN] * len(generating), len(generating))
         sequences = [self._generating(slot, slot.sequence) for slot in generating if slot.sequence]
         return self._speculation.plan(sequences, n_prompt, now)
 

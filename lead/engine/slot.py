@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from lead.engine.sequence import EngineSequence
-from lead.engine.speculation.draft_chain import MAX_DEPTH
-from shared.prompt_cache import StoredText
+from lead.engine.speculation.drafts import MAX_DEPTH
 from shared.slot_cache import SlotCache
 
 MAX_REPLAY = 12
@@ -26,9 +25,6 @@ class Slot:
     sequence: EngineSequence | None = None
     last_used: int = 0
     n_steps_idle: int = 0  # of other sequences, since its last one has ended
-    loading: StoredText | None = None  # of which its sequence is to get more, over the next steps
-    n_load: int = 0  # how many tokens of that
-    n_prefill: int = 0  # of the last sequence that ran here: the tokens before were decoded as a prompt
 
     @property
     def index(self) -> int:

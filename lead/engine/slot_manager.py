@@ -1,76 +1,42 @@
 """The slots of the KV cache: which sequence runs where, and which gives way when the cells run out."""
 
-import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Started
 from lead.engine.prefixes import MIN_TOKENS_SAVED, Prefixes, may_reuse
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from lead.engine.step_plan import TrialPlace
-from shared.cache_edits import CacheEdit, Copy, LoadState, loads_last
-from shared.llama.memory_traits import MemoryTraits
-from shared.prompt_cache import (
-    MIN_TOKENS,
-    NO_PROMPT_CACHE,
-    UNLIMITED,
-    PromptCache,
-    PromptCacheSize,
-    StoredText,
-    n_moved,
-)
-from shared.slot_cache import SlotCache
+from shared.cache_edits import CacheEdit
+from shared.slot_cache import Loading, SlotCache, StoredText
+from shared.slot_table import SlotTable
 
 _IDLE_STEPS = 4
-"""So many steps of others beside what an idle slot holds take about as long as to store and load it again."""
+"""After this many steps of others, an idle text has cost them about as much as storing and loading it."""
 
 
 class SlotManager:
     """All slots share one pool of `n_ctx` cells. Sequences wait in a queue until a slot is free.
 
-    The only writer of slots, their caches and sequences. With `can_copy` a prefix in one slot serves others,
-    too, if that saves `min_copied` tokens. Its cells are then counted once for each: there is never less room
-    than the count says.
+    The only writer of slots, their caches and sequences. A prefix in one slot serves others, too. Its cells
+    are then counted once for each: there is never less room than the count says. Where memory cannot be cut
+    back to any length, a prefix serves others up to a checkpoint.
 
-    Where memory cannot be cut back to any length, a prefix serves others up to a checkpoint, of which each
-    slot has at most `n_checkpoints`.
-
-    Texts are kept in a `prompt_cache` in host memory: what would be lost when a slot gets another text, and
-    with `stores_idle` what idle slots hold while others run.
+    Texts are kept in a prompt cache in host memory: what would be lost when a slot gets another text, and in
+    one pool what idle slots hold while others run.
     """
 
-    def __init__(
-        self,
-        n_slots: int,
-        n_ctx: int,
-        traits: MemoryTraits,
-        *,
-        can_copy: bool,
-        min_copied: int = 1,
-        n_checkpoints: int = 0,
-        prompt_cache: PromptCacheSize = NO_PROMPT_CACHE,
-        stores_idle: bool = False,
-        separates_prompts: bool = False,
-    ) -> None:
-        """separates_prompts: what was generated serves no other sequence as part of its prompt."""
-        self._n_ctx = n_ctx
-        self._traits = traits
-        self._min_copied = min_copied
-        self._n_checkpoints = n_checkpoints
-        self._keys = itertools.count(1)
-        self._size = prompt_cache
-        self._stored = PromptCache(prompt_cache, self._keys)
-        self._n_movable = UNLIMITED  # tokens that may still be stored and loaded before the next step
-        self._stores_idle = stores_idle and prompt_cache.n_bytes > 0
-        self._loading: set[int] = set()  # slots that hold their text only when `_edits` are applied
-        self._edits: list[CacheEdit] = []  # besides those that caches ask for
-        self._ordered: list[CacheEdit] = []  # to be applied before those
-        self._slots = [Slot(SlotCache(index, traits)) for index in range(n_slots)]
-        self._prefixes = Prefixes(
-            self._slots, self._stored, traits, can_copy=can_copy, separates_prompts=separates_prompts
-        )
+    def __init__(self, limits: EngineLimits) -> None:
+        self._n_ctx = limits.n_ctx
+        self._traits = limits.traits
+        self._n_checkpoints = limits.n_checkpoints
+        self._stores_idle = limits.n_ctx_slot is None and limits.prompt_cache.n_bytes > 0
+        self._table = SlotTable(limits.n_slots, limits.traits, limits.prompt_cache)
+        self._slots = [Slot(cache) for cache in self._table.caches]
+        self._prefixes = Prefixes(self._slots, self._table.texts, limits)
         self._waiting: deque[EngineSequence] = deque()
         self._n_started = 0
         self._n_released = 0
@@ -82,13 +48,18 @@ class SlotManager:
 
     @property
     def sequence_ids(self) -> list[str]:
-        """Of all sequences, running and waiting."""
+        """The ids of all sequences, running and waiting."""
         return [sequence.id for sequence in self._sequences()]
 
     @property
     def n_free(self) -> int:
-        """Cells that hold nothing valid."""
-        return self._n_ctx - sum(len(slot.cache) for slot in self._slots)
+        """Cells that hold nothing valid, and that nothing which is being loaded will take."""
+        return self._n_ctx - self._table.n_cells
+
+    @property
+    def has_moved(self) -> bool:
+        """See `SlotTable.has_moved`."""
+        return self._table.has_moved
 
     def running(self) -> list[Slot]:
         """Slots with a sequence, in the order in which those started."""
@@ -108,14 +79,12 @@ class SlotManager:
     def admit(self, *, only_if_idle: bool) -> list[Started]:
         """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
         started = []
-        self._limit_moves()
-        self._go_on_loading()
+        self._table.begin_step(alone=all(slot.cache.loading for slot in self.running()))
         while (idle := self._idle()) and (sequence := self._next(idle)):
             self._keep_for(sequence)
             if not self._fits(sequence, only_if_idle) or self._prefixes.is_prefix_being_decoded(sequence):
                 break
-            if self._loading:
-                self._order_edits()  # it may share what is loaded
+            self._table.finish_loads()
             slot = _best_slot(idle, sequence)
             n_common = max(self._prefixes.useful(each, sequence) for each in self._slots)
             n_reused = self._reuse(slot, sequence)
@@ -124,7 +93,7 @@ class SlotManager:
             self._waiting.remove(sequence)
             if n_common - n_reused >= MIN_TOKENS_SAVED:
                 self._add_checkpoint(sequence, n_common)
-            slot.sequence, slot.n_prefill = sequence, sequence.n_prefill
+            slot.sequence, slot.cache.n_prefill = sequence, sequence.n_prefill
             started.append(self._started(sequence, n_reused, slot))
         if started:
             for slot in self._idle():
@@ -170,7 +139,7 @@ class SlotManager:
         for slot in self.running():
             if (sequence := slot.sequence) and sequence.is_context_full:
                 slot.cache.keep(sequence.shift_context())
-                slot.n_prefill = sequence.n_prefill
+                slot.cache.n_prefill = sequence.n_prefill
                 if self._waiting:
                     self.release(slot)
                     self._waiting.append(sequence)
@@ -182,7 +151,7 @@ class SlotManager:
 
     def release(self, slot: Slot) -> None:
         """Its sequence has ended; what is in its cache may serve another."""
-        slot.sequence = slot.loading = None
+        slot.sequence = slot.cache.loading = None
         slot.n_steps_idle = 0
         self._n_released += 1
         slot.last_used = self._n_released
@@ -215,7 +184,7 @@ class SlotManager:
         """
         for slot in self._idle():
             if len(slot.cache):
-                if self._store_text(slot) and waits:
+                if self._table.store(slot.cache) and waits:
                     return False
                 slot.cache.keep(0)
                 return True
@@ -247,9 +216,7 @@ class SlotManager:
 
     def pop_edits(self) -> list[CacheEdit]:
         """What makes every native cache hold what is valid in it; to be applied before anything else."""
-        self._order_edits()
-        edits, self._ordered = self._ordered, []
-        return edits
+        return self._table.pop_edits()
 
     def save_before_drafts(self, slots: Iterable[Slot]) -> list[CacheEdit]:
         """Edits with which rejected drafts of `slots` can be taken back; after those of `pop_edits`."""
@@ -291,14 +258,6 @@ class SlotManager:
             assert len(slot.cache) <= slot.cache.n_physical, "a token is valid but not in the cache"
         assert self.n_free >= 0, "more cells are used than exist"
 
-    def _order_edits(self) -> None:
-        """What is asked for from now on is applied after all that was."""
-        edits, self._edits = self._edits, []
-        self._loading.clear()
-        self._ordered += loads_last(
-            edits + [edit for slot in self._slots for edit in slot.cache.take_edits()]
-        )
-
     def _sequences(self) -> Iterator[EngineSequence]:
         yield from (slot.sequence for slot in self._slots if slot.sequence)
         yield from self._waiting
@@ -313,7 +272,7 @@ class SlotManager:
         return next((s for s in self._waiting if s.options.slot is None or s.options.slot in free), None)
 
     def _fits(self, sequence: EngineSequence, only_if_idle: bool) -> bool:
-        """Whether there is room for its prompt beside the other sequences."""
+        """Whether there is room for its prompt and for the other sequences."""
         held = [len(slot.sequence.context) + 1 for slot in self._slots if slot.sequence]
         if not held:
             return True
@@ -336,109 +295,46 @@ class SlotManager:
 
         None: not yet; what would be lost is being stored, or made room for, over several steps.
         """
-        n_own = self._prefixes.reusable(slot, sequence)
-        source = max(self._slots, key=lambda each: self._prefixes.copyable(each, sequence))
-        n_copied = self._prefixes.copyable(source, sequence)
-        n_running = sum(len(slot.cache) for slot in self._slots if slot.sequence)
-        n_loaded, text = self._prefixes.loadable(sequence, self._n_ctx - n_running)
-        if n_loaded < max(n_own, n_copied) + MIN_TOKENS:
-            text = None
-        keeps_own = text is None and n_copied < n_own + self._min_copied
-        n_kept = n_own if keeps_own else 0
-        if text and text.parts:
-            slot.loading, slot.n_load = text, n_loaded  # so that it does not give way
-        if not self._make_way(slot, n_kept, text.n_cells(n_loaded) if text else 0):
-            slot.loading = None
+        n_running = sum(slot.cache.n_cells for slot in self._slots if slot.sequence)
+        n, _, source = self._prefixes.best(slot, sequence, self._n_ctx - n_running)
+        if isinstance(source, StoredText):
+            slot.cache.loading = Loading(source, n)  # so that it does not give way, and has its cells
+        if not self._make_way(slot, n if source is slot.cache else 0):
+            slot.cache.loading = None
             return None
-        if keeps_own:
-            return len(slot.cache)  # fewer, if what can be rolled back was stored before
-        if text:
-            self._load(slot, text, n_loaded)
-            return n_loaded
-        self._copy(source.cache, slot, n_copied)
-        return n_copied
+        if isinstance(source, StoredText):
+            self._table.load(slot.cache, source, n)
+        elif source is slot.cache:
+            return len(source)  # fewer, if what can be rolled back was stored before
+        else:
+            self._table.copy(source, slot.cache, n)
+        return n
 
-    def _make_way(self, slot: Slot, n_keep: int, n_cells: int) -> bool:
+    def _make_way(self, slot: Slot, n_keep: int) -> bool:
         """Cut the text of an idle slot, and free cells; False: not yet, texts are being stored before."""
-        if 2 * n_keep < len(slot.cache) and self._store_text(slot, n_keep):
+        if 2 * n_keep < len(slot.cache) and self._table.store(slot.cache, n_keep):
             return False
-        slot.cache.keep(n_keep)
-        if not n_keep:
-            self._edits += slot.cache.take_edits()
-        return not n_cells or self.free_up_to(n_cells) >= n_cells
-
-    def _copy(self, source: SlotCache, slot: Slot, n_tokens: int) -> None:
-        self._edits.append(Copy(source.index, slot.index, n_tokens))
-        if not self._traits.can_trim:
-            self._edits += source.take_stores()
-            self._edits.append(LoadState(slot.index, source.checkpoints[n_tokens]))
-            self._loading.add(slot.index)
-        slot.cache.share(source, n_tokens)
-
-    def _load(self, slot: Slot, text: StoredText, n_tokens: int) -> None:
-        if not text.parts:
-            self._edits += self._stored.load(text, slot.cache, n_tokens)
-            self._loading.add(slot.index)
-        elif self._n_movable > 0:
-            self._load_parts(slot, text)
-
-    def _go_on_loading(self) -> None:
-        for slot in self.running():
-            if slot.loading and self._n_movable > 0:
-                self._load_parts(slot, slot.loading)
-
-    def _load_parts(self, slot: Slot, text: StoredText) -> None:
-        """The next of what `slot` is to get; if there is no room any more, its sequence decodes the rest."""
-        n_before = len(slot.cache)
-        n_next = text.n_cells(n_before + 1) - n_before
-        while self.n_free < n_next and self.evict_idle():
-            pass
-        if self.n_free < n_next:
-            slot.loading = None
-            return
-        n_most = min(self._n_movable, self.n_free)
-        self._edits += self._stored.load_parts(text, slot.cache, slot.n_load, n_most)
-        self._n_movable -= len(slot.cache) - n_before
-        self._loading.add(slot.index)
-        if len(slot.cache) == slot.n_load:
-            slot.loading = None
-
-    def _limit_moves(self) -> None:
-        """In a step beside others a part is stored or loaded."""
-        is_alone = all(slot.loading for slot in self.running())
-        self._n_movable = UNLIMITED if is_alone else self._size.n_part or UNLIMITED
-
-    def _store_text(self, slot: Slot, n_keep: int = 0) -> int | None:
-        """Store the text of an idle slot, which is to keep `n_keep` tokens of it; returns how much is left.
-
-        None: it cannot be stored, or is not worth it.
-        """
-        if len(slot.cache) < MIN_TOKENS or slot.index in self._loading:
-            return None
-        held = [each.loading.key for each in self._slots if each.loading]
-        stored = self._stored.store(slot.cache, slot.n_prefill, n_keep, self._n_movable, held)
-        if stored is None:
-            return None
-        edits, n_left = stored
-        self._edits += edits
-        self._n_movable -= n_moved(edits)
-        return n_left
+        if n_keep:
+            slot.cache.keep(n_keep)
+        else:
+            self._table.empty(slot.cache)
+        return not slot.cache.loading or self.free_up_to(0) >= 0
 
     def store_idle(self) -> None:
         """Empty idle slots while others run, before a step: attention reads all cells of the pool."""
         if not self._stores_idle or not any(slot.sequence for slot in self._slots):
             return
-        self._n_movable = min(self._n_movable, self._size.n_part or UNLIMITED)
+        self._table.limit_moves()
         for slot in self._idle():
             slot.n_steps_idle += 1
-            if slot.n_steps_idle > _IDLE_STEPS and self._store_text(slot) == 0:
+            if slot.n_steps_idle > _IDLE_STEPS and self._table.store(slot.cache) == 0:
                 slot.cache.keep(0)
 
     def _store(self, cache: SlotCache) -> None:
         """Make a checkpoint; if there are too many, the second one goes: the first is a system prompt."""
         if self._n_checkpoints == 0:
             return
-        cache.store(next(self._keys))
+        self._table.checkpoint(cache)
         while len(cache.checkpoints) > self._n_checkpoints:
             lengths = sorted(cache.checkpoints)
             cache.drop(lengths[min(1, len(lengths) - 1)])

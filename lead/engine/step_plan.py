@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lead.engine.slot import Slot
-from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.inline_drafting import DraftOrder
+from lead.engine.speculation.policy import Wait
 from shared.cache_edits import CacheEdit
+from shared.llama.batch_layout import Layout
 from shared.llama.span import Span
 
 
@@ -47,31 +49,21 @@ class TrialPlace:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """Decode `spans`, one per entry.
+    """Decode `layout`, a span per entry.
 
     n_prompt: tokens of prompts among them. n_expected: how many tokens the step should commit; None with
-    prompts in the batch. n_padding: tokens that the model adds. n_passes: over the weights (both:
-    `shared.llama.span`).
+    prompts in the batch.
     """
 
     entries: list[PlanEntry]
-    spans: list[Span]
+    layout: Layout
     n_prompt: int = 0
     n_expected: float | None = None
-    n_padding: int = 0
-    n_passes: int = 1
 
     @property
     def n_tokens(self) -> int:
-        """In its batch."""
-        return sum(len(span.tokens) for span in self.spans) + self.n_padding
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to decode yet: ask again when a command has arrived, or after `seconds`."""
-
-    seconds: float
+        """In its batch, padding included."""
+        return self.layout.n_tokens
 
 
 Action = StepPlan | DraftOrder | Wait

@@ -14,4 +14,4 @@ class Target(SlotMemory, Protocol):
     """A model with a KV cache in slots (`shared.llama.model.Model`)."""
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """One forward pass; logits for each span, shape (n_logits, n_vocab)."""
+        """Logits for each span, shape (n_logits, n_vocab); a `Layout` is decoded as it was planned."""

@@ -5,19 +5,21 @@ that its sequence sits out the next steps, and the others go on.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lead.engine.events import Committed, Failed, TokenProbabilities
-from lead.engine.probabilities import filtered_probabilities, model_probabilities
 from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot
-from lead.engine.speculation.draft_chain import DraftChain
-from lead.engine.verify import VerifiedTokens, verify
+from lead.engine.speculation.drafts import DraftChain
 from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.grammar_waits import WaitsForGrammars
+from shared.sampling.sampler import Sampler
+from shared.sampling.top_k import top_k
 
 log = logging.getLogger("engine")
 
@@ -30,6 +32,71 @@ _ALONE_GRAMMAR_SECONDS = 0.005
 
 SlotOutcome = tuple[Slot, Committed | Failed]
 """What a slot's sequence is to commit, or why it cannot go on."""
+
+_LEAST = -1e9
+"""JSON has no infinity."""
+
+
+def model_probabilities(logits: NDArray[np.float32], token: int, n: int) -> TokenProbabilities:
+    """Logarithms of the model's own probabilities, before any filter: of `token` and of the `n` likeliest.
+
+    `logits` is of shape (n_vocab,) and not modified.
+    """
+    largest = float(logits.max())
+    norm = largest + math.log(float(np.exp(logits - largest, dtype=np.float64).sum()))
+    top = [(int(i), _finite(float(logits[i]) - norm)) for i in top_k(logits, n)]
+    return TokenProbabilities(chosen=_finite(float(logits[token]) - norm), top=top)
+
+
+def filtered_probabilities(
+    sampler: Sampler, logits: NDArray[np.float32], position: int, token: int, n: int
+) -> TokenProbabilities:
+    """Probabilities, not their logarithms, among the candidates that the filters leave."""
+    ids, weights = sampler.distribution(logits, position)
+    order = np.lexsort((ids, -weights))[:n]
+    chosen = weights[ids == token]
+    # If a grammar rejected the first choice, the chosen token is not among these.
+    return TokenProbabilities(
+        chosen=float(chosen[0]) if len(chosen) else 1.0,
+        top=[(int(ids[i]), float(weights[i])) for i in order] if len(chosen) else [(token, 1.0)][:n],
+    )
+
+
+def _finite(value: Any) -> float:
+    return max(float(value), _LEAST)
+
+
+class VerifiedTokens(NamedTuple):
+    """tokens[:n_accepted] equal the draft; one more follows unless the sequence ended inside the draft."""
+
+    tokens: list[int]
+    n_accepted: int
+
+
+def verify(
+    draft: Sequence[int],
+    choose: Callable[[int], int],
+    end_tokens: Container[int],
+    tokens: list[int] | None = None,
+) -> VerifiedTokens:
+    """Follow `draft` as long as the target agrees; it never influences what the target chooses.
+
+    `choose(i)` is the target's token after the committed ones and draft[:i]; it is called for i = 0, 1, … in
+    order, and only while draft[:i] has been accepted. The last token is the recovered one (the target's own
+    at the first mismatch) or the bonus after a fully accepted draft; nothing follows an end token.
+
+    tokens: what was chosen before `choose` raised an error; it goes on from there, in the same list.
+    """
+    tokens = [] if tokens is None else tokens
+    for i in range(len(tokens), len(draft) + 1):
+        token = choose(i)
+        tokens.append(token)
+        accepted = i < len(draft) and token == draft[i]
+        if not accepted:
+            return VerifiedTokens(tokens, i)
+        if token in end_tokens:
+            break
+    return VerifiedTokens(tokens, len(tokens))
 
 
 class Verifier:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from lead.engine.calibration import calibrate, recalibrate, warm_up
+from lead.engine.calibration import Recalibration, StepTimer, recalibrate
 from lead.engine.commands import NGRAM, PREDICTION, SUFFIX, Load, Submit
 from lead.engine.draft_loading import (
     InlineModel,
@@ -27,14 +27,13 @@ from lead.engine.drafters.suffix import SuffixDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness, LoadFailed, Ready
-from lead.engine.exact_model import load_target
+from lead.engine.exact_model import limits_of, load_target
 from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
-from lead.engine.recalibration import Recalibration
 from lead.engine.rpc_workers import wait_for_workers
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.step_plan import TrialPlace
 from shared.errors import ModelLoadError
@@ -44,7 +43,6 @@ from shared.llama.memory_plan import describe_checkpoints, describe_prompt_cache
 from shared.llama.memory_probe import size_text
 from shared.llama.model import Model
 from shared.llama.mtp_heads import MtpHeads
-from shared.llama.width_policy import RESERVE
 from shared.logs import configure_logging
 from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
@@ -116,7 +114,7 @@ def _serve(
     pipe: EnginePipe,
 ) -> None:
     vocabulary = model.vocabulary
-    limits = _limits(model, load, RESERVE if exactness.is_on else 0)
+    limits = limits_of(model, n_prompt_checkpoints(model.traits, load.options), model.prompt_cache)
     patience = Patience()
     grammars = GrammarServer(load.model, patience)
 
@@ -143,12 +141,13 @@ def _serve(
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
-    warm_up(model)
+    timer = StepTimer.of_target(model, model.n_vocab)
+    timer.seconds(1)  # reads all weights: a step takes longer the first time
     grammars.start()  # not earlier: its processes take a core while they load
     pipe.send(_ready(limits, exactness, drafts_with))
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
-        calibrate(model, speculation.cost, model.n_vocab, interrupted=lambda: pipe.readable)
+        timer.calibrate(speculation.cost, lambda: pipe.readable)
         recalibration = _recalibration(model, speculation.cost, pipe)
     forget_old = seen.forget_old if seen else lambda: None
     Loop(model, engine, pipe, recalibration=recalibration, forget_old=forget_old).run()
@@ -185,22 +184,6 @@ def _draft_name(drafts_with: InlineModel | MtpHeads | None) -> str | None:
     if isinstance(drafts_with, InlineModel):
         return drafts_with.name
     return drafts_with.title if isinstance(drafts_with, EagleHeads) else None
-
-
-def _limits(model: Model, load: Load, n_reserve: int) -> EngineLimits:
-    """n_reserve: cells of each slot that are kept for padding."""
-    return EngineLimits(
-        n_slots=load.options.parallel,
-        n_ctx=model.n_ctx - load.options.parallel * n_reserve,
-        n_ctx_sequence=min(model.n_ctx_slot - n_reserve, model.vocabulary.info.n_ctx_train),
-        n_batch=model.n_batch,
-        traits=model.traits,
-        n_checkpoints=n_prompt_checkpoints(model.traits, load.options),
-        prompt_cache=model.prompt_cache,
-        n_ctx_slot=None if model.kv_unified else model.n_ctx_slot - n_reserve,
-        widths=model.widths,
-        tiles_attention=model.tiles_attention,
-    )
 
 
 def _inline_drafter(

@@ -7,9 +7,8 @@ from typing import Literal
 from lead.engine.commands import DRAFT_MODEL, MTP, PolicyName
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, SplitTimes
 from lead.simulation.cell import Cell, simulate
-from lead.simulation.shared_machine import Contention
+from lead.simulation.machine import Contention, StepTable
 from lead.simulation.simulated_back import BackSpec
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill
 
 Kind = Literal["none", "engine", "mtp", "split", "remote"]

@@ -34,7 +34,7 @@ from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
-from lead.tokenizer.jobs import Setup
+from lead.tokenizer.job_handler import TokenizerProgram
 from lead.tokenizer.pool import TokenizerPool
 from shared.discovery import Scheme, announced
 from shared.errors import ConfigError
@@ -197,7 +197,7 @@ class Lead:
         try:
             path = await asyncio.to_thread(settings.model_path, self._stopping.is_set)
             chosen = settings.conversation.template()
-            setup = Setup(
+            program = TokenizerProgram(
                 model=path,
                 chat_template=chosen,
                 chat=settings.conversation,
@@ -205,7 +205,7 @@ class Lead:
                 log_level=settings.log_level,
                 log_json=settings.log_json,
             )
-            tokenizer = TokenizerPool(setup)
+            tokenizer = TokenizerPool(program)
             async with _in_background(tokenizer.run_processes()):
                 vocabulary = await asyncio.to_thread(Vocabulary.load, path)
                 template, problem = await asyncio.to_thread(model_template, vocabulary, chosen)

@@ -8,13 +8,10 @@ from lead.engine.commands import PolicyName, Submit
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.simulation.clock import VirtualClock
-from lead.simulation.machine_load import IDLE, MachineLoad
-from lead.simulation.network import Link
-from lead.simulation.shared_machine import Contention, SharedMachine
+from lead.simulation.clock import Link, VirtualClock
+from lead.simulation.machine import LEAD, Contention, SharedMachine, StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
 from lead.simulation.simulated_lead import LeadEvent, SimulatedLead
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill, Text
 from shared.drafting.drafter import DrafterMessage
 from shared.protocol import Close, Extend, Open, Tune
@@ -28,9 +25,8 @@ class Cell:
     """`n_clients` ask for texts of `n_text` tokens, one after the other, until each has `n_tokens`.
 
     `instant`: a free drafter inside the lead that is always done, the bound of what drafting can give.
-    `inline`: a draft model in the lead's engine. `seed` is of the texts, `jitter_seed` of the times of steps.
-    `load`: what else the lead's machine does. `contention`: the backs run on the lead's machine. `texts`:
-    these, in turns, in place of random ones.
+    `inline`: a draft model in the lead's engine. `seed` is of the texts and the times of steps.
+    `contention`: the backs run on the lead's machine.
     """
 
     steps: StepTable
@@ -41,16 +37,13 @@ class Cell:
     instant: DraftSkill | None = None
     inline: BackSpec | None = None
     seed: int = 0
-    jitter_seed: int = 0
-    load: MachineLoad = IDLE
     contention: Contention | None = None
     constants: SpeculationConstants = DEFAULTS
-    texts: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CellOutcome:
-    """Of all clients together, after warming up."""
+    """The sum over all clients, after the warm-up."""
 
     tokens_per_second: float
     tokens_per_step: float
@@ -59,41 +52,21 @@ class CellOutcome:
     accepted_share: float
 
 
-@dataclass(slots=True)
-class _Totals:
-    """Sums since the beginning."""
-
-    seconds: float = 0.0
-    n_tokens: int = 0
-    n_steps: int = 0
-    n_drafted: int = 0
-    n_accepted: int = 0
-    waited: float = 0.0
-
-    def __sub__(self, other: "_Totals") -> "_Totals":
-        return _Totals(
-            self.seconds - other.seconds,
-            self.n_tokens - other.n_tokens,
-            self.n_steps - other.n_steps,
-            self.n_drafted - other.n_drafted,
-            self.n_accepted - other.n_accepted,
-            self.waited - other.waited,
-        )
-
-
 def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
     """Run a cell under one policy."""
     simulation = _Simulation(cell, policy, depth)
     simulation.run(_N_WARM_UP * cell.n_clients)
     before = simulation.totals()
     simulation.run((_N_WARM_UP + cell.n_tokens) * cell.n_clients)
-    done = simulation.totals() - before
+    seconds, n_tokens, n_steps, n_drafted, n_accepted, waited = (
+        after - then for after, then in zip(simulation.totals(), before, strict=True)
+    )
     return CellOutcome(
-        tokens_per_second=done.n_tokens / done.seconds,
-        tokens_per_step=done.n_tokens / max(1, done.n_steps),
-        mean_depth=done.n_drafted / max(1, done.n_steps),
-        wait_share=done.waited / done.seconds,
-        accepted_share=done.n_accepted / max(1, done.n_drafted),
+        tokens_per_second=n_tokens / seconds,
+        tokens_per_step=n_tokens / max(1, n_steps),
+        mean_depth=n_drafted / max(1, n_steps),
+        wait_share=waited / seconds,
+        accepted_share=n_accepted / max(1, n_drafted),
     )
 
 
@@ -142,10 +115,9 @@ class _Simulation:
             make_drafters=self._make_drafters,
             constants=self.cell.constants,
             n_slots=self.cell.n_clients,
-            seed=self.cell.seed + self.cell.jitter_seed,
-            load=self.cell.load,
+            seed=self.cell.seed,
             inline=self.cell.inline,
-            compute=self._machine.run_lead if self._machine else None,
+            compute=functools.partial(self._machine.run, LEAD) if self._machine else None,
         )
         self._links: list[Link[DrafterMessage]] = [
             self._connect(f"back-{i}", spec) for i, spec in enumerate(self.cell.backs)
@@ -158,10 +130,10 @@ class _Simulation:
         """Until `n_tokens` are committed."""
         self.clock.run(lambda: self._lead.stats.n_committed >= n_tokens)
 
-    def totals(self) -> _Totals:
-        """Up to now."""
+    def totals(self) -> tuple[float, ...]:
+        """Since the beginning: seconds, tokens, steps, tokens drafted and accepted, seconds of waiting."""
         stats = self._lead.stats
-        return _Totals(
+        return (
             self.clock.now,
             stats.n_committed,
             stats.n_steps,
@@ -179,21 +151,16 @@ class _Simulation:
             drafts.send,
             self.texts,
             n_slots=self.cell.n_clients,
-            compute=functools.partial(self._machine.run_back, name) if self._machine else None,
+            compute=functools.partial(self._machine.run, name) if self._machine else None,
         )
         return Link(self.clock, spec.rtt_s / 2, spec.message_s, back.receive)
 
     def _ask(self, client: int) -> None:
         key = len(self.texts)
-        self.texts[key] = self._text(key)
+        self.texts[key] = _text(self.cell.n_text, self.cell.seed, key)
         sequence = f"{client}.{key}"
         self._lead.submit(sequence, key)
         self._send(Open(sequence=sequence, sampling=GREEDY, tokens=[key]))
-
-    def _text(self, key: int) -> Text:
-        if given := self.cell.texts:
-            return given[key % len(given)]
-        return _text(self.cell.n_text, self.cell.seed, key)
 
     def _on_event(self, event: LeadEvent) -> None:
         match event:

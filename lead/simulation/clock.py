@@ -1,15 +1,20 @@
-"""Simulated time: events happen in the order of their times, then in the order they were scheduled."""
+"""Simulated time, and messages under way in it."""
 
 import heapq
 import math
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
+Payload = TypeVar("Payload")
 Compute = Callable[[float, Callable[[], None]], None]
-"""Computes for so many seconds, as it would take alone, then calls."""
+"""(seconds, call): compute for as long as takes these seconds alone, then call."""
 
 
 class VirtualClock:
-    """`now` is seconds since the beginning."""
+    """Events happen in the order of their times, then in the order in which they were scheduled.
+
+    `now` is seconds since the beginning.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -43,3 +48,25 @@ class VirtualClock:
     def _proceed(self) -> None:
         self.now, _, call = heapq.heappop(self._events)
         call()
+
+
+class Link(Generic[Payload]):
+    """One direction of a connection: messages arrive in order, each some time after it was sent.
+
+    Each message takes the wire for `message_s` and is then under way for `delay_s`.
+    """
+
+    def __init__(
+        self, clock: VirtualClock, delay_s: float, message_s: float, deliver: Callable[[Payload], None]
+    ) -> None:
+        self._clock = clock
+        self._delay_s = delay_s
+        self._message_s = message_s
+        self._deliver = deliver
+        self._free_at = 0.0
+
+    def send(self, message: Payload) -> None:
+        """Post a message."""
+        self._free_at = max(self._clock.now, self._free_at) + self._message_s
+        under_way = self._free_at + self._delay_s - self._clock.now
+        self._clock.after(under_way, lambda: self._deliver(message))

@@ -13,9 +13,9 @@ from shared.diagnostics.findings import count
 from shared.errors import ConfigError, ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama import devices
+from shared.llama.batch_invariance import RESERVE
 from shared.llama.memory_plan import MemoryPlan, plan_memory
 from shared.llama.vocabulary import ModelInfo, Vocabulary
-from shared.llama.width_policy import RESERVE
 from shared.models.split import parts_of
 from shared.settings.model_options import ModelOptions
 from shared.settings.model_source import ModelSource

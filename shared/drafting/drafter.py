@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.drafting import side_branches
-from shared.drafting.draft_batch import Work, spans_of
-from shared.drafting.draft_path import DraftedToken, DraftPath
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import DraftModel, LookAhead, MakeSampler
 from shared.drafting.send_scheduler import DraftUpdate
-from shared.drafting.sequence_state import SequenceState
+from shared.drafting.sequence_state import DraftedToken, DraftPath, SequenceState, Work, spans_of
 from shared.drafting.side_branches import BranchCandidate
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
@@ -126,8 +124,13 @@ class Drafter:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no slot for another sequence."""
+        """Whether all slots for sequences are in use."""
         return not self._slots
+
+    @property
+    def has_moved(self) -> bool:
+        """See `SlotTable.has_moved`."""
+        return self._slots.has_moved
 
     def n_pending(self, sequence: str) -> int:
         """The number of tokens to decode before the next draft token of a sequence can be chosen."""
@@ -266,7 +269,9 @@ class Drafter:
         drafting = [
             state
             for state in self._sequences.values()
-            if (only is None or state.id in only) and state.can_extend(self._end_tokens)
+            if (only is None or state.id in only)
+            and state.can_extend(self._end_tokens)
+            and not state.main.cache.loading
         ]
         for state in drafting:
             self._slots.give_back_branches(state.move_window(self._options.n_window))
@@ -281,10 +286,10 @@ class Drafter:
                 work += [(state, branch) for branch in self._choose_branches(state, state in drafting)]
         return work[: self._model.n_batch]
 
-    def _choose_branches(self, state: SequenceState, beside_main: bool) -> list[DraftPath]:
+    def _choose_branches(self, state: SequenceState, with_main: bool) -> list[DraftPath]:
         if not self._may_branch(state):
             return []
-        n = self._options.n_beside_main if beside_main else self._options.n_branches
+        n = self._options.n_with_main if with_main else self._options.n_branches
         chosen = side_branches.choose(state, state.options, self._end_tokens, n)
         paths = [
             self._start_branch(state, each) if isinstance(each, BranchCandidate) else each for each in chosen

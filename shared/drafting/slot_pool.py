@@ -1,19 +1,12 @@
 """The slots of the draft model's KV cache: one for each sequence, the others for side branches."""
 
-import itertools
 from collections.abc import Iterable
 
 from shared.cache_edits import SlotMemory, apply_edits
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.prompt_cache import (
-    MIN_TOKENS,
-    NO_PROMPT_CACHE,
-    UNLIMITED,
-    PromptCache,
-    PromptCacheSize,
-    n_moved,
-)
+from shared.prompt_cache import MIN_TOKENS, NO_PROMPT_CACHE, PromptCacheSize
 from shared.slot_cache import SlotCache, common_prefix_length
+from shared.slot_table import SlotTable
 
 
 class SlotPool:
@@ -32,12 +25,10 @@ class SlotPool:
         prompt_cache: PromptCacheSize = NO_PROMPT_CACHE,
     ) -> None:
         self._model = model
-        self._n_part = prompt_cache.n_part or UNLIMITED
-        self._n_movable = 0  # tokens that may still be stored in this step
-        self._is_storing = False  # texts of which a part is stored
-        self._stored = PromptCache(prompt_cache if traits.can_trim else NO_PROMPT_CACHE, itertools.count(1))
-        self._slots = [SlotCache(index, traits) for index in range(n_slots)]
+        self._table = SlotTable(n_slots, traits, prompt_cache if traits.can_trim else NO_PROMPT_CACHE)
+        self._slots = self._table.caches
         self._idle, self._idle_branches = self._slots[:n_sequences], self._slots[n_sequences:]
+        self._is_storing = False  # texts of which a part is stored
 
     def __bool__(self) -> bool:
         """Whether there is a slot for another sequence."""
@@ -47,62 +38,55 @@ class SlotPool:
     def n_idle_branches(self) -> int:
         return len(self._idle_branches)
 
+    @property
+    def has_moved(self) -> bool:
+        """See `SlotTable.has_moved`."""
+        return self._table.has_moved
+
     def take(self, tokens: list[int]) -> SlotCache:
-        """An idle slot that holds as much of `tokens` as any; it may hold others after them."""
-        slot = max(self._idle, key=lambda cache: cache.reuse_score(tokens))
+        """An idle slot that holds as much of `tokens` as any; it may hold others after them.
+
+        If it is `loading`, it gets more in the next steps.
+        """
+        slot = max(self._idle, key=lambda cache: (cache.reuse_score(tokens), not cache))
         self._idle.remove(slot)
-        self._store_idle()
+        self._table.begin_step()
         if 2 * slot.shared_with(tokens) < len(slot):
-            self._store(slot)
-        self._load_longer(slot, tokens)
+            self._table.store(slot)
+        self._store_idle()
+        self._load_longer(slot, tokens[:-1])
+        self._apply()
         return slot
 
     def _load_longer(self, slot: SlotCache, tokens: list[int]) -> None:
         """Give `slot` what is stored of `tokens`, if it holds much less of them itself."""
-        n_loaded, text = self._stored.best(tokens, lambda text: common_prefix_length(text.tokens, tokens))
-        if text and n_loaded >= slot.shared_with(tokens) + MIN_TOKENS:
-            self._empty(slot)
-            load = self._stored.load_parts if text.parts else self._stored.load
-            apply_edits(load(text, slot, n_loaded), self._model)
+        n, text = self._table.texts.best(tokens, lambda text: common_prefix_length(text.tokens, tokens))
+        if text and n >= slot.shared_with(tokens) + MIN_TOKENS:
+            self._table.empty(slot)
+            self._table.load(slot, text, n)
 
     def _store_idle(self) -> None:
         """Empty idle slots, once they are stored: a part in each step."""
-        self._n_movable, self._is_storing = self._n_part, False
+        self._is_storing = False
         for slot in self._idle:
-            n_left = self._store(slot)
+            n_left = self._table.store(slot)
             self._is_storing |= bool(n_left)
             if n_left == 0:
-                self._empty(slot)
-
-    def _store(self, slot: SlotCache) -> int | None:
-        """Store the tokens of an ended sequence; how many are left for later steps. None: too few or many."""
-        stored = self._stored.store(slot, n_most=self._n_movable) if len(slot) >= MIN_TOKENS else None
-        if stored is None:
-            return None
-        edits, n_left = stored
-        self._n_movable -= n_moved(edits)
-        apply_edits(edits, self._model)
-        return n_left
-
-    def _empty(self, slot: SlotCache) -> None:
-        slot.keep(0)
-        self._trim(slot)
+                self._table.empty(slot)
 
     def give_back(self, slot: SlotCache) -> None:
         """The sequence in `slot` has ended."""
+        slot.loading = None
         self._idle.append(slot)
 
     def take_branch(self, main: SlotCache, n_shared: int) -> SlotCache:
         """An idle slot with the first `n_shared` tokens of `main`."""
         slot = self._idle_branches.pop()
-        self._trim(slot)
-        if main.traits.can_trim:
-            self._model.copy(main.index, slot.index, n_shared)
-        else:
-            if n_shared not in main.saved:
-                self.save([main])
-            self._model.restore(main.index, main.saved[n_shared], slot.index)
-        slot.share(main, n_shared)
+        self._table.empty(slot)
+        if n_shared not in main.saved:
+            self.save([main])
+        self._table.copy(main, slot, n_shared)
+        self._apply()
         return slot
 
     def save(self, slots: Iterable[SlotCache]) -> None:
@@ -130,14 +114,14 @@ class SlotPool:
         return had_tokens
 
     def trim_all(self) -> None:
-        """Before a step: remove from the model's cache what the slots no longer hold."""
+        """Before a step: remove from the model's cache what the slots no longer hold, and move texts."""
+        self._table.begin_step()
         if self._is_storing:
             self._store_idle()
-        for slot in self._slots:
-            self._trim(slot)
+        self._apply()
 
-    def _trim(self, slot: SlotCache) -> None:
-        apply_edits(slot.take_edits(), self._model)
+    def _apply(self) -> None:
+        apply_edits(self._table.pop_edits(), self._model)
 
     def check_integrity(self, in_use: Iterable[SlotCache]) -> None:
         """Raise AssertionError unless each slot is either idle or in use."""

@@ -1,4 +1,4 @@
-"""A llama_batch over numpy arrays: filling it element by element with ctypes costs more than sampling."""
+"""llama_batches over numpy arrays: filling them element by element with ctypes costs more than sampling."""
 
 import ctypes
 from collections.abc import Sequence
@@ -8,13 +8,14 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.llama.span import Span
+from shared.llama.hidden_states import HeadSpan
+from shared.llama.span import Pass
 
 
-class Batch:
-    """A llama_batch of at most `n_batch` tokens; `native` is the structure for llama_decode."""
+class _NativeBatch:
+    """Room for `n_batch` tokens; `native` is the structure for llama_decode."""
 
-    def __init__(self, n_batch: int) -> None:
+    def __init__(self, n_batch: int, embd: NDArray[np.float32] | None = None, *, with_tokens: bool) -> None:
         self._token = np.zeros(n_batch, np.int32)
         self._position = np.zeros(n_batch, np.int32)
         self._n_slots = np.ones(n_batch, np.int32)  # each token belongs to one sequence
@@ -24,51 +25,70 @@ class Batch:
         self._wanted = np.zeros(n_batch, np.int8)
         self.native = llama_cpp.llama_batch(
             n_tokens=0,
-            token=_pointer(self._token, ctypes.c_int32),
-            embd=None,
+            token=_pointer(self._token, ctypes.c_int32) if with_tokens else None,
+            embd=None if embd is None else _pointer(embd, ctypes.c_float),
             pos=_pointer(self._position, ctypes.c_int32),
             n_seq_id=_pointer(self._n_slots, ctypes.c_int32),
             seq_id=_pointer(self._slot_pointers, ctypes.POINTER(ctypes.c_int32)),
             logits=_pointer(self._wanted, ctypes.c_int8),
         )
 
-    def fill(
-        self,
-        spans: Sequence[Span],
-        n_padding: Sequence[int],
-        n_vocab: int,
-        n_slots: int,
-        n_outputs: Sequence[int] | None = None,
-    ) -> int:
-        """Write `spans` into the arrays, each followed by `n_padding` tokens.
 
-        Logits are computed as spans say, or of the last `n_outputs` tokens of each, padding included. Returns
-        the number of tokens. Raises ValueError for slots, positions or token ids out of range.
+class Batch(_NativeBatch):
+    """The tokens of a pass, at most `n_batch`."""
+
+    def __init__(self, n_batch: int) -> None:
+        super().__init__(n_batch, with_tokens=True)
+
+    def fill(self, together: Pass, n_vocab: int, n_slots: int) -> int:
+        """Write the tokens of a pass into the arrays; returns their number, padding included.
+
+        Raises ValueError for slots, positions or token ids out of range.
         """
         at = 0
-        for i, (span, n_pad) in enumerate(zip(spans, n_padding, strict=True)):
+        for span, n_padding, n_outputs in ((part.span, part.n_padding, part.n_outputs) for part in together):
             end = at + len(span.tokens)
-            if end > len(self._token) or not 0 <= span.slot < n_slots or not span.tokens or span.start < 0:
+            after = end + n_padding
+            if after > len(self._token) or not 0 <= span.slot < n_slots or not span.tokens or span.start < 0:
                 raise ValueError(f"not a batch of at most {len(self._token)} tokens: {span}")
             self._token[at:end] = span.tokens
-            self._position[at:end] = np.arange(span.start, span.start + end - at)
-            self._slot[at:end] = span.slot
-            self._wanted[at:end] = 0
-            self._wanted[end - span.n_logits : end] = 1
-            at = end
-            if n_pad:
-                at = end + n_pad
-                self._token[end:at] = span.tokens[-1]
-                self._position[end:at] = span.start + len(span.tokens) + np.arange(n_pad)
-                self._slot[end:at] = span.slot
-                self._wanted[end:at] = 0
-            if n_outputs:
-                self._wanted[at - n_outputs[i] : at] = 1
+            self._token[end:after] = span.tokens[-1]
+            self._position[at:after] = np.arange(span.start, span.start + after - at)
+            self._slot[at:after] = span.slot
+            self._wanted[at:after] = 0
+            if n_outputs is None:
+                self._wanted[end - span.n_logits : end] = 1
+            else:
+                self._wanted[after - n_outputs : after] = 1
+            at = after
         tokens = self._token[:at]
         if at == 0 or int(tokens.min()) < 0 or int(tokens.max()) >= n_vocab:
             raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")
         self.native.n_tokens = at
         return at
+
+
+class HeadBatch(_NativeBatch):
+    """Hidden states of `n_embd` numbers, and the tokens after them unless told otherwise."""
+
+    def __init__(self, n_batch: int, n_embd: int, *, with_tokens: bool = True) -> None:
+        self._rows = np.zeros((n_batch, n_embd), np.float32)
+        super().__init__(n_batch, self._rows, with_tokens=with_tokens)
+
+    def fill(self, spans: Sequence[HeadSpan], *, with_outputs: bool) -> list[int]:
+        """Returns the index of the last token of each span."""
+        at, last = 0, []
+        for span in spans:
+            end = at + len(span.tokens)
+            self._token[at:end] = span.tokens
+            self._rows[at:end] = span.rows
+            self._position[at:end] = np.arange(span.start, span.start + end - at)
+            self._slot[at:end] = span.slot
+            self._wanted[at:end] = with_outputs
+            last.append(end - 1)
+            at = end
+        self.native.n_tokens = at
+        return last
 
 
 def _pointer(array: NDArray[Any], kind: Any) -> Any:

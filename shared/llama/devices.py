@@ -1,7 +1,4 @@
-"""The devices that llama.cpp can compute on in this process: CPU, GPUs, and those of RPC workers.
-
-llama-cpp-python has no functions for them, so they are called by their names in ggml-backend.h.
-"""
+"""The devices that llama.cpp can compute on in this process: CPU, GPUs, and those of RPC workers."""
 
 import ctypes
 from typing import Any
@@ -9,10 +6,10 @@ from typing import Any
 import llama_cpp
 
 from shared.llama import library
+from shared.llama.unbound import function
 
 _GPU, _INTEGRATED_GPU = 1, 2
 """ggml_backend_dev_type."""
-_native: Any = llama_cpp.llama_cpp._lib  # noqa: SLF001 - its handle also finds what is in libggml, which it needs
 
 
 def names() -> list[str]:
@@ -38,24 +35,15 @@ def own_gpus() -> Any:
 
 def pointers() -> list[int]:
     """Each a ggml_backend_dev_t."""
-    n_devices = call("ggml_backend_dev_count", ctypes.c_size_t)
-    return [call("ggml_backend_dev_get", ctypes.c_void_p, ctypes.c_size_t(i)) for i in range(n_devices)]
-
-
-def call(function: str, result: Any, *arguments: Any) -> Any:
-    """A function of ggml, whose result has this ctypes type."""
-    found = getattr(_native, function)
-    found.restype = result
-    return found(*arguments)
+    return [function("ggml_backend_dev_get")(i) for i in range(function("ggml_backend_dev_count")())]
 
 
 def _is_own_gpu(device: int) -> bool:
-    pointer = ctypes.c_void_p(device)
-    registry = ctypes.c_void_p(call("ggml_backend_dev_backend_reg", ctypes.c_void_p, pointer))
-    is_gpu = call("ggml_backend_dev_type", ctypes.c_int, pointer) in {_GPU, _INTEGRATED_GPU}
-    return is_gpu and call("ggml_backend_reg_name", ctypes.c_char_p, registry) != b"RPC"
+    registry = function("ggml_backend_dev_backend_reg")(device)
+    is_gpu = function("ggml_backend_dev_type")(device) in {_GPU, _INTEGRATED_GPU}
+    return is_gpu and function("ggml_backend_reg_name")(registry) != b"RPC"
 
 
 def _name(device: int) -> str:
-    name: bytes = call("ggml_backend_dev_name", ctypes.c_char_p, ctypes.c_void_p(device))
+    name: bytes = function("ggml_backend_dev_name")(device)
     return name.decode()

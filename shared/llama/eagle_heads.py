@@ -18,10 +18,11 @@ from llama_cpp import llama_cpp_ext
 from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError, ModelLoadError
-from shared.llama.layer_inputs import ARCHITECTURES, target_layers
-from shared.llama.mtp_heads import HeadBatch, MtpHeads
-from shared.llama.mtp_span import HeadOutput, HeadSpan
-from shared.llama.tensor_names import tensor_names
+from shared.llama.batch import HeadBatch
+from shared.llama.gguf_metadata import tensor_names
+from shared.llama.hidden_sources import ARCHITECTURES, target_layers
+from shared.llama.hidden_states import HeadOutput, HeadSpan
+from shared.llama.mtp_heads import MtpHeads
 from shared.models.file_kind import EAGLE
 
 _OWN = {"token_embd.weight", "output.weight"}

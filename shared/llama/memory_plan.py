@@ -8,12 +8,7 @@ from shared.errors import ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, size_text
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.llama.native_parameters import (
-    add_guard_sequences,
-    add_spare_sequence,
-    add_state_memory,
-    context_parameters,
-)
+from shared.llama.native_parameters import context_parameters, make_room
 from shared.models.file_kind import read_beginning
 from shared.models.split import parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
@@ -25,7 +20,7 @@ _ROLLBACKS = (8, 6, 4, 3, 2, 1)
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
 _PART_BYTES = 32 << 20
-"""Of a text that is stored or loaded in one step beside others: takes some hundredths of a second."""
+"""How much of a text is stored or loaded in one step: it takes some hundredths of a second."""
 MEMORY_SHARE = 0.25
 """The most of the free memory that states to return to may take; and stored texts, of what is left."""
 
@@ -64,36 +59,40 @@ def plan_memory(
     free_bytes = free_memory() - sum(part.stat().st_size for part in parts_of(path))
     with ModelOutline.load(path, options) as outline:
         probe = outline.probe()
-        if probe.is_recurrent and probe.n_window and not n_step_checkpoints:
-            # In one pool llama.cpp gives away cells of windows that are still looked at, and does not tell.
-            options = options.model_copy(update={"kv_unified": False})
-        traits = choose_traits(probe, options, n_slots, free_bytes, n_step_checkpoints)
-        n_ctx = choose_n_ctx(options, outline.n_ctx_train) + n_reserve * n_slots
-        parameters = context_parameters(options, n_ctx, n_slots)
         has_windows = probe.n_window > 0
-        is_guarded = has_windows and traits.can_trim and options.kv_unified and n_slots > 1
-        if is_guarded:
-            add_guard_sequences(parameters, path)
-        add_state_memory(parameters, traits)
+        used = options if n_step_checkpoints else _without_a_wrong_pool(options, probe)
+        traits = choose_traits(probe, used, n_slots, free_bytes, n_step_checkpoints)
+        is_plain_pool = traits == PLAIN and used.kv_unified
+        is_guarded = is_plain_pool and has_windows and n_slots > 1
         # Ranges of cells have names of their own in one pool only, and where nothing but cells is in memory.
-        has_parts = traits == PLAIN and not has_windows and options.kv_unified and n_slots < MAX_SLOTS
-        if has_parts:
-            add_spare_sequence(parameters)
-        size = outline.size(parameters)
-        # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
-        can_store = not (traits.can_trim and has_windows)
-        return MemoryPlan(
-            traits,
-            parameters,
-            size,
-            probe.n_window,
-            is_guarded=is_guarded,
-            kv_unified=options.kv_unified,
-            checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
-            prompt_cache=size_prompt_cache(options, probe, free_bytes - size.total, has_parts=has_parts)
-            if can_store
-            else NO_PROMPT_CACHE,
+        has_parts = is_plain_pool and not has_windows and n_slots < MAX_SLOTS
+        if is_guarded:
+            _refuse_unguarded_slots(path, n_slots)
+        parameters = context_parameters(
+            used, choose_n_ctx(used, outline.n_ctx_train) + n_reserve * n_slots, n_slots
         )
+        make_room(
+            parameters,
+            n_slots * (2 if is_guarded else 1 + traits.n_step_checkpoints) + has_parts,
+            (traits.n_rollback or 0) if traits.equal_lengths else 0,
+            # Between the ubatches of a decode, cells that an earlier one has masked are given away.
+            one_ubatch=is_guarded or not traits.can_trim,
+        )
+        size = outline.size(parameters)
+    # With all cells of windows a text can be cut anywhere, but llama.cpp stores none outside of windows.
+    can_store = not (traits.can_trim and has_windows)
+    return MemoryPlan(
+        traits,
+        parameters,
+        size,
+        probe.n_window,
+        is_guarded=is_guarded,
+        kv_unified=used.kv_unified,
+        checks_windows=has_windows and not traits.can_trim and not probe.is_recurrent,
+        prompt_cache=size_prompt_cache(used, probe, free_bytes - size.total, has_parts=has_parts)
+        if can_store
+        else NO_PROMPT_CACHE,
+    )
 
 
 def _refuse_several_slots(path: Path, n_slots: int) -> None:
@@ -106,6 +105,22 @@ def _refuse_several_slots(path: Path, n_slots: int) -> None:
         )
 
 
+def _refuse_unguarded_slots(path: Path, n_slots: int) -> None:
+    """Each slot needs a second sequence (`WindowGuard`)."""
+    n_most = MAX_SLOTS // 2
+    if n_slots > n_most:
+        raise ModelLoadError(
+            f"{path}: a model with a sliding window has at most {n_most} slots in one KV cache, not "
+            f"{n_slots}: lower --parallel, or use --no-kv-unified"
+        )
+
+
+def _without_a_wrong_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
+    """In one pool llama.cpp gives away cells of recurrent models' windows that are still seen, silently."""
+    is_wrong = probe.is_recurrent and probe.n_window > 0
+    return options.model_copy(update={"kv_unified": False}) if is_wrong else options
+
+
 def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
     """Number of cells in the KV cache: `ctx_size`, or a default for 0."""
     return options.ctx_size or min(n_ctx_train * options.parallel, DEFAULT_CTX)
@@ -114,7 +129,7 @@ def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
 def choose_traits(
     probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int, n_step_checkpoints: int = 0
 ) -> MemoryTraits:
-    """How to use the memory of a model, with `free_bytes` of memory free beside its weights.
+    """How to use the memory of a model, with `free_bytes` of memory free besides its weights.
 
     n_step_checkpoints: keep this many states of each slot, or fewer, rather than to roll back; 0: either.
     """
@@ -148,7 +163,7 @@ def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
 def size_prompt_cache(
     options: ModelOptions, probe: MemoryProbe, n_left: int, *, has_parts: bool = False
 ) -> PromptCacheSize:
-    """Where `n_left` bytes are free beside the model; has_parts: texts are stored in parts."""
+    """How large it may be with `n_left` bytes free; has_parts: texts are stored in parts."""
     n_bytes = max(0, int(MEMORY_SHARE * n_left))
     if options.cache_ram >= 0:
         n_bytes = min(n_bytes, options.cache_ram << 20)

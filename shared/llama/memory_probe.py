@@ -1,8 +1,8 @@
 """How large the memory of a model is, measured without its weights.
 
-llama.cpp can make a model and contexts with all their buffers but no memory behind them (`no_alloc` in
+llama.cpp can make a model and contexts with all their buffers but without their memory (`no_alloc` in
 llama.h), in a few milliseconds. How large the buffers are, it says in its log only, and not of all
-(`graph_size`).
+(`graph_bytes`).
 """
 
 import re
@@ -14,15 +14,17 @@ from typing import Any
 
 import llama_cpp
 
-from shared.llama import library
-from shared.llama.graph_size import graph_bytes
+from shared.llama import devices, library
 from shared.llama.native_parameters import context_parameters, model_parameters
+from shared.llama.unbound import function
 from shared.llama.vocabulary import load_native
 from shared.settings.model_options import MAX_SLOTS, ModelOptions
 
 _N_CELLS = 1 << 20
 """Sizes are logged to 0.01 MiB: with so many cells that is a hundredth of a byte for each token."""
 _MIB = 1 << 20
+_N_GRAPHS = 3
+"""That a llama_context keeps: the reserved one, and the last ones with and without outputs."""
 _CREATING = re.compile(r"creating +(.*) KV cache")
 _ATTENTION = re.compile(r"llama_kv_cache: size = +([\d.]+) MiB")
 _STATES = re.compile(r"llama_memory_recurrent: size = +([\d.]+) MiB \( *(\d+) cells.* (\d+) rs_seq\)")
@@ -45,7 +47,7 @@ class MemorySize:
         return self.full_attention + self.windows + self.states + self.computing
 
     def with_graphs(self, n_bytes: int) -> "MemorySize":
-        """With so many bytes more to compute."""
+        """The same, with `n_bytes` more to compute."""
         return replace(self, computing=self.computing + n_bytes)
 
     def __str__(self) -> str:
@@ -75,7 +77,7 @@ class MemoryProbe:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Of a checkpoint of one slot: its recurrent state and its window."""
+        """Size of a checkpoint of one slot: its recurrent state and its window."""
         return self.state_bytes + self.n_window * self.window_token_bytes
 
 
@@ -124,7 +126,7 @@ class ModelOutline:
         )
 
     def size(self, parameters: Any) -> MemorySize:
-        """Of a context with these llama_context_params."""
+        """The size of a context with these llama_context_params."""
         with self._context(parameters) as (context, size):
             return size.with_graphs(graph_bytes(context, parameters)) if context else size
 
@@ -141,7 +143,7 @@ class ModelOutline:
 
 
 def read_sizes(lines: Iterable[str]) -> MemorySize:
-    """Of a context, from what llama.cpp says when it is made."""
+    """The size of a context, from what llama.cpp logs when it is made."""
     is_window = False
     full = windows = states = computing = 0.0
     n_states = 0
@@ -163,6 +165,45 @@ def read_sizes(lines: Iterable[str]) -> MemorySize:
         n_states=n_states,
         computing=round(computing * _MIB),
     )
+
+
+def graph_bytes(context: Any, parameters: Any) -> int:
+    """What computing takes besides the compute buffers: the CPU's work buffer and the graphs.
+
+    Without flash attention the work buffer holds the attention scores of a whole batch in the type of the KV
+    cache: batch · cells · heads · 2 bytes. `context` is new, and was made with these llama_context_params:
+    llama.cpp prepares its largest graph again. 0 if this build does not tell, and with a GPU, which computes
+    large batches whether it holds the weights or not.
+    """
+    if devices.has_gpu():
+        return 0
+    try:
+        graph = _largest_graph(context, parameters)
+        return _work_bytes(graph, parameters) + _N_GRAPHS * _metadata_bytes(graph) if graph else 0
+    except AttributeError:  # the CPU's library is loaded at run time, or the build exports less
+        return 0
+
+
+def _largest_graph(context: Any, parameters: Any) -> int | None:
+    """The ggml_cgraph of the largest batch over a full cache; None: there is no memory for its buffer."""
+    n_seqs = parameters.n_seq_max
+    n_tokens = min(parameters.n_ctx, parameters.n_ubatch)
+    graph: int | None = function("llama_graph_reserve")(context, n_tokens, n_seqs, n_seqs)
+    return graph
+
+
+def _work_bytes(graph: int, parameters: Any) -> int:
+    n_threads = max(1, parameters.n_threads_batch)
+    n_bytes: int = function("ggml_graph_plan")(graph, n_threads, None).work_size
+    return n_bytes
+
+
+def _metadata_bytes(graph: int) -> int:
+    """What the nodes of a graph take, if it has as many as it may have."""
+    n_nodes = function("ggml_graph_size")(graph)
+    n_each = function("ggml_tensor_overhead")()
+    n_bytes: int = n_each * n_nodes + function("ggml_graph_overhead_custom")(n_nodes, False)
+    return n_bytes
 
 
 def size_text(n_bytes: float) -> str:

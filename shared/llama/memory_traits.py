@@ -1,4 +1,4 @@
-"""What the memory of a model can do. Imports no native library: schedulers use it.
+"""What the memory of a model can do, and what hears of its edits. Imports no native library.
 
 Every llama.cpp memory grows at its end. Models differ in what can be taken back:
 
@@ -45,4 +45,29 @@ class MemoryTraits:
 
 
 PLAIN = MemoryTraits()
-"""Of models with attention over the whole text."""
+"""Models with attention over the whole text."""
+
+
+class SlotPart:
+    """One thing that is kept of each slot. Every method is called after the cells were edited."""
+
+    def decoded(self, slot: int, length: int, n_padding: int) -> None:
+        """`slot` has `length` tokens now, and after them padding."""
+
+    def trimmed(self, slot: int, n_keep: int) -> None:
+        """`slot` has no more than its first `n_keep` tokens now, and no padding."""
+
+    def copied(self, source: int, slot: int, n_keep: int) -> None:
+        """`slot`, which was empty, has the first `n_keep` tokens of `source` now."""
+
+    def stored(self, slot: int, key: int, start: int, end: int) -> None:
+        """The tokens `start` to `end` of `slot` were stored as `key`."""
+
+    def loaded(self, slot: int, key: int, n_keep: int) -> None:
+        """What was stored as `key` follows what `slot` had, which has `n_keep` tokens now."""
+
+    def forget(self, key: int) -> None:
+        """Free what was stored as `key`, if it is known."""
+
+    def clear(self) -> None:
+        """Free all that was stored."""

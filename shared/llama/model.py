@@ -12,28 +12,25 @@ from typing import Any
 
 import llama_cpp
 import numpy as np
-from numpy.typing import NDArray
 
+from shared.cache_edits import Snapshot
 from shared.errors import DecodeAbortedError, DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import devices, library, rpc_backend
 from shared.llama.batch import Batch
-from shared.llama.context_limits import read_limits
+from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_layout import Layout, LayoutRules, layout
 from shared.llama.eagle_heads import EagleHeads, load_eagle
-from shared.llama.hidden_rows import HiddenRows
-from shared.llama.layer_inputs import LayerInputs
+from shared.llama.hidden_sources import LayerInputs, NextnStates
+from shared.llama.hidden_states import HiddenStates
 from shared.llama.memory_plan import plan_memory
-from shared.llama.memory_traits import PLAIN
+from shared.llama.memory_traits import PLAIN, SlotPart
 from shared.llama.mtp_heads import MtpHeads, has_heads, load_heads
 from shared.llama.native_parameters import context_parameters, model_parameters
-from shared.llama.nextn_states import NextnStates
-from shared.llama.span import Span, padding, prompts_first, wants_two_passes
-from shared.llama.step_checkpoints import StepCheckpoints
+from shared.llama.slot_parts import Padding, StepCheckpoints, WindowCheck, WindowGuard
+from shared.llama.span import Pass, Rows, Span
 from shared.llama.step_progress import StepProgress
 from shared.llama.stored_states import StoredStates
 from shared.llama.vocabulary import Vocabulary, load_native, unusable
-from shared.llama.width_policy import Pass, WidthPolicy, passes
-from shared.llama.window_check import WindowCheck
-from shared.llama.window_guard import WindowGuard
 from shared.models.file_kind import is_eagle_file
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.settings.model_options import UNQUANTIZED, ModelOptions
@@ -42,9 +39,9 @@ from shared.settings.model_options import UNQUANTIZED, ModelOptions
 class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
-    hidden: HiddenRows | None = None
-    """What the heads for further tokens read, or an EAGLE-3 drafter; None: nothing is kept."""
-    widths: WidthPolicy | None = None
+    hidden: HiddenStates | None = None
+    """What MTP heads read, or an EAGLE-3 drafter; None: nothing is kept."""
+    widths: InvariantWidths | None = None
     """In which widths to decode, so that logits depend on nothing but the tokens; None: in any."""
 
     def __init__(
@@ -62,8 +59,8 @@ class Model:
 
         n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what
         suits a target, from which only the last draft is taken back. n_reserve: cells of each slot in
-        addition to `ctx_size`, for padding. with_heads: load the heads for further tokens (MTP), too, and
-        keep what they read: `hidden`. with_workers: layers may be on RPC workers that were added, not only
+        addition to `ctx_size`, for padding. with_heads: load the model's MTP heads, too, and keep what they
+        read: `hidden`. with_workers: layers may be on RPC workers that were added, not only
         on this machine. Raises ModelLoadError.
         """
         library.start()
@@ -76,22 +73,28 @@ class Model:
         self._model = _load(path, options, with_heads=with_heads, with_workers=with_workers)
         self.vocabulary = Vocabulary(self._model, path)
         self._context, self._memory = self._open_context(path, plan.parameters)
+        self._stored, self._padding = StoredStates(self._context), Padding()
+        self._parts: list[SlotPart] = [self._stored, self._padding]
+        if plan.is_guarded:
+            self._parts.append(WindowGuard(self._memory, self.n_slots, plan.n_window))
+        self._windows = WindowCheck(self._memory, plan.n_window) if plan.checks_windows else None
+        n_states = self.traits.n_step_checkpoints
+        self._saved = StepCheckpoints(self._memory, self.n_slots, n_states) if n_states else None
+        self._parts += [part for part in (self._windows, self._saved) if part]
         if with_heads:
             self._keep_hidden(NextnStates(self._model, self._context))
-        self._guard = WindowGuard(self._memory, self.n_slots, plan.n_window) if plan.is_guarded else None
-        self._windows = WindowCheck(self._memory, plan.n_window) if plan.checks_windows else None
-        n_each = self.traits.n_step_checkpoints
-        self._saved = StepCheckpoints(self._memory, self.n_slots, n_each) if n_each else None
-        self._stored = StoredStates(self._context)
-        self._untrimmed: dict[int, int] = {}  # slots that end with padding, and their length without
         self.n_vocab = self.vocabulary.n_tokens
-        limits = read_limits(self._context, self.vocabulary.info.n_ctx_train)
-        self.n_ctx, self.n_ctx_slot = limits.n_ctx, limits.n_ctx_slot
-        self.n_batch, self.n_ubatch = limits.n_batch, limits.n_ubatch
+        self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
+        n_each: int = llama_cpp.llama_n_ctx_seq(self._context)
+        # Models with learned positions (GPT-2) have no others: llama.cpp aborts.
+        self.n_ctx_slot = min(n_each, self.vocabulary.info.n_ctx_train or n_each)
+        """Tokens that one slot may have; with one pool of cells all cells, within the training context."""
+        self.n_batch: int = llama_cpp.llama_n_batch(self._context)
+        self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
         self.is_offloaded = options.n_gpu_layers != 0 and (with_workers or devices.has_gpu())
         """Whether a GPU or another machine computes some of the layers."""
         self.tiles_attention = self.traits == PLAIN and not self.is_offloaded and _tiles(plan.parameters)
-        """Whether flash attention compares the tokens of several sequences with the cells of all of them."""
+        """See `LayoutRules`."""
         self._batch = Batch(self.n_batch)
 
     def _open_context(self, path: Path, parameters: Any) -> tuple[Any, Any]:
@@ -110,7 +113,7 @@ class Model:
 
     @property
     def prompt_cache(self) -> PromptCacheSize:
-        """Of texts that are stored in host memory; none with RPC workers: they would cross the network."""
+        """How many texts host memory may hold; none with RPC workers: they would cross the network."""
         size = self._prompt_cache
         if self.hidden:
             return replace(size, token_bytes=size.token_bytes + self.hidden.nothing.nbytes)
@@ -118,7 +121,7 @@ class Model:
 
     @property
     def n_activations(self) -> int:
-        """Of one token: its numbers between two layers, in all layers."""
+        """Numbers that the layers compute for one token: the width of a layer, times layers."""
         width: int = llama_cpp.llama_model_n_embd(self._model)
         n_layers: int = llama_cpp.llama_model_n_layer(self._model)
         return width * n_layers
@@ -149,85 +152,82 @@ class Model:
     def _keep_hidden(self, source: NextnStates | LayerInputs) -> None:
         """Record what `source` has after each decode."""
         self._hidden_source = source
-        self.hidden = HiddenRows(self.n_slots, source.width)
+        others = [part for part in self._parts if part is not self.hidden]
+        self.hidden = HiddenStates(self.n_slots, source.width)
+        self._parts = [*others, self.hidden]
 
-    def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """One forward pass over all `spans`, at most n_batch tokens in total.
+    @property
+    def layout_rules(self) -> LayoutRules:
+        """By which `decode` divides spans into passes."""
+        return LayoutRules(
+            self.n_batch,
+            self.n_ctx_slot,
+            self.traits,
+            own_cells=not self.kv_unified,
+            widths=self.widths,
+            tiles_attention=self.tiles_attention,
+        )
+
+    def decode(self, spans: Sequence[Span]) -> list[Rows]:
+        """Decode `spans`, at most n_batch tokens in total: as planned if they are a `Layout`.
 
         Returns the logits of each span, shape (n_logits, n_vocab), as views that the next call overwrites.
         Raises KvCacheFullError (the cache is unchanged, but for the slots that it names), WindowLostError (it
         is unchanged), DecodeAbortedError, DecodeFatalError.
         """
-        self._cut_padding()
+        return self.launch(spans)()
+
+    def launch(self, spans: Sequence[Span]) -> Callable[[], list[Rows]]:
+        """Start what `decode` does; what it returns waits for the last pass and gives the logits.
+
+        Until that was called, nothing else may be done with this model. On a CPU nothing is left to wait for.
+        """
+        planned = spans if isinstance(spans, Layout) else layout(spans, self.layout_rules)
+        self._cut_all_padding()
         if self._windows:
-            self._windows.require(span.slot for span in spans)
-        if self.widths:
-            return self._decode_in_widths(spans, self.widths)
-        if self.tiles_attention and wants_two_passes(spans):
-            return self._decode_drafts_last(spans, self.decode_as_is)
-        if len(spans) == 1 or not self.pads_unequal_lengths:
-            return self.decode_as_is(spans)
-        if self.traits.can_trim:
-            return self._decode_equal_lengths(spans)
-        return self._decode_drafts_last(spans, self._decode_equal_lengths)
+            self._windows.require(span.slot for span in planned)
+        rows: list[list[Rows]] = [[] for _ in planned]
+        for n_done, together in enumerate(planned.passes):
+            if n_done:
+                self._collect(planned.passes[n_done - 1], rows, is_last=False)
+            try:
+                self._begin(together)
+            except KvCacheFullError as error:
+                lost = self._take_back([part.span for done in planned.passes[:n_done] for part in done])
+                raise KvCacheFullError(str(error), lost) from error
 
-    @property
-    def pads_unequal_lengths(self) -> bool:
-        """Whether spans are padded to equal lengths: otherwise llama.cpp decodes them in several passes."""
-        return self.traits.n_rollback != 0 and (self.traits.equal_lengths or not self.kv_unified)
+        def finish() -> list[Rows]:
+            self._collect(planned.passes[-1], rows, is_last=True)
+            return [np.concatenate(each) if len(each) > 1 else each[0] for each in rows]
 
-    def decode_as_is(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """As `decode`, without any padding and in one batch."""
-        return self._decode(spans, [0] * len(spans))
+        return finish
 
-    def _decode(
-        self, spans: Sequence[Span], n_padding: Sequence[int], n_outputs: Sequence[int] | None = None
-    ) -> list[NDArray[np.float32]]:
-        """n_outputs: compute logits of so many tokens of each span, padding included; None: as it says."""
-        self._cut_padding()
-        n_tokens = self._batch.fill(spans, n_padding, self.n_vocab, self.n_slots, n_outputs)
+    def _begin(self, together: Pass) -> None:
+        self._cut_all_padding()
+        n_tokens = self._batch.fill(together, self.n_vocab, self.n_slots)
         code = llama_cpp.llama_decode(self._context, self._batch.native)
         if code != 0:
             raise _decode_error(code, n_tokens)
+        for span, n_padding, _ in (each[1:] for each in together):
+            for part in self._parts:
+                part.decoded(span.slot, span.start + len(span.tokens), n_padding)
+
+    def _collect(self, together: Pass, rows: list[list[Rows]], *, is_last: bool) -> None:
+        """Add the logits of a pass to those of each span; they are copied if another pass overwrites them."""
         if self.hidden:
-            self.hidden.record_batch(spans, n_padding, self._hidden_source.table(n_tokens))
-        for span, n_pad in zip(spans, n_padding, strict=True):
-            if n_pad:
-                self._untrimmed[span.slot] = span.start + len(span.tokens)
-        if self._guard:
-            for span, n_pad in zip(spans, n_padding, strict=True):
-                self._guard.grown(span.slot, span.start + len(span.tokens) + n_pad)
-        return self._rows(n_outputs or [span.n_logits for span in spans])
+            self.hidden.record_pass(together, self._hidden_source.table(sum(part.width for part in together)))
+        for part, outputs in zip(together, self._rows([part.n_rows for part in together]), strict=True):
+            wanted = part.wanted(outputs)
+            rows[part.number].append(wanted if is_last else wanted.copy())
 
-    def _cut_padding(self) -> None:
+    def _cut_all_padding(self) -> None:
         # A recurrent state can be cut back only once: `trim` removes padding and a rejected draft together.
-        for slot in list(self._untrimmed):
-            self._cut_padding_of(slot)
+        for slot in list(self._padding.lengths):
+            self._cut_padding(slot)
 
-    def _cut_padding_of(self, slot: int) -> None:
-        if (length := self._untrimmed.pop(slot, None)) is not None:
+    def _cut_padding(self, slot: int) -> None:
+        if (length := self._padding.lengths.get(slot)) is not None:
             self._remove_end(slot, length)
-
-    def _decode_in_widths(self, spans: Sequence[Span], widths: WidthPolicy) -> list[NDArray[np.float32]]:
-        rows: list[list[NDArray[np.float32]]] = [[] for _ in spans]
-        all_passes = passes(spans, widths)
-        for n_done, together in enumerate(all_passes, 1):
-            try:
-                decoded = self._decode_pass(together)
-            except KvCacheFullError:
-                self._take_back([part.span for done in all_passes[: n_done - 1] for part in done])
-                raise
-            for part, logits in zip(together, decoded, strict=True):
-                rows[part.number].append(logits if n_done == len(all_passes) else logits.copy())
-        return [np.concatenate(each) if len(each) > 1 else each[0] for each in rows]
-
-    def _decode_pass(self, together: Pass) -> list[NDArray[np.float32]]:
-        decoded = self._decode(
-            [part.span for part in together],
-            [part.n_padding for part in together],
-            [part.n_outputs for part in together],
-        )
-        return [part.wanted(rows) for part, rows in zip(together, decoded, strict=True)]
 
     def _take_back(self, done: Sequence[Span]) -> list[int]:
         """Remove what was decoded; returns the slots that were emptied, as nothing less can be removed."""
@@ -235,37 +235,10 @@ class Model:
             self.trim(span.slot, span.start if self.traits.can_trim else 0)
         return [] if self.traits.can_trim else [span.slot for span in done]
 
-    def _decode_drafts_last(
-        self, spans: Sequence[Span], decode: Callable[[Sequence[Span]], list[NDArray[np.float32]]]
-    ) -> list[NDArray[np.float32]]:
-        """Decode prompts first, then what may be rolled back: see `slots_in_last_pass`."""
-        parts = prompts_first(spans)
-        rows: dict[int, NDArray[np.float32]] = {}
-        for n_done, part in enumerate(parts):
-            try:
-                decoded = decode(part)
-            except KvCacheFullError as error:
-                lost = self._take_back([span for done in parts[:n_done] for span in done])
-                raise KvCacheFullError(str(error), lost) from error
-            for span, logits in zip(part, decoded, strict=True):
-                rows[span.slot] = logits if part is parts[-1] else logits.copy()
-        return [rows[span.slot] for span in spans]
-
-    def _decode_equal_lengths(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        # llama.cpp starts a new ubatch where slot numbers are not consecutive.
-        ordered = sorted(spans, key=lambda span: span.slot)
-        n_padding = padding(ordered, self.n_batch, self.n_ctx_slot)
-        rows = self._decode(ordered, n_padding)
-        by_slot = {span.slot: logits for span, logits in zip(ordered, rows, strict=True)}
-        return [by_slot[span.slot] for span in spans]
-
     def trim(self, slot: int, n_keep: int) -> None:
         """Remove all but the first `n_keep` tokens of a slot; raises DecodeFatalError if that fails."""
         self._check(slot)
-        self._untrimmed.pop(slot, None)
         self._remove_end(slot, n_keep)
-        if self._saved:
-            self._saved.trimmed(slot, n_keep)
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Give the first `n_keep` tokens of a slot to `slot`, which must be empty.
@@ -283,12 +256,8 @@ class Model:
         else:
             assert self.traits.can_trim, "such a copy cannot be cut back"
             self._copy_cells(source_slot, slot, n_keep)
-        if self._guard:
-            self._guard.grown(slot, n_keep)
-        if self._windows:
-            self._windows.cut(slot, n_keep)
-        if self.hidden:
-            self.hidden.copy(source_slot, slot, n_keep)
+        for part in self._parts:
+            part.copied(source_slot, slot, n_keep)
 
     def _copy_cells(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Between slots with cells of their own.
@@ -303,90 +272,72 @@ class Model:
             self._remove_end(slot, n_keep)
 
     def use_threads(self, n_threads: int) -> None:
-        """Compute with so many threads from now on."""
+        """Compute with `n_threads` threads from now on."""
         llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
 
     def watch_steps(self) -> StepProgress:
         """Tells another thread whether `decode` proceeds; to be kept as long as this object."""
         return StepProgress(self._context)
 
-    def save(self, slot: int, number: int) -> None:
-        """Keep the state of a slot; 0 ≤ number < traits.n_step_checkpoints."""
+    def store(self, slot: int, snapshot: Snapshot) -> None:
+        """Take a snapshot of a slot; raises DecodeFatalError."""
         self._check(slot)
-        assert self._saved
-        assert 0 <= number < self.traits.n_step_checkpoints
-        self._saved.save(slot, number)
+        if snapshot.kind == "device":
+            assert self._saved
+            self._saved.save(slot, snapshot.key)
+            return
+        self._cut_padding(slot)  # llama.cpp stores the state that was rolled back to
+        if snapshot.kind == "state":
+            self._stored.store(slot, snapshot.key)
+            return
+        size = self.prompt_cache
+        assert size.n_bytes, "this model stores no texts"
+        if size.n_part:
+            self._stored.store_part(slot, self.n_slots, snapshot.key, snapshot.start, snapshot.end)
+        else:
+            assert snapshot.start == 0, "this model stores texts as a whole"
+            self._stored.store_text(slot, snapshot.key)
+        for part in self._parts:
+            part.stored(slot, snapshot.key, snapshot.start, snapshot.end)
 
-    def restore(self, source: int, number: int, slot: int) -> None:
-        """Give `slot` a state that was kept of `source`."""
-        self._check(slot)
-        self._check(source)
-        assert self._saved
-        self._saved.restore(source, number, slot)
+    def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
+        """Give a slot the first `n_keep` tokens of a text, as far as to the snapshot's end.
 
-    def store(self, slot: int, key: int) -> None:
-        """Write the state of a slot to host memory; raises DecodeFatalError."""
+        Raises DecodeFatalError.
+        """
         self._check(slot)
-        self._cut_padding_of(slot)  # llama.cpp stores the state that was rolled back to
-        self._stored.store(slot, key)
+        if snapshot.kind == "text":
+            self._load_text(slot, snapshot, n_keep)
+            return
+        if snapshot.kind == "device":
+            assert self._saved
+            self._saved.restore(snapshot.key, slot)
+        else:
+            self._stored.load(slot, snapshot.key, snapshot.end)
+        for part in self._parts:
+            part.trimmed(slot, snapshot.end)
 
-    def load(self, slot: int, key: int) -> None:
-        """Go back to a stored state; raises DecodeFatalError."""
-        self._check(slot)
-        self._untrimmed.pop(slot, None)
-        n_tokens = self._stored.load(slot, key)
-        if self._windows:
-            self._windows.cut(slot, n_tokens)
-        if self._saved:
-            self._saved.trimmed(slot, n_tokens)
-
-    def store_text(self, slot: int, key: int) -> None:
-        """Write all that a slot holds to host memory; raises DecodeFatalError."""
-        self._check(slot)
-        assert self.prompt_cache.n_bytes, "this model stores no texts"
-        self._cut_padding_of(slot)
-        self._stored.store_text(slot, key)
-        if self.hidden:
-            self.hidden.store(slot, key)
-
-    def load_text(self, slot: int, key: int, n_keep: int) -> None:
-        """Give an empty slot the beginning of a stored text; raises DecodeFatalError."""
-        self._check(slot)
-        assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
-        self._stored.load_text(slot, key, n_keep)
-        if self._windows:
-            self._windows.cut(slot, n_keep)
-        if self.hidden:
-            self.hidden.load(slot, key, n_keep)
-
-    def store_part(self, slot: int, key: int, start: int, end: int) -> None:
-        """Write some tokens of a slot to host memory; raises DecodeFatalError."""
-        self._check(slot)
-        assert self.prompt_cache.n_part, "this model stores texts as a whole"
-        self._stored.store_part(slot, self.n_slots, key, start, end)
-        if self.hidden:
-            self.hidden.store(slot, key, start, end)
-
-    def load_part(self, slot: int, key: int, n_keep: int) -> None:
-        """Add a stored part to a slot that holds what was before it; raises DecodeFatalError."""
-        self._check(slot)
-        self._stored.load_part(slot, self.n_slots, key, n_keep)
-        if self.hidden:
-            self.hidden.load_part(slot, key, n_keep)
+    def _load_text(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
+        n_held = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
+        assert n_held == snapshot.start, f"slot {slot} holds {n_held} tokens, not {snapshot.start}"
+        if self._prompt_cache.n_part:
+            self._stored.load_part(slot, self.n_slots, snapshot.key, n_keep)
+        else:
+            self._stored.load_text(slot, snapshot.key, n_keep)
+        for part in self._parts:
+            part.loaded(slot, snapshot.key, n_keep)
 
     def forget(self, key: int) -> None:
-        """Free a stored state or text."""
-        self._stored.forget(key)
-        if self.hidden:
-            self.hidden.forget(key)
+        """Free a snapshot in host memory."""
+        for part in self._parts:
+            part.forget(key)
 
     def clear(self) -> None:
         """Empty all slots, and free what was stored."""
         for slot in range(self.n_slots):
             self.trim(slot, 0)
-        self._stored.clear()
-        if self.hidden:
-            self.hidden.clear()
+        for part in self._parts:
+            part.clear()
 
     def close(self) -> None:
         """Free the native objects; this object must not be used afterwards."""
@@ -401,12 +352,10 @@ class Model:
         done = llama_cpp.llama_memory_seq_rm(self._memory, slot, n_keep, -1)
         if not done:  # "returns false if a partial sequence cannot be removed" (llama.h)
             raise DecodeFatalError(f"this model's memory cannot be cut back to {n_keep} tokens")
-        if self._guard:
-            self._guard.trimmed(slot, n_keep)
-        if self._windows:
-            self._windows.cut(slot, n_keep)
+        for part in self._parts:
+            part.trimmed(slot, n_keep)
 
-    def _rows(self, n_outputs: Sequence[int]) -> list[NDArray[np.float32]]:
+    def _rows(self, n_outputs: Sequence[int]) -> list[Rows]:
         if sum(n_outputs) == 0:
             return [np.empty((0, self.n_vocab), np.float32)] * len(n_outputs)
         # llama.h: one row for each token with llama_batch.logits[i] != 0, contiguous, in order of the batch

@@ -1,6 +1,6 @@
-"""The heads of a model that predict further tokens (multi-token prediction, "nextn" in llama.cpp).
+"""MTP heads: parts of a model that predict further tokens (multi-token prediction, "nextn" in llama.cpp).
 
-A head is one more layer. For the token at position p it reads the hidden state behind the token at p - 1,
+A head is one more layer. For the token at position p it reads the hidden state after the token at p - 1,
 predicts the token at p + 1, and gives a hidden state of its own with which it can go on. It has a KV cache,
 in slots as the target's.
 """
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError, KvCacheFullError, ModelLoadError
 from shared.llama import library
-from shared.llama.graph_size import graph_bytes
-from shared.llama.memory_probe import read_sizes
-from shared.llama.mtp_span import HeadOutput, HeadSpan
-from shared.llama.tensor_names import tensor_names
+from shared.llama.batch import HeadBatch
+from shared.llama.gguf_metadata import tensor_names
+from shared.llama.hidden_states import HeadOutput, HeadSpan
+from shared.llama.memory_probe import graph_bytes, read_sizes
 from shared.models.file_kind import read_beginning
 from shared.models.split import parts_of
 
@@ -35,7 +35,7 @@ _ARCHITECTURES = frozenset(
 """With a single head that keeps a cache of its own. Of step35 and others with several, each head has to read
 the draft again; that of gemma4 is a file of its own which reads the target's cache."""
 _FEW_TOKENS = 16
-"""Up to so many are decoded with outputs of all: cheaper than two passes."""
+"""Up to this many are decoded with outputs of all: cheaper than two passes."""
 
 
 def has_heads(path: Path) -> bool:
@@ -80,7 +80,7 @@ class MtpHeads:
         """
         self._model = model if owns_model else None
         self.weights_size: int = llama_cpp.llama_model_size(model) if owns_model else 0
-        """Bytes, beside those of the target."""
+        """Bytes, in addition to those of the target."""
         parameters.ctx_type = self.context_type
         parameters.ctx_other = target
         parameters.n_rs_seq = 0
@@ -153,52 +153,10 @@ class MtpHeads:
             llama_cpp.llama_model_free(self._model)
 
 
-class HeadBatch:
-    """A llama_batch with both tokens and hidden states, or with these alone."""
-
-    def __init__(self, n_batch: int, n_embd: int, *, with_tokens: bool = True) -> None:
-        self._token = np.zeros(n_batch, np.int32)
-        self._rows = np.zeros((n_batch, n_embd), np.float32)
-        self._position = np.zeros(n_batch, np.int32)
-        self._n_slots = np.ones(n_batch, np.int32)
-        self._slot = np.zeros(n_batch, np.int32)
-        addresses = self._slot.ctypes.data + self._slot.itemsize * np.arange(n_batch, dtype=np.uintp)
-        self._slot_pointers = addresses.astype(np.uintp)
-        self._wanted = np.zeros(n_batch, np.int8)
-        self.native = llama_cpp.llama_batch(
-            n_tokens=0,
-            token=_pointer(self._token, ctypes.c_int32) if with_tokens else None,
-            embd=_pointer(self._rows, ctypes.c_float),
-            pos=_pointer(self._position, ctypes.c_int32),
-            n_seq_id=_pointer(self._n_slots, ctypes.c_int32),
-            seq_id=_pointer(self._slot_pointers, ctypes.POINTER(ctypes.c_int32)),
-            logits=_pointer(self._wanted, ctypes.c_int8),
-        )
-
-    def fill(self, spans: Sequence[HeadSpan], *, with_outputs: bool) -> list[int]:
-        """Returns the index of the last token of each span."""
-        at, last = 0, []
-        for span in spans:
-            end = at + len(span.tokens)
-            self._token[at:end] = span.tokens
-            self._rows[at:end] = span.rows
-            self._position[at:end] = np.arange(span.start, span.start + end - at)
-            self._slot[at:end] = span.slot
-            self._wanted[at:end] = with_outputs
-            last.append(end - 1)
-            at = end
-        self.native.n_tokens = at
-        return last
-
-
 def _shape(model: Any) -> tuple[int, int]:
     """What a model and its heads have in common: width and number of tokens."""
     n_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     return llama_cpp.llama_model_n_embd_out(model), n_tokens
-
-
-def _pointer(array: NDArray[Any], kind: Any) -> Any:
-    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
 
 
 def _view(pointer: Any, n: int) -> NDArray[np.float32]:

@@ -1,17 +1,13 @@
 """llama.cpp's parameter structures for a model and its context."""
 
 import ctypes
-from pathlib import Path
 from typing import Any
 
 import llama_cpp
 
-from shared.errors import ModelLoadError
 from shared.llama import devices, rpc_backend
-from shared.llama.memory_traits import MemoryTraits
 from shared.settings.model_options import (
     DEFAULT_SLOTS,
-    MAX_SLOTS,
     MIN_BATCH,
     UNQUANTIZED,
     CacheType,
@@ -56,42 +52,19 @@ def context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
     return parameters
 
 
-def add_guard_sequences(parameters: Any, path: Path) -> None:
-    """Add the sequences of a `WindowGuard`, and limit a batch to one ubatch. Raises ModelLoadError."""
-    n_slots, n_most = parameters.n_seq_max, MAX_SLOTS // 2
-    if n_slots > n_most:
-        raise ModelLoadError(
-            f"{path}: a model with a sliding window has at most {n_most} slots in one KV cache, not "
-            f"{n_slots}: lower --parallel, or use --no-kv-unified"
-        )
-    parameters.n_seq_max = 2 * n_slots
-    # llama.cpp aborts the process if a batch cannot hold one token of each sequence
-    parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max, MIN_BATCH)
-    parameters.n_batch = parameters.n_ubatch
+def make_room(parameters: Any, n_sequences: int, n_rollback: int, *, one_ubatch: bool) -> None:
+    """Enlarge a llama_context_params for more sequences, or states of each to roll back to (`n_rs_seq`).
 
-
-def add_spare_sequence(parameters: Any) -> None:
-    """Add a sequence after the slots that shares the cells of a part of one (`StoredStates.store_part`)."""
-    parameters.n_seq_max += 1
-    # llama.cpp aborts the process if a batch cannot hold one token of each sequence
-    parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max)
-    parameters.n_batch = max(parameters.n_batch, parameters.n_ubatch)
-
-
-def add_state_memory(parameters: Any, traits: MemoryTraits) -> None:
-    """Make room for the states that can be returned to."""
-    if not traits.can_trim:
-        # In one decode, no pass may give away cells that an earlier one has masked.
-        parameters.n_ubatch = parameters.n_batch = max(parameters.n_ubatch, MIN_BATCH)
-    if traits.n_rollback and traits.equal_lengths:
-        parameters.n_rs_seq = traits.n_rollback
-        # All drafts in one pass; llama.cpp aborts the process if it cannot hold 2 + n_rs_seq tokens.
-        parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max * (traits.n_rollback + 1) + 1)
-        parameters.n_batch = max(parameters.n_batch, parameters.n_ubatch)
-    if traits.n_step_checkpoints:
-        parameters.n_seq_max *= 1 + traits.n_step_checkpoints
-        parameters.n_ubatch = max(parameters.n_ubatch, parameters.n_seq_max)
-        parameters.n_batch = max(parameters.n_batch, parameters.n_ubatch)
+    one_ubatch: a batch must not be larger than an ubatch.
+    """
+    # llama.cpp aborts the process if a batch cannot hold one token of each sequence, or 2 + n_rs_seq tokens.
+    least = max(n_sequences, MIN_BATCH if one_ubatch else 0)
+    if n_rollback:  # all drafts in one ubatch
+        least = max(least, parameters.n_seq_max * (n_rollback + 1) + 1)
+    parameters.n_seq_max = n_sequences
+    parameters.n_rs_seq = n_rollback
+    parameters.n_ubatch = max(parameters.n_ubatch, least)
+    parameters.n_batch = parameters.n_ubatch if one_ubatch else max(parameters.n_batch, parameters.n_ubatch)
 
 
 def _ggml_type(name: CacheType) -> int:

@@ -13,6 +13,7 @@ import llama_cpp
 
 from shared.errors import ConfigError, ModelLoadError
 from shared.llama import devices, library
+from shared.llama.unbound import function
 
 HOW_TO_BUILD = "this llama.cpp was built without RPC; build it with: CMAKE_ARGS=-DGGML_RPC=ON make setup"
 _added: set[str] = set()
@@ -44,7 +45,7 @@ def add_workers(addresses: Sequence[str]) -> None:
         if not worker:
             raise ModelLoadError(f"RPC worker {address} has no device to compute on")
         if address not in _added:
-            devices.call("ggml_backend_register", None, ctypes.c_void_p(worker))
+            function("ggml_backend_register")(worker)
             _added.add(address)
 
 
@@ -77,6 +78,6 @@ def serve(address: str, offered: Sequence[int], n_threads: int, cache: Path | No
 
 
 def _procedure(name: bytes, result: Any, *arguments: Any) -> Any:
-    backend = ctypes.c_void_p(devices.call("ggml_backend_reg_by_name", ctypes.c_void_p, b"RPC"))
-    found = devices.call("ggml_backend_reg_get_proc_address", ctypes.c_void_p, backend, name)
+    backend = function("ggml_backend_reg_by_name")(b"RPC")
+    found = function("ggml_backend_reg_get_proc_address")(backend, name)
     return ctypes.CFUNCTYPE(result, *arguments)(found)

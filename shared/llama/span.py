@@ -1,14 +1,11 @@
-"""The part of a batch that belongs to one sequence. Imports no native library: schedulers use it."""
+"""The parts of a batch that belong to one sequence. Imports no native library: schedulers use it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-TILE = 64
-"""Tokens of a batch that llama.cpp's flash attention computes together on a CPU."""
-_MIN_CELLS = 1024
-"""Of the sequences beside a prompt: with fewer, a tile costs no more than a further pass over the weights.
-
-Measured: both cost the same at 450 to 800 (docs/performance.md)."""
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +13,7 @@ class Span:
     """Tokens of one sequence at positions start, start + 1, …; logits are computed for the last `n_logits`.
 
     slot: the sequence id in llama.cpp, 0 ≤ slot < n_slots. is_prompt: they are tokens of a prompt; it only
-    matters for `shared.llama.width_policy`.
+    matters for `shared.llama.batch_invariance`.
     """
 
     slot: int
@@ -31,57 +28,39 @@ class Span:
         return self.n_logits == len(self.tokens)
 
 
-def wants_two_passes(spans: Sequence[Span]) -> bool:
-    """Whether prompts are better decoded apart from the rest, with flash attention on a CPU in one pool.
+Rows = NDArray[np.float32]
+"""Logits, shape (n_logits, n_vocab)."""
 
-    A tile of tokens is compared with the cells of every sequence that it has a token of: beside a prompt, a
-    generated token costs as much attention as a tile of them.
+
+class SpanPart(NamedTuple):
+    """A part of span `number`, or all of it, in one pass; `n_padding` tokens follow it.
+
+    n_outputs: of how many tokens at the end, padding included, logits are computed; None: as the span says,
+    and not of padding.
     """
-    n_prompt = sum(len(span.tokens) for span in spans if not span.is_verified)
-    n_cells = sum(span.start for span in spans if span.is_verified)
-    return n_prompt > 0 and n_cells >= _MIN_CELLS and sum(len(span.tokens) for span in spans) >= TILE
+
+    number: int
+    span: Span
+    n_padding: int = 0
+    n_outputs: int | None = None
+
+    @property
+    def width(self) -> int:
+        """Number of tokens, padding included."""
+        return len(self.span.tokens) + self.n_padding
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows of logits are computed."""
+        return self.span.n_logits if self.n_outputs is None else self.n_outputs
+
+    def wanted(self, outputs: Rows) -> Rows:
+        """The logits that the span asks for, of those that are computed."""
+        if self.n_outputs is None:
+            return outputs
+        end = len(outputs) - self.n_padding if self.span.n_logits else 0
+        return outputs[end - self.span.n_logits : end]
 
 
-def prompts_first(spans: Sequence[Span]) -> list[list[Span]]:
-    """Prompts, then the rest; without empty parts."""
-    parts = [span for span in spans if not span.is_verified], [span for span in spans if span.is_verified]
-    return [part for part in parts if part]
-
-
-def padding(spans: Sequence[Span], n_batch: int, n_ctx_slot: int) -> list[int]:
-    """Number of padding tokens to append to each span, where llama.cpp decodes equal lengths together.
-
-    It splits a batch into ubatches in which each slot has the same number of tokens, and every ubatch reads
-    all weights. So each span is padded to the length of the longest draft. Longer spans are prompts, whose
-    remainder is worth a ubatch of its own. No padding is added where batch or slot are full.
-    """
-    lengths = [len(span.tokens) for span in spans]
-    longest = max((len(span.tokens) for span in spans if span.is_verified), default=0)
-    added = [
-        longest - length if length < longest and span.start + longest <= n_ctx_slot else 0
-        for span, length in zip(spans, lengths, strict=True)
-    ]
-    return added if sum(lengths) + sum(added) <= n_batch else [0] * len(spans)
-
-
-def slots_in_last_pass(
-    spans: Sequence[Span], n_batch: int, n_ctx_slot: int, *, in_order: bool
-) -> frozenset[int]:
-    """The slots of which recurrent states can be rolled back after `spans` were decoded, `prompts_first`.
-
-    A pass moves the states of other sequences (`llama_memory_recurrent::find_slot`), but not those after
-    earlier tokens. in_order: llama.cpp decodes only adjacent slots together.
-    """
-    last = prompts_first(spans)[-1]
-    slots = {span.slot for span in last}
-    n_padding = padding(last, n_batch, n_ctx_slot)
-    is_one_pass = n_passes(last, n_padding, equal_lengths=True) == 1
-    if in_order and max(slots) - min(slots) >= len(slots):
-        is_one_pass = False
-    return frozenset(slots if is_one_pass else ())
-
-
-def n_passes(spans: Sequence[Span], n_padding: Sequence[int], *, equal_lengths: bool) -> int:
-    """In how many passes over the weights llama.cpp decodes `spans`, if they fit into one ubatch."""
-    lengths = {len(span.tokens) + n_pad for span, n_pad in zip(spans, n_padding, strict=True)}
-    return len(lengths) if equal_lengths else 1
+Pass = list[SpanPart]
+"""What one call of llama_decode computes."""

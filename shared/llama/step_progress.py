@@ -16,7 +16,7 @@ _FLAG_BYTES = 1024
 
 
 class StepProgress:
-    """Of one llama_context, which must not decode any more when this object is gone."""
+    """Watches one llama_context, which must not decode any more when this object is gone."""
 
     def __init__(self, context: Any) -> None:
         self._flag = ctypes.create_string_buffer(_FLAG_BYTES)

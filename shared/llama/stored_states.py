@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import DecodeFatalError
+from shared.llama.memory_traits import SlotPart
 
 _PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 _WHOLE = 0
@@ -21,14 +22,14 @@ _COPY = -1
 """The key of a text that is copied."""
 
 
-class StoredStates:
-    """What was stored of a context, each with the number of its tokens."""
+class StoredStates(SlotPart):
+    """What was stored of a context."""
 
     def __init__(self, context: Any) -> None:
         """`context` is a llama_context pointer."""
         self._context = context
         self._memory = llama_cpp.llama_get_memory(context)
-        self._states: dict[int, tuple[int, NDArray[np.uint8]]] = {}
+        self._states: dict[int, NDArray[np.uint8]] = {}
 
     def store(self, slot: int, key: int) -> None:
         """Store the state of a slot; raises DecodeFatalError."""
@@ -38,11 +39,9 @@ class StoredStates:
         """Store all that a slot holds; raises DecodeFatalError."""
         self._store(slot, key, _WHOLE)
 
-    def load(self, slot: int, key: int) -> int:
-        """Go back to a stored state; returns its number of tokens. Raises DecodeFatalError."""
-        n_tokens, _ = self._states[key]
+    def load(self, slot: int, key: int, n_tokens: int) -> None:
+        """Go back to a stored state, which is that after `n_tokens`; raises DecodeFatalError."""
         self._load(slot, key, n_tokens, _PARTIAL)
-        return n_tokens
 
     def load_text(self, slot: int, key: int, n_keep: int) -> None:
         """Give a slot the first `n_keep` tokens of a stored text; raises DecodeFatalError."""
@@ -67,11 +66,9 @@ class StoredStates:
         llama_cpp.llama_memory_seq_rm(self._memory, spare, -1, -1)
 
     def forget(self, key: int) -> None:
-        """Free a state or a text."""
         del self._states[key]
 
     def clear(self) -> None:
-        """Free all of them."""
         self._states.clear()
 
     def _store(self, slot: int, key: int, flags: int) -> None:
@@ -79,11 +76,10 @@ class StoredStates:
         buffer = np.empty(size, np.uint8)
         if llama_cpp.llama_state_seq_get_data_ext(self._context, _pointer(buffer), size, slot, flags) != size:
             raise DecodeFatalError(f"the state of slot {slot} cannot be stored")
-        n_tokens = llama_cpp.llama_memory_seq_pos_max(self._memory, slot) + 1
-        self._states[key] = n_tokens, buffer
+        self._states[key] = buffer
 
     def _load(self, slot: int, key: int, n_keep: int, flags: int) -> None:
-        _, buffer = self._states[key]
+        buffer = self._states[key]
         size = len(buffer)
         if llama_cpp.llama_state_seq_set_data_ext(self._context, _pointer(buffer), size, slot, flags) != size:
             raise DecodeFatalError(f"the state of slot {slot} cannot be restored")

@@ -17,8 +17,8 @@ import llama_cpp
 
 from shared.errors import ModelLoadError
 from shared.llama import library
+from shared.llama.gguf_metadata import tensor_names
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
-from shared.llama.tensor_names import tensor_names
 from shared.models.file_kind import check_kind, check_metadata, refuse_drafter, refuse_encoder
 from shared.models.split import parts_of
 from shared.protocol import VocabularyId
@@ -72,7 +72,7 @@ class Vocabulary:
         )
         turn_end = _token_or_none(llama_cpp.llama_vocab_eot(self._vocab))
         self.turn_end = self.eos if turn_end is None else turn_end
-        """What a chat template puts behind every message, where the model has such a token."""
+        """What a chat template puts after every message, where the model has such a token."""
         self._pieces: dict[tuple[int, bool], bytes] = {}
 
     @property
@@ -121,7 +121,7 @@ class Vocabulary:
     def tokenize(
         self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
     ) -> list[int]:
-        """As `encode`, as a list."""
+        """The same as `encode`, as a list."""
         return self.encode(text, add_special=add_special, parse_special=parse_special, breaks=breaks).tolist()
 
     def encode(

@@ -108,7 +108,7 @@ class TranslatingModel(SlotMemory):
         else:
             n_decoded = max((n for n in saved if n <= n_decoded), default=0)
             if n_decoded:
-                self._model.restore(source_slot, saved[n_decoded], slot)
+                self._model.restore(slot, saved[n_decoded], n_decoded)
         target.decoded.become(source.decoded, n_decoded)
 
     def check_integrity(self) -> None:

@@ -8,8 +8,8 @@ import pytest
 from back import vocabulary_download as module
 from back.vocabulary_download import lead_vocabulary
 from shared.errors import ConfigError
+from shared.llama.gguf_metadata import content_digest, write_vocabulary_file
 from shared.llama.vocabulary import Vocabulary
-from shared.llama.vocabulary_file import content_digest, write_vocabulary_file
 from shared.models.builtin import builtin_target
 
 

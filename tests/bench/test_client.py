@@ -16,13 +16,12 @@ ANSWER = {
         "draft_n": 8,
         "draft_n_accepted": 6,
     },
-    "speculation": {"tokens": [{"text": "O", "source": "back"}, {"text": "nce", "source": None}]},
 }
 PROMPT = Prompt("stories", "Tell me a story.", 5)
 
 
 def test_an_answer_is_read():
-    assert read(ANSWER) == Measurement("Once", 9, 0.5, 8, 6, (True, False), n_first=3)
+    assert read(ANSWER) == Measurement("Once", 9, 0.5, 8, 6, n_first=3)
 
 
 def test_a_server_that_does_not_draft_has_no_drafts():
@@ -46,18 +45,6 @@ def test_each_step_gives_the_accepted_tokens_and_one_more():
 
 def test_steps_that_the_server_counted_include_the_prompts():
     assert replace(read(ANSWER), n_counted=4).n_steps == 3
-
-
-def test_the_request_has_the_prompts_seed_and_truncates_nothing():
-    request = Sampling(1.0, 30).request(PROMPT)
-    assert request["messages"] == [{"role": "user", "content": "Tell me a story."}]
-    assert {name: request[name] for name in ("seed", "temperature", "max_tokens", "top_k", "top_p")} == {
-        "seed": 5,
-        "temperature": 1.0,
-        "max_tokens": 30,
-        "top_k": 0,
-        "top_p": 1.0,
-    }
 
 
 def test_a_refusal_is_told_in_the_servers_words():

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from bench.guessing_sampler import GuessingSampler
-from bench.named_text import NamedText
+from bench.guessing_sampler import GuessingSampler, NamedText
 from lead.simulation.text import DraftSkill
 
 N_TOKENS, N_VOCAB = 400, 1000

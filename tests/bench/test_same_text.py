@@ -3,7 +3,7 @@ import json
 import pytest
 
 from bench import same_text
-from lead.engine.verify import VerifiedTokens
+from lead.engine.verifier import VerifiedTokens
 
 
 def run(*arguments):

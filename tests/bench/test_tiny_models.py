@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bench.tiny_models import ArchitectureError, TinyModel, main, write_metadata, write_tiny_model
+from bench.tiny_models import ArchitectureError, TinyModel, write_metadata, write_tiny_model
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
@@ -44,10 +44,3 @@ def test_metadata_go_over_the_usual_ones(tmp_path):
 def test_a_file_without_tensors_has_a_vocabulary(tmp_path):
     path = write_metadata(TinyModel("llama"), tmp_path / "vocabulary.gguf")
     assert Vocabulary.load(path).info.architecture == "llama"
-
-
-def test_the_command_line(tmp_path, monkeypatch):
-    path = tmp_path / "cli.gguf"
-    monkeypatch.setattr("sys.argv", ["tiny_models", "qwen2", str(path), "--set", "context_length=99"])
-    main()
-    assert Vocabulary.load(path).info.n_ctx_train == 99

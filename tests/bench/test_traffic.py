@@ -1,11 +1,11 @@
 import pytest
 
 from bench.traffic import Traffic, TrafficRun, compare
-from shared.llama.window_guard import WindowGuard
+from shared.llama.slot_parts import WindowGuard
 
 
 def test_a_cell_that_was_overwritten_is_noticed(tiny_model, monkeypatch):
-    monkeypatch.setattr(WindowGuard, "grown", lambda *_: None)
+    monkeypatch.setattr(WindowGuard, "decoded", lambda *_: None)
     assert compare(Traffic(tiny_model("gemma3"), swa_full=True), 60).worst > 0.1
 
 

@@ -97,7 +97,7 @@ def test_docker_compose_takes_the_file():
 
 
 def test_tokens_are_not_held_back():
-    """By up to 200 ms each: `bench fleet --overhead` shows it, a test would mistake a busy machine for it."""
+    """By up to 200 ms each, which a test would mistake for a busy machine: so the settings are read."""
     defaults = (FOLDER / "haproxy.cfg").read_text().partition("\ndefaults\n")[2].partition("\nfrontend")[0]
     assert "\toption http-no-delay\n" in defaults
 

@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from shared.cache_edits import ForgetState, LoadPart, LoadState, LoadText, StorePart, StoreText, Trim
+from shared.cache_edits import Forget, Restore, Snapshot, Store, Trim
 from shared.llama.memory_traits import MemoryTraits
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache, common_prefix_length
 
-TEXT = list(range(100, 140))
+TEXT, OTHER = list(range(100, 140)), list(range(200, 240))
 
 
 @pytest.fixture
@@ -24,20 +24,33 @@ def holding(tokens, index=0):
     return cache
 
 
+def part(key, end, start=0):
+    return Snapshot("text", key, end, start)
+
+
+def state(key, n_tokens):
+    return Snapshot("state", key, n_tokens)
+
+
+def keys(text):
+    """Of its checkpoints."""
+    return {n: kept.key for n, kept in text.checkpoints.items()}
+
+
 def texts(prompts):
     return [text.tokens for text in prompts.texts]
 
 
 def test_the_text_of_a_slot_is_stored_and_stays_there(prompts):
     cache = holding(TEXT, index=3)
-    assert prompts.store(cache) == ([StoreText(3, 1)], 0)
+    assert prompts.store(cache) == ([Store(3, part(1, 40))], 0)
     assert (texts(prompts), prompts.n_bytes, cache.tokens) == ([TEXT], 40, TEXT)
 
 
 def test_what_is_no_longer_valid_is_removed_before(prompts):
     cache = holding(TEXT)
     cache.keep(30)
-    assert prompts.store(cache) == ([Trim(0, 30), StoreText(0, 1)], 0)
+    assert prompts.store(cache) == ([Trim(0, 30), Store(0, part(1, 30))], 0)
 
 
 def test_a_text_that_is_too_long_is_not_stored(prompts):
@@ -53,7 +66,7 @@ def test_the_beginning_of_a_stored_text_is_there_already(prompts):
 
 def test_a_text_replaces_its_beginning(prompts):
     prompts.store(holding(TEXT))
-    assert prompts.store(holding([*TEXT, 1])) == ([ForgetState(1), StoreText(0, 2)], 0)
+    assert prompts.store(holding([*TEXT, 1])) == ([Forget(1), Store(0, part(2, 41))], 0)
     assert texts(prompts) == [[*TEXT, 1]]
 
 
@@ -62,23 +75,15 @@ def test_the_least_recently_used_gives_way(prompts):
     prompts.store(holding(first))
     prompts.store(holding(second))
     prompts.load(prompts.texts[0], SlotCache(0), 10)
-    assert prompts.store(holding(third)) == ([ForgetState(2), StoreText(0, 3)], 0)
+    assert prompts.store(holding(third)) == ([Forget(2), Store(0, part(3, 41))], 0)
     assert texts(prompts) == [first, third]
 
 
 def test_a_slot_gets_the_beginning_of_a_text_which_stays_stored(prompts):
     prompts.store(holding(TEXT))
     cache = SlotCache(1)
-    assert prompts.load(prompts.texts[0], cache, 10) == [LoadText(1, 1, 10)]
+    assert prompts.load(prompts.texts[0], cache, 10) == [Restore(1, part(1, 40), 10)]
     assert (cache.tokens, cache.n_physical, prompts.n_bytes) == (TEXT[:10], 10, 40)
-
-
-def test_a_text_that_was_dropped_just_now_can_be_loaded(prompts):
-    prompts.store(holding(TEXT))
-    text = prompts.texts[0]
-    assert prompts.drop(text) == [ForgetState(1)]
-    assert prompts.load(text, SlotCache(1), 10) == [LoadText(1, 1, 10)]
-    assert prompts.n_bytes == 0
 
 
 def test_of_many_texts_that_begin_alike_the_one_that_goes_on_longest_is_found(prompts):
@@ -119,22 +124,22 @@ class TestParts:
 
     def test_a_text_is_stored_part_by_part(self, prompts):
         cache = holding(TEXT)
-        assert prompts.store(cache, n_most=15) == ([StorePart(0, 2, 0, 15)], 25)
+        assert prompts.store(cache, n_most=15) == ([Store(0, part(1, 15))], 25)
         assert (texts(prompts), prompts.n_bytes) == ([TEXT[:15]], 15)
-        assert prompts.store(cache, n_most=15) == ([StorePart(0, 3, 15, 30)], 10)
-        assert prompts.store(cache, n_most=15) == ([StorePart(0, 4, 30, 40)], 0)
+        assert prompts.store(cache, n_most=15) == ([Store(0, part(2, 30, 15))], 10)
+        assert prompts.store(cache, n_most=15) == ([Store(0, part(3, 40, 30))], 0)
         assert (texts(prompts), prompts.n_bytes) == ([TEXT], 40)
 
     def test_only_the_last_part_is_a_small_one(self, prompts):
         assert prompts.store(holding(TEXT), n_most=35) == (
-            [StorePart(0, 2, 0, 15), StorePart(0, 3, 15, 30)],
+            [Store(0, part(1, 15)), Store(0, part(2, 30, 15))],
             10,
         )
         assert prompts.store(holding(TEXT), n_most=9) == ([], 10)
 
     def test_of_a_text_that_goes_on_only_that_is_stored(self, prompts):
         self.stored(prompts, TEXT)
-        assert prompts.store(holding([*TEXT, 1, 2])) == ([StorePart(0, 5, 40, 42)], 0)
+        assert prompts.store(holding([*TEXT, 1, 2])) == ([Store(0, part(4, 42, 40))], 0)
         assert texts(prompts) == [[*TEXT, 1, 2]]
 
     def test_a_text_goes_on_where_it_was_left_beside_others_that_begin_alike(self, prompts):
@@ -155,13 +160,7 @@ class TestParts:
 
     def test_all_parts_are_forgotten(self, prompts):
         text = self.stored(prompts, TEXT)
-        assert prompts.drop(text) == [ForgetState(2), ForgetState(3), ForgetState(4)]
-
-    def test_a_text_is_loaded_part_by_part(self, prompts):
-        text, cache = self.stored(prompts, TEXT), SlotCache(1)
-        assert prompts.load_parts(text, cache, 38, 15) == [LoadPart(1, 2, 15)]
-        assert prompts.load_parts(text, cache, 38, 100) == [LoadPart(1, 3, 30), LoadPart(1, 4, 38)]
-        assert cache.tokens == TEXT[:38]
+        assert prompts.drop(text) == [Forget(1), Forget(2), Forget(3)]
 
     @pytest.mark.parametrize(("n_keep", "n"), [(1, 15), (15, 15), (16, 30), (31, 40), (40, 40)])
     def test_a_part_takes_all_its_cells_while_it_is_loaded(self, prompts, n_keep, n):
@@ -169,9 +168,10 @@ class TestParts:
 
     def test_a_text_that_is_being_loaded_does_not_give_way(self, prompts):
         text = self.stored(prompts, TEXT)
-        assert prompts.store(holding([5] * 70), held=[text.key]) is None
-        assert prompts.store(holding([5] * 60), held=[text.key]) is not None
-        assert len(texts(prompts)) == 2
+        self.stored(prompts, OTHER)
+        assert prompts.store(holding([5] * 70), held=[text]) is None
+        assert prompts.store(holding([5] * 60), held=[text]) is not None
+        assert texts(prompts) == [TEXT, [5] * 60]
 
 
 class TestCheckpoints:
@@ -187,7 +187,7 @@ class TestCheckpoints:
     def holding(self, checkpoints):
         cache = SlotCache(0, self.RECURRENT)
         cache.add(TEXT)
-        cache.checkpoints = checkpoints
+        cache.checkpoints = {n: state(key, n) for n, key in checkpoints.items()}
         return cache
 
     def test_they_are_counted(self, prompts):
@@ -199,31 +199,34 @@ class TestCheckpoints:
         prompts.store(cache)
         cache.keep(0)
         assert cache.take_edits() == [Trim(0, 0)], "nothing is forgotten"
-        assert prompts.texts[0].checkpoints == {20: 1, 30: 2}
+        assert keys(prompts.texts[0]) == {20: 1, 30: 2}
 
     def test_the_slot_keeps_those_of_the_beginning_that_it_keeps(self, prompts):
         cache = self.holding({20: 1, 30: 2})
         prompts.store(cache, n_keep=20)
-        assert (cache.checkpoints, prompts.texts[0].checkpoints) == ({20: 1}, {30: 2})
+        assert (keys(cache), keys(prompts.texts[0])) == ({20: 1}, {30: 2})
 
     def test_with_all_of_a_text_a_slot_gets_them_back(self, prompts):
         prompts.store(self.holding({20: 1}))
         cache = SlotCache(1, self.RECURRENT)
-        assert prompts.load(prompts.texts[0], cache, 40) == [LoadText(1, 10, 40), ForgetState(10)]
-        assert (cache.tokens, cache.checkpoints, prompts.texts) == (TEXT, {20: 1}, [])
+        assert prompts.load(prompts.texts[0], cache, 40) == [Restore(1, part(10, 40), 40), Forget(10)]
+        assert (cache.tokens, keys(cache), prompts.texts) == (TEXT, {20: 1}, [])
 
     def test_a_slot_goes_back_to_one_of_them(self, prompts):
         prompts.store(self.holding({20: 1}))
         cache = SlotCache(1, self.RECURRENT)
-        assert prompts.load(prompts.texts[0], cache, 20) == [LoadText(1, 10, 40), LoadState(1, 1)]
+        assert prompts.load(prompts.texts[0], cache, 20) == [
+            Restore(1, part(10, 40), 40),
+            Restore(1, state(1, 20), 20),
+        ]
         assert (cache.tokens, cache.n_physical, len(prompts.texts)) == (TEXT[:20], 20, 1)
 
     def test_a_text_that_was_dropped_has_none_to_give(self, prompts):
         prompts.store(self.holding({20: 1}))
         text = prompts.texts[0]
-        assert prompts.drop(text) == [ForgetState(10), ForgetState(1)]
+        assert prompts.drop(text) == [Forget(10), Forget(1)]
         cache = SlotCache(1, self.RECURRENT)
-        assert prompts.load(text, cache, 40) == [LoadText(1, 10, 40)]
+        assert prompts.load(text, cache, 40) == [Restore(1, part(10, 40), 40)]
         assert cache.checkpoints == {}
 
     def test_a_slot_that_must_go_back_to_a_checkpoint_first_stores_nothing(self, prompts):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from shared.cache_edits import Restore, Trim
+from shared.cache_edits import Restore, Snapshot, Trim
 from shared.llama.memory_traits import MemoryTraits
 from shared.slot_cache import SlotCache
 
@@ -16,77 +16,11 @@ def cache_of(*tokens):
     return cache
 
 
-def test_a_new_cache_is_empty():
-    assert len(SlotCache(0)) == 0
-    assert SlotCache(0).take_edits() == []
-
-
-def test_what_was_decoded_is_valid():
-    assert cache_of(1, 2).tokens == [1, 2]
-
-
-def test_keeping_takes_tokens_from_the_end():
-    cache = cache_of(1, 2, 3)
-    cache.keep(2)
-    assert cache.tokens == [1, 2]
-
-
-def test_keeping_more_than_there_is_changes_nothing():
-    cache = cache_of(1, 2)
-    cache.keep(9)
-    assert cache.tokens == [1, 2]
-    assert cache.take_edits() == []
-
-
-def test_a_trim_is_due_after_tokens_were_given_up():
-    cache = cache_of(1, 2, 3)
-    cache.keep(1)
-    assert cache.take_edits() == [Trim(3, 1)]
-
-
-def test_a_trim_is_told_once():
-    cache = cache_of(1, 2, 3)
-    cache.keep(1)
-    cache.take_edits()
-    assert cache.take_edits() == []
-
-
 def test_decoding_behind_tokens_that_were_not_trimmed_is_a_bug():
     cache = cache_of(1, 2, 3)
     cache.keep(1)
     with pytest.raises(AssertionError, match="not trimmed"):
         cache.add([4])
-
-
-def test_a_copy_has_the_first_tokens_and_lives_its_own_life():
-    source, copy = cache_of(1, 2, 3), SlotCache(4)
-    copy.share(source, 2)
-    copy.add([9])
-    assert copy.tokens == [1, 2, 9]
-    assert source.tokens == [1, 2, 3]
-    copy.keep(0)
-    assert copy.take_edits() == [Trim(4, 0)]
-    assert source.take_edits() == []
-
-
-def test_a_copy_into_a_slot_that_was_not_emptied_is_a_bug():
-    copy = cache_of(7)
-    copy.keep(0)
-    with pytest.raises(AssertionError, match="not emptied"):
-        copy.share(cache_of(1, 2), 1)
-
-
-@pytest.mark.parametrize("n_keep", [0, 3])
-def test_a_copy_of_nothing_or_of_more_than_there_is_is_a_bug(n_keep):
-    with pytest.raises(AssertionError, match="to share"):
-        SlotCache(4).share(cache_of(1, 2), n_keep)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "n"), [([], 0), ([9], 0), ([1], 1), ([1, 9, 3], 1), ([1, 2, 3], 3), ([1, 2, 3, 4], 3)]
-)
-def test_the_shared_beginning_ends_where_texts_differ(tokens, n):
-    assert cache_of(1, 2, 3).shared_with(tokens) == n
 
 
 def test_a_cache_that_holds_half_of_a_text_is_drawn_to_it():
@@ -111,7 +45,7 @@ def test_a_recurrent_cache_goes_back_to_kept_states_only():
         cache.add([token])
         cache.save()
     cache.keep(3)
-    assert (cache.tokens, cache.take_edits()) == ([1, 2, 3], [Restore(0, 0, 0)])
+    assert (cache.tokens, cache.take_edits()) == ([1, 2, 3], [Restore(0, Snapshot("device", 0, 3), 3)])
     cache.keep(2)
     assert (cache.tokens, cache.take_edits()) == ([], [Trim(0, 0)])
 
@@ -154,22 +88,10 @@ def test_the_shared_beginning_is_the_longest(ours, theirs):
     assert n == min(len(ours), len(theirs)) or ours[n] != theirs[n]
 
 
-def test_what_is_loaded_is_valid_and_there():
-    cache = SlotCache(0)
-    cache.load([1, 2, 3], {2: 7})
-    assert (cache.tokens, cache.n_physical, cache.checkpoints) == ([1, 2, 3], 3, {2: 7})
-
-
-def test_only_an_empty_slot_is_loaded():
-    cache = SlotCache(0)
-    cache.add([1])
-    with pytest.raises(AssertionError, match="not emptied"):
-        cache.load([1, 2], {})
-
-
 def test_longer_checkpoints_are_handed_over():
-    cache = SlotCache(0, checkpoints={2: 7, 5: 8})
-    assert (cache.hand_over(2), cache.checkpoints) == ({5: 8}, {2: 7})
+    short, long = Snapshot("state", 7, 2), Snapshot("state", 8, 5)
+    cache = SlotCache(0, checkpoints={2: short, 5: long})
+    assert (cache.hand_over(2), cache.checkpoints) == ({5: long}, {2: short})
 
 
 class SlotCacheMachine(RuleBasedStateMachine):

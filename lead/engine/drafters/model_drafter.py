@@ -80,7 +80,7 @@ class ModelDrafter:
         )
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:
-        if self._has_opened:  # texts may have been stored and loaded
+        if self._has_opened or self._drafter.has_moved:  # texts were stored or loaded, too
             return False
         return self._threads is None or self._threads.on_round(n_tokens, seconds)
 

@@ -1,7 +1,7 @@
 """The target's own heads for further tokens (MTP) as an inline drafter.
 
 Whatever a head reads about committed tokens comes from the target: its hidden states are kept in host memory
-(`shared.llama.hidden_rows`) until the head is asked to draft. What it drafts it reads from its own states,
+(`shared.llama.hidden_states`) until the head is asked to draft. What it drafts it reads from its own states,
 and reads again from the target's once they are known. Where the hidden states of a text's beginning are not
 kept any more, its cache begins later; any window is correct, because the target verifies.
 """
@@ -19,8 +19,7 @@ from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.inline_drafter import InlineRound
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
-from shared.llama.hidden_rows import HiddenRows
-from shared.llama.mtp_span import HeadOutput, HeadSpan
+from shared.llama.hidden_states import HeadOutput, HeadSpan, HiddenStates
 from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
@@ -133,7 +132,7 @@ class MtpDrafter:
     def __init__(
         self,
         heads: Heads,
-        rows: HiddenRows,
+        rows: HiddenStates,
         make_sampler: MakeSampler,
         end_tokens: frozenset[int],
         *,

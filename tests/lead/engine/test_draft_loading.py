@@ -19,18 +19,20 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed
 from lead.engine.loop import Loop
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
+from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, TranslationError
+from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
-from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sampling.factory import make_sampler
 from shared.sampling.grammar_waits import NoWait
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
+from tests.conftest import more
 from tests.fakes import FakeFront, submit
 from tests.shuffled_model import write_shuffled
 from tests.tiny_eagle import write_tiny_eagle
@@ -195,7 +197,7 @@ def test_for_a_slow_model_it_is_measured_with_few_tokens():
 HEADS = {"nextn_predict_layers": 1, "rope.dimension_sections": [0, 0, 0, 0]}
 
 
-@pytest.fixture(scope="module", params=["qwen35", "qwen3next", "glm4moe"])
+@pytest.fixture(scope="module", params=["qwen35", more("qwen3next"), more("glm4moe")])
 def with_heads(request, tmp_path_factory):
     """A tiny random model that has a head."""
     path = tmp_path_factory.mktemp("heads") / f"{request.param}.gguf"
@@ -243,7 +245,7 @@ def test_with_heads_the_texts_are_those_of_the_target_alone(with_heads, policy):
     texts, speculation, _ = served(with_heads, policy, with_heads=True)
     assert texts == plain
     assert speculation.stats.draft_seconds > 0
-    assert "mtp" in speculation.acceptance.sources
+    assert "mtp" in speculation.forecast.sources
 
 
 def test_heads_go_on_drafting_after_a_context_shift(with_heads):
@@ -279,10 +281,11 @@ def accept_one(model, tokens):
     """The target takes the first draft token (the draft is `tokens[1:]`) and rejects the rest."""
     n = len(PROMPT)
     if model.traits.replays:
-        model.save(1, 0)
+        before = Snapshot("device", model.traits.n_step_checkpoints, n)
+        model.store(1, before)
     model.decode([Span(1, n, tokens, len(tokens))])
     if model.traits.replays:
-        model.restore(1, 0, 1)
+        model.restore(1, before, n)
         model.decode([Span(1, n, tokens[:2], 1)])
     else:
         model.trim(1, n + 2)
@@ -337,7 +340,7 @@ def test_with_an_eagle_drafter_the_texts_are_those_of_the_target_alone(tiny_mode
     texts, speculation, _ = served(path, "fixed", with_heads=False, eagle=eagle)
     assert texts == plain
     assert speculation.stats.draft_seconds > 0
-    assert speculation.acceptance.sources == ["draft_model"]
+    assert speculation.forecast.sources == ["draft_model"]
 
 
 def test_the_drafts_of_an_eagle_drafter_are_those_of_a_plain_loop(tiny_model, eagle):

@@ -13,11 +13,11 @@ from lead.engine.commands import PostDraft
 from lead.engine.events import Committed, DraftsDropped, Failed, Finished, Started, Tuned
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
 from lead.engine.step_plan import StepPlan
-from shared.cache_edits import LoadPart, StorePart
+from shared.cache_edits import Restore, Store
 from shared.errors import KvCacheFullError, PendingAnswerError, RequestError
+from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.span import Span
-from shared.llama.width_policy import WidthPolicy
 from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from tests.engine_harness import NOW, EngineHarness
@@ -165,7 +165,9 @@ def test_a_right_draft_is_accepted_with_a_bonus_token():
     harness = drafting()
     post(harness, TEXT[3:6])
     assert harness.step() == [
-        Committed(sequence="s", start=3, tokens=TEXT[3:7], n_accepted=3, sources=["a"] * 3)
+        Committed(
+            sequence="s", start=3, tokens=TEXT[3:7], n_accepted=3, sources=["a"] * 3, n_right={"a": (3, 0)}
+        )
     ]
 
 
@@ -175,7 +177,13 @@ def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
     post(harness, [TEXT[3], wrong, 8])
     (step,) = harness.step()
     assert step == Committed(
-        sequence="s", start=3, tokens=TEXT[3:5], n_accepted=1, rejected=[wrong, 8], sources=["a"] * 3
+        sequence="s",
+        start=3,
+        tokens=TEXT[3:5],
+        n_accepted=1,
+        rejected=[wrong, 8],
+        sources=["a"] * 3,
+        n_right={"a": (1, 0)},
     )
     harness.next()
     assert harness.edits == [(0, 4)]
@@ -634,14 +642,14 @@ def in_parts(n_slots=3, n_part=10, n_ctx=400):
 def n_moved(harness, kind):
     """Tokens that are stored or loaded before the next step."""
     harness.next()
-    edits = [edit for edit in harness.edits if isinstance(edit, kind)]
-    return sum(edit.end - edit.start for edit in edits) if kind is StorePart else len(edits)
+    parts = [edit.snapshot for edit in harness.edits if isinstance(edit, kind)]
+    return sum(part.end - part.start for part in parts)
 
 
 def test_idle_texts_are_stored_a_part_a_step():
     harness = in_parts()
     for _ in range(15):
-        assert n_moved(harness, StorePart) <= 10
+        assert n_moved(harness, Store) <= 10
         harness.step()
     assert [len(slot) for slot in harness.target.slots if slot[:1] != [LONG[0]]] == [0, 0]
 
@@ -666,7 +674,7 @@ def test_of_several_texts_a_part_a_step_is_loaded():
     for token in (4, 5, 6):
         harness.submit(str(token), [token] * 61, max_tokens=1)
     for _ in range(18):
-        assert n_moved(harness, LoadPart) <= 1
+        assert n_moved(harness, Restore) <= 10
         harness.step()
     assert not harness.engine.describe()["waiting"]
 
@@ -691,6 +699,19 @@ def test_who_leaves_while_its_text_is_loaded_leaves_what_is_there_to_others():
     assert [*[4] * 61, *text_of(harness.drain(), "u")] == plain_run(
         submit(tokens=[4] * 61, max_tokens=3), 200
     )[0]
+
+
+def test_while_a_text_is_loaded_the_others_drafts_are_not_waited_for():
+    harness = in_parts()
+    for _ in range(15):
+        harness.step()
+    harness.speculation.set_policy("sync", 4)
+    harness.speculation.connect(["back"])
+    assert harness.next().seconds > 0
+    harness.submit("t", [4] * 61, max_tokens=3)
+    waits = [harness.next().seconds for _ in range(7)]
+    assert waits[:5] == [0] * 5, "a part is loaded instead"
+    assert waits[6] > 0
 
 
 def test_a_sequence_starts_when_what_its_slot_held_is_stored():
@@ -737,7 +758,7 @@ def test_a_slot_that_the_model_had_to_empty_is_read_again():
     harness.step()
     harness.submit("t", OTHER, max_tokens=5)
     plan = harness.next()
-    assert [span.slot for span in plan.spans] == [0, 1]
+    assert [span.slot for span in plan.layout] == [0, 1]
     harness.find_no_room([1])
     assert [*OTHER, *text_of(harness.drain(), "t")] == plain_run(submit(tokens=OTHER, max_tokens=5), 200)[0]
 
@@ -761,7 +782,7 @@ def test_after_a_full_cache_the_next_step_takes_one_token_of_each():
     harness = drafting()
     harness.submit("t", [4] * 9)
     post(harness, TEXT[3:6])
-    assert len(harness.next().spans) == 2
+    assert len(harness.next().layout) == 2
     harness.find_no_room()
     harness.step()
     assert [len(span.tokens) for span in harness.spans] == [1, 1]
@@ -989,7 +1010,7 @@ class EngineMachine(RuleBasedStateMachine):
     def fill_the_cache(self):
         plan = self.harness.next()
         if isinstance(plan, StepPlan) and plan.n_tokens == 1:  # a single token always finds room
-            self.engine.decoded(plan, self.harness.target.decode(plan.spans), NOW, 0.01)
+            self.engine.decoded(plan, self.harness.target.decode(plan.layout), NOW, 0.01)
         elif isinstance(plan, StepPlan):
             self.engine.failed(KvCacheFullError("full"))
         self.take(self.engine.pop_events())
@@ -1031,7 +1052,7 @@ def test_a_step_counts_what_the_model_adds_to_shorter_spans():
     harness.step()
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:6]))
     plan = harness.next()
-    assert [len(span.tokens) for span in plan.spans] == [4, 1]
+    assert [len(span.tokens) for span in plan.layout] == [4, 1]
     assert plan.n_tokens == 8
 
 
@@ -1042,27 +1063,27 @@ def test_a_prompt_that_is_read_apart_is_counted_as_a_pass():
         pass
     harness.submit("b", tokens=[2] * 100)
     plan = harness.next()
-    assert [len(span.tokens) for span in plan.spans] == [1, 100]
-    assert (plan.n_tokens, plan.n_passes) == (101, 2)
+    assert [len(span.tokens) for span in plan.layout] == [1, 100]
+    assert (plan.n_tokens, plan.layout.n_ubatches) == (101, 2)
 
 
 def test_a_step_counts_what_makes_up_its_widths():
-    harness = EngineHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=WidthPolicy((2, 3), (4, 8)))
+    harness = EngineHarness(n_slots=2, n_ctx=200, n_ctx_slot=100, widths=InvariantWidths((2, 3), (4, 8)))
     harness.submit("a", tokens=LONG)
     harness.step()
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=3, tokens=TEXT[3:8]))
     plan = harness.next()
-    assert [len(span.tokens) for span in plan.spans] == [3]  # no wider draft
-    assert (plan.n_tokens, plan.n_passes) == (3, 1)
+    assert [len(span.tokens) for span in plan.layout] == [3]  # no wider draft
+    assert (plan.n_tokens, plan.layout.n_ubatches) == (3, 1)
 
 
 @pytest.mark.parametrize(("widths", "n_tokens"), [(((2, 3), (4, 8)), 1), (((2, 3), (2, 3)), 3)])
 def test_where_prompts_are_decoded_otherwise_the_last_of_their_tokens_has_no_draft(widths, n_tokens):
-    harness = EngineHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=WidthPolicy(*widths))
+    harness = EngineHarness(n_slots=1, n_ctx=100, n_ctx_slot=100, widths=InvariantWidths(*widths))
     harness.submit("a", tokens=[5])
     harness.speculation.post_draft(PostDraft(sequence="a", source="x", base=1, tokens=[6, 7]))
     plan = harness.next()
-    assert [len(span.tokens) for span in plan.spans] == [n_tokens]
+    assert [len(span.tokens) for span in plan.layout] == [n_tokens]
 
 
 # Grammars that are followed elsewhere

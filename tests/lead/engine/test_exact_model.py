@@ -1,15 +1,23 @@
 """Which model is loaded, and what is promised of it."""
 
+import os
+import shutil
+
 import pytest
 
-from lead.engine import exact_model, exactness_cache
+from lead.engine import exact_model
 from lead.engine.commands import Load
-from lead.engine.exact_model import load_target
+from lead.engine.events import Exactness
+from lead.engine.exact_model import limits_of, load_target
+from shared import cpus
 from shared.errors import ModelLoadError
-from shared.llama.width_policy import WidthPolicy
-from shared.llama.width_probe import WidthReport
+from shared.llama import library
+from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.model import Model
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
+
+FOUND = Exactness(widths=InvariantWidths((2, 4), (8, 16), (64,), joins=False), cost=1.25)
 
 
 def load(exact, path=None, **more):
@@ -22,7 +30,7 @@ def load(exact, path=None, **more):
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch, tmp_path):
     monkeypatch.setattr(exact_model, "_SPARE_SECONDS", 0.1)
-    monkeypatch.setattr(exactness_cache, "user_cache_path", lambda _name: tmp_path)
+    monkeypatch.setattr(exact_model, "user_cache_path", lambda _name: tmp_path)
 
 
 def test_usually_slots_share_their_cells_and_widths_are_free():
@@ -31,28 +39,30 @@ def test_usually_slots_share_their_cells_and_widths_are_free():
     assert exactness.cost > 0
 
 
-def test_in_exact_mode_slots_have_cells_of_their_own():
+def test_in_exact_mode_slots_have_cells_of_their_own_and_the_next_start_measures_nothing(monkeypatch):
     model, exactness = load("on")
     assert not model.kv_unified
     assert model.widths == exactness.widths is not None
-
-
-def test_a_later_process_takes_over_what_was_found():
-    _, exactness = load("on")
-    model, again = load("on", exactness=exactness)
-    assert (model.widths, again) == (exactness.widths, exactness)
-
-
-def test_the_next_start_measures_nothing(monkeypatch):
-    _, exactness = load("on")
     monkeypatch.delattr(exact_model, "measure_widths")
-    model, again = load("on")
-    assert (model.widths, again) == (exactness.widths, exactness)
+    again, found = load("on")
+    assert (again.widths, found) == (exactness.widths, exactness)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Stands in for measuring."""
+    return lambda found: monkeypatch.setattr(exact_model, "put_into_force", lambda _model: found)
+
+
+def test_a_later_process_takes_over_what_was_found(measured):
+    measured(None)
+    model, exactness = load("on", exactness=FOUND)
+    assert (model.widths, exactness) == (FOUND.widths, FOUND)
 
 
 @pytest.mark.parametrize(("cost", "is_on"), [(1.04, True), (1.06, False)])
-def test_auto_is_on_where_it_costs_little(monkeypatch, cost, is_on):
-    monkeypatch.setattr(WidthReport, "price", lambda _report, _policy: cost)
+def test_auto_is_on_where_it_costs_little(measured, cost, is_on):
+    measured(FOUND.model_copy(update={"cost": cost}))
     model, exactness = load("auto")
     assert (exactness.is_on, model.kv_unified) == (is_on, not is_on)
     assert exactness.cost == cost
@@ -70,7 +80,72 @@ def test_a_context_that_is_too_small_has_none(monkeypatch):
 
 
 def test_widths_that_a_rehearsal_refuses_are_not_used(monkeypatch):
-    wrong = WidthPolicy((1, 2, 3, 4), (1, 2, 3, 4, 8))
-    monkeypatch.setattr(WidthReport, "policy", lambda _report: wrong)
+    monkeypatch.setattr(exact_model, "rehearse", lambda _model, _widths: None)
     with pytest.raises(ModelLoadError, match="a rehearsed text had other bits"):
         load("on")
+
+
+@pytest.mark.parametrize("kv_unified", [True, False])
+def test_steps_are_planned_by_the_rules_of_the_model(tiny_model, kv_unified):
+    """More cells than a sequence may fill: nothing is padded beyond its context."""
+    options = ModelOptions(ctx_size=4096, parallel=2, threads=1, kv_unified=kv_unified)
+    model = Model(tiny_model("qwen35"), options)
+    assert model.n_ctx > model.vocabulary.info.n_ctx_train
+    assert limits_of(model).layout_rules == model.layout_rules
+    model.close()
+
+
+# What an earlier start has measured serves a start like it, and no other
+
+
+@pytest.fixture
+def start(tmp_path):
+    path = tmp_path / "target.gguf"
+    shutil.copy(builtin_target(), path)
+    return Load(model=path, options=ModelOptions(threads=1, exact="on"), depth=4)
+
+
+def recalled(load, *, with_heads=False):
+    return exact_model.recall(load, with_heads=with_heads)
+
+
+def test_a_start_like_it_finds_all_of_it(start):
+    assert recalled(start) is None
+    exact_model.remember(start, FOUND, with_heads=False)
+    assert recalled(start) == FOUND
+    assert recalled(start.model_copy(update={"depth": 1, "ngram": False})) == FOUND
+    richer = start.options.model_copy(update={"cache_ram": 5})
+    assert recalled(start.model_copy(update={"options": richer})) == FOUND
+
+
+@pytest.mark.parametrize("option", [{"threads": 2}, {"exact": "auto"}, {"repack": False}, {"ctx_size": 999}])
+def test_other_options_are_measured_again(start, option):
+    exact_model.remember(start, FOUND, with_heads=False)
+    assert recalled(start.model_copy(update={"options": start.options.model_copy(update=option)})) is None
+    assert recalled(start, with_heads=True) is None
+
+
+def test_so_is_a_file_that_has_changed(start):
+    exact_model.remember(start, FOUND, with_heads=False)
+    os.utime(start.model, ns=(1, 1))
+    assert recalled(start) is None
+
+
+@pytest.mark.parametrize(("module", "fact"), [(library, "build"), (cpus, "kind")])
+def test_so_is_another_build_or_cpu(start, monkeypatch, module, fact):
+    exact_model.remember(start, FOUND, with_heads=False)
+    monkeypatch.setattr(module, fact, lambda: "another")
+    assert recalled(start) is None
+
+
+def test_a_damaged_file_is_measured_again(start, tmp_path):
+    exact_model.remember(start, FOUND, with_heads=False)
+    (file,) = (tmp_path / "exactness").iterdir()
+    file.write_text('{"widths":')
+    assert recalled(start) is None
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(start, tmp_path):
+    (tmp_path / "exactness").write_text("a file")
+    exact_model.remember(start, FOUND, with_heads=False)
+    assert recalled(start) is None

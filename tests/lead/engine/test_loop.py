@@ -8,7 +8,7 @@ import pytest
 
 from lead.engine.commands import Cancel, Explain, Load, PostDraft, SetBacks, SetPolicy
 from lead.engine.events import Committed, DraftsDropped, Explained, Finished, Started, Tuned
-from lead.engine.loop import Loop
+from lead.engine.loop import MOST_SECONDS, Loop, ProgressWatch
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S
@@ -117,7 +117,7 @@ def test_a_draft_is_verified_in_the_step_it_arrives_in():
     pipe, target = run([submit(tokens=LONG, max_tokens=9)], [draft])
     assert target.steps == [[2], [3]]
     assert pipe.sent[-1] == Committed(
-        sequence="s", start=3, tokens=TEXT[3:6], n_accepted=2, sources=["a"] * 2
+        sequence="s", start=3, tokens=TEXT[3:6], n_accepted=2, sources=["a"] * 2, n_right={"a": (2, 0)}
     )
 
 
@@ -255,7 +255,7 @@ def test_wrong_records_end_the_engine_and_are_logged(caplog):
     engine.speculation.close = lambda _sequence: None  # it forgets to forget
     with pytest.raises(IntegrityError, match=r"open: \{'s'\}"):
         Loop(FakeTarget(2), engine, pipe, clock=pipe.clock).run()
-    assert "'open': ['s']" in caplog.text
+    assert "'speculation': {'s': []}" in caplog.text
     assert "'n_cached': 2" in caplog.text
 
 
@@ -411,3 +411,22 @@ def test_a_draft_model_may_read_a_long_prompt_between_two_steps(n_tokens, ends):
     loop = Loop(FakeTarget(), StuckEngine(order, n_tokens), ScriptedPipe(*[[]] * 100), clock=clock)
     with pytest.raises(IntegrityError) if ends else contextlib.nullcontext():
         loop.run()
+
+
+def test_waiting_too_long_is_noticed():
+    progress = ProgressWatch(now=5.0)
+    seconds = next(n for n in range(100) if progress.has_stalled(5.0 + n))
+    assert seconds == MOST_SECONDS
+
+
+def test_whatever_happens_begins_the_time_anew():
+    progress = ProgressWatch(now=0.0)
+    for now in range(100):
+        assert not progress.has_stalled(float(now))
+        if now % 20 == 0:
+            progress.made()
+
+
+def test_the_time_for_which_a_process_was_stopped_does_not_count():
+    progress = ProgressWatch(now=0.0)
+    assert not progress.has_stalled(3600.0)

@@ -8,10 +8,11 @@ from lead.engine.commands import RequestOptions
 from lead.engine.prefixes import Prefixes
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
+from shared.cache_edits import Snapshot
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
-from tests.fakes import GREEDY, toy_sampler
+from tests.fakes import GREEDY, make_limits, toy_sampler
 
 TEXT = list(range(50))
 
@@ -25,22 +26,16 @@ def sequence(tokens, **options):
 class Cached:
     """One slot that holds `tokens`, and a prompt cache."""
 
-    def __init__(self, tokens=(), traits=PLAIN, *, can_copy=True, separates_prompts=False):
-        self.slot = Slot(SlotCache(0, traits), n_prefill=10)
+    def __init__(self, tokens=(), traits=PLAIN, **limits):
+        self.slot = Slot(SlotCache(0, traits, n_prefill=10))
         self.slot.cache.add(tokens)
         self.stored = PromptCache(PromptCacheSize(1000, 1), itertools.count())
-        self.prefixes = Prefixes(
-            [self.slot], self.stored, traits, can_copy=can_copy, separates_prompts=separates_prompts
-        )
+        self.prefixes = Prefixes([self.slot], self.stored, make_limits(traits=traits, **limits))
 
     def store(self, tokens):
         cache = SlotCache(0)
         cache.add(tokens)
         self.stored.store(cache)
-
-
-def test_all_of_a_common_prefix_serves():
-    assert Cached(TEXT).prefixes.useful(Cached(TEXT).slot, sequence([*TEXT[:20], 99])) == 20
 
 
 def test_the_last_token_is_decoded_for_its_logits():
@@ -54,29 +49,17 @@ def test_who_wants_no_cached_prompt_reuses_none():
     assert (cached.prefixes.reusable(cached.slot, alone), cached.prefixes.loadable(alone)) == (0, (0, None))
 
 
-def test_what_was_generated_serves_no_prompt_where_they_are_decoded_differently():
-    cached = Cached(TEXT, separates_prompts=True)
-    assert cached.prefixes.useful(cached.slot, sequence([*TEXT, 99])) == 10
-
-
-@pytest.mark.parametrize(("can_copy", "n"), [(True, 50), (False, 0)])
-def test_another_slot_gets_it_only_where_slots_can_copy(can_copy, n):
-    cached = Cached(TEXT, can_copy=can_copy)
+@pytest.mark.parametrize(("n_ctx_slot", "n"), [(None, 45), (100, 0)])
+def test_another_slot_gets_it_only_where_slots_can_copy(n_ctx_slot, n):
+    cached = Cached(TEXT, MemoryTraits(n_rollback=3), n_ctx_slot=n_ctx_slot)
+    cached.slot.cache.checkpoints = {45: Snapshot("state", 1, 45)}
     assert cached.prefixes.copyable(cached.slot, sequence([*TEXT, 99])) == n
 
 
 def test_memory_that_cannot_be_trimmed_is_copied_up_to_a_checkpoint():
     cached = Cached(TEXT, MemoryTraits(n_rollback=3))
-    cached.slot.cache.checkpoints = {20: 1, 45: 2}
+    cached.slot.cache.checkpoints = {n: Snapshot("state", n, n) for n in (20, 45)}
     assert cached.prefixes.copyable(cached.slot, sequence([*TEXT[:40], 99])) == 20
-
-
-def test_the_stored_text_with_the_longest_common_prefix_is_loaded():
-    cached = Cached()
-    cached.store([*TEXT[:20], 99])
-    cached.store([*TEXT[:40], 98])
-    n_loaded, text = cached.prefixes.loadable(sequence([*TEXT, 99]))
-    assert (n_loaded, text.tokens) == (40, [*TEXT[:40], 98])
 
 
 def test_nobody_waits_for_a_prefix_that_is_stored():

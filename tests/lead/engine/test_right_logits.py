@@ -7,21 +7,23 @@ import pytest
 
 from bench.tiny_models import with_heads, write_tiny_model
 from bench.traffic import Traffic, TrafficRun, compare
-from shared.llama import span
+from shared.llama import batch_layout
 from shared.models.builtin import builtin_target
+from tests.conftest import more
 
 BOUND = 0.01
 """Of logits whose standard deviation is 2.4: far above the last bits of f32, far below a missing key."""
 
+
 ARCHITECTURES = [
     "llama",  # every layer sees everything
-    "deepseek2",  # multi-head latent attention
+    more("deepseek2"),  # multi-head latent attention
     "gemma3",  # a sliding window in every second layer
-    "gpt-oss",  # sliding windows, attention sinks and experts
+    more("gpt-oss"),  # sliding windows, attention sinks and experts
     "qwen35",  # gated delta nets beside attention
-    "lfm2",  # short convolutions beside attention
+    more("lfm2"),  # short convolutions beside attention
     "mamba2",  # a recurrent state alone
-    "qwen3next",  # delta nets that cannot be rolled back
+    more("qwen3next"),  # delta nets that cannot be rolled back
     "jamba",  # a recurrent state, attention and experts
 ]
 
@@ -46,20 +48,20 @@ def test_after_rolling_back_recurrent_states(tiny_model):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "more"),
-    [("qwen35", {}), ("qwen35", {"kv_unified": False}), ("qwen3next", {}), ("glm4moe", {})],
+    ("architecture", "options"),
+    [("qwen35", {}), more("qwen35", {"kv_unified": False}), more("qwen3next", {}), more("glm4moe", {})],
 )
-def test_beside_heads_that_draft(tmp_path, architecture, more):
+def test_beside_heads_that_draft(tmp_path, architecture, options):
     path = write_tiny_model(with_heads(architecture), tmp_path / "heads.gguf")
-    assert n_wrong(Traffic(path, **more), 80) == 0
+    assert n_wrong(Traffic(path, **options), 80) == 0
 
 
-@pytest.mark.parametrize("architecture", ["gemma3", "gpt-oss"])
+@pytest.mark.parametrize("architecture", ["gemma3", more("gpt-oss")])
 def test_with_all_tokens_of_sliding_windows(tiny_model, architecture):
     assert n_wrong(Traffic(tiny_model(architecture), swa_full=True)) == 0
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss", "qwen35", "jamba"])
+@pytest.mark.parametrize("architecture", ["llama", more("gemma3"), more("gpt-oss"), "qwen35", more("jamba")])
 def test_with_cells_of_its_own_for_each_slot(tiny_model, architecture):
     assert n_wrong(Traffic(tiny_model(architecture), kv_unified=False)) == 0
 
@@ -68,41 +70,42 @@ def test_with_cells_of_its_own_for_each_slot(tiny_model, architecture):
     ("architecture", "kv_unified"),
     [
         ("llama", True),
-        ("llama", False),
+        more("llama", False),
         ("gemma3", True),
         ("qwen35", True),
-        ("qwen35", False),
-        ("jamba", True),
+        more("qwen35", False),
+        more("jamba", True),
     ],
 )
 def test_when_the_cells_run_out(tiny_model, architecture, kv_unified):
     assert n_wrong(Traffic(tiny_model(architecture), kv_unified=kv_unified).cramped()) == 0
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt-oss"])
+@pytest.mark.parametrize("architecture", ["llama", more("gemma3"), more("gpt-oss")])
 def test_in_exact_mode_not_a_bit_differs(tiny_model, architecture):
     traffic = Traffic(tiny_model(architecture), exact=True, cache_type="f16")
     assert compare(traffic, 60).worst == 0
 
 
+@pytest.mark.models
 def test_in_exact_mode_not_a_bit_of_quantized_weights_differs():
     assert compare(Traffic(builtin_target(), exact=True, cache_type="f16"), 60).worst == 0
 
 
 def test_where_prompts_are_read_apart(tiny_model, monkeypatch):
-    monkeypatch.setattr(span, "_MIN_CELLS", 1)
-    monkeypatch.setattr(span, "TILE", 2)
+    monkeypatch.setattr(batch_layout, "_MIN_CELLS", 1)
+    monkeypatch.setattr(batch_layout, "TILE", 2)
     comparison = compare(Traffic(tiny_model("llama"), flash_attn="on"), 40)
     assert comparison.n_wrong(5 * BOUND) == 0  # flash attention rounds sums to f16
 
 
-@pytest.mark.parametrize(("architecture", "cache_type"), [("llama", "q8_0"), ("gpt-oss", "f16")])
+@pytest.mark.parametrize(("architecture", "cache_type"), [("llama", "q8_0"), more("gpt-oss", "f16")])
 def test_with_a_cache_of_fewer_bits(tiny_model, architecture, cache_type):
     assert n_wrong(Traffic(tiny_model(architecture), cache_type=cache_type)) == 0
 
 
-def n_wrong_after_shifts(path, **more):
-    traffic = Traffic(path, n_ctx=128, n_slots=2, n_requests_at_once=2, endless=1.0, n_keep=9, **more)
+def n_wrong_after_shifts(path, **options):
+    traffic = Traffic(path, n_ctx=128, n_slots=2, n_requests_at_once=2, endless=1.0, n_keep=9, **options)
     run = TrafficRun(traffic)
     try:
         while run.n_beyond < 15:
@@ -113,17 +116,17 @@ def n_wrong_after_shifts(path, **more):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "more"),
+    ("architecture", "options"),
     [
-        ("llama", {}),
-        ("llama", {"kv_unified": False}),
+        more("llama", {}),
+        more("llama", {"kv_unified": False}),
         ("gemma3", {}),
-        ("gemma3", {"swa_full": True}),
-        ("gpt-oss", {}),
-        ("qwen35", {}),
+        more("gemma3", {"swa_full": True}),
+        more("gpt-oss", {}),
+        more("qwen35", {}),
         ("mamba2", {}),
-        ("gpt2", {}),  # learned positions
+        more("gpt2", {}),  # learned positions
     ],
 )
-def test_after_context_shifts(tiny_model, architecture, more):
-    assert n_wrong_after_shifts(tiny_model(architecture), **more) == 0
+def test_after_context_shifts(tiny_model, architecture, options):
+    assert n_wrong_after_shifts(tiny_model(architecture), **options) == 0

@@ -7,10 +7,11 @@ from lead.engine.events import Started
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot_manager import SlotManager
 from lead.engine.step_plan import TrialPlace
-from shared.cache_edits import Copy, ForgetState, LoadText, StoreText, Trim
+from shared.cache_edits import Copy, Restore, Snapshot, Store, Trim
+from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
-from tests.fakes import GREEDY, toy_sampler
+from tests.fakes import GREEDY, make_limits, toy_sampler
 
 
 def sequence(name="s", tokens=(1, 2, 3), **options):
@@ -23,17 +24,8 @@ def sequence(name="s", tokens=(1, 2, 3), **options):
 class Room:
     """Slots whose sequences are decoded by hand."""
 
-    def __init__(
-        self, n_slots=2, n_ctx=20, *, traits=PLAIN, can_copy=True, min_copied=1, separates_prompts=False
-    ):
-        self.slots = SlotManager(
-            n_slots,
-            n_ctx,
-            traits,
-            can_copy=can_copy,
-            min_copied=min_copied,
-            separates_prompts=separates_prompts,
-        )
+    def __init__(self, n_slots=2, n_ctx=20, **limits):
+        self.slots = SlotManager(make_limits(n_slots, n_ctx, **limits))
 
     def enter(self, name="s", tokens=(1, 2, 3), *, only_if_idle=False, **options):
         """What is said about those that start now."""
@@ -54,17 +46,6 @@ class Room:
     @property
     def running(self):
         return [slot.sequence.id for slot in self.slots.running()]
-
-
-def test_without_sequences_all_is_idle():
-    room = Room()
-    assert (room.slots.idle, room.slots.sequence_ids, room.running, room.slots.n_free) == (True, [], [], 20)
-
-
-def test_a_sequence_that_finds_a_slot_starts():
-    room = Room()
-    assert room.enter() == [Started(sequence="s", n_cached=0)]
-    assert (room.slots.idle, room.running) == (False, ["s"])
 
 
 def test_a_sequence_that_finds_none_waits():
@@ -188,26 +169,20 @@ def test_who_wants_no_cached_prompt_gets_none_of_another_slot():
     assert room.enter("t", cache_prompt=False)[0].n_cached == 0
 
 
-def test_where_cells_cannot_be_copied_nothing_is_shared():
-    room = Room(can_copy=False)
-    room.enter("s")
+@pytest.mark.parametrize(("n", "n_cached"), [(32, 32), (31, 0)])
+def test_where_all_cells_are_copied_that_has_to_save_enough(n, n_cached):
+    room = Room(n_ctx=200, n_ctx_slot=100)
+    room.enter("s", [5] * n + [8])
     room.decode()
-    assert room.enter("t")[0].n_cached == 0
-
-
-@pytest.mark.parametrize(("min_copied", "n_cached"), [(3, 3), (4, 0)])
-def test_a_copy_has_to_save_enough(min_copied, n_cached):
-    room = Room(min_copied=min_copied)
-    room.enter("s", [5, 6, 7, 8])
-    room.decode()
-    assert room.enter("t", [5, 6, 7, 9])[0].n_cached == n_cached
+    assert room.enter("t", [5] * n + [9])[0].n_cached == n_cached
 
 
 PROMPT = [5] * 40
+OTHER_WIDTHS = InvariantWidths((1, 2), (4, 8))
 
 
 def test_where_answers_have_other_bits_they_serve_no_prompt():
-    room = Room(can_copy=False, separates_prompts=True)
+    room = Room(widths=OTHER_WIDTHS, n_ctx_slot=10)
     room.enter("a", [1, 2, 3])
     room.decode()  # the answer begins with 7
     room.decode()
@@ -216,7 +191,7 @@ def test_where_answers_have_other_bits_they_serve_no_prompt():
 
 
 def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
-    room = Room(n_slots=1, can_copy=False, separates_prompts=True)
+    room = Room(n_slots=1, widths=OTHER_WIDTHS, n_ctx_slot=20)
     room.enter("a", [1, 2, 3])
     room.decode()
     room.decode()
@@ -279,9 +254,7 @@ class TestCheckpoints:
 
     @pytest.fixture
     def room(self):
-        room = Room(n_slots=3, n_ctx=1000)
-        room.slots = SlotManager(3, 1000, WINDOWS, can_copy=True, n_checkpoints=4)
-        return room
+        return Room(3, 1000, traits=WINDOWS, n_checkpoints=4)
 
     def ask(self, room, name, question, checkpoints=()):
         asked = sequence(name, [*INSTRUCTIONS, *question])
@@ -311,7 +284,7 @@ class TestCheckpoints:
         assert self.ask(room, "c", [5, 6]) == [("b", 40), ("c", 40)]
 
     def test_nobody_waits_where_no_checkpoints_are_kept(self, room):
-        room.slots = SlotManager(3, 1000, WINDOWS, can_copy=True, n_checkpoints=0)
+        room.slots = SlotManager(make_limits(3, 1000, traits=WINDOWS))
         self.ask(room, "a", [1, 2])
         assert self.ask(room, "b", [3, 4]) == [("b", 0)]
 
@@ -346,20 +319,16 @@ class TestCheckpoints:
 LONG, OTHER, THIRD = ([n] * 40 for n in (1, 2, 3))
 
 
+def text(key, n_tokens=40):
+    return Snapshot("text", key, n_tokens)
+
+
 class TestPromptCache:
     """What a slot loses to another text is kept in host memory; with one pool also what idle slots hold."""
 
     def room(self, n_slots=2, n_ctx=1000, n_stored=500, *, stores_idle=True):
-        room = Room(n_slots)
-        room.slots = SlotManager(
-            n_slots,
-            n_ctx,
-            PLAIN,
-            can_copy=True,
-            prompt_cache=PromptCacheSize(n_stored, 1),
-            stores_idle=stores_idle,
-        )
-        return room
+        own = None if stores_idle else n_ctx
+        return Room(n_slots, n_ctx, prompt_cache=PromptCacheSize(n_stored, 1), n_ctx_slot=own)
 
     def read(self, room, name, tokens):
         """One that starts, is decoded, and leaves; its edits."""
@@ -377,14 +346,14 @@ class TestPromptCache:
     def test_an_idle_text_is_moved_there_when_another_starts(self):
         room = self.room()
         self.read(room, "s", LONG)
-        assert self.read(room, "t", OTHER) == [StoreText(0, 1), Trim(0, 0)]
+        assert self.read(room, "t", OTHER) == [Store(0, text(1)), Trim(0, 0)]
 
     def test_it_goes_on_from_there(self):
         room = self.room()
         self.read(room, "s", LONG)
         self.read(room, "t", OTHER)
         assert room.enter("u", [*LONG, 7, 9]) == [Started(sequence="u", n_cached=40, slot=0)]
-        assert self.edits(room) == [StoreText(1, 2), Trim(1, 0), LoadText(0, 1, 40)]
+        assert self.edits(room) == [Store(1, text(2)), Trim(1, 0), Restore(0, text(1), 40)]
 
     def test_a_text_alone_stays_in_its_slot(self):
         room = self.room()
@@ -401,7 +370,7 @@ class TestPromptCache:
         moved = []
         for _ in range(6):
             room.slots.admit(only_if_idle=False)
-            moved.append(StoreText(1, 1) in self.edits(room))
+            moved.append(Store(1, text(1)) in self.edits(room))
         assert moved == [False, False, False, False, True, False]
 
     def test_where_slots_have_cells_of_their_own_idle_texts_stay(self):
@@ -412,7 +381,7 @@ class TestPromptCache:
     def test_what_another_text_replaces_is_stored(self):
         room = self.room(n_slots=1, stores_idle=False)
         self.read(room, "s", LONG)
-        assert self.read(room, "t", OTHER) == [StoreText(0, 1), Trim(0, 0)]
+        assert self.read(room, "t", OTHER) == [Store(0, text(1)), Trim(0, 0)]
         assert room.enter("u", [*LONG, 5])[0].n_cached == 40
 
     def test_a_text_of_which_most_stays_is_not_stored(self):
@@ -421,9 +390,8 @@ class TestPromptCache:
         assert self.read(room, "t", [*LONG[:30], 5]) == [Trim(0, 30)]
 
     def test_a_text_that_could_only_be_rolled_back_is_stored_and_begun_again(self):
-        slots = SlotManager(
-            1, 1000, MemoryTraits(n_rollback=64), can_copy=True, prompt_cache=PromptCacheSize(500, 1)
-        )
+        traits, size = MemoryTraits(n_rollback=64), PromptCacheSize(500, 1)
+        slots = SlotManager(make_limits(1, 1000, traits=traits, prompt_cache=size))
         slots.enqueue(sequence("s", range(70)))
         slots.admit(only_if_idle=False)
         slots.pop_edits()
@@ -432,18 +400,13 @@ class TestPromptCache:
         slots.enqueue(sequence("t", [*range(10), 99]))
         (started,) = slots.admit(only_if_idle=False)
         assert started.n_cached == len(slots.running()[0].cache) == 0
-        assert slots.pop_edits() == [StoreText(0, 1), Trim(0, 0)]
+        assert slots.pop_edits() == [Store(0, text(1, 70)), Trim(0, 0)]
 
     def test_a_text_that_is_evicted_is_stored(self):
         room = self.room(n_ctx=60, stores_idle=False)
         self.read(room, "s", LONG)
         room.slots.free_up_to(30)
-        assert room.slots.pop_edits() == [StoreText(0, 1), Trim(0, 0)]
-
-    def test_a_short_text_is_not_stored(self):
-        room = self.room(n_slots=1)
-        self.read(room, "s", [1] * 20)
-        assert self.read(room, "t", OTHER) == [Trim(0, 0)]
+        assert room.slots.pop_edits() == [Store(0, text(1)), Trim(0, 0)]
 
     def test_without_room_idle_texts_stay_where_they_are(self):
         room = self.room(n_stored=30)
@@ -457,27 +420,17 @@ class TestPromptCache:
         assert room.enter("v", [*LONG, 5])[0].n_cached == 40
         room.slots.check_integrity()
 
-    def test_a_text_can_be_loaded_and_dropped_at_the_same_time(self):
-        room = self.room(n_slots=1, n_stored=50)
+    def test_what_is_loaded_in_parts_has_its_cells_from_the_beginning(self):
+        room = Room(n_ctx=100, prompt_cache=PromptCacheSize(500, 1, n_part=10))
         self.read(room, "s", LONG)
-        self.read(room, "t", OTHER)
+        room.enter("t", OTHER)
+        for _ in range(4):
+            self.edits(room)
+            room.slots.admit(only_if_idle=False)
+        room.decode()
         assert room.enter("u", [*LONG, 5])[0].n_cached == 40
-        assert room.slots.pop_edits() == [StoreText(0, 2), Trim(0, 0), LoadText(0, 1, 40), ForgetState(1)]
-
-    def test_who_has_the_same_beginning_shares_what_is_loaded(self):
-        room = self.room(n_slots=3)
-        self.read(room, "s", LONG)
-        self.read(room, "t", OTHER)
-        room.slots.enqueue(sequence("u", [*LONG, 5]))
-        assert [started.n_cached for started in room.enter("v", [*LONG, 6])] == [40, 40]
-        edits = [edit for edit in room.slots.pop_edits() if isinstance(edit, LoadText | Copy)]
-        assert edits == [LoadText(2, 1, 40), Copy(2, 0, 40)]
-
-    def test_who_wants_no_cached_prompt_gets_none(self):
-        room = self.room()
-        self.read(room, "s", LONG)
-        self.read(room, "t", OTHER)
-        assert room.enter("u", [*LONG, 5], cache_prompt=False)[0].n_cached == 0
+        assert len(room.slots.running()[1].cache) == 10
+        assert room.slots.free_up_to(60) == 20
 
     def test_a_slot_that_gives_way_before_its_text_was_loaded_stores_nothing(self):
         room = self.room()
@@ -486,7 +439,7 @@ class TestPromptCache:
         room.enter("u", [*LONG, 5])
         room.slots.preempt(room.slots.running()[0])
         room.slots.free_up_to(1000)
-        assert room.slots.pop_edits() == [StoreText(1, 2), Trim(0, 0), Trim(1, 0)]
+        assert room.slots.pop_edits() == [Store(1, text(2)), Trim(0, 0), Trim(1, 0)]
 
 
 def test_the_oldest_sequence_is_in_front_whatever_its_slot():

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from lead.simulation.cell import Cell, simulate
+from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import BackSpec
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill
 
 FLAT = StepTable.of_milliseconds("flat", {1: 50, 16: 50})

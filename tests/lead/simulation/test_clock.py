@@ -1,8 +1,8 @@
-"""Simulated time."""
+"""Simulated time, and messages under way."""
 
 import pytest
 
-from lead.simulation.clock import VirtualClock
+from lead.simulation.clock import Link, VirtualClock
 
 
 def test_events_happen_in_order_of_their_time():
@@ -40,3 +40,20 @@ def test_time_passes_to_a_given_moment_with_all_that_is_due_by_then():
     clock.after(3.0, lambda: seen.append(clock.now))
     clock.pass_until(2.0)
     assert (seen, clock.now, clock.next_at) == ([1.5], 2.0, 3.0)
+
+
+def arrivals(n, delay_s, message_s):
+    clock, seen = VirtualClock(), []
+    link = Link(clock, delay_s, message_s, lambda message: seen.append((message, round(clock.now, 9))))
+    for i in range(n):
+        link.send(i)
+    clock.run(lambda: len(seen) == n)
+    return seen
+
+
+def test_a_message_arrives_after_its_delay():
+    assert arrivals(1, 0.5, 0.0) == [(0, 0.5)]
+
+
+def test_messages_take_turns_on_the_wire_and_travel_together():
+    assert arrivals(3, 0.5, 0.1) == [(0, 0.6), (1, 0.7), (2, 0.8)]

@@ -6,8 +6,8 @@ import pytest
 
 from lead.simulation.cell import Cell, simulate
 from lead.simulation.clock import VirtualClock
+from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack, simulated_draft_model
-from lead.simulation.step_table import StepTable
 from lead.simulation.text import DraftSkill, Text
 from shared.protocol import Close, Extend, Open, Tune
 from shared.sampling.coupled_choice import RankedToken

@@ -15,13 +15,13 @@ def machine(monkeypatch):
     def have(*found):
         answers = {
             "ggml_backend_dev_count": lambda: len(found),
-            "ggml_backend_dev_get": lambda i: 1 + i.value,
-            "ggml_backend_dev_backend_reg": lambda device: device.value,
-            "ggml_backend_dev_name": lambda device: found[device.value - 1][0].encode(),
-            "ggml_backend_dev_type": lambda device: found[device.value - 1][1],
-            "ggml_backend_reg_name": lambda device: found[device.value - 1][2].encode(),
+            "ggml_backend_dev_get": lambda i: 1 + i,
+            "ggml_backend_dev_backend_reg": lambda device: device,
+            "ggml_backend_dev_name": lambda device: found[device - 1][0].encode(),
+            "ggml_backend_dev_type": lambda device: found[device - 1][1],
+            "ggml_backend_reg_name": lambda device: found[device - 1][2].encode(),
         }
-        monkeypatch.setattr(devices, "call", lambda name, _, *arguments: answers[name](*arguments))
+        monkeypatch.setattr(devices, "function", answers.get)
 
     return have
 
@@ -46,7 +46,7 @@ def test_where_ggml_cannot_be_asked_llama_cpp_says_whether_there_is_a_gpu(monkey
     def missing(*_):
         raise AttributeError
 
-    monkeypatch.setattr(devices, "call", missing)
+    monkeypatch.setattr(devices, "function", missing)
     monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: says)
     assert devices.has_gpu() is says
 

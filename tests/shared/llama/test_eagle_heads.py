@@ -6,8 +6,8 @@ import pytest
 
 from shared.errors import ModelLoadError
 from shared.llama.eagle_heads import why_no_target
+from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
-from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions
 from tests.tiny_eagle import write_tiny_eagle

@@ -1,14 +1,16 @@
 """The sizes that are stated beforehand are those that llama.cpp allocates."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import llama_cpp
 import pytest
 
 from bench.tiny_models import N_CTX, WINDOW
 from shared.errors import ModelLoadError
-from shared.llama import library
-from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, read_sizes
+from shared.llama import devices, library, unbound
+from shared.llama.memory_probe import MemoryProbe, MemorySize, ModelOutline, graph_bytes, read_sizes
 from shared.llama.model import Model
+from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.settings.model_options import ModelOptions
 
 OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2, batch_size=64, ubatch_size=64)
@@ -65,3 +67,75 @@ def test_the_size_is_stated_part_by_part():
         "12 MB for keys and values, 3 MB for those of sliding windows, 18 MB for 9 recurrent states of "
         "2 MB, 1 MB for intermediate results"
     )
+
+
+# What is stated for computing is what a context takes when it computes
+
+N_CELLS, N_BATCH, N_HEADS = 2048, 256, 2
+
+
+@dataclass
+class Opened:
+    context: object
+    parameters: object
+
+
+@pytest.fixture
+def opened(tiny_model):
+    """Opens a context of a tiny model with further options."""
+    library.start()
+    contexts, models = [], []
+
+    def open_context(**options):
+        chosen = ModelOptions(
+            threads=1, ctx_size=N_CELLS, batch_size=N_BATCH, ubatch_size=N_BATCH, n_gpu_layers=0, **options
+        )
+        path = str(tiny_model("llama")).encode()
+        models.append(llama_cpp.llama_model_load_from_file(path, model_parameters(chosen)))
+        parameters = context_parameters(chosen, N_CELLS, 1)
+        contexts.append(llama_cpp.llama_init_from_model(models[-1], parameters))
+        return Opened(contexts[-1], parameters)
+
+    yield open_context
+    for context in contexts:
+        llama_cpp.llama_free(context)
+    for model in models:
+        llama_cpp.llama_model_free(model)
+
+
+def test_the_attention_scores_of_a_whole_batch_are_counted(opened):
+    scores = N_CELLS * N_BATCH * N_HEADS * 2
+    found = opened()
+    assert scores <= graph_bytes(found.context, found.parameters) <= 2 * scores
+
+
+def test_flash_attention_needs_no_scores(opened):
+    with_scores, without = opened(), opened(flash_attn="on")
+    n_with, n_without = (graph_bytes(each.context, each.parameters) for each in (with_scores, without))
+    assert n_without < n_with - N_CELLS * N_BATCH * N_HEADS
+
+
+def test_a_context_decodes_as_before_when_it_was_measured(opened):
+    tokens = (llama_cpp.llama_token * 5)(3, 1, 4, 1, 5)
+    logits = []
+    for measured in (False, True):
+        found = opened()
+        if measured:
+            graph_bytes(found.context, found.parameters)
+        batch = llama_cpp.llama_batch_get_one(tokens, 5)
+        assert llama_cpp.llama_decode(found.context, batch) == 0
+        logits.append(llama_cpp.llama_get_logits_ith(found.context, -1)[:20])
+    assert logits[0] == logits[1]
+
+
+def test_a_build_that_does_not_tell_has_none(opened, monkeypatch):
+    found = opened()
+    monkeypatch.setitem(unbound._MANGLED, "llama_graph_reserve", ("no_such_function",))
+    unbound.function.cache_clear()
+    assert graph_bytes(found.context, found.parameters) == 0
+
+
+def test_beside_a_gpu_nothing_is_added(opened, monkeypatch):
+    found = opened()
+    monkeypatch.setattr(devices, "has_gpu", lambda: True)
+    assert graph_bytes(found.context, found.parameters) == 0

@@ -2,11 +2,13 @@ import llama_cpp
 import numpy as np
 import pytest
 
+from shared.cache_edits import Snapshot
 from shared.errors import KvCacheFullError, ModelLoadError
+from shared.llama.batch_invariance import InvariantWidths
+from shared.llama.batch_layout import one_pass
 from shared.llama.model import Model
 from shared.llama.native_parameters import context_parameters
 from shared.llama.span import Span
-from shared.llama.width_policy import WidthPolicy
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.settings.model_options import ModelOptions
 
@@ -45,7 +47,7 @@ def test_drafts_of_quantized_weights_get_the_bits_of_single_tokens(model):
 
 
 def test_a_padded_token_leaves_one_token_in_the_cache(model):
-    model.widths = WidthPolicy((2, 4), (4, 8))
+    model.widths = InvariantWidths((2, 4), (4, 8))
     model.decode([Span(0, 0, TEXT[:4], 1)])
     plain = model.decode([Span(0, 4, TEXT[4:6], 2)])[0].copy()
     model.trim(0, 4)
@@ -54,7 +56,7 @@ def test_a_padded_token_leaves_one_token_in_the_cache(model):
 
 
 def test_a_pass_without_room_leaves_the_cache_as_it_was(model):
-    model.widths = WidthPolicy((2, 4), (2, 4, 64))
+    model.widths = InvariantWidths((2, 4), (2, 4, 64))
     for start in range(0, 448, 64):
         model.decode([Span(0, start, [5] * 64, 0, is_prompt=True)])
     model.decode([Span(1, 0, TEXT, 1)])
@@ -105,12 +107,13 @@ def test_what_is_loaded_after_a_copy_into_the_same_slot_stays():
     model = Model(builtin_draft(), options)
     alone = model.decode([Span(0, 0, TEXT, 1)])[0].copy()
     model.trim(0, 5)
-    model.store_text(0, key=1)
+    text = Snapshot("text", 1, 5)
+    model.store(0, text)
     model.trim(0, 0)
     model.decode([Span(1, 0, [9] * 20, 0)])
     model.copy(1, 0, 10)
     model.trim(0, 0)
-    model.load_text(0, key=1, n_keep=5)
+    model.restore(0, text, 5)
     assert np.abs(model.decode([Span(0, 5, TEXT[5:], 1)])[0] - alone).max() < 0.05
     model.close()
 
@@ -332,7 +335,7 @@ def test_a_prompt_that_is_read_apart_changes_no_logits(many_slots):
     apart = [rows.copy() for rows in many_slots.decode(spans)]
     for slot, length in ((0, 640), (1, 640), (2, 0)):
         many_slots.trim(slot, length)
-    together = many_slots.decode_as_is(spans)
+    together = many_slots.decode(one_pass(spans))
     for one, other in zip(apart, together, strict=True):
         assert one.shape == other.shape
         assert np.abs(one - other).max() < 0.05 * np.ptp(other)  # other kernels

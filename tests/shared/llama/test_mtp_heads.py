@@ -6,9 +6,9 @@ import pytest
 
 from bench.tiny_models import TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
+from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
 from shared.llama.mtp_heads import has_heads, is_heads_file
-from shared.llama.mtp_span import HeadSpan
 from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.cache_edits import SlotMemory
+from shared.cache_edits import SlotMemory, Snapshot
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
 from shared.translation.byte_vocabulary import ByteVocabulary
@@ -31,7 +31,7 @@ class KnowingModel(SlotMemory):
         self.n_decodes = 0
         self.vocabulary = vocabulary
         self.memory: list[list[int]] = [[] for _ in range(n_slots)]
-        self._kept: dict[tuple[int, int], list[int]] = {}
+        self._kept: dict[int, list[int]] = {}
         self._text = text
         self._other = np.log(doubt / len(vocabulary))
         self._expected: dict[int, int] = {}
@@ -56,13 +56,13 @@ class KnowingModel(SlotMemory):
         assert not self.memory[slot]
         self.memory[slot] = self.memory[source_slot][:n_keep]
 
-    def save(self, slot: int, number: int) -> None:
+    def store(self, slot: int, snapshot: Snapshot) -> None:
         """Keep the memory of a slot."""
-        self._kept[slot, number] = list(self.memory[slot])
+        self._kept[snapshot.key] = list(self.memory[slot])
 
-    def restore(self, source: int, number: int, slot: int) -> None:
-        """Give a slot what was kept of `source`."""
-        self.memory[slot] = list(self._kept[source, number])
+    def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
+        """Give a slot what was kept."""
+        self.memory[slot] = self._kept[snapshot.key][:n_keep]
 
     def data(self, slot: int) -> bytes:
         """The text in the memory."""

@@ -5,8 +5,7 @@ import pytest
 
 from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.mtp_drafter import MtpDrafter
-from shared.llama.hidden_rows import HiddenRows
-from shared.llama.mtp_span import HeadOutput
+from shared.llama.hidden_states import HeadOutput, HiddenStates
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, toy_sampler
 
@@ -61,7 +60,7 @@ class Target:
     """Decodes committed tokens and drafts, as the engine does, and keeps the hidden states."""
 
     def __init__(self, sampling=GREEDY, tokens=PROMPT, n_most=6, n_slots=2, shift=None):
-        self.rows, self.heads = HiddenRows(n_slots, 3), FakeHeads()
+        self.rows, self.heads = HiddenStates(n_slots, 3), FakeHeads()
         self.drafter = MtpDrafter(self.heads, self.rows, toy_sampler, END_TOKENS, n_most=n_most)
         self.sampling, self.shift = sampling, shift
         self.tokens = list(tokens)

@@ -1,0 +1,132 @@
+"""Simulated machines: how long the lead's steps take, alone and while backs on its machine compute."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from lead.simulation.clock import VirtualClock
+from shared.errors import ConfigError
+
+LEAD = "lead"
+
+
+@dataclass(frozen=True, slots=True)
+class StepTable:
+    """T(n) of a lead.
+
+    `points`: (n, seconds), n ascending from 1; straight lines between them and beyond the last.
+    """
+
+    name: str
+    points: tuple[tuple[int, float], ...]
+
+    @classmethod
+    def of_ratios(cls, name: str, first_ms: float, *ratios: float) -> Self:
+        """T(1) in milliseconds, and T(n) / T(1) for n = 1, 2, …"""
+        return cls(name, tuple((n, first_ms * ratio / 1000) for n, ratio in enumerate(ratios, 1)))
+
+    @classmethod
+    def of_milliseconds(cls, name: str, table: Mapping[int, float]) -> Self:
+        """Raises ConfigError unless n = 1 is there and all numbers make sense."""
+        if 1 not in table or not all(n > 0 and 0 < ms < math.inf for n, ms in table.items()):
+            raise ConfigError(
+                f"{name}: a table of step times needs n = 1, and times above 0 ms for all n > 0"
+            )
+        return cls(name, tuple((n, ms / 1000) for n, ms in sorted(table.items())))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """A JSON object n → milliseconds, alone or as `step_ms` (as in `GET /v1/speculation`).
+
+        Raises ConfigError.
+        """
+        try:
+            table = json.loads(path.read_text(encoding="utf-8"))
+            table = table.get("step_ms", table)
+            numbers = {int(n): float(ms) for n, ms in table.items()}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise ConfigError(f"{path}: not a JSON object of step times in ms by n: {error}") from error
+        return cls.of_milliseconds(path.stem, numbers)
+
+    @property
+    def first(self) -> float:
+        """T(1) in seconds."""
+        return self.points[0][1]
+
+    def seconds(self, n: int) -> float:
+        """T(n)."""
+        points = self.points
+        if len(points) == 1:
+            return points[0][1]
+        right = next((i for i, (m, _) in enumerate(points) if m >= n), len(points) - 1)
+        (low, before), (high, after) = points[max(0, right - 1)], points[max(1, right)]
+        if n > high:
+            return after + max(0.0, (after - before) / (high - low)) * (n - high)
+        return before + (after - before) * (n - low) / (high - low)
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """How many times as long it takes while the other computes: a step of the lead, a decode of a back."""
+
+    lead: float = 1.0
+    back: float = 1.0
+
+
+@dataclass(slots=True)
+class _SharedJob:
+    """`left`: seconds that it would still take alone; since `since` it has been `factor` times as slow."""
+
+    left: float
+    done: Callable[[], None]
+    since: float
+    factor: float = 1.0
+    n_changes: int = 0
+
+    def set_factor(self, factor: float, now: float) -> None:
+        self.left = max(0.0, self.left - (now - self.since) / self.factor)
+        self.since, self.factor = now, factor
+        self.n_changes += 1
+
+
+class SharedMachine:
+    """A lead and backs on one machine: while one of them computes, the other takes longer."""
+
+    def __init__(self, clock: VirtualClock, contention: Contention) -> None:
+        self._clock = clock
+        self._contention = contention
+        self._jobs: dict[str, _SharedJob] = {}
+
+    def run(self, name: str, seconds: float, done: Callable[[], None]) -> None:
+        """What would take `seconds` alone: a step of the lead (`LEAD`), or a decode of the back `name`."""
+
+        def end() -> None:
+            del self._jobs[name]
+            self._balance()
+            done()
+
+        self._jobs[name] = _SharedJob(seconds, end, self._clock.now)
+        self._balance()
+
+    def _balance(self) -> None:
+        """Somebody has begun or ended."""
+        has_lead = LEAD in self._jobs
+        of_lead = self._contention.lead if len(self._jobs) > 1 else 1.0
+        of_back = self._contention.back if has_lead else 1.0
+        for name, job in self._jobs.items():
+            self._set_pace(job, of_lead if name == LEAD else of_back)
+
+    def _set_pace(self, job: _SharedJob, factor: float) -> None:
+        if job.n_changes and factor == job.factor:
+            return
+        job.set_factor(factor, self._clock.now)
+        n_changes = job.n_changes
+
+        def end() -> None:
+            if job.n_changes == n_changes:
+                job.done()
+
+        self._clock.after(job.left * factor, end)

@@ -1,0 +1,153 @@
+"""How spans are divided into passes, each of which is one call of llama_decode, and what pads them.
+
+It is decided here only: a scheduler plans a `Layout`, and `Model.decode` carries it out. Imports no native
+library.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from shared.llama.batch_invariance import InvariantWidths, invariant_passes
+from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.llama.span import Pass, Span, SpanPart
+
+TILE = 64
+"""Tokens of a batch that llama.cpp's flash attention computes together on a CPU."""
+_MIN_CELLS = 1024
+"""How many cells make another pass over the weights cheaper than attention by tiles.
+
+Measured: both cost the same at 450 to 800."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRules:
+    """What of a model decides about passes.
+
+    n_batch: the most tokens of a pass. n_ctx_slot: the most tokens of a slot, padding included. own_cells:
+    slots do not share one pool of cells. widths: in which every token must be decoded, for batch invariance.
+    tiles_attention: flash attention compares the tokens of several sequences with the cells of all of them.
+    """
+
+    n_batch: int
+    n_ctx_slot: int
+    traits: MemoryTraits = PLAIN
+    own_cells: bool = False
+    widths: InvariantWidths | None = None
+    tiles_attention: bool = False
+
+    @property
+    def splits_lengths(self) -> bool:
+        """Whether llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
+        return self.own_cells or self.traits.equal_lengths
+
+    @property
+    def pads(self) -> bool:
+        """Whether drafts are padded to equal lengths, where that saves an ubatch and costs no replay."""
+        return self.splits_lengths and self.traits.n_rollback != 0
+
+    @property
+    def rolls_states_back(self) -> bool:
+        """Whether what was decoded can be removed from recurrent states, if it was decoded last."""
+        return bool(self.traits.n_rollback) and self.traits.equal_lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Layout(Sequence[Span]):
+    """Spans and the passes that compute them. As a sequence it is that of its spans.
+
+    can_roll_back: the slots from which a part of what was decoded can be removed afterwards. n_ubatches: how
+    often llama.cpp reads all weights, if each pass fits into one ubatch apart from unequal lengths.
+    """
+
+    spans: list[Span]
+    passes: list[Pass]
+    can_roll_back: frozenset[int]
+    n_ubatches: int
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Span]: ...
+    def __getitem__(self, index: int | slice) -> Span | list[Span]:
+        return self.spans[index]
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens that are computed, padding included."""
+        return sum(part.width for each in self.passes for part in each)
+
+
+def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
+    """Divide `spans`, at least one and at most one of each slot, into passes."""
+    if rules.widths:
+        return _layout(spans, invariant_passes(spans, rules.widths), rules)
+    parts = [SpanPart(number, span) for number, span in enumerate(spans)]
+    if rules.pads:
+        passes = [parts] if rules.traits.can_trim else _prompts_first(parts)
+        return _layout(spans, [_padded(each, rules) for each in passes], rules)
+    is_apart = rules.tiles_attention and _is_read_apart(spans)
+    return _layout(spans, _prompts_first(parts) if is_apart else [parts], rules)
+
+
+def one_pass(spans: Sequence[Span]) -> Layout:
+    """All `spans` in one pass, without padding."""
+    parts = [SpanPart(number, span) for number, span in enumerate(spans)]
+    return Layout(list(spans), [parts], frozenset(span.slot for span in spans), 1)
+
+
+def _layout(spans: Sequence[Span], passes: list[Pass], rules: LayoutRules) -> Layout:
+    n_ubatches = [len({part.width for part in each}) if rules.splits_lengths else 1 for each in passes]
+    can_roll_back = frozenset(span.slot for span in spans)
+    if rules.rolls_states_back:
+        can_roll_back = _slots_in_last_ubatch(passes[-1], n_ubatches[-1], rules)
+    return Layout(list(spans), passes, can_roll_back, sum(n_ubatches))
+
+
+def _slots_in_last_ubatch(last: Pass, n_ubatches: int, rules: LayoutRules) -> frozenset[int]:
+    """None if the last pass has several.
+
+    An ubatch moves the states of other sequences (`llama_memory_recurrent::find_slot`), but not those after
+    earlier tokens.
+    """
+    slots = frozenset(part.span.slot for part in last)
+    # With cells of their own, only adjacent slots are in one ubatch.
+    is_one = n_ubatches == 1 and not (rules.own_cells and max(slots) - min(slots) >= len(slots))
+    return slots if is_one else frozenset()
+
+
+def _prompts_first(parts: Pass) -> list[Pass]:
+    """Prompts, then the rest, which may be rolled back; without empty passes."""
+    prompts = [part for part in parts if not part.span.is_verified]
+    return [each for each in (prompts, [part for part in parts if part.span.is_verified]) if each]
+
+
+def _is_read_apart(spans: Sequence[Span]) -> bool:
+    """Whether prompts are better decoded apart from the rest, with flash attention on a CPU in one pool.
+
+    A tile of tokens is compared with the cells of every sequence that it has a token of: in one pass with a
+    prompt, a generated token costs as much attention as a tile of them.
+    """
+    n_prompt = sum(len(span.tokens) for span in spans if not span.is_verified)
+    n_cells = sum(span.start for span in spans if span.is_verified)
+    return n_prompt > 0 and n_cells >= _MIN_CELLS and sum(len(span.tokens) for span in spans) >= TILE
+
+
+def _padded(parts: Pass, rules: LayoutRules) -> Pass:
+    """In the order of slots, and each as long as the longest draft: every ubatch reads all weights.
+
+    llama.cpp starts a new ubatch where slot numbers are not consecutive. Longer spans are prompts, whose
+    remainder is worth a ubatch of its own. No padding is added where batch or slot are full.
+    """
+    parts = sorted(parts, key=lambda part: part.span.slot)
+    longest = max((part.width for part in parts if part.span.is_verified), default=0)
+    padded = [
+        part._replace(n_padding=longest - part.width)
+        if part.width < longest and part.span.start + longest <= rules.n_ctx_slot
+        else part
+        for part in parts
+    ]
+    return padded if sum(part.width for part in padded) <= rules.n_batch else parts

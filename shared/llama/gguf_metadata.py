@@ -1,0 +1,50 @@
+"""What a GGUF file holds besides weights: names of tensors, and metadata, also as a file of their own."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from shared.cached_files import written_whole
+from shared.errors import ConfigError
+from shared.llama import library
+from shared.llama.unbound import GgufInitParameters, function
+
+
+def tensor_names(path: Path) -> list[str]:
+    """In the order of the file; empty if llama.cpp cannot read it. Of a split model, one part's."""
+    file = function("gguf_init_from_file")(os.fsencode(path), GgufInitParameters(True, None))
+    if not file:
+        return []
+    name = function("gguf_get_tensor_name")
+    n_tensors = function("gguf_get_n_tensors")(file)
+    names = [name(file, i).decode("utf-8", "replace") for i in range(n_tensors)]
+    function("gguf_free")(file)
+    return names
+
+
+def content_digest(path: Path) -> str:
+    """What such a file is known by between leads and backs: the beginning of its SHA-256, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+def write_vocabulary_file(model: Path, destination: Path) -> None:
+    """Copy all metadata of `model` (of a split model, the first part); 2 to 16 MB.
+
+    `Vocabulary.load` needs no more. The file appears when it is whole. Raises ConfigError.
+    """
+    library.start()
+    source = function("gguf_init_from_file")(os.fsencode(model), GgufInitParameters(True, None))
+    if not source:
+        raise ConfigError(f"{model} cannot be read")
+    copied = function("gguf_init_empty")()
+    try:
+        function("gguf_set_kv")(copied, source)
+        with written_whole(destination) as part:
+            if not function("gguf_write_to_file")(copied, os.fsencode(part), True):
+                raise ConfigError(f"cannot write {part}")
+    except OSError as error:
+        raise ConfigError(f"cannot write {destination}: {error}") from error
+    finally:
+        function("gguf_free")(copied)
+        function("gguf_free")(source)

@@ -1,0 +1,76 @@
+"""The hidden states of a target: after its last layer, for its MTP heads, and between layers, for EAGLE-3."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from llama_cpp import llama_cpp_ext
+from numpy.typing import NDArray
+
+from shared.errors import ModelLoadError
+from shared.llama import unbound
+
+ARCHITECTURES = frozenset(
+    {
+        *("bailingmoe3", "gemma4", "gpt-oss", "hunyuan-dense", "lfm2", "lfm2moe", "llama", "mimo2"),
+        *("minimax-m2", "nanbeige", "nemotron_h", "nemotron_h_moe", "qwen3", "qwen35", "qwen35moe"),
+        *("qwen3moe", "qwen3next"),
+    }
+)
+"""Whose graphs give them (`t_layer_inp` in src/models). In others llama.cpp aborts the process."""
+
+
+def target_layers(drafter: Any) -> list[int]:
+    """The layers of its target that a drafter (a llama_model) reads; raises ModelLoadError."""
+    ids = _function("llama_model_target_layer_ids")(drafter)
+    return [int(ids[i]) for i in range(_function("llama_model_target_layer_ids_n")(drafter))]
+
+
+class NextnStates:
+    """The hidden states of a llama_context that MTP heads read, for every token of a decode."""
+
+    def __init__(self, model: Any, context: Any) -> None:
+        """`model` is the llama_model of the context."""
+        self._context = context
+        self.width: int = llama_cpp.llama_model_n_embd_out(model)
+        """Numbers for each token."""
+        llama_cpp_ext.llama_set_embeddings_nextn(context, True, False)
+
+    def table(self, n_tokens: int) -> NDArray[np.float32]:
+        """What the last decode, of `n_tokens` tokens, has left; shape (n_tokens, width)."""
+        address = llama_cpp_ext.llama_get_embeddings_nextn(self._context)
+        pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
+        return np.ctypeslib.as_array(pointer, shape=(n_tokens, self.width))
+
+
+class LayerInputs:
+    """The inputs of layers of a llama_context that EAGLE-3 drafters read, for every token of a decode."""
+
+    def __init__(self, context: Any, layers: Sequence[int], n_embd: int) -> None:
+        """The model must be of one of `ARCHITECTURES`, and have these layers. Raises ModelLoadError."""
+        self._context, self._layers, self._n_embd = context, layers, n_embd
+        for layer in layers:
+            _function("llama_set_embeddings_layer_inp")(context, layer, True)
+
+    @property
+    def width(self) -> int:
+        """Numbers for each token."""
+        return len(self._layers) * self._n_embd
+
+    def table(self, n_tokens: int) -> NDArray[np.float32]:
+        """What the last decode, of `n_tokens` tokens, has left; shape (n_tokens, width)."""
+        shape = (n_tokens, self._n_embd)
+        inputs_of = _function("llama_get_embeddings_layer_inp")
+        pointers = (inputs_of(self._context, layer) for layer in self._layers)
+        floats = (ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float)) for pointer in pointers)
+        return np.concatenate([np.ctypeslib.as_array(each, shape=shape) for each in floats], axis=1)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    try:
+        return unbound.function(name)
+    except AttributeError as error:
+        reason = f"this build of llama.cpp does not export {name}, which EAGLE-3 drafts need"
+        raise ModelLoadError(reason) from error

@@ -1,0 +1,353 @@
+"""Measures, on the loaded model, which widths of batches agree bit for bit, and what they cost.
+
+To measure: a text is decoded in batches of one width, at several lengths of context, over cells that were
+trimmed before; the logits of all its tokens are compared. What was not measured is not promised: only
+measured widths are used.
+
+Quantized weights hide differences: activations are rounded to 8 bits before each matrix, so that another last
+bit shows only where it tips a rounding, once in some ten thousand activations. So small models take more
+tokens.
+
+To rehearse: one text is decoded alone, token by token; then in another slot, its prompt in other pieces, with
+busy slots of other lengths next to it, and with drafts that are partly wrong and trimmed. All logits must be
+equal bit for bit.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import cycle
+from typing import Any
+
+from shared.llama.batch_invariance import MAX_GAP, RESERVE, InvariantWidths
+from shared.llama.batch_layout import one_pass
+from shared.llama.model import Model
+from shared.llama.span import Span
+
+_ESTIMATED = (2, 1, 4, 8, 16, 3)
+_ESTIMATE_STEPS = 35
+"""They take about as long as this many single tokens, with the context and the repetitions."""
+_NEEDED = (*_ESTIMATED, 32)
+"""Without these widths nothing can be promised."""
+_FURTHER = (5, 6, 7, 12, 24, 9, 10, 20, 28, 64, 48, 14, 15, 18, 40, 56, 36, 11, 13, 17, 21, 22, 30, 25, 27)
+_WIDE = (64, 128, 48, 96, 80, 112)
+"""Widths for prompts only: longer chunks are hardly faster."""
+_MOST_LOGITS = 1 << 24
+"""Numbers of all logits of a batch: 64 MB."""
+_CONTEXTS = (20, 233)
+"""Numbers of tokens before the batch: in the second one it ends in the next block of 256 cells, by which
+llama.cpp's attention counts."""
+_ANCHOR = 16
+"""Prompts are read in the class of this width."""
+_LARGEST = 32
+"""The widest that is needed; contexts are read in batches of it."""
+_ACTIVATIONS = 250_000
+"""How many are compared of each width: tokens, times layers, times the width of a layer. None of width 1."""
+_MOST_TOKENS = 240
+_REPEATS, _FEW_REPEATS = 7, 3
+
+_N_PROMPT = 45
+_REHEARSED_ACTIVATIONS = 300_000
+"""How many are compared in a rehearsal."""
+_ANSWER_TOKENS = (24, 200)
+"""The least and the most tokens of the answer."""
+NEEDED_CONTEXT = 96 + RESERVE
+"""Tokens that each slot must hold."""
+_PIECES = (13, 1, 40)
+"""In which the prompt is read the second time, as far as it goes."""
+_MOST_OTHERS = 3
+_OTHERS = 9
+"""Tokens of the first other slot, and by how many each has more than the one before."""
+_WRONG = 2
+"""Draft tokens of each step that are trimmed again."""
+
+Clock = Callable[[], float]
+Prints = dict[tuple[int, int], bytes]
+"""By context and number of the token after it: a digest of its logits."""
+
+
+@dataclass(slots=True)
+class WidthReport:
+    """What is known of widths: `prints` of their logits; of some, the `seconds` of a pass."""
+
+    prints: dict[int, Prints] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
+    wide: list[int] = field(default_factory=list)  # those that read a prompt as the class of `_ANCHOR` does
+
+    def agree(self, one: int, other: int) -> bool:
+        """Whether the tokens that both widths decoded have equal logits."""
+        a, b = self.prints[one], self.prints[other]
+        return all(a[key] == b[key] for key in a.keys() & b.keys())
+
+    def class_of(self, anchor: int) -> tuple[int, ...]:
+        """Widths that agree with each other and with `anchor`, ascending.
+
+        Round widths are preferred: kernels take tokens in groups of 4, 8 or 16, and compute the rest
+        otherwise. Before all come those that are always measured, so that another start chooses the same.
+        """
+        chosen = [anchor]
+        for width in sorted(self.prints, key=lambda n: (n not in _NEEDED, -_roundness(n))):
+            # A single token is multiplied by other kernels; with quantized weights that shows too rarely to
+            # measure.
+            if 1 < width != anchor != 1 and all(self.agree(width, other) for other in chosen):
+                chosen.append(width)
+        return tuple(sorted(chosen))
+
+    def policy(self) -> InvariantWidths | None:
+        """The widths to decode in; None: no two widths agree.
+
+        It follows from what agrees, not from durations, so that another start chooses the same.
+        """
+        prompt = self.class_of(_ANCHOR)
+        answer = prompt
+        if prompt[0] > 2:  # noqa: PLR2004 - a single token and a draft of one would be costly
+            classes = (self.class_of(width) for width in sorted({*_NEEDED} & self.prints.keys()))
+            answer = next((each for each in classes if len({*each} & {*_NEEDED}) > 1), prompt)
+        if len(prompt) == 1:
+            return None
+        prompt, answer = _without_gaps(prompt), _without_gaps(answer)
+        all_of_prompts = _without_gaps((*prompt, *sorted(n for n in self.wide if n > prompt[-1])))
+        return InvariantWidths(answer, prompt, all_of_prompts[len(prompt) :])
+
+    def describe(self) -> str:
+        """The classes, for the log."""
+        classes = dict.fromkeys(self.class_of(width) for width in sorted(self.prints))
+        return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
+
+    def price(self, policy: InvariantWidths) -> float:
+        """How much longer than a single token the narrowest step under `policy` takes, as a ratio."""
+        return self.seconds[policy.answer[0]] / self.seconds[1]
+
+
+def estimate_widths(model: Model, seconds: float, clock: Clock = time.monotonic) -> WidthReport | None:
+    """Enough for a price, but not for a promise; None if even that takes more than `seconds`.
+
+    Slot 0 must be empty and is left empty.
+    """
+    measurement = _Measurement(model, clock)
+    try:
+        return measurement.estimate() if _ESTIMATE_STEPS * measurement.warm_up() <= seconds else None
+    finally:
+        model.trim(0, 0)
+
+
+def measure_widths(model: Model, seconds: float, clock: Clock = time.monotonic) -> WidthReport:
+    """Measure what is needed, and for `seconds` more what is useful. Slot 0 is as for `estimate_widths`."""
+    measurement = _Measurement(model, clock)
+    try:
+        measurement.warm_up()
+        return measurement.measure(seconds)
+    finally:
+        model.trim(0, 0)
+
+
+class _Measurement:
+    def __init__(self, model: Model, clock: Clock) -> None:
+        self._model = model
+        self._clock = clock
+        self._report = WidthReport()
+        n_compared = min(_MOST_TOKENS, _ACTIVATIONS // model.n_activations)
+        self._n_each = -(-n_compared // len(_CONTEXTS))  # after each context, and at least one batch
+        n_tokens = min(max(_CONTEXTS) + self._n_each + max(_WIDE), model.n_ctx_slot - RESERVE)
+        self._text = [(7919 * i + 31) % model.n_vocab for i in range(n_tokens)]
+
+    def warm_up(self) -> float:
+        """Read all weights; returns the seconds of a single token."""
+        self._decode(0, 1, n_logits=1)
+        self._model.trim(0, 0)
+        start = self._clock()
+        self._decode(0, 1, n_logits=1)
+        once = self._clock() - start
+        self._model.trim(0, 0)
+        return once
+
+    def estimate(self) -> WidthReport:
+        self._n_each = 1
+        self._measure(_CONTEXTS[0], _ESTIMATED, math.inf)
+        return self._timed(_FEW_REPEATS)
+
+    def measure(self, seconds: float) -> WidthReport:
+        contexts = [n for n in _CONTEXTS if n + max(_FURTHER) <= len(self._text)]
+        for context in contexts:
+            self._measure(context, _NEEDED, math.inf)
+        deadline = self._clock() + seconds
+        self._measure(contexts[0], _FURTHER, deadline)
+        self._measure_wide(deadline)
+        for context in contexts[1:]:
+            self._measure(context, _FURTHER, deadline)
+        return self._timed(_REPEATS)
+
+    def _measure(self, context: int, widths: Iterable[int], deadline: float) -> None:
+        if self._clock() > deadline:
+            return
+        self._read_context(context)
+        for width in widths:
+            if self._clock() > deadline:
+                return
+            if width > min(self._model.n_ubatch, _MOST_LOGITS // self._model.n_vocab):
+                continue
+            self._model.trim(0, context)
+            self._measure_width(context, width)
+
+    def _measure_width(self, context: int, width: int) -> None:
+        prints = self._report.prints.setdefault(width, {})
+        n_compared = self._n_each if width > 1 else 1
+        end = min(context + n_compared, len(self._text) - width)
+        for at in range(context, max(context + 1, end), width):
+            for i, row in enumerate(self._decode(at, width, n_logits=width)):
+                prints[context, at - context + i] = _digest(row)
+
+    def _timed(self, n_repeats: int) -> WidthReport:
+        """Time a single token and the narrowest step, in turns: a busy moment of the machine affects both."""
+        context, policy = _CONTEXTS[0], self._report.policy()
+        samples: dict[int, list[float]] = {1: [], policy.answer[0] if policy else 1: []}
+        self._read_context(context)
+        for width in list(samples) * n_repeats:
+            self._model.trim(0, context)
+            start = self._clock()
+            self._decode(context, width, n_logits=width)
+            samples[width].append(self._clock() - start)
+        self._report.seconds = {width: min(each) for width, each in samples.items()}
+        return self._report
+
+    def _measure_wide(self, deadline: float) -> None:
+        """Whether the tokens after a wide batch have the logits that they have after narrow ones."""
+        prompt = self._report.class_of(_ANCHOR)
+        if _LARGEST not in prompt:
+            return
+        for width in _WIDE:
+            n_text = width + _ANCHOR
+            if self._clock() > deadline or n_text > len(self._text) or width > self._model.n_ubatch:
+                return
+            pieces = [_LARGEST] * (width // _LARGEST) + [_ANCHOR] * (width % _LARGEST // _ANCHOR)
+            if self._after([width]) == self._after(pieces):
+                self._report.wide.append(width)
+
+    def _after(self, pieces: Sequence[int]) -> list[bytes]:
+        """Digests of the logits after a text that is read in these pieces."""
+        self._model.trim(0, 0)
+        at = 0
+        for width in pieces:
+            self._decode(at, width, n_logits=0)
+            at += width
+        return [_digest(row) for row in self._decode(at, _ANCHOR, n_logits=_ANCHOR)]
+
+    def _read_context(self, n_tokens: int) -> None:
+        self._model.trim(0, 0)
+        for at in range(0, n_tokens, _LARGEST):
+            self._decode(at, min(_LARGEST, n_tokens - at), n_logits=0)
+
+    def _decode(self, start: int, width: int, n_logits: int) -> Any:
+        (rows,) = self._model.decode(one_pass([Span(0, start, self._text[start : start + width], n_logits)]))
+        return rows
+
+
+def rehearse(model: Model, policy: InvariantWidths) -> InvariantWidths | None:
+    """Put `policy` into force in `model`, or else one without joint passes; None if neither keeps the bits.
+
+    All slots must be empty and are left empty.
+    """
+    for tried in dict.fromkeys((policy, replace(policy, joins=False))):
+        model.widths = tried
+        if _alone(model, tried) == _in_company(model, tried):
+            return tried
+    model.widths = None
+    return None
+
+
+def _alone(model: Model, policy: InvariantWidths) -> list[bytes]:
+    """The answer in the narrowest width."""
+    text, width = _text(model, 0), policy.answer[0]
+    prints = _digests(model, [_prompt(0, 0, text[:_N_PROMPT])], 0)
+    for at in range(_N_PROMPT, len(text), width):
+        tokens = text[at : at + width]
+        prints += _digests(model, [Span(0, at, tokens, len(tokens))], 0)
+    model.trim(0, 0)
+    return prints
+
+
+def _in_company(model: Model, policy: InvariantWidths) -> list[bytes]:
+    slot = model.n_slots - 1
+    for number, other in enumerate(_other_slots(slot), 1):
+        _digests(model, [_prompt(other, 0, _text(model, number)[: _OTHERS * number])], 0)
+    prints = _read_in_pieces(model, slot)
+    prints += _answer_with_drafts(model, slot, policy)
+    for each in range(model.n_slots):
+        model.trim(each, 0)
+    return prints
+
+
+def _read_in_pieces(model: Model, slot: int) -> list[bytes]:
+    text, at, prints = _text(model, 0), 0, []
+    for n in cycle(_PIECES):
+        piece = text[at : min(at + n, _N_PROMPT)]
+        prints = _digests(model, [*_others(model, slot), _prompt(slot, at, piece)], -1)
+        at += len(piece)
+        if at == _N_PROMPT:
+            break
+    return prints
+
+
+def _answer_with_drafts(model: Model, slot: int, policy: InvariantWidths) -> list[bytes]:
+    """Right tokens and then wrong ones, in steps of many widths."""
+    text, at, prints = _text(model, 0), _N_PROMPT, []
+    for n_right in cycle(range(1, max(2, min(_N_PROMPT, policy.answer[-1]) - _WRONG))):
+        right = text[at : at + n_right]
+        wrong = text[1 : 1 + min(_WRONG, policy.answer[-1] - len(right))]
+        span = Span(slot, at, [*right, *wrong], len(right) + len(wrong))
+        prints += _digests(model, [*_others(model, slot), span], -1)[: len(right)]
+        at += len(right)
+        model.trim(slot, at)
+        if at == len(text):
+            break
+    return prints
+
+
+def _other_slots(slot: int) -> range:
+    return range(max(0, slot - _MOST_OTHERS), slot)
+
+
+def _others(model: Model, slot: int) -> list[Span]:
+    """One token of each other slot, which is trimmed by the next call."""
+    spans = []
+    for number, other in enumerate(_other_slots(slot), 1):
+        model.trim(other, _OTHERS * number)
+        spans.append(Span(other, _OTHERS * number, _text(model, number)[:1], 1))
+    return spans
+
+
+def _digests(model: Model, spans: Sequence[Span], index: int) -> list[bytes]:
+    """Digests of the logits of one of the spans."""
+    return [_digest(row) for row in model.decode(spans)[index]]
+
+
+def _prompt(slot: int, at: int, tokens: Sequence[int]) -> Span:
+    return Span(slot, at, tokens, 1, is_prompt=True)
+
+
+def _text(model: Model, number: int) -> list[int]:
+    least, most = _ANSWER_TOKENS
+    n_answer = min(max(least, _REHEARSED_ACTIVATIONS // model.n_activations), most)
+    n_tokens = min(_N_PROMPT + n_answer, model.n_ctx_slot - RESERVE)
+    return [(7919 * i + 101 * number + 31) % model.n_vocab for i in range(n_tokens)]
+
+
+def _digest(row: Any) -> bytes:
+    return hashlib.blake2b(row.tobytes(), digest_size=8).digest()
+
+
+def _roundness(width: int) -> int:
+    """The largest power of two that divides `width`."""
+    return width & -width
+
+
+def _without_gaps(widths: Sequence[int]) -> tuple[int, ...]:
+    """`widths` up to the first that is too far from the one before."""
+    kept = [widths[0]]
+    for width in widths[1:]:
+        if width - kept[-1] > MAX_GAP:
+            break
+        kept.append(width)
+    return tuple(kept)

@@ -1,0 +1,101 @@
+"""Functions that llama.cpp's libraries export and llama_cpp does not bind: all bindings made by hand."""
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import llama_cpp
+
+_library: Any = llama_cpp.llama_cpp._lib  # noqa: SLF001 - its handle also finds what is in libggml, which it needs
+
+
+class GgufInitParameters(ctypes.Structure):
+    """`gguf_init_params`."""
+
+    _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
+
+
+class ComputePlan(ctypes.Structure):
+    """`ggml_cplan`."""
+
+    _fields_ = (
+        ("work_size", ctypes.c_size_t),
+        ("work_data", ctypes.c_void_p),
+        ("n_threads", ctypes.c_int),
+        ("threadpool", ctypes.c_void_p),
+        ("abort_callback", ctypes.c_void_p),
+        ("abort_callback_data", ctypes.c_void_p),
+        ("use_ref", ctypes.c_bool),
+    )
+
+
+_POINTER, _TEXT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+_INT, _BOOL, _UINT32 = ctypes.c_int, ctypes.c_bool, ctypes.c_uint32
+
+_SIGNATURES: dict[str, tuple[list[Any], Any]] = {
+    # gguf.h
+    "gguf_init_from_file": ([_TEXT, GgufInitParameters], _POINTER),
+    "gguf_init_empty": ([], _POINTER),
+    "gguf_set_kv": ([_POINTER, _POINTER], None),
+    "gguf_write_to_file": ([_POINTER, _TEXT, _BOOL], _BOOL),
+    "gguf_get_n_tensors": ([_POINTER], ctypes.c_int64),
+    "gguf_get_tensor_name": ([_POINTER, ctypes.c_int64], _TEXT),
+    "gguf_free": ([_POINTER], None),
+    # ggml-backend.h
+    "ggml_backend_dev_count": ([], _SIZE),
+    "ggml_backend_dev_get": ([_SIZE], _POINTER),
+    "ggml_backend_dev_name": ([_POINTER], _TEXT),
+    "ggml_backend_dev_type": ([_POINTER], _INT),
+    "ggml_backend_dev_backend_reg": ([_POINTER], _POINTER),
+    "ggml_backend_reg_name": ([_POINTER], _TEXT),
+    "ggml_backend_reg_by_name": ([_TEXT], _POINTER),
+    "ggml_backend_reg_get_proc_address": ([_POINTER, _TEXT], _POINTER),
+    "ggml_backend_register": ([_POINTER], None),
+    # ggml-cpu.h, ggml.h
+    "ggml_graph_plan": ([_POINTER, _INT, _POINTER], ComputePlan),
+    "ggml_graph_size": ([_POINTER], _INT),
+    "ggml_graph_overhead_custom": ([_SIZE, _BOOL], _SIZE),
+    "ggml_tensor_overhead": ([], _SIZE),
+    # llama-ext.h
+    "llama_graph_reserve": ([_POINTER, _UINT32, _UINT32, _UINT32], _POINTER),
+    "llama_set_embeddings_layer_inp": ([_POINTER, _UINT32, _BOOL], None),
+    "llama_get_embeddings_layer_inp": ([_POINTER, _UINT32], _POINTER),
+    "llama_model_target_layer_ids": ([_POINTER], ctypes.POINTER(ctypes.c_int32)),
+    "llama_model_target_layer_ids_n": ([_POINTER], _UINT32),
+}
+"""Argument types and result of each."""
+
+_MANGLED = {
+    "llama_graph_reserve": (
+        "_Z19llama_graph_reserveP13llama_contextjjj",
+        "?llama_graph_reserve@@YAPEAUggml_cgraph@@PEAUllama_context@@III@Z",
+    ),
+    "llama_set_embeddings_layer_inp": (
+        "_Z30llama_set_embeddings_layer_inpP13llama_contextjb",
+        "?llama_set_embeddings_layer_inp@@YAXPEAUllama_context@@I_N@Z",
+    ),
+    "llama_get_embeddings_layer_inp": (
+        "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
+        "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
+    ),
+    "llama_model_target_layer_ids": (
+        "_Z28llama_model_target_layer_idsPK11llama_model",
+        "?llama_model_target_layer_ids@@YAPEBHPEBUllama_model@@@Z",
+    ),
+    "llama_model_target_layer_ids_n": (
+        "_Z30llama_model_target_layer_ids_nPK11llama_model",
+        "?llama_model_target_layer_ids_n@@YAIPEBUllama_model@@@Z",
+    ),
+}
+"""C++ names as GCC and Clang write them, and as MSVC does."""
+
+
+@functools.cache
+def function(name: str) -> Callable[..., Any]:
+    """A function by its name in C; raises AttributeError if this build does not export it."""
+    symbols = _MANGLED.get(name, (name,))
+    symbol = next((symbol for symbol in symbols if hasattr(_library, symbol)), symbols[0])
+    found: Callable[..., Any] = _library[symbol]  # a new object: llama_cpp's own is not changed
+    found.argtypes, found.restype = _SIGNATURES[name]  # type: ignore[attr-defined]  # of ctypes
+    return found

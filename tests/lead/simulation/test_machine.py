@@ -1,0 +1,95 @@
+"""How long things take on simulated machines."""
+
+import json
+
+import pytest
+
+from lead.simulation.clock import VirtualClock
+from lead.simulation.machine import LEAD, Contention, SharedMachine, StepTable
+from shared.errors import ConfigError
+
+TABLE = StepTable.of_milliseconds("test", {1: 10.0, 2: 12.0, 4: 8.0, 8: 16.0})
+
+
+@pytest.mark.parametrize(("n", "ms"), [(1, 10), (2, 12), (3, 10), (4, 8), (6, 12), (8, 16), (10, 20)])
+def test_between_and_beyond_its_points_it_is_straight(n, ms):
+    assert TABLE.seconds(n) == pytest.approx(ms / 1000)
+
+
+def test_beyond_a_falling_end_it_stays():
+    assert StepTable.of_milliseconds("test", {1: 10, 2: 8}).seconds(5) == pytest.approx(0.008)
+
+
+def test_one_point_is_the_same_for_all():
+    assert StepTable.of_milliseconds("test", {1: 10}).seconds(7) == 0.01
+
+
+def test_ratios_are_of_the_first():
+    assert StepTable.of_ratios("test", 50, 1, 1.5).points == ((1, 0.05), (2, 0.075))
+
+
+@pytest.mark.parametrize("wrap", [lambda table: table, lambda table: {"step_ms": table, "policy": "off"}])
+def test_a_file_may_be_the_table_or_what_the_lead_reports(tmp_path, wrap):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(wrap({"2": 12, "1": 10})))
+    assert StepTable.read(path) == StepTable("mine", ((1, 0.01), (2, 0.012)))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", '{"a": 1}', '{"2": 1}', '{"1": 0}', '{"1": -1}', '{"1": null}', '{"1": Infinity}']
+)
+def test_a_bad_file_is_refused(tmp_path, text):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="bad"):
+        StepTable.read(path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="none"):
+        StepTable.read(tmp_path / "none.json")
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+def ends(clock, jobs, contention=None):
+    """When each job is done: pairs of who and (begin, seconds alone)."""
+    machine = SharedMachine(clock, contention or Contention(2.0, 4.0))
+    found = {}
+
+    def begin(who, seconds):
+        def done():
+            found[who] = clock.now
+
+        machine.run(who, seconds, done)
+
+    for who, (at, seconds) in jobs.items():
+        clock.after(at, lambda who=who, seconds=seconds: begin(who, seconds))
+    clock.run(lambda: len(found) == len(jobs))
+    return found
+
+
+def test_alone_each_takes_its_time(clock):
+    assert ends(clock, {LEAD: (0, 1.0), "a": (1.5, 1.0)}) == {LEAD: 1.0, "a": 2.5}
+
+
+def test_while_both_compute_both_are_slower(clock):
+    assert ends(clock, {LEAD: (0, 1.0), "a": (0, 1.0)}) == pytest.approx({LEAD: 2.0, "a": 2.5})
+
+
+def test_only_the_time_together_counts(clock):
+    # The back begins when half of the step is done; the other half takes 1 s, in which it does a quarter.
+    assert ends(clock, {LEAD: (0, 1.0), "a": (0.5, 1.0)}) == pytest.approx({LEAD: 1.5, "a": 2.25})
+
+
+def test_backs_do_not_slow_each_other_down(clock):
+    assert ends(clock, {"a": (0, 1.0), "b": (0, 1.0)}) == {"a": 1.0, "b": 1.0}
+
+
+def test_factors_of_one_change_nothing(clock):
+    assert ends(clock, {LEAD: (0, 1.0), "a": (0.3, 1.0)}, Contention()) == pytest.approx(
+        {LEAD: 1.0, "a": 1.3}
+    )
