@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lead.chat.request_parts import ChatMessage
-from lead.chat.template import Conversation, model_template
+from lead.chat.template import TemplateInput, model_template
 from lead.diagnostics.check import check
 from lead.engine.commands import DRAFT_MODEL, Load
 from lead.engine.draft_loading import heads_file
@@ -127,8 +127,8 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
         return list(_BEGINNINGS)
 
 
-def _asked(question: str) -> Conversation:
-    return Conversation([ChatMessage.model_validate({"role": "user", "content": question})])
+def _asked(question: str) -> TemplateInput:
+    return TemplateInput([ChatMessage.model_validate({"role": "user", "content": question})])
 
 
 class CoreSplit(NamedTuple):
