@@ -124,7 +124,7 @@ class Drafter:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no slot for another sequence."""
+        """Whether all slots for sequences are in use."""
         return not self._slots
 
     @property
@@ -286,10 +286,10 @@ class Drafter:
                 work += [(state, branch) for branch in self._choose_branches(state, state in drafting)]
         return work[: self._model.n_batch]
 
-    def _choose_branches(self, state: SequenceState, beside_main: bool) -> list[DraftPath]:
+    def _choose_branches(self, state: SequenceState, with_main: bool) -> list[DraftPath]:
         if not self._may_branch(state):
             return []
-        n = self._options.n_beside_main if beside_main else self._options.n_branches
+        n = self._options.n_with_main if with_main else self._options.n_branches
         chosen = side_branches.choose(state, state.options, self._end_tokens, n)
         paths = [
             self._start_branch(state, each) if isinstance(each, BranchCandidate) else each for each in chosen
