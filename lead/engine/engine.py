@@ -68,11 +68,11 @@ class Engine:
             limits.n_ctx,
             limits.traits,
             # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
-            can_copy=limits.n_ctx_slot is None or limits.traits.can_trim,
-            copy_price=0 if limits.n_ctx_slot is None else _COPY_PRICE,
+            can_copy=limits.traits.can_trim or not limits.own_cells,
+            copy_price=_COPY_PRICE if limits.own_cells else 0,
             n_checkpoints=limits.n_checkpoints,
             prompt_cache=limits.prompt_cache,
-            stores_idle=limits.n_ctx_slot is None,
+            stores_idle=not limits.own_cells,
             separates_prompts=limits.widths is not None and not limits.widths.is_uniform,
         )
         self._scheduler = Scheduler(limits, self._slots, speculation)
@@ -181,7 +181,7 @@ class Engine:
 
     def find_place(self, n_tokens: int) -> TrialPlace | None:
         """Where steps of up to `n_tokens` can be timed while nothing is running."""
-        return self._slots.find_place(n_tokens, self._limits.n_ctx_slot or self._limits.n_ctx_sequence)
+        return self._slots.find_place(n_tokens, self._limits.n_ctx_sequence)
 
     def describe(self) -> dict[str, Any]:
         """Its records, without any text: for the log of a failed check."""

@@ -56,16 +56,15 @@ def limits_of(
 ) -> EngineLimits:
     """What a scheduler may use of a target; n_checkpoints: stored states of each slot."""
     n_reserve = RESERVE if model.widths else 0
-    n_ctx_slot = model.n_ctx_slot - n_reserve
     return EngineLimits(
         n_slots=model.n_slots,
         n_ctx=model.n_ctx - model.n_slots * n_reserve,
-        n_ctx_sequence=n_ctx_slot,
+        n_ctx_sequence=model.n_ctx_slot - n_reserve,
         n_batch=model.n_batch,
         traits=model.traits,
         n_checkpoints=n_checkpoints,
         prompt_cache=prompt_cache,
-        n_ctx_slot=None if model.kv_unified else n_ctx_slot,
+        own_cells=not model.kv_unified,
         widths=model.widths,
         tiles_attention=model.tiles_attention,
     )

@@ -111,7 +111,7 @@ class SimulatedLead:
                 self._speculation.inline.cost.learn(n, inline.seconds(n))
         stopwatch = _Stopwatch(steps)
         calibrate(stopwatch, self._speculation.cost, 1, lambda: False, lambda: stopwatch.now)
-        limits = EngineLimits(n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
+        limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
 
     @property

@@ -24,13 +24,14 @@ Measured: both cost the same at 450 to 800."""
 class LayoutRules:
     """What of a model decides about passes.
 
-    n_batch: the most tokens of a pass. n_ctx_slot: the most tokens of a slot, padding included. own_cells:
-    slots do not share one pool of cells. widths: in which every token must be decoded, for batch invariance.
-    tiles_attention: flash attention compares the tokens of several sequences with the cells of all of them.
+    n_batch: the most tokens of a pass. n_ctx_sequence: the most tokens of a slot, padding included.
+    own_cells: slots do not share one pool of cells. widths: in which every token must be decoded, for batch
+    invariance. tiles_attention: flash attention compares the tokens of several sequences with the cells of
+    all of them.
     """
 
     n_batch: int
-    n_ctx_slot: int
+    n_ctx_sequence: int
     traits: MemoryTraits = PLAIN
     own_cells: bool = False
     widths: InvariantWidths | None = None
@@ -146,7 +147,7 @@ def _padded(parts: Pass, rules: LayoutRules) -> Pass:
     longest = max((part.width for part in parts if part.span.is_verified), default=0)
     padded = [
         part._replace(n_padding=longest - part.width)
-        if part.width < longest and part.span.start + longest <= rules.n_ctx_slot
+        if part.width < longest and part.span.start + longest <= rules.n_ctx_sequence
         else part
         for part in parts
     ]
