@@ -12,17 +12,15 @@ import sys
 import threading
 from typing import NoReturn
 
-from back import discover
+from back import leads
 from back.dial import OtherVocabularyError, RefusedError
 from back.drafting_setup import DraftingSetup, n_ahead, setup_for
 from back.link import Link
 from back.settings import BackSettings
-from back.several_leads import follow_all
 from back.vocabulary_download import lead_vocabulary
 from back.worker import Worker
 from shared import cpus
-from shared.backoff import jittered_delays
-from shared.diagnostics.print_report import exit_with
+from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
 from shared.drafting.send_scheduler import SendScheduler
 from shared.errors import ConfigError, DuoError
@@ -30,6 +28,7 @@ from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
+from shared.pace import jittered_delays
 from shared.protocol import PROTOCOL_VERSION, Hello
 
 log = logging.getLogger("back")
@@ -57,7 +56,7 @@ def main() -> None:
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
-        settings = discover.find(settings, _jitter()).located()
+        settings = leads.find(settings, _jitter()).located()
         asyncio.run(_run(settings, _load(settings)))
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a message for users needs no traceback
@@ -74,7 +73,7 @@ def _doctor(settings: BackSettings) -> NoReturn:
 
 
 def _check(settings: BackSettings) -> NoReturn:
-    from back.check import check  # noqa: PLC0415  (slow to import, and not needed to draft)
+    from back.doctor import check  # noqa: PLC0415  (slow to import, and not needed to draft)
 
     exit_with(check(settings))
 
@@ -116,7 +115,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
     following = asyncio.ensure_future(
         _follow(settings, model, setup, links[0], worker)
         if len(links) == 1
-        else follow_all(links, [worker.inbox_of(lead) for lead in range(len(links))])
+        else leads.follow_all(links, [worker.inbox_of(lead) for lead in range(len(links))])
     )
     for number in _SIGNALS:
         loop.add_signal_handler(number, _end, loop, following)
@@ -135,7 +134,7 @@ async def _follow(
     delays = jittered_delays(_FIRST_DELAY, _MAX_DELAY, _jitter())
     while True:
         try:
-            await discover.follow(settings, link, worker.inbox_of(0))
+            await leads.follow(settings, link, worker.inbox_of(0))
         except OtherVocabularyError as refusal:
             try:
                 new = await asyncio.to_thread(_setup_for_lead, settings, model, link)
@@ -158,7 +157,7 @@ def _link(settings: BackSettings, model: Model) -> Link:
         key=settings.read_key(),
         tls=settings.tls(),
         ping_seconds=settings.ping_seconds,
-        max_absence_seconds=discover.REDISCOVER_SECONDS if settings.discover else math.inf,
+        max_absence_seconds=leads.REDISCOVER_SECONDS if settings.discover else math.inf,
     )
 
 

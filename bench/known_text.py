@@ -28,8 +28,8 @@ from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import carry_out
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from shared import cpus
 from shared.llama.model import Model

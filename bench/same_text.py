@@ -27,8 +27,8 @@ from lead.engine.engine import Engine
 from lead.engine.events import Committed, Finished
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import carry_out
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from shared.llama.memory_traits import MemoryTraits
 from shared.llama.model import Model
 from shared.llama.span import Span

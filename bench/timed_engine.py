@@ -6,13 +6,14 @@ what it drafts, and when, is simulated, and takes no time here.
 """
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from bench.guessing_sampler import GuessingSampler, NamedText
 from bench.scripted_sampler import GREEDY, ScriptedSampler
-from bench.stopwatch import Stopwatch
-from lead.engine.calibration import calibrate
+from lead.engine.calibration import StepTimer
 from lead.engine.commands import (
     Command,
     PolicyName,
@@ -29,8 +30,8 @@ from lead.engine.engine import Engine
 from lead.engine.events import Committed, Event, Finished, Tuned, encode_event
 from lead.engine.exact_model import limits_of
 from lead.engine.loop import Loop
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from lead.simulation.clock import Link, VirtualClock
 from lead.simulation.simulated_back import BackSpec, SimulatedBack
 from lead.simulation.text import DraftSkill, Text
@@ -52,6 +53,38 @@ class DraftingParts:
 
     heads: DraftSkill | None = None
     backs: tuple[BackSpec, ...] = ()
+
+
+class Stopwatch:
+    """Seconds, without those in which it stood still; it stands still at first."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._passed = 0.0
+        self._since: float | None = None
+
+    def __call__(self) -> float:
+        return self._passed if self._since is None else self._passed + self._clock() - self._since
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """It runs within."""
+        self._since = self._clock()
+        try:
+            yield
+        finally:
+            self._passed = self()
+            self._since = None
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Within `running`: it stands still."""
+        self._passed = self()
+        self._since = None
+        try:
+            yield
+        finally:
+            self._since = self._clock()
 
 
 class TimedEngine:
@@ -88,7 +121,7 @@ class TimedEngine:
     def calibrate(self) -> None:
         """As a lead does when it starts."""
         self._clear()
-        calibrate(self._model, self._speculation.cost, self._model.n_vocab, lambda: False)
+        StepTimer.of_target(self._model, self._model.n_vocab).calibrate(self._speculation.cost)
         if self._heads and self._speculation.inline:
             calibrate_heads(self._heads, self._speculation.inline.cost)
 

@@ -131,3 +131,18 @@ def _pieces(content: str, speculation: Speculation | None, *, is_thought: bool) 
     if speculation is not None and "".join(token.text for token in speculation.tokens) == content:
         return [Piece(token.text, token.source, is_thought) for token in speculation.tokens]
     return [Piece(content, None, is_thought)]
+
+
+class SessionStats:
+    def __init__(self) -> None:
+        self.n_answers = 0
+        self.total = GenerationStats()
+        self.n_accepted_by_source: Counter[str] = Counter()
+        self.last: Answer | None = None
+
+    def add(self, answer: Answer) -> None:
+        """Count one answer, whole or interrupted."""
+        self.n_answers += 1
+        self.total += answer.stats
+        self.n_accepted_by_source += answer.n_accepted_by_source
+        self.last = answer

@@ -4,12 +4,13 @@ Answers go to one stream (stdout), all else to another (stderr), so that a redir
 `TerminalScreen` shows answers better, `JsonScreen` for programs.
 """
 
+import json
 from collections.abc import Mapping
 from typing import TextIO
 
 from chat import report
 from chat.answer import Answer
-from chat.source_colours import SourceColours
+from chat.attribution import SourceColours
 from shared.terminal import sanitize, wants_colour
 
 RESET = "\x1b[0m"
@@ -105,3 +106,14 @@ class Screen:
     def _write(stream: TextIO, text: str) -> None:
         stream.write(text)
         stream.flush()
+
+
+class JsonScreen(Screen):
+    def token(self, text: str, source: str | None, *, is_thought: bool = False, more: bool = False) -> None:
+        """Do nothing: the line is written when the answer is complete."""
+
+    def end_answer(self, *, empty: bool = False) -> None:
+        """Do nothing."""
+
+    def show_summary(self, answer: Answer) -> None:
+        self._write(self._out, json.dumps(report.record(answer)) + "\n")

@@ -5,12 +5,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from chat.answer import Answer, GenerationStats
+from chat.answer import Answer, GenerationStats, SessionStats
 from chat.commands import COMMANDS
 from chat.comparison import Comparison
 from chat.conversation import Conversation
 from chat.sampling import Sampling
-from chat.stats import SessionStats
 from chat.wire import Back
 
 SEPARATOR = " · "

@@ -4,12 +4,11 @@ import secrets
 from collections.abc import Callable
 
 from chat import comparison, report
-from chat.answer import Answer
+from chat.answer import Answer, SessionStats
 from chat.comparison import Comparison
 from chat.conversation import Conversation
 from chat.errors import CommandError, LeadError
 from chat.render import Screen
-from chat.stats import SessionStats
 from chat.streaming import AnswerStreamer
 
 _SEED_BITS = 32

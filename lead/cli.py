@@ -11,7 +11,7 @@ import uvloop
 from lead.server.server import Lead
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus, descriptors
-from shared.diagnostics.print_report import exit_with
+from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, EngineError
 from shared.logs import configure_logging
 

@@ -138,7 +138,7 @@ class PromptCache:
             if len(cache) >= n_keep or (edits and part.end - n_before > n_most):
                 break
             n_loaded = min(part.end, n_keep)
-            cache.extend(text.tokens[len(cache) : n_loaded])
+            cache.add(text.tokens[len(cache) : n_loaded], can_roll_back=False)
             edits.append(Restore(cache.index, part, n_loaded if cache.traits.can_trim else part.end))
         if cache.traits.can_trim:
             return edits

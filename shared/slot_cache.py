@@ -97,21 +97,14 @@ class SlotCache:
         self.tokens = tokens
 
     def add(self, tokens: Sequence[int], *, can_roll_back: bool = True) -> None:
-        """Record that `tokens` were decoded after the valid ones; the edits must have been applied before.
+        """Record that `tokens` follow the valid ones now; the edits must have been applied before.
 
-        can_roll_back: no pass over other slots has followed in the same decode.
+        can_roll_back: they were decoded, and no pass over other slots has followed in the same decode.
         """
-        assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before a decode"
+        assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it grows"
         self.tokens.extend(tokens)
-        self.n_physical = len(self.tokens)
+        self.n_physical = len(self)
         self._n_last = len(tokens) if can_roll_back else 0
-
-    def share(self, source: "SlotCache", n_keep: int) -> None:
-        """Record that the first `n_keep` tokens of `source` were copied into this empty slot."""
-        assert self.n_physical == 0, f"slot {self.index} was not emptied before a copy"
-        assert 0 < n_keep <= len(source.tokens), f"slot {source.index} has no {n_keep} tokens to share"
-        self.tokens = source.tokens[:n_keep]
-        self.n_physical = n_keep
 
     @property
     def can_store(self) -> bool:
@@ -124,12 +117,6 @@ class SlotCache:
         handed_over = {n: kept for n, kept in self.checkpoints.items() if n > n_keep}
         self.checkpoints = {n: kept for n, kept in self.checkpoints.items() if n <= n_keep}
         return handed_over
-
-    def extend(self, tokens: Sequence[int]) -> None:
-        """Record that `tokens` were loaded after the valid ones."""
-        assert self.n_physical == len(self), f"slot {self.index} was not trimmed before a text is loaded"
-        self.tokens += tokens
-        self.n_physical = len(self)
 
     def save(self) -> list[CacheEdit]:
         """Keep this state on the device, to return to it if what is decoded next is rejected.

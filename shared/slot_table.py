@@ -76,13 +76,17 @@ class SlotTable:
         self._edits += cache.take_edits()
 
     def copy(self, source: SlotCache, cache: SlotCache, n_tokens: int) -> None:
-        """Give an empty slot the first `n_tokens` of another; a checkpoint if it cannot be trimmed."""
-        self._edits.append(Copy(source.index, cache.index, n_tokens))
-        if not self._traits.can_trim:
-            self._edits += source.take_stores()
-            self._edits.append(Restore(cache.index, source.checkpoints[n_tokens], n_tokens))
-            self._filled.add(cache.index)
-        cache.share(source, n_tokens)
+        """Give an empty slot the first `n_tokens` of another, which has a state of them if it needs one."""
+        assert n_tokens <= len(source), f"slot {source.index} has no {n_tokens} tokens to share"
+        if n_tokens in source.saved:
+            self._edits.append(Restore(cache.index, source.saved[n_tokens], n_tokens))
+        else:
+            self._edits.append(Copy(source.index, cache.index, n_tokens))
+            if not self._traits.can_trim:
+                self._edits += source.take_stores()
+                self._edits.append(Restore(cache.index, source.checkpoints[n_tokens], n_tokens))
+                self._filled.add(cache.index)
+        cache.add(source.tokens[:n_tokens], can_roll_back=False)
 
     def load(self, cache: SlotCache, text: StoredText, n_tokens: int) -> None:
         """Give an empty slot the first `n_tokens` of a stored text: some now, if any may be moved."""

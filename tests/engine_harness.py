@@ -1,7 +1,8 @@
 """The engine beside a fake model, stepped by hand."""
 
 from lead.engine.commands import Cancel
-from lead.engine.step_plan import StepPlan, Wait
+from lead.engine.speculation.policy import Wait
+from lead.engine.step_plan import StepPlan
 from shared.cache_edits import apply_edits
 from shared.errors import KvCacheFullError
 from tests.fakes import FakeTarget, make_engine, make_limits, submit

@@ -21,9 +21,8 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
-from lead.engine.speculation.draft_tree import DraftTree
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
@@ -736,21 +735,16 @@ class Crowd:
         for sequence, tokens in committed.items():
             if sequence not in self._told:
                 self._assignment.open(sequence, self._now)
-            elif new := tokens[len(self._told[sequence]) :]:
-                self._assignment.on_step(sequence, len(self._told[sequence]), new, self._now)
+            elif len(tokens) > len(self._told[sequence]):
+                asked = self._assignment.backs(sequence)
+                n_right = {name: (self._rng.randrange(3), self._rng.randrange(2)) for name in asked}
+                self._assignment.on_step(sequence, n_right, self._now)
         self._told = {sequence: list(tokens) for sequence, tokens in committed.items()}
 
     def _drafts_of(self, name: str, committed: Texts) -> Drafts:
         asked = {sequence: committed[sequence] for sequence in sorted(self._assignment.asked(name))}
         drafts = [draft.model_copy(update={"source": name}) for draft in self._inner[name].drafts(asked)]
-        return [draft for draft in drafts if self._passes(draft, committed)]
-
-    def _passes(self, draft: PostDraft, committed: Texts) -> bool:
-        tokens = committed.get(draft.sequence)
-        if tokens is None or draft.base > len(tokens):
-            return False
-        tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
-        return self._assignment.on_draft(draft.source, draft.sequence, tree, tokens)
+        return [draft for draft in drafts if self._assignment.is_asked(name, draft.sequence)]
 
 
 class RealBack:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from docs.generate.blocks import table
 from lead.engine.speculation.adaptive import Adaptive
-from lead.engine.speculation.draft_chain import DraftChain
-from lead.engine.speculation.policy import Candidate
+from lead.engine.speculation.drafts import DraftChain
+from lead.engine.speculation.policy import Candidate, Verify
 from lead.engine.speculation.step_cost import StepCost
 
 CHANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -55,7 +55,9 @@ def speed_ups() -> str:
 
 def best_depth(machine: Machine, chance: float) -> int:
     """How many draft tokens the adaptive policy has verified."""
-    return Adaptive().choose([_candidate(chance, len(machine.ratios) - 1)], 0, _cost(machine)).depths[0]
+    choice = Adaptive().choose([_candidate(chance, len(machine.ratios) - 1)], 0, _cost(machine))
+    assert isinstance(choice, Verify)
+    return choice.depths[0]
 
 
 def _best(machine: Machine, chance: float) -> str:

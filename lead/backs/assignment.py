@@ -1,20 +1,18 @@
 """Which backs are asked to draft for which sequences.
 
 An update to a back and its answer take CPU time that the engine could use, so a sequence's tokens go to the
-few backs that draft it best. The others are tried in turn: their drafts are compared with the text, and do
-not reach the engine. Knows neither messages nor transports; times are seconds of one clock.
+few backs that draft it best. The others are tried in turn. The engine says how much of what a back drafted
+was right. Knows neither messages nor transports; times are seconds of one clock.
 """
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lead.engine.speculation.board import Board, TokenOutcome
-from lead.engine.speculation.draft_tree import DraftTree
-from shared.bucket import Bucket
+from shared.pace import Bucket
 
 MOST_ASKED = 4
-"""Backs for one sequence, beside one on trial. More agree with the best, or are worse."""
+"""Backs for one sequence, not counting one on trial. More would agree with the best, or be worse."""
 UPDATE_SECONDS = 0.25e-3
 """CPU time of the lead's processes for an update to a back and a draft in reply: `bench backs` at dbf6226."""
 TRIAL_UPDATES = 16
@@ -26,15 +24,15 @@ _LEAST_GAIN = 0.02
 _DECAY = 0.95
 """Of a back's record, for each update: its last 20 count most."""
 _LATE_WEIGHT = 0.5
-"""Of a right token that arrived after the lead's own: if the back is worth it, the engine waits for it."""
-_N_DOUBTED, _LATE_DECAY = 8.0, 0.99
-"""Where the engine could wait and does not, late tokens count less and less: after so many half as much. A
-back that sends what it was just told must not take the place of one that drafts.
-"""
+"""What a right token counts that arrived after the lead's own, if all of its back's others came in time."""
+_N_TRUSTED = 8.0
+"""Right tokens that a new back is taken to have sent in time: what it is late with at first is forgiven."""
+_LATENESS_DECAY = 0.99
+"""Per right token, of how many came in time and how many late: the last 100 count most."""
 _PROMOTING = 3
 """Right tokens with which a trial ends early if another back is wanted."""
 _INCUMBENT = 1.25
-"""A back must be so much better than one that is asked: changing takes time, for reading the text."""
+"""By this factor another back must be better to replace one that is asked: it has to read the text first."""
 _REVIEW_STEPS = 16
 _MOST_REVIEWED = 16
 """Sequences for which backs are chosen when one joins or is free again; many may be waiting for a slot."""
@@ -46,7 +44,7 @@ class _BackRecord:
     """`sequences`: those that it follows, also if it is not asked now; `asked` is a part of them.
 
     n_updates, n_right: weighted by age; they begin with one update answered by one right token. n_in_time,
-    n_late: right tokens of drafts that the engine had, or could have had.
+    n_late: of its right tokens while it was chosen, those that came before the lead's own, and the others.
     """
 
     name: str
@@ -67,9 +65,13 @@ class _BackRecord:
 
     @property
     def late_weight(self) -> float:
-        """Of a right token that came too late."""
-        trusted = _N_DOUBTED + self.n_in_time
-        return _LATE_WEIGHT * trusted / (trusted + self.n_late)
+        """What a right token counts that came too late: less, the more of them did.
+
+        The engine waits for a back that is worth it, so its tokens come in time. A back whose tokens stay
+        late is not worth a wait: it may only repeat what it was told.
+        """
+        in_time = _N_TRUSTED + self.n_in_time
+        return _LATE_WEIGHT * in_time / (in_time + self.n_late)
 
     @property
     def is_proven(self) -> bool:
@@ -91,12 +93,12 @@ class _BackRecord:
             self.n_updates = self.n_right = 0.0  # a trial begins without trust
 
     def credit(self, *, in_time: bool, is_chosen: bool) -> float:
-        """It had a right token; is_chosen: the engine gets its drafts. Returns what the token counts."""
+        """It had a right token. Returns what the token counts."""
         worth = 1.0 if in_time else self.late_weight
         self.n_right += worth
         if is_chosen:
-            self.n_in_time = self.n_in_time * _LATE_DECAY + in_time
-            self.n_late = self.n_late * _LATE_DECAY + (not in_time)
+            self.n_in_time = self.n_in_time * _LATENESS_DECAY + in_time
+            self.n_late = self.n_late * _LATENESS_DECAY + (not in_time)
         return worth
 
     def count_update(self) -> None:
@@ -131,7 +133,6 @@ class Assignment:
     def __init__(self, now: float) -> None:
         self._backs: dict[str, _BackRecord] = {}
         self._sequences: dict[str, _AskedBacks] = {}
-        self._drafts = Board()
         self._trials = Bucket(_TRIAL_SHARE / UPDATE_SECONDS, 4 * TRIAL_UPDATES, now)
         self._n_trials = 0
         self._step_seconds = _FIRST_STEP_SECONDS
@@ -147,20 +148,17 @@ class Assignment:
         for asked_backs in self._sequences.values():
             asked_backs.chosen = [each for each in asked_backs.chosen if each != back]
             asked_backs.trial = None if asked_backs.trial == back else asked_backs.trial
-        self._drafts.pop_stale()  # nobody else asks for them
         self._review_wanting(now)
 
     def open(self, sequence: str, now: float) -> None:
         """A sequence begins that backs may draft for."""
         self._sequences[sequence] = _AskedBacks()
-        self._drafts.open(sequence)
         self._review(sequence, now)
 
     def close(self, sequence: str, now: float) -> None:
         """A sequence has ended; one that was not opened is ignored."""
         if self._sequences.pop(sequence, None) is None:
             return
-        self._drafts.close(sequence)
         for back in self._backs.values():
             back.sequences.discard(sequence)
             back.asked.discard(sequence)
@@ -192,20 +190,22 @@ class Assignment:
         record = self._backs[back]
         return record.gain / (1 + record.gain) if record.is_proven else None
 
-    def on_draft(self, back: str, sequence: str, tree: DraftTree, committed: Sequence[int]) -> bool:
-        """A valid draft arrived; returns whether the engine is to have it."""
+    def is_asked(self, back: str, sequence: str) -> bool:
+        """Whether the engine is to have a back's draft for a sequence."""
         asked_backs = self._sequences.get(sequence)
-        if asked_backs is None or back not in asked_backs.asked:
-            return False
-        self._credit(self._drafts.post(sequence, back, tree, committed).outcomes, asked_backs, in_time=False)
-        return back in asked_backs.chosen
+        return asked_backs is not None and back in asked_backs.asked
 
-    def on_step(self, sequence: str, start: int, tokens: Sequence[int], now: float) -> None:
-        """committed[start : start + len(tokens)] = tokens; the backs that are asked get them now."""
+    def on_step(self, sequence: str, n_right: Mapping[str, tuple[int, int]], now: float) -> None:
+        """A sequence has grown; the backs that are asked get its tokens now.
+
+        n_right: by back, how many tokens it had right in time and too late (`Committed.n_right`).
+        """
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:
             return
-        self._credit(self._drafts.extend(sequence, start, tokens), asked_backs, in_time=True)
+        for name, (n_in_time, n_late) in n_right.items():
+            if record := self._backs.get(name):
+                self._credit(record, asked_backs, n_in_time, n_late)
         self._learn_step(asked_backs, now)
         for back in asked_backs.asked:
             self._backs[back].count_update()
@@ -216,18 +216,16 @@ class Assignment:
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless all records agree."""
-        self._drafts.check_integrity(set(self._sequences))
         for back in self._backs.values():
             asked = {name for name, each in self._sequences.items() if back.name in each.asked}
             assert back.asked == asked <= back.sequences <= set(self._sequences), back
             assert len(back.sequences) <= back.max_sequences, back
 
-    def _credit(self, outcomes: Sequence[TokenOutcome], asked_backs: _AskedBacks, *, in_time: bool) -> None:
-        for outcome in outcomes:
-            if outcome.right and (back := self._backs.get(outcome.source)):
-                worth = back.credit(in_time=in_time, is_chosen=back.name in asked_backs.chosen)
-                if back.name == asked_backs.trial:
-                    asked_backs.trial_right += worth
+    def _credit(self, back: _BackRecord, asked_backs: _AskedBacks, n_in_time: int, n_late: int) -> None:
+        for i in range(n_in_time + n_late):
+            worth = back.credit(in_time=i < n_in_time, is_chosen=back.name in asked_backs.chosen)
+            if back.name == asked_backs.trial:
+                asked_backs.trial_right += worth
 
     def _learn_step(self, asked_backs: _AskedBacks, now: float) -> None:
         if asked_backs.last_step is not None:

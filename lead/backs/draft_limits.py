@@ -1,10 +1,11 @@
 """Which drafts of a back are accepted, and when a back is disconnected for what it sends."""
 
-from lead.backs.back_stats import BackStats
+from dataclasses import dataclass
+
 from lead.generation.sequences import LiveSequence
 from lead.settings.limits import RequestLimits
-from shared.bucket import Bucket
 from shared.errors import ProtocolError
+from shared.pace import Bucket
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, Draft
 
 MAX_INVALID_DRAFTS = 100
@@ -23,6 +24,23 @@ _SAMPLE = 8
 """One of so many. Drafts may be lost, so a back whose drafts are of use again loses little."""
 PAUSE_SECONDS, _READING_SECONDS = 0.05, 0.005
 """Between two reads of such a back: a wake-up for each message would cost more than the messages."""
+
+
+@dataclass(slots=True)
+class BackStats:
+    """Used tokens were verified in a step; the other tokens were never needed."""
+
+    n_drafts: int = 0
+    n_draft_tokens: int = 0
+    n_used_tokens: int = 0
+    n_accepted_tokens: int = 0
+    n_stale_drafts: int = 0
+    n_invalid_drafts: int = 0
+    n_excess_drafts: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """By name, as `GET /v1/speculation` shows them."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class DraftLimits:

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lead.backs.assignment import Assignment
-from lead.backs.back_stats import BackStats
-from lead.backs.draft_limits import DraftLimits
+from lead.backs.draft_limits import BackStats, DraftLimits
 from lead.backs.join_limits import JoinLimits
 from lead.backs.updates import Updates
 from lead.engine.commands import OWN_SOURCES, PostDraft
 from lead.engine.events import Committed
-from lead.engine.speculation.draft_tree import DraftTree
 from lead.generation.sequences import Broadcast, LiveSequence, Sequences
 from lead.settings.limits import RequestLimits
 from shared.errors import ProtocolError, UnavailableError, VocabularyError
@@ -232,8 +230,7 @@ class Backs:
         is_open = back.updates.has_open(draft.sequence)
         if not back.draft_limits.accept(draft, sequence, is_open=is_open, now=now) or sequence is None:
             return
-        tree = DraftTree(draft.base, draft.tokens, draft.parents, draft.confidences)
-        if self._assignment.on_draft(back.name, sequence.id, tree, sequence.tokens):
+        if self._assignment.is_asked(back.name, sequence.id):
             self._post_draft(
                 PostDraft.model_construct(source=back.name, received_at=now, **dict(draft))  # the same fields
             )
@@ -249,7 +246,7 @@ class Backs:
             if back := self._names.get(source):
                 back.stats.n_used_tokens += 1
                 back.stats.n_accepted_tokens += i < step.n_accepted
-        self._assignment.on_step(sequence.id, step.start, step.tokens, self._clock())
+        self._assignment.on_step(sequence.id, step.n_right, self._clock())
         self._wake(self._names[name] for name in self._assignment.backs(sequence.id))
 
     def on_end(self, sequence: LiveSequence) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lead.engine.calibration import varied_tokens
+from lead.engine.calibration import StepTimer
 from lead.engine.commands import DRAFT_MODEL, MTP, Load, LoadDraft
 from lead.engine.drafters.model_drafter import ModelDrafter
 from lead.engine.drafters.mtp_drafter import MtpDrafter
@@ -145,13 +145,11 @@ def make_mtp_drafter(
 def calibrate_heads(heads: MtpHeads, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
     """A first T(n) of the heads, whose slot 0 is empty and is left empty."""
     row = np.zeros(heads.n_embd, np.float32)
-    for width in [1] * _REPEATS + list(_WIDTHS):
-        if width > heads.n_batch:
-            return
-        began = clock()
-        heads.decode([HeadSpan(0, 0, varied_tokens(heads.n_vocab, width), [row] * width)])
-        cost.learn(width, clock() - began)
-        heads.trim(0, 0)
+
+    def decode(tokens: list[int]) -> None:
+        heads.decode([HeadSpan(0, 0, tokens, [row] * len(tokens))])
+
+    _calibrate(StepTimer(decode, lambda: heads.trim(0, 0), heads.n_vocab, clock), cost, heads.n_batch)
 
 
 def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = time.monotonic) -> int:
@@ -162,10 +160,11 @@ def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = t
     n_most = load.options.threads
     if load.fixed_threads or n_most == 1:
         return n_most
+    timer = StepTimer.of_target(model, model.n_vocab, clock)
     seconds: dict[int, list[float]] = {1: [], n_most: []}
     for n_threads in [1, n_most] * _REPEATS:
         model.use_threads(n_threads)
-        seconds[n_threads].append(_step_seconds(model, 1, clock))
+        seconds[n_threads].append(timer.seconds(1))
     best = min(seconds, key=lambda n_threads: median(seconds[n_threads]))
     model.use_threads(best)
     return best
@@ -173,19 +172,16 @@ def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = t
 
 def calibrate_drafting(model: Model, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
     """A first T(n) of the draft model, whose slot 0 is empty: it has to be known before it is used."""
-    began = clock()
-    for width in [1] * _REPEATS + list(_WIDTHS):
-        if width > 1 and (width > model.n_batch or clock() - began > _MAX_SECONDS):
-            return
-        cost.learn(width, _step_seconds(model, width, clock))
+
+    def decode(tokens: list[int]) -> None:
+        model.decode([Span(0, 0, tokens, 1)])
+
+    _calibrate(StepTimer(decode, lambda: model.trim(0, 0), model.n_vocab, clock), cost, model.n_batch)
 
 
-def _step_seconds(model: Model, width: int, clock: Callable[[], float]) -> float:
-    tokens, began = varied_tokens(model.n_vocab, width), clock()
-    model.decode([Span(0, 0, tokens, 1)])
-    seconds = clock() - began
-    model.trim(0, 0)
-    return seconds
+def _calibrate(timer: StepTimer, cost: StepCost, n_batch: int) -> None:
+    widths = [width for width in (*[1] * _REPEATS, *_WIDTHS) if width <= n_batch]
+    timer.calibrate(cost, widths=widths, n_repeats=1, max_seconds=_MAX_SECONDS)
 
 
 def _n_most(load: LoadDraft, model: Model) -> int:

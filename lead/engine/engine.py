@@ -24,8 +24,9 @@ from lead.engine.slot import Slot
 from lead.engine.slot_manager import SlotManager
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import DraftRound, SpeculationManager
+from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import StepReport
-from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace, Wait
+from lead.engine.step_plan import Action, PlanEntry, StepPlan, TrialPlace
 from lead.engine.verifier import SlotOutcome, Verifier
 from shared.cache_edits import CacheEdit
 from shared.errors import KvCacheFullError, WindowLostError
@@ -38,8 +39,6 @@ _N_GENERATION_PROMPT = 8
 """Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
-_COPY_PRICE = 31
-"""Where slots have cells of their own, all of them are copied: as quick as reading so many tokens."""
 
 
 class Engine:
@@ -63,18 +62,7 @@ class Engine:
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._verifier = Verifier(end_tokens, patience or NoWait())
-        self._slots = SlotManager(
-            limits.n_slots,
-            limits.n_ctx,
-            limits.traits,
-            # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
-            can_copy=limits.traits.can_trim or not limits.own_cells,
-            copy_price=_COPY_PRICE if limits.own_cells else 0,
-            n_checkpoints=limits.n_checkpoints,
-            prompt_cache=limits.prompt_cache,
-            stores_idle=not limits.own_cells,
-            separates_prompts=limits.widths is not None and not limits.widths.is_uniform,
-        )
+        self._slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self._slots, speculation)
         self._events: list[Event] = []
         self._edits: list[CacheEdit] = []
@@ -269,14 +257,14 @@ class Engine:
         """
         n_committed = 0
         for slot, outcome in outcomes:
-            self._events.append(outcome)
             if isinstance(outcome, Failed):  # the others go on
+                self._events.append(outcome)
                 self._slots.discard_draft(slot)
                 self._end(slot)
                 continue
             n_committed += len(outcome.tokens)
             self._slots.commit(slot, outcome.tokens)
-            self.speculation.on_commit(outcome, now)
+            self._events.append(self.speculation.on_commit(outcome, now))
             assert slot.sequence
             if reason := self._finish_reason(slot.sequence):
                 self._finish(slot, reason)

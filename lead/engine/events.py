@@ -92,7 +92,8 @@ class Committed(BaseModel, frozen=True):
     """One step's tokens of a sequence: committed[start : start + len(tokens)].
 
     tokens[:n_accepted] were drafted; `rejected` is the rest of the draft that was verified. `sources` says
-    who proposed each of its tokens, the accepted ones first.
+    who proposed each of its tokens, the accepted ones first. `n_right`: by back, how many of these tokens its
+    drafts had, verified or not, and how many tokens it had too late, since the last step.
     """
 
     type: Literal["committed"] = "committed"
@@ -102,6 +103,7 @@ class Committed(BaseModel, frozen=True):
     n_accepted: int = 0
     rejected: list[int] = []
     sources: list[str] = []
+    n_right: dict[str, tuple[int, int]] = {}
     probabilities: list[TokenProbabilities] = []  # one for each token, where asked for
 
     @property

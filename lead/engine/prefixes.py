@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
-from shared.llama.memory_traits import MemoryTraits
 from shared.prompt_cache import MIN_TOKENS, UNLIMITED, PromptCache
 from shared.slot_cache import SlotCache, StoredText, common_prefix_length
 
 MIN_TOKENS_SAVED = 32
 """A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
+
+_CELLS_PRICE = 31
+"""Where slots have cells of their own, all of them are copied: as quick as reading so many tokens."""
 
 
 class Prefix(NamedTuple):
@@ -32,23 +35,15 @@ class Prefix(NamedTuple):
 class Prefixes:
     """The texts of all slots and of the prompt cache, as beginnings of others."""
 
-    def __init__(
-        self,
-        slots: Sequence[Slot],
-        stored: PromptCache,
-        traits: MemoryTraits,
-        *,
-        can_copy: bool,
-        copy_price: int,
-        separates_prompts: bool,
-    ) -> None:
-        """The last three are those of `SlotManager`."""
+    def __init__(self, slots: Sequence[Slot], stored: PromptCache, limits: EngineLimits) -> None:
         self._slots = slots
         self._stored = stored
-        self._traits = traits
-        self._can_copy = can_copy
-        self._copy_price = copy_price
-        self._separates_prompts = separates_prompts
+        self._traits = limits.traits
+        # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
+        self._can_copy = limits.traits.can_trim or not limits.own_cells
+        self._copy_price = _CELLS_PRICE if limits.own_cells else 0
+        # In exact mode, what was generated may have other bits than as a part of another prompt.
+        self._separates_prompts = limits.widths is not None and not limits.widths.is_uniform
 
     def best(self, slot: Slot, sequence: EngineSequence, n_cells: int) -> Prefix:
         """What `slot` had best begin with for `sequence`; a stored text may take `n_cells` cells at most."""

@@ -9,10 +9,11 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import MAX_REPLAY, Slot
 from lead.engine.slot_manager import SlotManager
-from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
-from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.speculation_plan import GeneratingSequence, SpeculationPlan
-from lead.engine.step_plan import Action, PlanEntry, StepPlan, Wait
+from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.inline_drafting import DraftOrder
+from lead.engine.speculation.manager import DraftsPlan, GeneratingSequence, SpeculationManager
+from lead.engine.speculation.policy import Wait
+from lead.engine.step_plan import Action, PlanEntry, StepPlan
 from shared.llama.batch_layout import TILE, Layout, layout
 
 STEP_SECONDS = 0.5
@@ -72,10 +73,10 @@ class Scheduler:
         generating = self._generating_slots(running)
         prompts = [slot for slot in running if slot not in generating]
         drafts = self._plan_drafts(generating, self._n_prompt(generating, prompts), now)
-        if drafts.order:
-            return drafts.order
-        if drafts.wait > 0:
-            return Wait(0.0 if self._slots.has_moved else drafts.wait)  # the next part of a text moves then
+        if isinstance(drafts, Wait) and self._slots.has_moved:
+            return Wait(0.0)  # the next part of a text moves then
+        if not isinstance(drafts, DraftsPlan):
+            return drafts
         entries, planned = self._lay_out(self._entries(generating, drafts.chains, prompts))
         self._slots.store_idle()
         return StepPlan(
@@ -123,9 +124,11 @@ class Scheduler:
         n_cells = planned.n_tokens
         return self._limits.own_cells or self._slots.free_up_to(n_cells) >= n_cells
 
-    def _plan_drafts(self, generating: list[Slot], n_prompt: int, now: float) -> SpeculationPlan:
+    def _plan_drafts(
+        self, generating: list[Slot], n_prompt: int, now: float
+    ) -> DraftsPlan | Wait | DraftOrder:
         if not self._limits.traits.can_speculate or self.is_minimal:
-            return SpeculationPlan([EMPTY_CHAIN] * len(generating), 0.0, len(generating))
+            return DraftsPlan([EMPTY_CHAIN] * len(generating), len(generating))
         sequences = [self._generating(slot, slot.sequence) for slot in generating if slot.sequence]
         return self._speculation.plan(sequences, n_prompt, now)
 

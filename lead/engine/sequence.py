@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lead.engine.commands import RequestOptions
 from lead.engine.context_shift import MAX_TOKENS, ContextShift
 from lead.engine.events import TokenProbabilities
-from lead.engine.speculation.draft_chain import DraftChain
+from lead.engine.speculation.drafts import DraftChain
 from shared.sampling.sampler import Sampler
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lead.engine.sequence import EngineSequence
-from lead.engine.speculation.draft_chain import MAX_DEPTH
+from lead.engine.speculation.drafts import MAX_DEPTH
 from shared.slot_cache import SlotCache
 
 MAX_REPLAY = 12

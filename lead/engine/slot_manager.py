@@ -4,14 +4,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Started
 from lead.engine.prefixes import MIN_TOKENS_SAVED, Prefixes, may_reuse
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import CacheEdit
-from shared.llama.memory_traits import MemoryTraits
-from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 from shared.slot_cache import Loading, SlotCache, StoredText
 from shared.slot_table import SlotTable
 
@@ -22,45 +21,22 @@ _IDLE_STEPS = 4
 class SlotManager:
     """All slots share one pool of `n_ctx` cells. Sequences wait in a queue until a slot is free.
 
-    The only writer of slots, their caches and sequences. With `can_copy` a prefix in one slot serves others,
-    too, if that saves more than `copy_price` tokens. Its cells are then counted once for each: there is never
-    less room than the count says.
+    The only writer of slots, their caches and sequences. A prefix in one slot serves others, too. Its cells
+    are then counted once for each: there is never less room than the count says. Where memory cannot be cut
+    back to any length, a prefix serves others up to a checkpoint.
 
-    Where memory cannot be cut back to any length, a prefix serves others up to a checkpoint, of which each
-    slot has at most `n_checkpoints`.
-
-    Texts are kept in a `prompt_cache` in host memory: what would be lost when a slot gets another text, and
-    with `stores_idle` what idle slots hold while others run.
+    Texts are kept in a prompt cache in host memory: what would be lost when a slot gets another text, and in
+    one pool what idle slots hold while others run.
     """
 
-    def __init__(
-        self,
-        n_slots: int,
-        n_ctx: int,
-        traits: MemoryTraits,
-        *,
-        can_copy: bool,
-        copy_price: int = 0,
-        n_checkpoints: int = 0,
-        prompt_cache: PromptCacheSize = NO_PROMPT_CACHE,
-        stores_idle: bool = False,
-        separates_prompts: bool = False,
-    ) -> None:
-        """separates_prompts: what was generated serves no other sequence as part of its prompt."""
-        self._n_ctx = n_ctx
-        self._traits = traits
-        self._n_checkpoints = n_checkpoints
-        self._table = SlotTable(n_slots, traits, prompt_cache)
-        self._stores_idle = stores_idle and prompt_cache.n_bytes > 0
+    def __init__(self, limits: EngineLimits) -> None:
+        self._n_ctx = limits.n_ctx
+        self._traits = limits.traits
+        self._n_checkpoints = limits.n_checkpoints
+        self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
+        self._table = SlotTable(limits.n_slots, limits.traits, limits.prompt_cache)
         self._slots = [Slot(cache) for cache in self._table.caches]
-        self._prefixes = Prefixes(
-            self._slots,
-            self._table.texts,
-            traits,
-            can_copy=can_copy,
-            copy_price=copy_price,
-            separates_prompts=separates_prompts,
-        )
+        self._prefixes = Prefixes(self._slots, self._table.texts, limits)
         self._waiting: deque[EngineSequence] = deque()
         self._n_started = 0
         self._n_released = 0

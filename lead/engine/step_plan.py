@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lead.engine.slot import Slot
-from lead.engine.speculation.draft_chain import EMPTY_CHAIN, DraftChain
+from lead.engine.speculation.drafts import EMPTY_CHAIN, DraftChain
 from lead.engine.speculation.inline_drafting import DraftOrder
+from lead.engine.speculation.policy import Wait
 from shared.cache_edits import CacheEdit
 from shared.llama.batch_layout import Layout
 from shared.llama.span import Span
@@ -63,13 +64,6 @@ class StepPlan:
     def n_tokens(self) -> int:
         """In its batch, padding included."""
         return self.layout.n_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to decode yet: ask again when a command has arrived, or after `seconds`."""
-
-    seconds: float
 
 
 Action = StepPlan | DraftOrder | Wait

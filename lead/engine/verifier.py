@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lead.engine.events import Committed, Failed, TokenProbabilities
 from lead.engine.sequence import EngineSequence, Verification
 from lead.engine.slot import Slot
-from lead.engine.speculation.draft_chain import DraftChain
+from lead.engine.speculation.drafts import DraftChain
 from shared.errors import PendingAnswerError, RequestError
 from shared.sampling.grammar_waits import WaitsForGrammars
 from shared.sampling.sampler import Sampler

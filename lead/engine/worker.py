@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from lead.engine.calibration import calibrate, recalibrate, warm_up
+from lead.engine.calibration import Recalibration, StepTimer, recalibrate
 from lead.engine.commands import NGRAM, PREDICTION, SUFFIX, Load, Submit
 from lead.engine.draft_loading import (
     InlineModel,
@@ -31,10 +31,9 @@ from lead.engine.exact_model import limits_of, load_target
 from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
-from lead.engine.recalibration import Recalibration
 from lead.engine.rpc_workers import wait_for_workers
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.step_plan import TrialPlace
 from shared.errors import ModelLoadError
@@ -142,12 +141,13 @@ def _serve(
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
-    warm_up(model)
+    timer = StepTimer.of_target(model, model.n_vocab)
+    timer.seconds(1)  # reads all weights: a step takes longer the first time
     grammars.start()  # not earlier: its processes take a core while they load
     pipe.send(_ready(limits, exactness, drafts_with))
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
-        calibrate(model, speculation.cost, model.n_vocab, interrupted=lambda: pipe.readable)
+        timer.calibrate(speculation.cost, lambda: pipe.readable)
         recalibration = _recalibration(model, speculation.cost, pipe)
     forget_old = seen.forget_old if seen else lambda: None
     Loop(model, engine, pipe, recalibration=recalibration, forget_old=forget_old).run()

@@ -22,11 +22,10 @@ from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
 from shared import cpus
-from shared.diagnostics.print_report import exit_with
+from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError
-from shared.interrupts import STATUS
+from shared.exits import INTERRUPTED, end_unread
 from shared.logs import configure_logging
-from shared.standard_output import end_unread
 
 _N_WARM_UP = 8
 
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     except DuoError as error:
         sys.exit(f"{settings.program}: {error}")
     except (StoppedError, KeyboardInterrupt):
-        sys.exit(STATUS)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         end_unread()
 

@@ -15,20 +15,21 @@ from lead.planning.plan_commands import commands
 from lead.planning.plan_report import PlanReport
 from lead.planning.plan_settings import PlanSettings
 from lead.planning.sample_texts import sample_texts
-from lead.planning.timing import draft_for, measure_engine, measure_steps, measure_token, steps_for
+from lead.planning.timing import measure_engine, measure_steps, measure_token
 from lead.settings.draft_model import DraftModelOptions
 from shared import cpus
-from shared.diagnostics.print_report import exit_with
+from shared.diagnostics.findings import exit_with
 from shared.errors import DuoError
-from shared.interrupts import STATUS
+from shared.exits import INTERRUPTED, print_text
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
-from shared.standard_output import print_text
 from shared.terminal import sanitize
 
 _LEAST_BESIDE_S, _MOST_BESIDE_S = 1.5, 8.0
+_BESIDE_WIDTHS = (1, 2, 4)
+_ENDLESS = 1 << 20
 _STEPS_BESIDE = 10
 """Steps for which lead and back are timed at the same time, within these limits."""
 _LOADED = 0.5
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     except DuoError as error:
         sys.exit(f"{settings.program}: {sanitize(str(error))}")
     except KeyboardInterrupt:
-        sys.exit(STATUS)
+        sys.exit(INTERRUPTED)
     print_text(report.to_json() if settings.as_json else sanitize(str(report)))
 
 
@@ -108,9 +109,9 @@ def measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitT
         steps = lead.call(measure_steps, load.model, target)
         token_s = back.call(measure_token, draft)
         seconds = min(max(_LEAST_BESIDE_S, _STEPS_BESIDE * steps[1]), _MOST_BESIDE_S)
-        drafting = back.start(draft_for, draft, seconds)
-        beside = lead.call(steps_for, load.model, target, seconds)
-        token_beside_s = drafting.result()
+        drafting = back.start(measure_steps, draft.model, draft.options, [1], _ENDLESS, seconds)
+        beside = lead.call(measure_steps, load.model, target, _BESIDE_WIDTHS, _ENDLESS, seconds)
+        token_beside_s = drafting.result()[1]
     common = beside.keys() & steps.keys()
     lead_factor = sum(beside[n] / steps[n] for n in common) / len(common)
     return SplitTimes(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from lead.settings.lead_settings import LeadSettings
-from shared.backoff import jittered_delays
+from shared.pace import jittered_delays
 from shared.sandbox import without_secrets
 
 log = logging.getLogger("lead")

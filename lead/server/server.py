@@ -32,7 +32,7 @@ from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import EXPOSED
-from lead.tokenizer.jobs import Setup
+from lead.tokenizer.job_handler import TokenizerProgram
 from lead.tokenizer.pool import TokenizerPool
 from shared.discovery import Scheme, announced
 from shared.errors import ConfigError
@@ -241,7 +241,7 @@ class Lead:
     def _start_tokenizer(self, path: Path) -> TokenizerPool:
         settings = self._settings
         self._chat_template = settings.conversation.template()
-        setup = Setup(
+        program = TokenizerProgram(
             model=path,
             chat_template=self._chat_template,
             chat=settings.conversation,
@@ -249,7 +249,7 @@ class Lead:
             log_level=settings.log_level,
             log_json=settings.log_json,
         )
-        tokenizer = TokenizerPool(setup)
+        tokenizer = TokenizerPool(program)
         self._tokenizing = asyncio.ensure_future(tokenizer.run_processes())
         return tokenizer
 

@@ -4,7 +4,6 @@ The same drafter, called by the engine, is a simulated draft model inside the le
 """
 
 import math
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -37,8 +36,7 @@ _END = _N_VOCAB - 1
 class BackSpec:
     """A back: a decode of n tokens takes step_s * (1 + slope * (n - 1)); rtt_s is the round-trip time.
 
-    `jitter` is the relative standard deviation of the duration of a decode. The back sends nothing after
-    `silent_from` (seconds of simulated time).
+    The back sends nothing after `silent_from` (seconds of simulated time).
     """
 
     step_s: float
@@ -48,10 +46,9 @@ class BackSpec:
     message_s: float = 0.0003
     n_branches: int = 3
     silent_from: float = math.inf
-    jitter: float = 0.0
 
     def seconds(self, n_tokens: int) -> float:
-        """The duration of a decode of `n_tokens`, without jitter."""
+        """The duration of a decode of `n_tokens`."""
         return self.step_s * (1 + self.slope * (n_tokens - 1))
 
 
@@ -142,7 +139,6 @@ class SimulatedBack:
         self._scheduler = SendScheduler()
         self._inbox: list[DrafterMessage] = []
         self._is_busy = False
-        self._rng = random.Random(name)  # noqa: S311 - jitter
 
     def receive(self, message: DrafterMessage) -> None:
         """Handle a message of the lead: at once, or after the decode under way."""
@@ -162,7 +158,7 @@ class SimulatedBack:
         updates = self._drafter.step()
         if n_decoded := self._drafter.n_decoded.total():
             self._is_busy = True
-            self._compute(self._seconds(n_decoded), lambda: self._finish_step(updates))
+            self._compute(self._spec.seconds(n_decoded), lambda: self._finish_step(updates))
 
     def _finish_step(self, updates: Sequence[DraftUpdate]) -> None:
         self._is_busy = False
@@ -170,11 +166,6 @@ class SimulatedBack:
         self._send(self._scheduler.due(updates, self._clock.now, idle=is_idle))
         if self._inbox or not is_idle:
             self._step()
-
-    def _seconds(self, n_tokens: int) -> float:
-        jitter = self._spec.jitter
-        factor = max(0.2, self._rng.gauss(1.0, jitter)) if jitter else 1.0
-        return factor * self._spec.seconds(n_tokens)
 
     def _send(self, sequences: Iterable[str]) -> None:
         for sequence in sequences:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lead.engine.calibration import calibrate
+from lead.engine.calibration import StepTimer
 from lead.engine.commands import PolicyName, PostDraft, Submit
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
@@ -14,10 +14,11 @@ from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
+from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
-from lead.engine.step_plan import StepPlan, Wait
+from lead.engine.step_plan import StepPlan
 from lead.simulation.clock import Compute, VirtualClock
-from lead.simulation.machine import IDLE, MachineLoad, StepTable
+from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lead.simulation.text import Text
 from shared.cache_edits import SlotMemory
@@ -77,7 +78,6 @@ class SimulatedLead:
         make_drafters: MakeLocalDrafters = lambda _: {},
         n_slots: int = 16,
         seed: int = 0,
-        load: MachineLoad = IDLE,
         constants: SpeculationConstants = DEFAULTS,
         inline: BackSpec | None = None,
         compute: Compute | None = None,
@@ -89,7 +89,6 @@ class SimulatedLead:
         """
         self._clock = clock
         self._steps = steps
-        self._load = load
         self._compute = compute or clock.after
         self._observer = observer
         self._texts = texts
@@ -110,7 +109,7 @@ class SimulatedLead:
             for n in range(1, 9):
                 self._speculation.inline.cost.learn(n, inline.seconds(n))
         stopwatch = _Stopwatch(steps)
-        calibrate(stopwatch, self._speculation.cost, 1, lambda: False, lambda: stopwatch.now)
+        StepTimer.of_target(stopwatch, 1, lambda: stopwatch.now).calibrate(self._speculation.cost)
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
 
@@ -181,7 +180,6 @@ class SimulatedLead:
     def _decode(self, plan: StepPlan) -> None:
         self._busy = True
         seconds = self._steps.seconds(plan.n_tokens) * max(0.5, self._rng.gauss(1.0, _JITTER))
-        seconds *= self._load.slowdown(self._clock.now, self._rng)
         began = self._clock.now
 
         def end() -> None:

@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.drafting import side_branches
-from shared.drafting.draft_batch import Work, spans_of
-from shared.drafting.draft_path import DraftedToken, DraftPath
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import DraftModel, LookAhead, MakeSampler
 from shared.drafting.send_scheduler import DraftUpdate
-from shared.drafting.sequence_state import SequenceState
+from shared.drafting.sequence_state import DraftedToken, DraftPath, SequenceState, Work, spans_of
 from shared.drafting.side_branches import BranchCandidate
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError

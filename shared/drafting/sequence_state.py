@@ -1,16 +1,80 @@
-"""The state of a sequence: its committed tokens, its draft's main path, and the branches of that."""
+"""The state of a sequence: its committed tokens, its draft's main path, and the side branches of that."""
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from shared.drafting.draft_path import DraftPath
+import numpy as np
+from numpy.typing import NDArray
+
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.send_scheduler import Urgency
+from shared.llama.span import Span
 from shared.protocol import MAX_DRAFT_TOKENS, Draft
+from shared.sampling.coupled_choice import RankedToken
 from shared.sampling.parameters import SamplingParameters
+from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache, common_prefix_length
 
 _CONFIDENCE_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DraftedToken:
+    """A draft token, the draft model's confidence in it, and the runners-up, likeliest first."""
+
+    token: int
+    confidence: float
+    runners_up: tuple[RankedToken, ...] = ()
+
+
+@dataclass(slots=True)
+class DraftPath:
+    """Draft tokens at positions start, start + 1, …; `cache` and `sampler` also cover everything before them.
+
+    The last token has been sampled but not decoded; `cache` holds those of the others that were decoded. But
+    while a grammar is being followed, everything has been decoded, and `unranked` are the logits after it.
+    """
+
+    cache: SlotCache
+    sampler: Sampler
+    start: int
+    drafted: list[DraftedToken] = field(default_factory=list)
+    unranked: NDArray[np.float32] | None = None
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.drafted)
+
+    @property
+    def tokens(self) -> list[int]:
+        return [each.token for each in self.drafted]
+
+    @property
+    def confidence(self) -> float:
+        """The product of the tokens' confidences: the chance that all are right if their prefix is."""
+        return math.prod(each.confidence for each in self.drafted)
+
+    def n_matching(self, tokens: Sequence[int]) -> int:
+        """The length of the common prefix of this path and `tokens`."""
+        n = 0
+        for each, token in zip(self.drafted, tokens, strict=False):
+            if each.token != token:
+                break
+            n += 1
+        return n
+
+    def drop_before(self, start: int) -> None:
+        """Remove the tokens at positions before `start`: they are committed now."""
+        del self.drafted[: start - self.start]
+        self.start = start
+
+    def append(self, choices: Sequence[RankedToken]) -> None:
+        """Add the first of `choices`; the others, in descending order, are its runners-up."""
+        self.unranked = None
+        first, *runners_up = choices
+        self.drafted.append(DraftedToken(first.token, first.confidence, tuple(runners_up)))
+        self.sampler.accept(first.token)
 
 
 @dataclass(slots=True)
@@ -183,3 +247,25 @@ class SequenceState:
         """Branches that start before the end of the committed tokens cannot be taken any more."""
         passed = [branch for branch in self.branches if branch.start < len(self.committed)]
         return [self.drop_branch(branch) for branch in passed]
+
+
+Work = Sequence[tuple[SequenceState, DraftPath]]
+"""The paths to decode, those of more importance first."""
+
+
+def spans_of(work: Work, n_most: int, n_chunk: int) -> list[Span]:
+    """A span for each path: one token if it is drafting; prompts share the rest of `n_most` tokens.
+
+    n_chunk: tokens of prompts, at most, while a path is drafting.
+    """
+    n_spare = max(0, n_most - len(work))
+    if any(state.n_pending(path) == 1 for state, path in work):
+        n_spare = min(n_spare, n_chunk)
+    spans = []
+    for state, path in work:
+        n_pending = state.n_pending(path)
+        n = 1 + min(n_pending - 1, n_spare)
+        n_spare -= n - 1
+        n_logits = 1 if n == n_pending else 0
+        spans.append(Span(path.cache.index, len(path.cache), state.pending(path, n), n_logits))
+    return spans

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
 
-from shared.drafting.draft_path import DraftPath
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.sequence_state import SequenceState
+from shared.drafting.sequence_state import DraftPath, SequenceState
 from shared.sampling.coupled_choice import RankedToken
 
 

@@ -82,14 +82,11 @@ class SlotPool:
     def take_branch(self, main: SlotCache, n_shared: int) -> SlotCache:
         """An idle slot with the first `n_shared` tokens of `main`."""
         slot = self._idle_branches.pop()
-        apply_edits(slot.take_edits(), self._model)
-        if main.traits.can_trim:
-            self._model.copy(main.index, slot.index, n_shared)
-        else:
-            if n_shared not in main.saved:
-                self.save([main])
-            self._model.restore(slot.index, main.saved[n_shared], n_shared)
-        slot.share(main, n_shared)
+        self._table.empty(slot)
+        if n_shared not in main.saved:
+            self.save([main])
+        self._table.copy(main, slot, n_shared)
+        self._apply()
         return slot
 
     def save(self, slots: Iterable[SlotCache]) -> None:

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from shared.slot_cache import SlotCache
 from shared.translation.byte_vocabulary import ByteVocabulary
-from shared.translation.lattice import Node
-from shared.translation.next_tokens import NextTokens
+from shared.translation.lattice import NextTokens, Node
 
 _N_NODES = 6
 """Distributions are kept after so many of the last draft tokens."""
@@ -85,7 +84,7 @@ class DecodedText:
     def become(self, source: "DecodedText", n_tokens: int) -> None:
         """The memory of this slot, which was empty, has the first tokens of that of `source` now."""
         if n_tokens:
-            self.cache.share(source.cache, n_tokens)
+            self.cache.add(source.cache.tokens[:n_tokens], can_roll_back=False)
         self.base = source.base
         self.data = source.data[: source.end_of(n_tokens) - self.base]
         self._ends = source._ends[:n_tokens]  # noqa: SLF001 - of the same class

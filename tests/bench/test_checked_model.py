@@ -34,10 +34,6 @@ def test_prompts_without_logits_are_not_compared(checked):
     assert checked.comparison.differences == []
 
 
-def test_nothing_compared_is_nothing_wrong():
-    assert (Comparison().worst, Comparison().n_wrong(0.0)) == (0.0, 0)
-
-
 def test_logits_that_are_no_numbers_are_wrong():
     assert Comparison([0.0, float("nan"), 0.5]).n_wrong(0.1) == 2
 

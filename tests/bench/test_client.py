@@ -47,18 +47,6 @@ def test_steps_that_the_server_counted_include_the_prompts():
     assert replace(read(ANSWER), n_counted=4).n_steps == 3
 
 
-def test_the_request_has_the_prompts_seed_and_truncates_nothing():
-    request = Sampling(1.0, 30).request(PROMPT)
-    assert request["messages"] == [{"role": "user", "content": "Tell me a story."}]
-    assert {name: request[name] for name in ("seed", "temperature", "max_tokens", "top_k", "top_p")} == {
-        "seed": 5,
-        "temperature": 1.0,
-        "max_tokens": 30,
-        "top_k": 0,
-        "top_p": 1.0,
-    }
-
-
 def test_a_refusal_is_told_in_the_servers_words():
     transport = httpx.MockTransport(lambda _: httpx.Response(400, text="top_k: no"))
     with (

@@ -54,14 +54,6 @@ def test_which_half_comes_first_alternates():
     assert (order[0], order[8]) == ("a", "b")
 
 
-def test_no_back_is_started_for_a_way_without_backs():
-    def connect():
-        raise AssertionError
-
-    cluster = FakeCluster()
-    assert len(run_contest([cluster.way("a", with_backs=False)], WORKLOAD, connect)) == 8
-
-
 def test_each_repeat_has_prompts_of_its_own():
     cluster = FakeCluster()
     runs = held(("a", False), cluster=cluster)

@@ -14,10 +14,6 @@ def test_the_summary_compares_the_speeds():
     assert summary["speedup"] == pytest.approx(2.5)
 
 
-def test_the_summary_has_the_accepted_share():
-    assert _summarize(ALONE, TOGETHER, SAME)["accepted_fraction"] == pytest.approx(0.75)
-
-
 @pytest.mark.parametrize(
     ("comparison", "same", "words"),
     [
@@ -29,7 +25,3 @@ def test_the_summary_has_the_accepted_share():
 def test_texts_are_compared_in_exact_mode(comparison, same, words, capsys):
     assert _summarize(ALONE, TOGETHER, comparison)["same_text"] is same
     assert words in capsys.readouterr().out
-
-
-def test_no_drafts_at_all_are_a_share_of_nothing():
-    assert _summarize(ALONE, ALONE, SAME)["accepted_fraction"] == 0

@@ -16,10 +16,6 @@ def test_the_bound_is_reached_at_the_best_depth():
     assert bound([0, 0], seconds, most=3) == 1.0
 
 
-def test_the_bound_keeps_to_the_depths_that_the_memory_allows():
-    assert bound([9], {1: 1.0, 2: 1.0, 3: 1.0}, most=1) == 2.0
-
-
 def test_steps_are_timed_with_tokens_as_different_as_those_of_a_text(tiny_model):
     model = Model(tiny_model("jamba"), ModelOptions(threads=1, ctx_size=512, parallel=1))
     decoded, decode = [], model.decode

@@ -7,13 +7,6 @@ from bench.__main__ import PARTS, main
 from shared.errors import ConfigError
 
 
-def test_a_part_gets_the_rest_of_the_arguments(monkeypatch):
-    seen = []
-    monkeypatch.setitem(sys.modules, "bench.speed", SimpleNamespace(main=seen.append))
-    main(["speed", "--quick", "--repeats", "1"])
-    assert seen == [["--quick", "--repeats", "1"]]
-
-
 @pytest.mark.parametrize("arguments", [[], ["fast"]])
 def test_without_a_part_the_parts_are_listed(arguments, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -50,12 +50,6 @@ def test_older_versions_have_other_names():
     assert arguments == ["-md", "d.gguf", "--draft-max", "3", "--draft-min", "0"]
 
 
-def test_the_binary_is_named_with_its_program(tmp_path):
-    path = tmp_path / "llama-server"
-    path.touch()
-    assert peer.find(f"llama-server={path}") == path
-
-
 @pytest.mark.parametrize("option", ["llama-server", "llama-server=/no/such", "vllm=/bin/sh", ""])
 def test_anything_else_is_refused(option):
     with pytest.raises(ConfigError, match="write llama-server=PATH"):

@@ -1,10 +1,7 @@
 import argparse
 import json
 
-import pytest
-
 from bench import report
-from shared.errors import ConfigError
 
 
 def parsed(*arguments):
@@ -29,21 +26,5 @@ def test_the_result_is_written_to_a_file_too(tmp_path, capsys):
     assert json.loads(path.read_text()) == json.loads(capsys.readouterr().out)
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="--json"):
-        report.finish("speed", [], parsed("--json", str(tmp_path / "no" / "result.json")))
-
-
 def test_quick_has_defaults_of_its_own():
     assert (parsed().repeats, parsed("--quick").repeats) == (3, 1)
-
-
-def test_what_is_given_beside_quick_counts():
-    assert parsed("--quick", "--repeats", "5").repeats == 5
-
-
-def test_floats_are_rounded_wherever_they_are():
-    assert report.rounded({"a": [1.23456, {"b": 0.000123456}], "n": 7}) == {
-        "a": [1.235, {"b": 0.0001235}],
-        "n": 7,
-    }

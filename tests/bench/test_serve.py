@@ -22,7 +22,3 @@ def test_the_lead_is_compared_with_llama_server_under_the_same_load():
 def test_so_is_how_fast_it_reads_prompts():
     lead, _ = compare([load("lead", 8, 1.0, read=900.0), load("llama-server", 8, 1.0, read=1000.0)])
     assert lead["read_against_peer"] == pytest.approx(0.9)
-
-
-def test_without_a_peer_there_is_nothing_to_compare():
-    assert compare([load("lead", 1, 1.0)])[0]["against_peer"] is None

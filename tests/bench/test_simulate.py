@@ -29,13 +29,6 @@ def test_the_last_line_is_the_report(capsys, steps):
     assert all(row["part"] == "gains" and row["speedup"] > 1.3 for row in report["rows"])
 
 
-def test_a_bad_table_is_refused(tmp_path):
-    bad = tmp_path / "bad.json"
-    bad.write_text("{}")
-    with pytest.raises(ConfigError, match="n = 1"):
-        simulate.main(["--step-ms", str(bad)])
-
-
 @pytest.mark.parametrize("arguments", [["--acceptance", "1.5"], ["--draft-ms", "-1"], ["--rtt-ms", "nan"]])
 def test_impossible_numbers_are_refused(arguments, capsys):
     with pytest.raises(SystemExit):

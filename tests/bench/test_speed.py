@@ -21,10 +21,6 @@ def test_without_a_back_neither_draft_nor_network_matters():
     assert {cell.temperature for cell in without} == {0.0, 1.0}
 
 
-def test_the_full_grid_has_all_combinations():
-    assert len(cells("--full", "--draft-costs", "0.1")) == 2 * (2 * 3 + 1)
-
-
 @pytest.mark.parametrize("cost", ["1.5", "0", "-0.1"])
 def test_a_draft_that_costs_nothing_or_more_than_the_target_is_refused(cost):
     with pytest.raises(SystemExit):

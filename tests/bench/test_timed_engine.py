@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.timed_engine import DraftingParts, TimedEngine
+from bench.timed_engine import DraftingParts, Stopwatch, TimedEngine
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
@@ -45,8 +45,24 @@ def test_those_draft_that_should(opened, parts, expected):
     assert sources(engine) == expected
 
 
-def test_engines_take_turns_with_one_model(opened):
-    engines = [TimedEngine(*opened, DraftingParts(HEADS)) for _ in range(2)]
-    for number in range(3):
-        for engine in engines:
-            assert engine.write(number, 24) > 0
+class Seconds:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def seconds():
+    return Seconds()
+
+
+def test_it_can_stand_still_while_it_runs(seconds):
+    watch = Stopwatch(seconds)
+    with watch.running():
+        seconds.now += 2
+        with watch.stopped():
+            seconds.now += 7
+            assert watch() == 2
+        seconds.now += 1
+        assert watch() == 3

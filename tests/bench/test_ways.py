@@ -32,11 +32,6 @@ def test_a_policy_that_is_refused_is_an_error():
         choose(http, Policy("bold"))
 
 
-def test_counters_are_the_planners():
-    with client(lambda _: httpx.Response(200, json={"backs": [], "planner": {"n_steps": 3}})) as http:
-        assert counters(http) == {"n_steps": 3}
-
-
 def test_a_lead_without_counters_is_refused():
     with client(lambda _: httpx.Response(200, json={"backs": []})) as http, pytest.raises(ConfigError):
         counters(http)

@@ -7,13 +7,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from chat.attribution import ANSI_COLOURS
 from chat.commands import COMMANDS
 from chat.conversation import Conversation
 from chat.render import Screen
 from chat.repl import Repl
-from chat.retry import N_RETRIES
 from chat.saved import SavedConversations
-from chat.source_colours import ANSI_COLOURS
+from chat.streaming import N_RETRIES
 from tests.chat.fakes import (
     FakeLead,
     ScriptedLines,

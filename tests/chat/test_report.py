@@ -3,8 +3,7 @@
 import pytest
 
 from chat import report
-from chat.answer import Answer, GenerationStats
-from chat.stats import SessionStats
+from chat.answer import Answer, GenerationStats, SessionStats
 from chat.wire import Back, Chunk
 
 

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from chat.source_colours import ANSI_COLOURS
+from chat.attribution import ANSI_COLOURS
 from chat.terminal_screen import TerminalScreen, terminal_size
 from tests.chat.fakes import Session, answers, end_events, event, streams, text_event
 from tests.chat.screens import EmulatedTerminal

@@ -58,30 +58,6 @@ def test_decoding_behind_tokens_that_were_not_trimmed_is_a_bug():
         cache.add([4])
 
 
-def test_a_copy_has_the_first_tokens_and_lives_its_own_life():
-    source, copy = cache_of(1, 2, 3), SlotCache(4)
-    copy.share(source, 2)
-    copy.add([9])
-    assert copy.tokens == [1, 2, 9]
-    assert source.tokens == [1, 2, 3]
-    copy.keep(0)
-    assert copy.take_edits() == [Trim(4, 0)]
-    assert source.take_edits() == []
-
-
-def test_a_copy_into_a_slot_that_was_not_emptied_is_a_bug():
-    copy = cache_of(7)
-    copy.keep(0)
-    with pytest.raises(AssertionError, match="not emptied"):
-        copy.share(cache_of(1, 2), 1)
-
-
-@pytest.mark.parametrize("n_keep", [0, 3])
-def test_a_copy_of_nothing_or_of_more_than_there_is_is_a_bug(n_keep):
-    with pytest.raises(AssertionError, match="to share"):
-        SlotCache(4).share(cache_of(1, 2), n_keep)
-
-
 @pytest.mark.parametrize(
     ("tokens", "n"), [([], 0), ([9], 0), ([1], 1), ([1, 9, 3], 1), ([1, 2, 3], 3), ([1, 2, 3, 4], 3)]
 )
@@ -152,19 +128,6 @@ def test_the_shared_beginning_is_the_longest(ours, theirs):
     n = cache_of(*ours).shared_with(theirs)
     assert ours[:n] == theirs[:n]
     assert n == min(len(ours), len(theirs)) or ours[n] != theirs[n]
-
-
-def test_what_is_loaded_is_valid_and_there():
-    cache = SlotCache(0)
-    cache.extend([1, 2, 3])
-    assert (cache.tokens, cache.n_physical) == ([1, 2, 3], 3)
-
-
-def test_nothing_is_loaded_behind_tokens_that_were_not_trimmed():
-    cache = cache_of(1, 2)
-    cache.keep(1)
-    with pytest.raises(AssertionError, match="not trimmed"):
-        cache.extend([3])
 
 
 def test_longer_checkpoints_are_handed_over():

@@ -2,10 +2,10 @@
 
 Start reading at `manager`, which the scheduler and the loop call. Its parts:
 
-    what is proposed    board, draft_tree, merge, draft_chain
-    what was learned    step_cost, acceptance, arrivals
-    what is chosen      policy, adaptive (with batching, speedup)
+    one sequence        sequence_speculation: its drafts (drafts) and its times (arrivals)
+    what was learned    forecast: how many tokens will be right, and when (arrivals); step_cost: T(n)
+    what is chosen      policy, adaptive (with batching); inline_drafting: what drafting in the engine costs
     what backs are told tuning
-    what was done       stats
+    what was done       speculation_stats
     tuned numbers       constants
 """

@@ -1,25 +1,27 @@
 """The adaptive policy: the most expected tokens for the time they take, over all sequences together."""
 
+import math
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, repeat
-from operator import mul
+from dataclasses import dataclass
+from itertools import accumulate, zip_longest
+from operator import itemgetter, mul, sub, truediv
 
+from lead.engine.speculation.arrivals import Arrival
 from lead.engine.speculation.batching import Batching, LikeliestFirst, Survivals
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.draft_chain import MAX_DEPTH
-from lead.engine.speculation.inline_value import InlineValue
-from lead.engine.speculation.policy import Candidate, DepthChoice, ExpectedDraft, expected_tokens
-from lead.engine.speculation.speedup import SpeedupEstimate
+from lead.engine.speculation.drafts import MAX_DEPTH
+from lead.engine.speculation.policy import Candidate, Choice, DraftMore, FutureDraft, Verify, Wait, verify
 from lead.engine.speculation.step_cost import StepCost
 
 _MIN_WAIT_S = 0.0005
 """The shortest wait: the pipe cannot wait more precisely. Anything that arrives ends it."""
-_EPSILON = 1e-9
-"""Rates that differ by less are equal."""
+
+_Weighed = tuple[float, Choice]
+"""A choice, after what it is worth."""
 
 
 class Adaptive:
-    """A choice is worth (expected tokens) - rate * (T(tokens in the batch) + wait).
+    """A choice is worth (expected tokens) - rate * (T(tokens in the batch) + the time before that step).
 
     Expected tokens are the number of sequences + Σ survival of the draft tokens taken; a token's survival is
     the product of the probabilities up to it. `rate` is what a second is worth: see `_rate`. Waiting is for
@@ -30,8 +32,8 @@ class Adaptive:
     def __init__(self, batching: Batching | None = None, constants: SpeculationConstants = DEFAULTS) -> None:
         self._batching = batching or LikeliestFirst()
         self._constants = constants
-        self._n_choices = 0
-        self._speedup = SpeedupEstimate(constants)
+        self._speedup = _Speedup(constants)
+        self._n_steps = 0
 
     def learn(self, n_sequences: int, n_committed: int, seconds: float, cost: StepCost) -> None:
         # No step is faster than one without drafts, even if an early estimate of T suggests it.
@@ -44,36 +46,29 @@ class Adaptive:
         n_prompt: int,
         cost: StepCost,
         draft_cost: StepCost | None = None,
-    ) -> DepthChoice:
+    ) -> Choice:
         if not candidates:
-            return DepthChoice(())
-        drafts = [tuple(accumulate(each.chain.probabilities[: each.n_useful], mul)) for each in candidates]
-        batching = self._batching
-        n_base, unit = sum(each.n_fed for each in candidates) + n_prompt, batching.unit(len(candidates))
-        max_units = batching.max_units(self._lengths(candidates, drafts), MAX_DEPTH)
+            return Verify(())
+        step = self._next_step(candidates, n_prompt, cost)
+        choices = [step.verify()]
+        if n_prompt == 0:
+            choices.append(step.wait())
+        if draft_cost:
+            choices.append(step.draft(draft_cost))
+        _, choice = max(choices, key=itemgetter(0))  # the first one of equals
+        return self._explored(choice, step, n_prompt, cost) if isinstance(choice, Verify) else choice
+
+    def _next_step(self, candidates: Sequence[Candidate], n_prompt: int, cost: StepCost) -> "_NextStep":
+        batching, n = self._batching, len(candidates)
+        drafts: list[Survivals] = [
+            tuple(accumulate(each.chain.probabilities[: each.n_useful], mul)) for each in candidates
+        ]
+        max_units = batching.max_units(list(map(_longest, candidates, drafts)), MAX_DEPTH)
         seconds = batching.seconds(candidates, drafts, n_prompt, cost, max_units)
         expected = batching.expected(drafts, max_units)
-        rate = self._rate(expected, seconds, len(candidates) / cost.seconds(len(candidates) + n_prompt))
-        worth, n_units = _best_batch(expected, seconds, rate)
-        wait, best = 0.0, worth
-        if n_prompt == 0:
-            best, wait = self._worthwhile_wait(candidates, drafts, seconds, rate, worth)
-        if draft_cost and (offers := {i: each.inline for i, each in enumerate(candidates) if each.inline}):
-            value, drafting = InlineValue(batching, seconds, rate, draft_cost).best(offers, drafts)
-            if value > best + _EPSILON:
-                return DepthChoice((0,) * len(candidates), drafting=drafting)
-        if wait:
-            return DepthChoice((0,) * len(candidates), wait)
-        self._n_choices += 1
-        if self._n_choices % self._constants.explore_every == 0:
-            old = (
-                n
-                for n, max_age in self._worth_measuring(n_units, worth, expected, seconds, rate)
-                if cost.age(n_base + n * unit) > max_age
-            )
-            n_units = next(old, n_units)
-        depths = batching.depths(drafts, n_units)
-        return DepthChoice(depths, n_expected=expected_tokens(candidates, depths))
+        rate = self._rate(expected, seconds, n / cost.seconds(n + n_prompt))
+        prices = [rate * each for each in seconds]
+        return _NextStep(candidates, batching, drafts, rate, prices, list(map(sub, expected, prices)))
 
     def _rate(self, expected: Sequence[float], seconds: Sequence[float], plain_rate: float) -> float:
         """Tokens that a second is worth: what it would yield if it were spent otherwise.
@@ -82,127 +77,152 @@ class Adaptive:
         long-run rate (a renewal process). But backs draft while the lead decodes, and good moments and bad
         ones come in runs: so it leans to this moment's.
         """
-        rates = (n_tokens / step for n_tokens, step in zip(expected, seconds, strict=False))
-        here = max(plain_rate, *rates)
+        here: float = max(plain_rate, *map(truediv, expected, seconds))
         speedup = self._speedup.value
         if speedup is None:
             return here
         weight = self._constants.long_run_weight
         return weight * speedup * plain_rate + (1 - weight) * here
 
-    def _worthwhile_wait(
-        self,
-        candidates: Sequence[Candidate],
-        drafts: Sequence[Survivals],
-        seconds: Sequence[float],
-        rate: float,
-        worth_now: float,
-    ) -> tuple[float, float]:
-        """(worth, seconds) of the best wait for tokens on their way; 0 seconds if decoding now is as good."""
-        if len(candidates) == 1:
-            moments = self._moments_of_one(candidates[0], seconds, rate)
-        else:
-            moments = self._moments_of_all(candidates, drafts, seconds, rate)
-        worth, moment = max(moments, default=(worth_now, 0.0))
-        if worth <= worth_now + _EPSILON:
-            return worth_now, 0.0
-        return worth, max(moment, _MIN_WAIT_S)
+    def _explored(self, choice: Verify, step: "_NextStep", n_prompt: int, cost: StepCost) -> Verify:
+        """Now and then another depth, to measure its T(n) again if that was long ago."""
+        self._n_steps += 1
+        if self._n_steps % self._constants.explore_every:
+            return choice
+        n_base = sum(each.n_fed for each in step.candidates) + n_prompt
+        unit = self._batching.unit(len(step.candidates))
+        for n in step.worth_measuring():
+            if cost.age(n_base + n * unit) > self._constants.stale_after:
+                return verify(step.candidates, self._batching.depths(step.drafts, n))
+        return choice
 
-    def _moments_of_one(
-        self, candidate: Candidate, seconds: Sequence[float], rate: float
-    ) -> Iterator[tuple[float, float]]:
-        """(worth, wait) for each token on its way, of one sequence alone: the usual case, and quick."""
-        for draft in candidate.expected:
-            n_here = min(len(draft.probabilities), candidate.n_useful)
-            n_end = n_here + self._n_awaited(candidate, draft)
-            probabilities = chain(draft.probabilities[:n_here], draft.prospects, repeat(draft.mean))
-            survival = expected = 1.0
-            best = expected - rate * seconds[0]
-            for n, probability in zip(range(1, min(n_end + 1, len(seconds))), probabilities, strict=False):
-                survival *= probability
-                expected += survival
-                best = max(best, expected - rate * seconds[n])
-                if n > n_here:
-                    moment = draft.arrival.when(n - n_here)
-                    yield best - rate * moment, moment
 
-    def _moments_of_all(
-        self,
-        candidates: Sequence[Candidate],
-        drafts: Sequence[Survivals],
-        seconds: Sequence[float],
-        rate: float,
-    ) -> Iterator[tuple[float, float]]:
-        """(worth, wait) for each token on its way, of several sequences."""
-        moments = {
-            draft.arrival.when(n_more)
-            for candidate in candidates
-            for draft in candidate.expected
-            for n_more in range(1, self._n_awaited(candidate, draft) + 1)
-        }
-        for moment in moments:
-            later = [
-                self._survivals_at(candidate, draft, moment)
-                for candidate, draft in zip(candidates, drafts, strict=True)
-            ]
-            expected = self._batching.expected(later, len(seconds) - 1)
-            yield _best_batch(expected, seconds, rate)[0] - rate * moment, moment
+@dataclass(frozen=True, slots=True)
+class _NextStep:
+    """What the next step is worth with the drafts that there are now, and when they have grown.
 
-    def _survivals_at(self, candidate: Candidate, now: Survivals, moment: float) -> Survivals:
-        """Survival of each token of the best chain that is expected `moment` seconds from now."""
-        best, best_sum = now, sum(now)
-        for draft in candidate.expected:
-            n_awaited = self._n_awaited(candidate, draft)
-            n_more = sum(draft.arrival.when(n) <= moment for n in range(1, n_awaited + 1))
-            probabilities = (*draft.probabilities, *draft.further(n_more))[: candidate.n_useful]
-            longer = tuple(accumulate(probabilities, mul))
-            if sum(longer) > best_sum:
-                best, best_sum = longer, sum(longer)
-        return best
+    `prices[n]`: what the time of a step with n units of draft tokens is worth, in tokens; `worths[n]`: what
+    such a step is worth with the `drafts`.
+    """
 
-    def _lengths(self, candidates: Sequence[Candidate], drafts: Sequence[Survivals]) -> list[int]:
-        """How many draft tokens there can be for each, those on their way included."""
-        return [
-            max(
-                len(draft),
-                candidate.inline.n_most if candidate.inline else 0,
-                *(self._length(candidate, each) for each in candidate.expected),
-            )
-            for candidate, draft in zip(candidates, drafts, strict=True)
+    candidates: Sequence[Candidate]
+    batching: Batching
+    drafts: list[Survivals]
+    rate: float
+    prices: list[float]
+    worths: list[float]
+
+    def verify(self) -> _Weighed:
+        """The best step without waiting; of equal ones the smallest."""
+        best = max(self.worths)
+        return best, verify(self.candidates, self.batching.depths(self.drafts, self.worths.index(best)))
+
+    def wait(self) -> _Weighed:
+        """The best wait for tokens on their way."""
+        worth, seconds, _ = self._best_moment([each.awaited for each in self.candidates])
+        return worth, Wait(max(seconds, _MIN_WAIT_S))
+
+    def draft(self, cost: StepCost) -> _Weighed:
+        """The best number of rounds of drafting, for the sequences for which a token may pay."""
+        offers = {i: each.inline for i, each in enumerate(self.candidates) if each.inline}
+        min_survival = self.rate * cost.seconds(len(offers)) / len(offers) if offers else 0.0
+        offers = {i: each for i, each in offers.items() if _next_survival(each) > min_survival}
+        if not offers:
+            return -math.inf, DraftMore(())
+        first = cost.seconds(sum(each.n_pending for each in offers.values()))
+        first += sum(each.catch_up for each in offers.values())
+        rounds = Arrival(first, 1, cost.seconds(len(offers)))
+        futures = [
+            (offers[i]._replace(arrival=rounds),) if i in offers else () for i in range(len(self.candidates))
         ]
+        worth, _, n_rounds = self._best_moment(futures)
+        return worth, DraftMore(tuple(offers), n_rounds, min_survival)
 
-    def _length(self, candidate: Candidate, draft: ExpectedDraft) -> int:
-        return len(draft.probabilities) + self._n_awaited(candidate, draft)
-
-    def _n_awaited(self, candidate: Candidate, draft: ExpectedDraft) -> int:
-        """How many tokens on their way are worth considering."""
-        return max(0, min(candidate.n_useful, self._constants.max_awaited) - len(draft.probabilities))
-
-    def _worth_measuring(
-        self,
-        n_best: int,
-        worth: float,
-        expected: Sequence[float],
-        seconds: Sequence[float],
-        rate: float,
-    ) -> Iterator[tuple[int, int]]:
-        """(units, steps) of each T(n) that should not be older: next to the best choice, and doubtful ones.
+    def worth_measuring(self) -> Iterator[int]:
+        """Numbers of units of which T(n) should not be old: doubtful ones, and those next to the best.
 
         A step with fewer tokens is seldom slower than one with more. If a measured T(n) suggests that, the
-        machine may have been busy at the time; n is measured again if it would be the best choice with the
-        mean T of its neighbours.
+        machine may have been busy at the time; it is doubtful if n would be the best choice with the mean T
+        of its neighbours.
         """
-        max_units = min(len(expected), len(seconds)) - 1
-        for n in range(1, min(max_units + 1, len(seconds) - 1)):
-            narrower, here, wider = seconds[n - 1 : n + 2]
-            if wider < here and expected[n] - rate * (narrower + wider) / 2 > worth:
-                yield n, self._constants.doubtful_after
-        stale_after = self._constants.stale_after
-        yield from ((n, stale_after) for n in (n_best + 1, n_best - 1) if 0 <= n <= max_units)
+        worths, prices, best = self.worths, self.prices, max(self.worths)
+        for n in range(1, min(len(worths), len(prices) - 1)):
+            narrower, here, wider = prices[n - 1 : n + 2]
+            if wider < here and worths[n] + here - (narrower + wider) / 2 > best:
+                yield n
+        n_best = worths.index(best)
+        yield from (n for n in (n_best + 1, n_best - 1) if 0 <= n < len(worths))
+
+    def _best_moment(self, futures: Sequence[Sequence[FutureDraft]]) -> tuple[float, float, int]:
+        """(worth, seconds, tokens) of the best moment to stop waiting for these drafts, if there are any.
+
+        futures: of each candidate. A worth of -inf: no moment is better than now. At that moment one of them
+        has grown by so many tokens.
+        """
+        best = (-math.inf, 0.0, 0)
+        most, growths = list(self.drafts), []
+        for i, drafts in enumerate(futures):
+            for draft in drafts:
+                survivals = draft.survivals()
+                most[i] = [max(each) for each in zip_longest(most[i], survivals, fillvalue=0.0)]
+                growths += [
+                    (draft.arrival.when(n), i, n, survivals[: draft.n_drafted + n])
+                    for n in range(1, len(survivals) - draft.n_drafted + 1)
+                ]
+        if not growths:
+            return best
+        growths.sort()
+        later, worth = list(self.drafts), max(self.worths)
+        least, most_worth = worth, self._worth(most)
+        for seconds, i, n, survivals in growths:
+            price = self.rate * seconds
+            if most_worth - price <= max(least, best[0]):  # nothing that comes later can be better
+                break
+            before, later[i] = later[i], survivals
+            grown = self._worth(later)
+            if (grown, sum(survivals)) < (worth, sum(before)):  # it has a better draft of another source
+                later[i] = before
+            worth = max(worth, grown)
+            if worth - price > best[0]:
+                best = worth - price, seconds, n
+        return best
+
+    def _worth(self, drafts: Sequence[Survivals]) -> float:
+        """What the best step is worth with these drafts."""
+        worth: float = max(map(sub, self.batching.expected(drafts, len(self.prices) - 1), self.prices))
+        return worth
 
 
-def _best_batch(expected: Sequence[float], seconds: Sequence[float], rate: float) -> tuple[float, int]:
-    """(worth, units of draft tokens) of the best step without waiting; of equal ones the smaller."""
-    worths = [n_tokens - rate * step for n_tokens, step in zip(expected, seconds, strict=False)]
-    best = max(worths)
-    return best, worths.index(best)
+class _Speedup:
+    """The recent speed relative to decoding without drafts, valid whatever the number of sequences."""
+
+    def __init__(self, constants: SpeculationConstants) -> None:
+        self._decay = constants.speedup_decay
+        self._min_steps = constants.speedup_min_steps
+        self._n_tokens = 0.0
+        self._n_plain = 0.0
+        self._n_steps = 0
+
+    def learn(self, n_tokens: int, n_plain: float) -> None:
+        """`n_tokens` were committed in the time that `n_plain` take without drafts."""
+        self._n_tokens = self._n_tokens * self._decay + n_tokens
+        self._n_plain = self._n_plain * self._decay + n_plain
+        self._n_steps += 1
+
+    @property
+    def value(self) -> float | None:
+        """1: as fast as without drafts; None: not known yet."""
+        if self._n_steps < self._min_steps or self._n_plain <= 0:
+            return None
+        return self._n_tokens / self._n_plain
+
+
+def _longest(candidate: Candidate, draft: Survivals) -> int:
+    """How many draft tokens it may have after waiting or drafting."""
+    futures = [*candidate.awaited, candidate.inline] if candidate.inline else candidate.awaited
+    return max([len(draft), *(max(each.n_most, each.n_drafted) for each in futures)])
+
+
+def _next_survival(draft: FutureDraft) -> float:
+    """The probability that its next token, and all before it, will be accepted."""
+    return draft.survivals()[draft.n_drafted]

@@ -65,10 +65,8 @@ class SpeculationConstants:
     """Steps before the long-run rate counts."""
     explore_every: int = 32
     """Every n-th choice may deviate from the best to measure a T(n): lost tokens against outdated values."""
-    stale_after: int = 256
-    """Steps after which T(n) beside the best choice is measured again."""
-    doubtful_after: int = 64
-    """The same where T(n) looks too large, and may hide a better choice."""
+    stale_after: int = 128
+    """Steps after which T(n) is measured again that is next to the best choice, or looks too large."""
     max_awaited: int = 10
     """No policy waits for more tokens than this: computing time against rare gains."""
 

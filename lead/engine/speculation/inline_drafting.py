@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from lead.engine.context_shift import ContextShift
 from lead.engine.drafters.inline_drafter import InlineDrafter, InlineRound
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from lead.engine.speculation.policy import FutureDraft
+from lead.engine.speculation.sequence_speculation import SequenceSpeculation
 from lead.engine.speculation.step_cost import StepCost
 from shared.sampling.parameters import SamplingParameters
 
@@ -22,27 +24,7 @@ _HOPELESS = 0.4
 """With fewer right, it is known as soon as rounds are timed: it was not bad luck."""
 _CATCH_UP_CHUNK = 128
 """Tokens of one sequence that are caught up with before each step while others are generating."""
-
-
-class InlineOffer(NamedTuple):
-    """What the inline drafter may add to the draft of a sequence.
-
-    `probabilities` are those of its current tokens, `prospects` those of its next ones where other sources
-    have proposed some already, `mean` that of each further one, up to `n_most` in all.
-    `n_pending` tokens are decoded with the first of them. `catch_up`: the share of this step, in seconds, in
-    what it takes to catch up with the sequence first.
-    """
-
-    probabilities: tuple[float, ...]
-    mean: float
-    n_most: int
-    n_pending: int = 1
-    catch_up: float = 0.0
-    prospects: tuple[float, ...] = ()
-
-    def further(self, n: int) -> tuple[float, ...]:
-        """The probabilities of its next `n` tokens."""
-        return (*self.prospects, *(self.mean,) * n)[:n]
+_UNLIMITED = 1 << 30
 
 
 class DraftOrder(NamedTuple):
@@ -51,7 +33,7 @@ class DraftOrder(NamedTuple):
     A sequence drops out when the probability that all of its draft is accepted falls below `min_survival`.
     """
 
-    sequences: tuple[str, ...]
+    sequences: tuple[SequenceSpeculation, ...]
     n_rounds: int
     n_tokens: int
     min_survival: float = 0.0
@@ -65,8 +47,7 @@ class InlineDrafting:
         self.cost = StepCost(constants)
         self._constants = constants
         self._answer_length = constants.usual_answer
-        self._idle_until_step: set[str] = set()  # sequences that get no more before the next step
-        self._open_since: dict[str, int] = {}
+        self._n_steps = 0
         self._engine_seconds = 0.0
         self._explored_at: float | None = None  # in seconds of the engine's work; None: not yet of interest
         self._mean = 1.0  # probability that a token is right
@@ -77,51 +58,41 @@ class InlineDrafting:
     # The life of a sequence
 
     def open(
-        self,
-        sequence: str,
-        sampling: SamplingParameters,
-        tokens: Sequence[int],
-        shift: ContextShift | None = None,
+        self, sequence: SequenceSpeculation, sampling: SamplingParameters, shift: ContextShift | None = None
     ) -> None:
         """See `InlineDrafter.open`."""
-        self._open_since[sequence] = len(tokens)
-        self.drafter.open(sequence, sampling, tokens, shift)
+        self.drafter.open(sequence.id, sampling, sequence.tokens, shift)
 
-    def close(self, sequence: str, n_committed: int) -> None:
-        """It has ended, with so many tokens."""
-        if n_generated := n_committed - self._open_since.pop(sequence):
+    def close(self, sequence: SequenceSpeculation) -> None:
+        """It has ended."""
+        if n_generated := len(sequence.tokens) - sequence.n_opened:
             decay = self._constants.answer_decay
             self._answer_length = decay * self._answer_length + (1 - decay) * n_generated
-        self._idle_until_step.discard(sequence)
-        self.drafter.close(sequence)
+        self.drafter.close(sequence.id)
 
     def on_step(self, seconds: float) -> None:
         """The engine has decoded a step; with waits and drafting it took `seconds`."""
-        self._idle_until_step.clear()
+        self._n_steps += 1
         self._engine_seconds += seconds
 
     # What may be drafted
 
-    def offer(
-        self, sequence: str, probabilities: tuple[float, ...], mean: float, n_useful: int, n_left: int
-    ) -> InlineOffer | None:
-        """For a sequence whose draft of this source has tokens of these probabilities; None: it cannot grow.
-
-        At most `n_useful` draft tokens can be committed in a step, `n_left` in all.
-        """
-        self._mean = mean
-        n_most = min(n_useful, self.drafter.n_most)
-        if sequence in self._idle_until_step or len(probabilities) >= n_most:
+    def offer(self, sequence: SequenceSpeculation, draft: FutureDraft, n_left: int) -> FutureDraft | None:
+        """`draft` with its price; None: it cannot grow. The sequence may get `n_left` more tokens."""
+        self._mean = draft.mean
+        if self._is_stuck(sequence) or draft.n_drafted >= draft.n_most:
             return None
-        n_pending = self.drafter.n_pending(sequence)
+        n_pending = self.drafter.n_pending(sequence.id)
         if n_pending is None:
             return None
         if n_pending <= _USUAL_PENDING:
-            return InlineOffer(probabilities, mean, n_most, n_pending)
+            return draft._replace(n_pending=n_pending)
         n_steps = max(1.0, min(n_left, self._answer_length) / 2)
-        return InlineOffer(probabilities, mean, n_most, 1, self._catch_up_seconds(n_pending) / n_steps)
+        return draft._replace(catch_up=self._catch_up_seconds(n_pending) / n_steps)
 
-    def exploration(self, sequences: Iterable[str], step_seconds: float) -> str | None:
+    def exploration(
+        self, sequences: Iterable[SequenceSpeculation], step_seconds: float
+    ) -> SequenceSpeculation | None:
         """A sequence to draft for although it seems not to pay, to see whether that has changed; or None.
 
         It has to be a small share of the time since the last one, so it comes when catching up is cheap. A
@@ -135,8 +106,8 @@ class InlineDrafting:
         if spare < self.cost.seconds(1):
             return None
         for sequence in sequences:
-            n_pending = self.drafter.n_pending(sequence)
-            if n_pending is None or sequence in self._idle_until_step:
+            n_pending = self.drafter.n_pending(sequence.id)
+            if n_pending is None or self._is_stuck(sequence):
                 continue
             if self.cost.seconds(1) + self._catch_up_seconds(n_pending) <= spare:
                 self._explored_at = self._engine_seconds
@@ -146,20 +117,21 @@ class InlineDrafting:
     # Drafting
 
     def order(
-        self, sequences: Sequence[str], n_rounds: int, min_survival: float, *, alone: bool
+        self, sequences: Sequence[SequenceSpeculation], n_rounds: int, min_survival: float, *, alone: bool
     ) -> DraftOrder:
         """`alone`: no other sequence is waiting for a step."""
-        n_tokens = 1 << 30 if alone else len(sequences) + _CATCH_UP_CHUNK
+        n_tokens = _UNLIMITED if alone else len(sequences) + _CATCH_UP_CHUNK
         return DraftOrder(tuple(sequences), n_rounds, n_tokens, min_survival)
 
     def draft(self, order: DraftOrder) -> InlineRound:
         """One round. A sequence that has not grown is left alone until the next step, if others wait."""
-        done = self.drafter.draft(order.sequences, order.n_tokens)
-        stuck = set(order.sequences) - done.drafts.keys()
-        for sequence in stuck:
-            n_pending = self.drafter.n_pending(sequence)
-            if n_pending is None or n_pending <= 1 or order.n_tokens < 1 << 30:
-                self._idle_until_step.add(sequence)
+        done = self.drafter.draft([each.id for each in order.sequences], order.n_tokens)
+        for sequence in order.sequences:
+            if sequence.id in done.drafts:
+                continue
+            n_pending = self.drafter.n_pending(sequence.id)
+            if n_pending is None or n_pending <= 1 or order.n_tokens < _UNLIMITED:
+                sequence.stuck_at_step = self._n_steps
         return done
 
     def on_round(self, n_tokens: int, n_drafted: int, seconds: float) -> None:
@@ -177,6 +149,10 @@ class InlineDrafting:
             "n_tokens": self._n_tokens,
             "seconds": round(self._seconds, 6),
         }
+
+    def _is_stuck(self, sequence: SequenceSpeculation) -> bool:
+        """Whether it gets no more tokens before the next step."""
+        return sequence.stuck_at_step == self._n_steps
 
     @property
     def _is_known(self) -> bool:

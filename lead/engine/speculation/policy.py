@@ -1,82 +1,96 @@
-"""Policies choose how many draft tokens of each sequence the next step verifies, or to wait for more.
+"""Policies choose what comes next: a step that verifies drafts, a wait for more of them, or drafting.
 
 `adaptive.Adaptive` is the default; the policies here are what it is compared with.
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, islice, repeat
 from operator import mul
 from typing import NamedTuple, Protocol
 
-from lead.engine.speculation.arrivals import Arrival
-from lead.engine.speculation.draft_chain import DraftChain
-from lead.engine.speculation.inline_drafting import InlineOffer
+from lead.engine.speculation.arrivals import NOW, Arrival
+from lead.engine.speculation.drafts import DraftChain
 from lead.engine.speculation.step_cost import StepCost
 
 SYNC_PATIENCE_S = 1.0
 """How long `Sync` waits for a source that sends nothing."""
 
 
-class ExpectedDraft(NamedTuple):
-    """What a source is about to add to its draft.
+class FutureDraft(NamedTuple):
+    """What a source may add to its draft of a sequence, and when.
 
-    `probabilities` are those of its current tokens, `prospects` those of its next ones where other sources
-    have proposed some already, `mean` that of each further one.
+    `probabilities` are those of its `n_drafted` current tokens, and of next ones as far as those are known;
+    `mean` is that of each further one, up to `n_most` in all. A back adds them at its own pace (`arrival`).
+    What drafts in the engine adds one with each round: the first round decodes `n_pending` tokens of the
+    sequence. `catch_up`: the share of this step, in seconds, in reading what it has missed of the text.
     """
 
     probabilities: tuple[float, ...]
+    n_drafted: int
     mean: float
-    arrival: Arrival
-    prospects: tuple[float, ...] = ()
+    n_most: int
+    arrival: Arrival = NOW
+    n_pending: int = 1
+    catch_up: float = 0.0
 
-    def further(self, n: int) -> tuple[float, ...]:
-        """The probabilities of its next `n` tokens."""
-        return (*self.prospects, *(self.mean,) * n)[:n]
+    def survivals(self) -> tuple[float, ...]:
+        """For each token that it may have, the probability that it and all before it are accepted."""
+        n = max(self.n_drafted, self.n_most)
+        return tuple(accumulate(islice(chain(self.probabilities, repeat(self.mean)), n), mul))
 
 
 class Candidate(NamedTuple):
-    """A generating sequence: the best chain there is, and what waiting may add to it.
+    """A generating sequence: the best chain there is, and how it may grow.
 
     `n_useful` is the most draft tokens that can be committed. `is_drafting`: some source is drafting for it
     and has not been silent for long. `n_fed` committed tokens are decoded before the draft: more than one
-    where accepted tokens of a rejected draft are replayed. `inline`: what the engine may draft itself.
+    where accepted tokens of a rejected draft are replayed. `awaited`: what backs are about to add. `inline`:
+    what the engine may draft itself.
     """
 
     chain: DraftChain
     n_useful: int
-    expected: tuple[ExpectedDraft, ...] = ()
+    awaited: tuple[FutureDraft, ...] = ()
     is_drafting: bool = False
     n_fed: int = 1
-    inline: InlineOffer | None = None
+    inline: FutureDraft | None = None
 
     def expected_tokens(self, depth: int) -> float:
         """Tokens that a step commits on average if it verifies the first `depth` of the chain."""
         return 1 + float(sum(accumulate(self.chain.probabilities[:depth], mul)))
 
 
-class DraftChoice(NamedTuple):
-    """Draft `n_rounds` more tokens of these candidates (see `inline_drafting.DraftOrder`)."""
+class Verify(NamedTuple):
+    """Decode a step with so many draft tokens of each candidate; it should commit `n_expected` tokens."""
+
+    depths: tuple[int, ...]
+    n_expected: float = 0.0
+
+
+class Wait(NamedTuple):
+    """Choose again when a command has arrived, or after these seconds."""
+
+    seconds: float
+
+
+class DraftMore(NamedTuple):
+    """Draft up to `n_rounds` more tokens of these candidates in the engine, then choose again.
+
+    A candidate drops out when the probability that all of its draft is accepted falls below `min_survival`.
+    at_once: what the drafter has missed of the text it reads in one round, although other sequences wait.
+    """
 
     candidates: tuple[int, ...]
     n_rounds: int = 1
     min_survival: float = 0.0
+    at_once: bool = False
 
 
-class DepthChoice(NamedTuple):
-    """One depth per candidate; or, if `wait` > 0, choose again when something arrives or after these seconds.
-
-    Or, with `drafting`, choose again after that. `n_expected` is the number of tokens that the step is
-    expected to commit.
-    """
-
-    depths: tuple[int, ...]
-    wait: float = 0.0
-    n_expected: float = 0.0
-    drafting: DraftChoice | None = None
+Choice = Verify | Wait | DraftMore
 
 
 class Policy(Protocol):
-    """Chooses depths."""
+    """Chooses what comes next."""
 
     def choose(
         self,
@@ -84,10 +98,10 @@ class Policy(Protocol):
         n_prompt: int,
         cost: StepCost,
         draft_cost: StepCost | None = None,
-    ) -> DepthChoice:
-        """For the next step, whose batch has `n_prompt` tokens of prompts as well.
+    ) -> Choice:
+        """The batch of the next step has `n_prompt` tokens of prompts as well.
 
-        `draft_cost` is T(n) of the inline drafter.
+        `draft_cost` is T(n) of the drafter in the engine.
         """
 
     def learn(self, n_sequences: int, n_committed: int, seconds: float, cost: StepCost) -> None:
@@ -108,8 +122,8 @@ class Off(_StatelessPolicy):
         _n_prompt: int,
         _cost: StepCost,
         _draft_cost: StepCost | None = None,
-    ) -> DepthChoice:
-        return DepthChoice((0,) * len(candidates), n_expected=len(candidates))
+    ) -> Choice:
+        return Verify((0,) * len(candidates), len(candidates))
 
 
 class Fixed(_StatelessPolicy):
@@ -124,11 +138,10 @@ class Fixed(_StatelessPolicy):
         _n_prompt: int,
         _cost: StepCost,
         _draft_cost: StepCost | None = None,
-    ) -> DepthChoice:
+    ) -> Choice:
         depths = tuple(min(len(candidate.chain.tokens), self._depth) for candidate in candidates)
-        short = [i for i, each in enumerate(candidates) if each.inline and depths[i] < self._depth]
-        drafting = DraftChoice(tuple(short)) if short else None
-        return DepthChoice(depths, n_expected=expected_tokens(candidates, depths), drafting=drafting)
+        short = tuple(i for i, each in enumerate(candidates) if each.inline and depths[i] < self._depth)
+        return DraftMore(short) if short else verify(candidates, depths)
 
 
 class Sync(_StatelessPolicy):
@@ -144,17 +157,17 @@ class Sync(_StatelessPolicy):
         n_prompt: int,
         cost: StepCost,
         draft_cost: StepCost | None = None,
-    ) -> DepthChoice:
+    ) -> Choice:
         choice = self._fixed.choose(candidates, n_prompt, cost, draft_cost)
-        if choice.drafting:
+        if n_prompt or not isinstance(choice, Verify):
             return choice
         waiting = any(
             candidate.is_drafting and depth < min(self._depth, candidate.n_useful)
             for candidate, depth in zip(candidates, choice.depths, strict=True)
         )
-        return choice._replace(wait=SYNC_PATIENCE_S) if waiting and not n_prompt else choice
+        return Wait(SYNC_PATIENCE_S) if waiting else choice
 
 
-def expected_tokens(candidates: Sequence[Candidate], depths: Sequence[int]) -> float:
-    """Tokens that a step of these depths commits on average, over all sequences."""
-    return sum(candidate.expected_tokens(depth) for candidate, depth in zip(candidates, depths, strict=True))
+def verify(candidates: Sequence[Candidate], depths: tuple[int, ...]) -> Verify:
+    """A step of these depths, with the tokens that it commits on average, over all sequences."""
+    return Verify(depths, sum(map(Candidate.expected_tokens, candidates, depths)))

@@ -18,7 +18,7 @@ from websockets.frames import CloseCode, Frame
 from lead.http.middleware.connections import ConnectionLimit, Room, only_health
 from lead.settings.limits import RequestLimits
 from shared import descriptors
-from shared.bucket import Bucket
+from shared.pace import Bucket
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_LEAD_MESSAGE_BYTES
 
 _GRACE_SECONDS = 1.0

@@ -23,7 +23,3 @@ def test_a_value_is_put_at_its_place_with_what_is_required_beside_it():
     body = named("POST /v1/chat/completions")["messages[].content[].text"].put(5)
     assert body["messages"][0]["content"][0]["text"] == 5
     assert {"role", "content"} <= set(body["messages"][0])
-
-
-def test_operations_without_a_body_have_no_places():
-    assert OPERATIONS["GET /health"].places == ()

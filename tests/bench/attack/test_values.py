@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from bench.attack.values import ELEMENTS, Raw, encode, fitting, large, large_list, nested, small
+from bench.attack.values import ELEMENTS, Raw, encode, fitting, large, large_list, small
 
 
 def test_raw_text_is_written_as_it_is():
@@ -28,8 +28,3 @@ def test_large_values_have_about_the_size_that_was_asked_for():
     sizes = [len(large(random.Random(seed), 10_000)[1].text.encode()) for seed in range(100)]
     assert min(sizes) > 5_000
     assert max(sizes) < 20_000
-
-
-def test_nested_schemas_are_json():
-    _, value = nested("allOf", 500)
-    assert json.loads(value.text)["allOf"]

@@ -4,15 +4,16 @@ import resource
 import signal
 import subprocess
 import sys
+from itertools import islice, pairwise
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from bench.faults import injector as module
-from bench.faults.injector import ACTIONS, Injector
-from bench.faults.schedule import KINDS, Fault
+from bench.faults.injector import KINDS, Fault, Injector, chosen_kinds, faults
 from bench.link import Link
+from shared.errors import ConfigError
 
 
 @pytest.fixture
@@ -46,11 +47,7 @@ def next_change(process):
 
 
 def during(site, kind, choice=0.0):
-    return ACTIONS[kind](site, fault(kind, choice))
-
-
-def test_every_kind_can_be_made_to_happen():
-    assert set(ACTIONS) == set(KINDS)
+    return KINDS[kind].action(site, fault(kind, choice))
 
 
 @pytest.mark.parametrize("kind", ["engine-killed", "tokenizer-killed"])
@@ -136,3 +133,57 @@ async def test_a_back_is_never_started_beside_another_in_its_place(site, kinds, 
     await asyncio.gather(*(injector.inject(fault(kind)) for kind in kinds))
     assert set(running) == {0, 1}
     assert running[-1] == 1
+
+
+# The schedule
+
+ALL = list(KINDS)
+
+
+def first(n, seed=1, kinds=ALL, pace=1.0):
+    return list(islice(faults(seed, kinds, pace), n))
+
+
+def test_the_same_seed_gives_the_same_faults():
+    assert first(200) == first(200)
+    assert first(200) != first(200, seed=2)
+
+
+def test_faults_of_one_track_do_not_overlap():
+    for track in {nature.track for nature in KINDS.values()}:
+        own = [fault for fault in first(400) if fault.track == track]
+        assert all(a.begins + a.seconds < b.begins for a, b in pairwise(own))
+
+
+def test_every_kind_comes():
+    assert {fault.kind for fault in first(400)} == set(ALL)
+
+
+def test_the_engine_is_left_alone_for_5_to_15_seconds():
+    killed = first(100, kinds=["engine-killed"])
+    pauses = [b.begins - a.begins for a, b in pairwise(killed)]
+    assert min(pauses) >= 5
+    assert max(pauses) <= 15
+
+
+def test_faults_of_one_part_do_not_depend_on_which_others_are_chosen():
+    engine = [kind for kind in ALL if kind.startswith("engine")]
+    alone = first(20, kinds=engine)
+    assert [fault for fault in first(400) if fault.track == "engine"][:20] == alone
+
+
+def test_kinds_are_chosen_by_name_or_by_their_first_word():
+    assert chosen_kinds("link-cut,engine") == [
+        "link-cut",
+        "engine-killed",
+        "engine-killed-twice",
+        "engine-stopped",
+        "engine-out-of-memory",
+    ]
+    assert chosen_kinds("all") == ALL
+    assert chosen_kinds("none") == []
+
+
+def test_a_kind_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match="link-cut"):
+        chosen_kinds("meteorite")

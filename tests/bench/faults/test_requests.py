@@ -35,16 +35,6 @@ def test_the_next_turn_repeats_what_was_generated():
     assert turn.index != request.index
 
 
-def test_some_are_streamed_some_sampled_and_some_clients_leave():
-    assert {request.streamed for request in MANY} == {True, False}
-    assert {request.body["temperature"] == 0 for request in MANY} == {True, False}
-    assert {request.leaves_after is None for request in MANY} == {True, False}
-
-
-def test_only_clients_that_stream_leave():
-    assert all(request.streamed for request in MANY if request.leaves_after)
-
-
 def test_the_schema_of_an_answer_is_known():
     assert {request.schema is not None for request in MANY if request.kind == "schema"} == {True}
     assert {request.schema is not None for request in MANY if request.kind != "schema"} == {False}

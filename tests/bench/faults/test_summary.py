@@ -1,11 +1,9 @@
 from bench.faults.answers import Answer, Choice
-from bench.faults.asking import Outcome
+from bench.faults.asking import Outcome, Tally
 from bench.faults.campaign import Memory, Result
-from bench.faults.injector import Happened
+from bench.faults.injector import Fault, Happened
 from bench.faults.requests import CHAT, MixedRequest
-from bench.faults.schedule import Fault
-from bench.faults.summary import failure_lines, holds, outcome_row, show
-from bench.faults.tally import Tally
+from bench.faults.summary import failure_lines, holds, show
 
 REQUEST = MixedRequest(7, "stop strings", CHAT, {})
 
@@ -34,11 +32,6 @@ def test_everything_holds_only_if_nothing_failed_and_nothing_runs_on():
         False,
         False,
     ]
-
-
-def test_the_row_of_a_run_has_the_three_zeros():
-    row = outcome_row("faults", result("Ho"))
-    assert (row["changed"], row["lost"], row["unterminated"]) == (1, 0, 0)
 
 
 def test_a_failure_names_what_is_needed_to_ask_it_again():

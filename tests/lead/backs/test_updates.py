@@ -174,6 +174,6 @@ def test_a_back_is_told_what_its_drafts_are_worth_once_that_is_known(harness):
     for _ in range(40):
         right = Draft(sequence=sequence.id, base=len(sequence.tokens), tokens=[7, 8, 9])
         harness.backs.take_draft(back, right)
-        harness.commit(sequence, [7, 8, 9])
+        harness.commit(sequence, [7, 8, 9], n_right={back.name: (3, 0)})
         told += [message for message in harness.backs.updates(back) if isinstance(message, Tune)]
     assert [tune.value for tune in told] == [None, 0.74]

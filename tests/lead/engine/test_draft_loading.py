@@ -19,8 +19,8 @@ from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed
 from lead.engine.loop import Loop
+from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.replaying import batching_for
 from lead.engine.speculation.step_cost import StepCost
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, TranslationError
@@ -245,7 +245,7 @@ def test_with_heads_the_texts_are_those_of_the_target_alone(with_heads, policy):
     texts, speculation, _ = served(with_heads, policy, with_heads=True)
     assert texts == plain
     assert speculation.stats.draft_seconds > 0
-    assert "mtp" in speculation.acceptance.sources
+    assert "mtp" in speculation.forecast.sources
 
 
 def test_heads_go_on_drafting_after_a_context_shift(with_heads):
@@ -340,7 +340,7 @@ def test_with_an_eagle_drafter_the_texts_are_those_of_the_target_alone(tiny_mode
     texts, speculation, _ = served(path, "fixed", with_heads=False, eagle=eagle)
     assert texts == plain
     assert speculation.stats.draft_seconds > 0
-    assert speculation.acceptance.sources == ["draft_model"]
+    assert speculation.forecast.sources == ["draft_model"]
 
 
 def test_the_drafts_of_an_eagle_drafter_are_those_of_a_plain_loop(tiny_model, eagle):

@@ -165,7 +165,9 @@ def test_a_right_draft_is_accepted_with_a_bonus_token():
     harness = drafting()
     post(harness, TEXT[3:6])
     assert harness.step() == [
-        Committed(sequence="s", start=3, tokens=TEXT[3:7], n_accepted=3, sources=["a"] * 3)
+        Committed(
+            sequence="s", start=3, tokens=TEXT[3:7], n_accepted=3, sources=["a"] * 3, n_right={"a": (3, 0)}
+        )
     ]
 
 
@@ -175,7 +177,13 @@ def test_a_wrong_draft_is_cut_off_where_it_is_wrong():
     post(harness, [TEXT[3], wrong, 8])
     (step,) = harness.step()
     assert step == Committed(
-        sequence="s", start=3, tokens=TEXT[3:5], n_accepted=1, rejected=[wrong, 8], sources=["a"] * 3
+        sequence="s",
+        start=3,
+        tokens=TEXT[3:5],
+        n_accepted=1,
+        rejected=[wrong, 8],
+        sources=["a"] * 3,
+        n_right={"a": (1, 0)},
     )
     harness.next()
     assert harness.edits == [(0, 4)]

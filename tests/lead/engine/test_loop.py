@@ -117,7 +117,7 @@ def test_a_draft_is_verified_in_the_step_it_arrives_in():
     pipe, target = run([submit(tokens=LONG, max_tokens=9)], [draft])
     assert target.steps == [[2], [3]]
     assert pipe.sent[-1] == Committed(
-        sequence="s", start=3, tokens=TEXT[3:6], n_accepted=2, sources=["a"] * 2
+        sequence="s", start=3, tokens=TEXT[3:6], n_accepted=2, sources=["a"] * 2, n_right={"a": (2, 0)}
     )
 
 
@@ -255,7 +255,7 @@ def test_wrong_records_end_the_engine_and_are_logged(caplog):
     engine.speculation.close = lambda _sequence: None  # it forgets to forget
     with pytest.raises(IntegrityError, match=r"open: \{'s'\}"):
         Loop(FakeTarget(2), engine, pipe, clock=pipe.clock).run()
-    assert "'open': ['s']" in caplog.text
+    assert "'speculation': {'s': []}" in caplog.text
     assert "'n_cached': 2" in caplog.text
 
 

@@ -9,10 +9,11 @@ from lead.engine.prefixes import Prefixes
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from shared.cache_edits import Snapshot
+from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
-from tests.fakes import GREEDY, toy_sampler
+from tests.fakes import GREEDY, make_limits, toy_sampler
 
 TEXT = list(range(50))
 
@@ -26,18 +27,11 @@ def sequence(tokens, **options):
 class Cached:
     """One slot that holds `tokens`, and a prompt cache."""
 
-    def __init__(self, tokens=(), traits=PLAIN, *, can_copy=True, separates_prompts=False):
+    def __init__(self, tokens=(), traits=PLAIN, **limits):
         self.slot = Slot(SlotCache(0, traits, n_prefill=10))
         self.slot.cache.add(tokens)
         self.stored = PromptCache(PromptCacheSize(1000, 1), itertools.count())
-        self.prefixes = Prefixes(
-            [self.slot],
-            self.stored,
-            traits,
-            can_copy=can_copy,
-            copy_price=0,
-            separates_prompts=separates_prompts,
-        )
+        self.prefixes = Prefixes([self.slot], self.stored, make_limits(traits=traits, **limits))
 
     def store(self, tokens):
         cache = SlotCache(0)
@@ -61,13 +55,14 @@ def test_who_wants_no_cached_prompt_reuses_none():
 
 
 def test_what_was_generated_serves_no_prompt_where_they_are_decoded_differently():
-    cached = Cached(TEXT, separates_prompts=True)
+    cached = Cached(TEXT, widths=InvariantWidths((1, 2), (4, 8)))
     assert cached.prefixes.useful(cached.slot, sequence([*TEXT, 99])) == 10
 
 
-@pytest.mark.parametrize(("can_copy", "n"), [(True, 50), (False, 0)])
-def test_another_slot_gets_it_only_where_slots_can_copy(can_copy, n):
-    cached = Cached(TEXT, can_copy=can_copy)
+@pytest.mark.parametrize(("own_cells", "n"), [(False, 45), (True, 0)])
+def test_another_slot_gets_it_only_where_slots_can_copy(own_cells, n):
+    cached = Cached(TEXT, MemoryTraits(n_rollback=3), own_cells=own_cells)
+    cached.slot.cache.checkpoints = {45: Snapshot("state", 1, 45)}
     assert cached.prefixes.copyable(cached.slot, sequence([*TEXT, 99])) == n
 
 

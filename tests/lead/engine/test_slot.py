@@ -4,7 +4,7 @@ import pytest
 
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import MAX_REPLAY, Slot
-from lead.engine.speculation.draft_chain import MAX_DEPTH
+from lead.engine.speculation.drafts import MAX_DEPTH
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.slot_cache import SlotCache
 

@@ -8,9 +8,10 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.slot_manager import SlotManager
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Copy, Forget, Restore, Snapshot, Store, Trim
+from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCacheSize
-from tests.fakes import GREEDY, toy_sampler
+from tests.fakes import GREEDY, make_limits, toy_sampler
 
 
 def sequence(name="s", tokens=(1, 2, 3), **options):
@@ -23,17 +24,8 @@ def sequence(name="s", tokens=(1, 2, 3), **options):
 class Room:
     """Slots whose sequences are decoded by hand."""
 
-    def __init__(
-        self, n_slots=2, n_ctx=20, *, traits=PLAIN, can_copy=True, copy_price=0, separates_prompts=False
-    ):
-        self.slots = SlotManager(
-            n_slots,
-            n_ctx,
-            traits,
-            can_copy=can_copy,
-            copy_price=copy_price,
-            separates_prompts=separates_prompts,
-        )
+    def __init__(self, n_slots=2, n_ctx=20, **limits):
+        self.slots = SlotManager(make_limits(n_slots, n_ctx, **limits))
 
     def enter(self, name="s", tokens=(1, 2, 3), *, only_if_idle=False, **options):
         """What is said about those that start now."""
@@ -189,25 +181,26 @@ def test_who_wants_no_cached_prompt_gets_none_of_another_slot():
 
 
 def test_where_cells_cannot_be_copied_nothing_is_shared():
-    room = Room(can_copy=False)
+    room = Room(traits=WINDOWS, own_cells=True)
     room.enter("s")
     room.decode()
     assert room.enter("t")[0].n_cached == 0
 
 
-@pytest.mark.parametrize(("copy_price", "n_cached"), [(2, 3), (3, 0)])
-def test_a_copy_has_to_save_enough(copy_price, n_cached):
-    room = Room(copy_price=copy_price)
-    room.enter("s", [5, 6, 7, 8])
+@pytest.mark.parametrize(("n", "n_cached"), [(32, 32), (31, 0)])
+def test_where_all_cells_are_copied_that_has_to_save_enough(n, n_cached):
+    room = Room(n_ctx=200, own_cells=True)
+    room.enter("s", [5] * n + [8])
     room.decode()
-    assert room.enter("t", [5, 6, 7, 9])[0].n_cached == n_cached
+    assert room.enter("t", [5] * n + [9])[0].n_cached == n_cached
 
 
 PROMPT = [5] * 40
+OTHER_WIDTHS = InvariantWidths((1, 2), (4, 8))
 
 
 def test_where_answers_have_other_bits_they_serve_no_prompt():
-    room = Room(can_copy=False, separates_prompts=True)
+    room = Room(widths=OTHER_WIDTHS, own_cells=True)
     room.enter("a", [1, 2, 3])
     room.decode()  # the answer begins with 7
     room.decode()
@@ -216,7 +209,7 @@ def test_where_answers_have_other_bits_they_serve_no_prompt():
 
 
 def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
-    room = Room(n_slots=1, can_copy=False, separates_prompts=True)
+    room = Room(n_slots=1, widths=OTHER_WIDTHS, own_cells=True)
     room.enter("a", [1, 2, 3])
     room.decode()
     room.decode()
@@ -279,9 +272,7 @@ class TestCheckpoints:
 
     @pytest.fixture
     def room(self):
-        room = Room(n_slots=3, n_ctx=1000)
-        room.slots = SlotManager(3, 1000, WINDOWS, can_copy=True, n_checkpoints=4)
-        return room
+        return Room(3, 1000, traits=WINDOWS, n_checkpoints=4)
 
     def ask(self, room, name, question, checkpoints=()):
         asked = sequence(name, [*INSTRUCTIONS, *question])
@@ -311,7 +302,7 @@ class TestCheckpoints:
         assert self.ask(room, "c", [5, 6]) == [("b", 40), ("c", 40)]
 
     def test_nobody_waits_where_no_checkpoints_are_kept(self, room):
-        room.slots = SlotManager(3, 1000, WINDOWS, can_copy=True, n_checkpoints=0)
+        room.slots = SlotManager(make_limits(3, 1000, traits=WINDOWS))
         self.ask(room, "a", [1, 2])
         assert self.ask(room, "b", [3, 4]) == [("b", 0)]
 
@@ -354,16 +345,9 @@ class TestPromptCache:
     """What a slot loses to another text is kept in host memory; with one pool also what idle slots hold."""
 
     def room(self, n_slots=2, n_ctx=1000, n_stored=500, *, stores_idle=True):
-        room = Room(n_slots)
-        room.slots = SlotManager(
-            n_slots,
-            n_ctx,
-            PLAIN,
-            can_copy=True,
-            prompt_cache=PromptCacheSize(n_stored, 1),
-            stores_idle=stores_idle,
+        return Room(
+            n_slots, n_ctx, prompt_cache=PromptCacheSize(n_stored, 1), own_cells=not stores_idle
         )
-        return room
 
     def read(self, room, name, tokens):
         """One that starts, is decoded, and leaves; its edits."""
@@ -425,9 +409,8 @@ class TestPromptCache:
         assert self.read(room, "t", [*LONG[:30], 5]) == [Trim(0, 30)]
 
     def test_a_text_that_could_only_be_rolled_back_is_stored_and_begun_again(self):
-        slots = SlotManager(
-            1, 1000, MemoryTraits(n_rollback=64), can_copy=True, prompt_cache=PromptCacheSize(500, 1)
-        )
+        traits, size = MemoryTraits(n_rollback=64), PromptCacheSize(500, 1)
+        slots = SlotManager(make_limits(1, 1000, traits=traits, prompt_cache=size))
         slots.enqueue(sequence("s", range(70)))
         slots.admit(only_if_idle=False)
         slots.pop_edits()
@@ -462,9 +445,7 @@ class TestPromptCache:
         room.slots.check_integrity()
 
     def test_what_is_loaded_in_parts_has_its_cells_from_the_beginning(self):
-        room = Room()
-        size = PromptCacheSize(500, 1, n_part=10)
-        room.slots = SlotManager(2, 100, PLAIN, can_copy=True, prompt_cache=size, stores_idle=True)
+        room = Room(n_ctx=100, prompt_cache=PromptCacheSize(500, 1, n_part=10))
         self.read(room, "s", LONG)
         room.enter("t", OTHER)
         for _ in range(4):

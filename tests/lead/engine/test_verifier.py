@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lead.engine.events import Committed, Failed
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
-from lead.engine.speculation.draft_chain import DraftChain
+from lead.engine.speculation.drafts import DraftChain
 from lead.engine.verifier import VerifiedTokens, Verifier, verify
 from shared.errors import PendingAnswerError, RequestError
 from shared.llama.memory_traits import PLAIN

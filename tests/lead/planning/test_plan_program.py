@@ -12,7 +12,7 @@ from lead.planning.plan_program import remarks
 from shared import cpus
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.settings.model_options import ModelOptions
-from tests.shared.models.convert.conftest import cache, checkpoint, tokenizer  # noqa: F401 - fixtures
+from tests.shared.models.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
 from tests.tiny_eagle import write_tiny_eagle
 
 pytestmark = pytest.mark.real

@@ -2,12 +2,14 @@
 
 import functools
 import random
+from typing import ClassVar
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from shared.llama.memory_traits import PLAIN, MemoryTraits
+from shared.prompt_cache import PromptCacheSize
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
 from tests.shared.drafting.drafting import DrafterHarness
@@ -31,6 +33,7 @@ class DrafterMachine(RuleBasedStateMachine):
     """A lead that commits what it likes; the model checks its own books and the windows at each decode."""
 
     traits = PLAIN
+    options: ClassVar = {"n_window": 12}
     rngs = st.integers(0, 1 << 20).map(random.Random)
 
     def __init__(self):
@@ -41,7 +44,6 @@ class DrafterMachine(RuleBasedStateMachine):
         self.n_opened = 0
         self.harness = DrafterHarness(
             n_slots=2,
-            n_window=12,
             n_ahead=MOST_AHEAD,
             n_batch=6,
             n_chunk=2,
@@ -49,18 +51,20 @@ class DrafterMachine(RuleBasedStateMachine):
             n_branch_tokens=3,
             blur=0.2,
             traits=self.traits,
+            **self.options,
         )
 
     @rule(
         rng=rngs,
-        n=st.integers(0, 30),
+        n=st.sampled_from([0, 1, 7, 30, 45]),
+        own=st.integers(0, 1),
         temperature=st.sampled_from([0, 1, 3]),
         penalty=st.sampled_from([0, 5]),
     )
-    def open(self, rng, n, temperature, penalty):
+    def open(self, rng, n, own, temperature, penalty):
         name = f"s{self.n_opened}"
         self.n_opened += 1
-        stem = [4, 9, 2, 9, 4, 1, 1, 8, 22, 5, 6, 0] * 3
+        stem = [own, 9, 2, 9, 4, 1, 1, 8, 22, 5, 6, 0] * 4
         tokens = [*stem[:n], rng.randrange(N_VOCAB)]
         sampling = SamplingParameters(
             seed=1, temperature=temperature, presence_penalty=penalty, repeat_last_n=4
@@ -118,8 +122,10 @@ class DrafterMachine(RuleBasedStateMachine):
         assert not any(END_TOKENS.intersection(before) for before, _ in ways)
         if self.harness.drafter._sequences[draft.sequence].window_start == 0:  # else it sees another text
             for (before, place), token, confidence in zip(ways, draft.tokens, draft.confidences, strict=True):
-                choice = self.rank([*committed, *before], self.sampling[draft.sequence])[place]
-                assert (token, confidence) == (choice.token, pytest.approx(choice.confidence, abs=1e-4))
+                ranked = self.rank([*committed, *before], self.sampling[draft.sequence])
+                # A runner-up that is an end token, or improbable, begins no branch.
+                choices = {each.token: each.confidence for each in (ranked[place:] if place else ranked[:1])}
+                assert confidence == pytest.approx(choices[token], abs=1e-4)
 
     def rank(self, text, sampling):
         logits = self.harness.model._row(functools.reduce(extend_hash, text, 0))
@@ -149,8 +155,15 @@ class RecurrentDrafterMachine(DrafterMachine):
     traits = MemoryTraits(n_rollback=0, n_step_checkpoints=MOST_AHEAD + 2, equal_lengths=True)
 
 
+class StoringDrafterMachine(DrafterMachine):
+    """Texts of ended sequences are stored and come back, a part in each step."""
+
+    options: ClassVar = {"n_window": 60, "prompt_cache": PromptCacheSize(150, 1, n_part=10)}
+
+
 TestDrafterMachine = DrafterMachine.TestCase
 TestRecurrentDrafterMachine = RecurrentDrafterMachine.TestCase
+TestStoringDrafterMachine = StoringDrafterMachine.TestCase
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,6 +1,7 @@
 """Grammars in another process: the same answers, and no cost beyond the patience of whoever asks."""
 
 import contextlib
+import os
 import signal
 from pathlib import Path
 
@@ -39,11 +40,11 @@ def _patient(patience):
 @contextlib.contextmanager
 def frozen(server):
     """While this context lasts nothing new is answered, however slow this process is."""
-    server._process.send_signal(signal.SIGSTOP)
+    os.kill(server.pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        server._process.send_signal(signal.SIGCONT)
+        os.kill(server.pid, signal.SIGCONT)
 
 
 def ids(vocabulary, text):
@@ -168,10 +169,32 @@ def test_a_server_that_has_died_is_started_again(patience, vocabulary):
     server = GrammarServer(builtin_target(), patience)
     before = server.follow(NUMBERS)
     assert before.allows(ids(vocabulary, "7")) == [True]
-    server._process.kill()
-    server._process.wait()
+    os.kill(server.pid, signal.SIGKILL)
+    lost = server.follow(NUMBERS)
+    assert lost.allows(ids(vocabulary, "7")) == [True]
     assert before.allows(ids(vocabulary, ".")) == [False], "it has a process of its own"
     assert server.follow(NUMBERS).allows(ids(vocabulary, "7")) == [True]
+    server.close()
+
+
+def test_a_grammar_that_is_lost_with_the_server_is_followed_by_the_next_one(patience, vocabulary):
+    server = GrammarServer(builtin_target(), patience)
+    server.start()
+    patience.grant(0.0)
+    os.kill(server.pid, signal.SIGSTOP)
+    grammar = server.follow(NUMBERS)
+    with pytest.raises(PendingAnswerError):
+        grammar.allows(ids(vocabulary, "7"))
+    os.kill(server.pid, signal.SIGKILL)
+    patience.grant(ENDLESS)
+    assert grammar.allows(ids(vocabulary, "7")) == [True]
+    server.close()
+
+
+def test_a_server_that_never_starts_is_given_up():
+    server = GrammarServer(Path("no.gguf"), Patience())
+    with pytest.raises(RequestError, match="does not start"):
+        server.follow(NUMBERS).allowed()
     server.close()
 
 

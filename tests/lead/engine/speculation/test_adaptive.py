@@ -1,4 +1,4 @@
-"""Given this table, these acceptances and these arrivals, that depth and that wait."""
+"""Given this table, these acceptances and these arrivals: that depth, that wait, or so much drafting."""
 
 from collections import Counter
 from itertools import product
@@ -9,41 +9,24 @@ from hypothesis import strategies as st
 
 from lead.engine.speculation.adaptive import Adaptive
 from lead.engine.speculation.arrivals import Arrival
-from lead.engine.speculation.draft_chain import EMPTY_CHAIN, MAX_DEPTH, DraftChain
-from lead.engine.speculation.policy import (
-    Candidate,
-    ExpectedDraft,
-)
+from lead.engine.speculation.batching import EqualDepths
+from lead.engine.speculation.constants import DEFAULTS
+from lead.engine.speculation.drafts import MAX_DEPTH
+from lead.engine.speculation.policy import DraftMore, FutureDraft, Verify, Wait
 from lead.engine.speculation.step_cost import StepCost
-
-T1 = 0.04
-FLAT = dict.fromkeys(range(1, 40), 1.0)
-# Ratios measured with llama.cpp on one core, 300M parameters.
-F16 = {1: 1, 2: 1.28, 3: 1.43, 4: 1.51, 5: 1.68, 6: 1.80, 8: 2.20}
-Q8_0 = {1: 1, 2: 1.28, 3: 1.52, 4: 1.80, 5: 2.63, 6: 2.91, 8: 2.82}
-Q4_0 = {1: 1, 2: 1.69, 3: 2.16, 4: 1.51, 5: 2.26, 6: 2.74, 8: 2.92}
-EXPERTS = {1: 1, 2: 3.0, 3: 3.5, 4: 4.0, 8: 6.0}
-
-
-def cost_of(table, seconds=T1):
-    cost = StepCost()
-    for n, ratio in table.items():
-        cost.learn(n, seconds * ratio)
-    return cost
-
-
-def chain_of(*probabilities):
-    return DraftChain(tuple(range(len(probabilities))), ("a",) * len(probabilities), probabilities)
-
-
-def candidate(*probabilities, n_useful=99, **more):
-    return Candidate(chain_of(*probabilities), n_useful, **more)
-
-
-def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9):
-    """A source whose line has these probabilities, and which is about to add to it."""
-    arrival = Arrival(first_in, n_first, first_in if per_token is None else per_token)
-    return ExpectedDraft(probabilities, mean, arrival)
+from tests.lead.engine.speculation.support import (
+    EXPERTS,
+    F16,
+    FLAT,
+    NOTHING,
+    Q4_0,
+    Q8_0,
+    T1,
+    candidate,
+    cost_of,
+    growing,
+    inline,
+)
 
 
 def taught(gain, cost):
@@ -56,19 +39,23 @@ def taught(gain, cost):
 
 def depths(table, *candidates, n_prompt=0):
     choice = Adaptive().choose(candidates, n_prompt, cost_of(table))
-    assert choice.wait == 0
+    assert isinstance(choice, Verify)
     return choice.depths
 
 
+def waited(choice):
+    return choice.seconds if isinstance(choice, Wait) else 0
+
+
 def wait(table, *candidates, n_prompt=0):
-    return Adaptive().choose(candidates, n_prompt, cost_of(table)).wait
+    return waited(Adaptive().choose(candidates, n_prompt, cost_of(table)))
 
 
 # How deep
 
 
 def test_without_drafts_the_depth_is_0():
-    assert depths(F16, Candidate(EMPTY_CHAIN, 99)) == (0,)
+    assert depths(F16, NOTHING) == (0,)
 
 
 def test_where_more_tokens_cost_nothing_all_are_taken():
@@ -162,16 +149,16 @@ def test_the_next_place_goes_to_the_token_that_adds_most_of_any_sequence():
 def test_other_sequences_in_the_batch_may_make_drafts_cheap():
     alone = {1: 1, 2: 2.0, 3: 2.0, 4: 2.0}
     assert depths(alone, candidate(0.7)) == (0,)
-    assert depths(alone, candidate(0.7), Candidate(EMPTY_CHAIN, 99)) == (1, 0)
+    assert depths(alone, candidate(0.7), NOTHING) == (1, 0)
 
 
 def test_other_sequences_in_the_batch_may_make_drafts_expensive():
     assert depths(Q8_0, candidate(0.9)) == (1,)
-    assert depths(Q8_0, candidate(0.9), *[Candidate(EMPTY_CHAIN, 99)] * 3) == (0, 0, 0, 0)
+    assert depths(Q8_0, candidate(0.9), *[NOTHING] * 3) == (0, 0, 0, 0)
 
 
 def test_a_sequence_without_drafts_gets_depth_0_beside_one_with_some():
-    assert depths(FLAT, Candidate(EMPTY_CHAIN, 99), candidate(0.9, 0.9)) == (0, 2)
+    assert depths(FLAT, NOTHING, candidate(0.9, 0.9)) == (0, 2)
 
 
 def test_prompts_in_the_batch_count():
@@ -187,53 +174,54 @@ def test_beside_an_expensive_prompt_a_draft_costs_little():
 
 
 def test_prompts_alone_need_no_depths():
-    assert Adaptive().choose([], 16, cost_of(F16)).depths == ()
+    assert Adaptive().choose([], 16, cost_of(F16)) == Verify(())
 
 
 # Waiting
 
 
 def test_it_waits_for_a_token_that_comes_soon():
-    assert wait(F16, Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.001),))) > 0
+    assert wait(F16, candidate(awaited=(growing(first_in=0.001),))) > 0
 
 
 def test_it_does_not_wait_for_a_token_that_comes_late():
-    assert wait(F16, Candidate(EMPTY_CHAIN, 99, (growing(first_in=T1),))) == 0
+    assert wait(F16, candidate(awaited=(growing(first_in=T1),))) == 0
 
 
 def test_it_does_not_wait_for_a_token_that_is_likely_wrong():
-    assert wait(F16, Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.001, mean=0.1),))) == 0
+    assert wait(F16, candidate(awaited=(growing(first_in=0.001, mean=0.1),))) == 0
 
 
 def test_it_does_not_wait_without_sources():
-    assert wait(F16, Candidate(EMPTY_CHAIN, 99)) == 0
+    assert wait(F16, NOTHING) == 0
 
 
 def test_it_does_not_wait_where_another_token_would_not_be_taken_anyway():
     soon = growing(0.9, 0.9, 0.9, first_in=0.0005, mean=0.5)
-    assert wait(Q8_0, candidate(0.9, 0.9, 0.9, expected=(soon,))) == 0
+    assert wait(Q8_0, candidate(0.9, 0.9, 0.9, awaited=(soon,))) == 0
 
 
 def test_it_does_not_wait_where_nothing_more_can_be_committed():
-    assert wait(F16, Candidate(EMPTY_CHAIN, 0, (growing(first_in=0.001),))) == 0
-    assert wait(F16, candidate(0.9, n_useful=1, expected=(growing(0.9, first_in=0.001),))) == 0
+    assert wait(F16, candidate(n_useful=0, awaited=(growing(first_in=0.001, n_most=0),))) == 0
+    soon = growing(0.9, first_in=0.001, n_most=1)
+    assert wait(F16, candidate(0.9, n_useful=1, awaited=(soon,))) == 0
 
 
 def test_it_does_not_wait_while_prompts_are_processed():
-    assert wait(F16, Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.001),)), n_prompt=1) == 0
+    assert wait(F16, candidate(awaited=(growing(first_in=0.001),)), n_prompt=1) == 0
 
 
 def test_it_waits_until_as_many_tokens_are_there_as_pay():
     """Four tokens cost less than two: three draft tokens are worth a longer wait than one is."""
     prospect = growing(first_in=0.002, per_token=0.001, mean=0.75)
-    candidates, cost = [Candidate(EMPTY_CHAIN, 99, (prospect,))], cost_of(Q4_0)
-    assert taught(2, cost).choose(candidates, 0, cost).wait == pytest.approx(0.004)
+    candidates, cost = [candidate(awaited=(prospect,))], cost_of(Q4_0)
+    assert waited(taught(2, cost).choose(candidates, 0, cost)) == pytest.approx(0.004)
 
 
 def test_the_faster_things_go_the_less_it_waits():
-    candidates, cost = [Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.03, per_token=1.0),))], cost_of(FLAT)
-    assert taught(1, cost).choose(candidates, 0, cost).wait == pytest.approx(0.03)
-    assert taught(4, cost).choose(candidates, 0, cost).wait == 0
+    candidates, cost = [candidate(awaited=(growing(first_in=0.03, per_token=1.0),))], cost_of(FLAT)
+    assert waited(taught(1, cost).choose(candidates, 0, cost)) == pytest.approx(0.03)
+    assert waited(taught(4, cost).choose(candidates, 0, cost)) == 0
 
 
 def test_a_guess_at_t_that_was_far_too_high_does_not_prevent_waiting():
@@ -253,30 +241,54 @@ def test_the_faster_things_go_the_fewer_doubtful_tokens_it_takes():
 
 def test_a_draft_that_is_there_makes_waiting_for_another_source_less_worthwhile():
     soon = growing(first_in=0.01)
-    assert wait(F16, Candidate(EMPTY_CHAIN, 99, (soon,))) > 0
-    assert wait(F16, candidate(0.9, 0.9, 0.9, expected=(soon,))) == 0
+    assert wait(F16, candidate(awaited=(soon,))) > 0
+    assert wait(F16, candidate(0.9, 0.9, 0.9, awaited=(soon,))) == 0
 
 
 def test_one_sequence_s_wait_holds_up_all_so_it_must_pay_for_all():
     soon = growing(first_in=0.009, mean=0.85, per_token=1.0)
-    assert wait(FLAT, Candidate(EMPTY_CHAIN, 99, (soon,))) > 0
-    assert wait(FLAT, Candidate(EMPTY_CHAIN, 99, (soon,)), *[candidate(0.9, 0.9, 0.9)] * 5) == 0
+    assert wait(FLAT, candidate(awaited=(soon,))) > 0
+    assert wait(FLAT, candidate(awaited=(soon,)), *[candidate(0.9, 0.9, 0.9)] * 5) == 0
 
 
 def test_several_sequences_may_wait_together():
     soon = growing(first_in=0.004, per_token=1.0)
-    assert wait(FLAT, *[Candidate(EMPTY_CHAIN, 99, (soon,))] * 3) == pytest.approx(0.004)
+    assert wait(FLAT, *[candidate(awaited=(soon,))] * 3) == pytest.approx(0.004)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_of_two_sources_that_answer_at_once_the_one_worth_most_counts(others):
+    """The other one has more expected tokens in all, but so many are dearer than they are worth."""
+    at = 0.4 * T1
+    many, sure = (
+        growing(0.5, first_in=at, per_token=0.0, mean=0.97),
+        growing(first_in=at, per_token=9.0, mean=1.0),
+    )
+    table = dict.fromkeys(range(1, 3 + others), 1.0) | {n: 2.0 + n for n in range(3 + others, 12)}
+    beside = [NOTHING] * others
+    assert wait(table, candidate(0.1, awaited=(many,)), *beside) == 0
+    assert wait(table, candidate(0.1, awaited=(sure,)), *beside) == pytest.approx(at)
+    assert wait(table, candidate(0.1, awaited=(many, sure)), *beside) == pytest.approx(at)
+
+
+def test_sequences_that_share_a_deeper_step_are_waited_for_together():
+    """A unit has a token of each: one sequence alone does not pay for it."""
+    policy, cost = Adaptive(EqualDepths()), cost_of({1: 1, 2: 1.0, 3: 1.6, 4: 1.6})
+    soon, later = (growing(first_in=at, per_token=9.0) for at in (0.002, 0.004))
+    together = [candidate(awaited=(soon,)), candidate(awaited=(later,))]
+    assert waited(policy.choose(together, 0, cost)) == pytest.approx(0.004)
+    assert waited(policy.choose([together[0], NOTHING], 0, cost)) == 0
 
 
 def test_the_soonest_of_several_sources_is_waited_for():
     late, soon = growing(first_in=0.5), growing(first_in=0.002, per_token=1.0)
-    assert wait(FLAT, Candidate(EMPTY_CHAIN, 99, (late, soon))) == pytest.approx(0.002)
+    assert wait(FLAT, candidate(awaited=(late, soon))) == pytest.approx(0.002)
 
 
 def test_a_slow_model_is_worth_a_wait_that_a_fast_one_is_not():
-    candidates = [Candidate(EMPTY_CHAIN, 99, (growing(first_in=0.005, per_token=1.0),))]
-    assert Adaptive().choose(candidates, 0, cost_of(F16, 0.070)).wait > 0
-    assert Adaptive().choose(candidates, 0, cost_of(F16, 0.002)).wait == 0
+    candidates = [candidate(awaited=(growing(first_in=0.005, per_token=1.0),))]
+    assert waited(Adaptive().choose(candidates, 0, cost_of(F16, 0.070))) > 0
+    assert waited(Adaptive().choose(candidates, 0, cost_of(F16, 0.002))) == 0
 
 
 @given(
@@ -304,8 +316,8 @@ def test_it_waits_only_if_that_is_worth_more_and_then_for_the_best(ratios, there
         return max(expected - rate * (seconds + waited) for expected, seconds in steps(probabilities))
 
     arrival = Arrival(first_in, 1, per_token)
-    prospect = ExpectedDraft(tuple(there), mean, arrival)
-    chosen = Adaptive().choose([candidate(*there, expected=(prospect,))], 0, cost).wait
+    prospect = FutureDraft(tuple(there), len(there), mean, DEFAULTS.max_awaited, arrival)
+    chosen = waited(Adaptive().choose([candidate(*there, awaited=(prospect,))], 0, cost))
     by_waiting = {
         arrival.when(n): worth([*there, *[mean] * n], arrival.when(n)) for n in range(1, 11 - len(there))
     }
@@ -337,11 +349,11 @@ def test_exploration_is_rare_and_next_to_the_best_choice():
 
 
 def test_what_was_measured_lately_is_not_explored():
-    assert explored(F16 | {7: 2.0}, 200, candidate(*[0.75] * 6)) == {5: 200}
+    assert explored(F16 | {7: 2.0}, 120, candidate(*[0.75] * 6)) == {5: 120}
 
 
 def test_nothing_is_explored_that_is_not_there():
-    assert explored(F16, 2000, Candidate(EMPTY_CHAIN, 99)) == {0: 2000}
+    assert explored(F16, 2000, NOTHING) == {0: 2000}
 
 
 def test_a_cost_that_fell_is_noticed():
@@ -356,8 +368,8 @@ def test_a_depth_that_seems_slower_than_a_deeper_one_is_measured_again_soon():
     cost = StepCost()
     for ratio_of_5, n in product((2.3, F16[5], 2.3, F16[5], 2.3), range(1, 8)):
         cost.learn(n, T1 * (F16 | {5: ratio_of_5, 7: 2.0})[n])
-    chosen = explored(F16 | {7: 2.0}, 500, candidate(*[0.85] * 4, 0.1, 0.1), cost=cost)
-    assert chosen[4] > 250
+    chosen = explored(F16 | {7: 2.0}, 800, candidate(*[0.85] * 4, 0.1, 0.1), cost=cost)
+    assert chosen[4] > 400
 
 
 def test_a_real_jump_in_t_is_seldom_measured_again():
@@ -370,9 +382,118 @@ def test_a_real_jump_in_t_is_seldom_measured_again():
 
 def test_it_does_not_wait_for_a_source_where_another_one_shows_that_its_token_will_be_wrong():
     soon = growing(first_in=0.1 * T1)
-    assert wait(F16, candidate(expected=(soon,))) > 0
-    assert wait(F16, candidate(expected=(soon._replace(prospects=(0.05,)),))) == 0
+    assert wait(F16, candidate(awaited=(soon,))) > 0
+    assert wait(F16, candidate(awaited=(growing(first_in=0.1 * T1, next_ones=(0.05,)),))) == 0
 
 
-def test_of_a_source_beside_another_one_the_further_tokens_are_the_usual_ones():
-    assert growing(first_in=0.0, mean=0.8)._replace(prospects=(0.3,)).further(3) == (0.3, 0.8, 0.8)
+def test_what_follows_a_token_of_another_source_is_as_likely_as_usual():
+    draft = growing(first_in=0.0, mean=0.8, next_ones=(0.5,), n_most=3)
+    assert draft.survivals() == pytest.approx((0.5, 0.4, 0.32))
+
+
+# Drafting in the engine
+
+
+def choose(price, *candidates, table=F16, n_prompt=0):
+    """`price`: of a draft token, in T(1)."""
+    drafts = cost_of({n: 0.8 + 0.2 * n for n in range(1, 9)}, price * T1)
+    return Adaptive().choose(candidates, n_prompt, cost_of(table), drafts)
+
+
+def drafting(*drafted, awaited=(), **more):
+    """A candidate with these tokens, which an inline drafter may add to."""
+    return candidate(*drafted, awaited=awaited, inline=inline(**more))
+
+
+def drafting_on(*drafted, **more):
+    """The tokens are its own."""
+    return candidate(*drafted, inline=inline(*drafted, **more))
+
+
+def n_rounds(price, *candidates, **more):
+    choice = choose(price, *candidates, **more)
+    return choice.n_rounds if isinstance(choice, DraftMore) else 0
+
+
+def test_a_cheap_drafter_is_asked_for_as_much_as_pays_to_verify():
+    assert n_rounds(0.001, drafting(mean=0.9), table=FLAT) == 8
+
+
+@pytest.mark.parametrize(("dear", "cheap"), [(0.3, 0.1), (0.1, 0.003)])
+def test_the_dearer_a_token_is_the_fewer_are_asked_for(dear, cheap):
+    assert n_rounds(dear, drafting()) < n_rounds(cheap, drafting())
+
+
+@pytest.mark.parametrize("price", [0.02, 0.3])
+def test_a_useless_drafter_is_not_asked(price):
+    assert n_rounds(price, drafting(mean=0.02)) == 0
+
+
+def test_a_price_above_a_step_is_never_paid():
+    assert n_rounds(1.1, drafting(mean=0.99), table=FLAT) == 0
+
+
+def test_what_has_to_be_caught_up_with_counts():
+    behind = drafting(catch_up=2 * T1)
+    assert n_rounds(0.003, behind) == 0
+
+
+def test_a_doubtful_draft_is_not_extended():
+    assert n_rounds(0.1, drafting_on(0.9, 0.9, 0.05)) == 0
+
+
+def test_a_draft_goes_on_after_its_tokens():
+    choice = choose(0.003, drafting_on(0.95, mean=0.9))
+    assert 0 < choice.n_rounds <= 7
+
+
+def test_what_backs_have_pushed_is_taken_instead():
+    assert n_rounds(0.3, drafting(0.9, 0.9, 0.9, 0.9)) == 0
+
+
+def test_instead_of_waiting_for_a_slow_back_it_drafts():
+    slow = growing(first_in=0.5 * T1)
+    choice = choose(0.02, drafting(mean=0.8, awaited=(slow,)))
+    assert isinstance(choice, DraftMore)
+
+
+def test_for_a_back_that_is_about_to_answer_it_waits():
+    soon = growing(first_in=0.01 * T1, n_first=4, mean=0.95)
+    choice = choose(0.4, drafting(mean=0.6, awaited=(soon,)))
+    assert isinstance(choice, Wait)
+
+
+def test_beside_prompts_it_drafts_what_pays():
+    assert n_rounds(0.003, drafting(mean=0.9), n_prompt=4, table=FLAT) > 0
+
+
+def test_several_sequences_are_drafted_for_in_one_round():
+    choice = choose(0.01, drafting(mean=0.9), drafting(mean=0.9), table=FLAT)
+    assert choice.candidates == (0, 1)
+
+
+def test_a_sequence_whose_draft_is_doubtful_is_left_out():
+    doubtful = drafting_on(0.01)
+    choice = choose(0.1, drafting(mean=0.95), doubtful, table=FLAT)
+    assert choice.candidates == (0,)
+
+
+def test_a_sequence_that_cannot_be_drafted_for_is_left_out():
+    choice = choose(0.01, NOTHING, drafting(mean=0.9), table=FLAT)
+    assert choice.candidates == (1,)
+
+
+def test_a_draft_ends_where_its_survival_is_no_longer_worth_a_token():
+    choice = choose(0.1, drafting(mean=0.9))
+    assert 0.05 < choice.min_survival < 0.5
+
+
+def test_where_another_source_shows_that_a_token_is_hard_none_is_drafted():
+    doubtful = drafting(mean=0.9, next_ones=(0.05,))
+    assert n_rounds(0.1, drafting(mean=0.9)) > 0
+    assert n_rounds(0.1, doubtful) == 0
+
+
+def test_what_several_sequences_may_draft_is_worth_what_other_sources_let_expect():
+    doubtful = drafting(mean=0.9, next_ones=(0.05,) * 8)
+    assert choose(0.1, drafting(mean=0.9), doubtful).candidates == (0,)

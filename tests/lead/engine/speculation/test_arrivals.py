@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead.engine.speculation.arrivals import Arrival, Arrivals
+from lead.engine.speculation.arrivals import Arrival, Arrivals, Timeline
 
 
 class Watching:
@@ -10,23 +10,22 @@ class Watching:
 
     def __init__(self, n_tokens=10):
         self.arrivals = Arrivals()
-        self.arrivals.on_open("s", n_tokens, 0.0)
+        self.timeline = Timeline(n_tokens, 0.0)
+
+    def connect(self, *sources):
+        self.arrivals.connect(sources, [self.timeline])
 
     def post(self, base, end, now, *, alive=True, source="a"):
-        self.arrivals.on_draft("s", source, base, end, now)
-        if alive:
-            self.arrivals.on_draft_alive("s", source)
+        self.arrivals.on_draft(self.timeline, source, base, end, now, alive=alive)
 
     def commit(self, n_tokens, now, *, dead=()):
-        self.arrivals.on_commit("s", n_tokens, now)
-        for source in dead:
-            self.arrivals.on_draft_dead("s", source, n_tokens)
+        self.timeline.commit(n_tokens, now, dead)
 
     def expected(self, now, source="a"):
-        return self.arrivals.expected("s", source, now)
+        return self.arrivals.expected(self.timeline, source, now)
 
     def is_drafting(self, now, patience=1.0):
-        return self.arrivals.is_drafting("s", now, patience)
+        return self.arrivals.is_drafting(self.timeline, now, patience)
 
 
 @pytest.fixture
@@ -196,21 +195,9 @@ def test_a_draft_that_was_under_way_when_the_text_departed_from_it_is_no_answer_
 
 def test_a_source_never_heard_of_is_not_expected():
     watching = Watching()
-    watching.arrivals.connect(["a"])
+    watching.connect("a")
     assert watching.expected(0.0) is None
-    assert watching.arrivals.sources("s") == []
-
-
-def test_a_sequence_that_has_ended_expects_nothing(answering):
-    answering.arrivals.on_close("s")
-    assert answering.expected(1.0) is None
-    assert answering.arrivals.sources("s") == []
-
-
-def test_a_draft_for_an_ended_sequence_is_ignored():
-    arrivals = Arrivals()
-    arrivals.on_draft("gone", "a", 3, 5, 1.0)
-    assert arrivals.known == []
+    assert watching.timeline.progress == {}
 
 
 def test_a_source_cannot_keep_the_lead_waiting_by_repeating_a_draft(drafting):
@@ -240,7 +227,7 @@ def test_a_draft_on_newer_text_counts_as_activity(drafting):
 
 def test_a_sequence_is_waited_for_from_its_beginning_until_patience_ends():
     watching = Watching()
-    watching.arrivals.connect(["a"])
+    watching.connect("a")
     assert watching.is_drafting(0.9)
     assert not watching.is_drafting(1.1)
 
@@ -251,7 +238,7 @@ def test_without_sources_no_draft_is_expected():
 
 def test_a_source_that_never_drafted_is_not_waited_for_again_later():
     watching = Watching()
-    watching.arrivals.connect(["a"])
+    watching.connect("a")
     for i in range(1, 500):
         watching.commit(10 + i, i / 100)
     assert not watching.is_drafting(5.0)
@@ -282,21 +269,21 @@ def test_one_of_two_drafting_sources_is_enough(drafting):
 
 
 def test_a_source_that_has_disconnected_is_forgotten(drafting):
-    drafting.arrivals.connect(["a", "b"])
-    drafting.arrivals.connect(["b"])
+    drafting.connect("a", "b")
+    drafting.connect("b")
     assert drafting.arrivals.known == ["b"]
     assert drafting.expected(0.05) is None
     assert not drafting.is_drafting(9.0)
 
 
 def test_the_removal_of_a_draft_whose_source_has_disconnected_is_ignored(drafting):
-    drafting.arrivals.connect([])
+    drafting.connect()
     drafting.commit(11, 0.06, dead=["a"])
     assert drafting.arrivals.known == []
 
 
 def test_staying_connected_keeps_what_was_learned(drafting):
-    drafting.arrivals.connect(["a"])
+    drafting.connect("a")
     assert drafting.expected(0.05) is not None
 
 

@@ -1,6 +1,14 @@
+"""How draft tokens of several sequences share a step, and how long it takes with what is replayed."""
+
 import pytest
 
-from lead.engine.speculation.batching import EqualDepths, LikeliestFirst
+from lead.engine.speculation.adaptive import Adaptive
+from lead.engine.speculation.batching import EqualDepths, LikeliestFirst, Replaying, batching_for
+from lead.engine.speculation.drafts import DraftChain
+from lead.engine.speculation.policy import Candidate
+from lead.engine.speculation.step_cost import StepCost
+from shared.llama.memory_traits import MemoryTraits
+from tests.fakes import make_limits
 
 DRAFTS = [(0.9, 0.5), (0.8,)]
 
@@ -33,3 +41,68 @@ def test_for_a_lone_sequence_both_do_the_same(batching):
     assert batching.expected(draft, 2) == pytest.approx([1, 1.9, 2.4])
     assert batching.depths(draft, 2) == (2,)
     assert (batching.unit(1), batching.max_units([3], 32)) == (1, 3)
+
+
+# Memory without rollback
+
+
+def cost_of(slope):
+    """T(n) = 1 + slope * (n - 1)."""
+    cost = StepCost()
+    for n in range(1, 33):
+        cost.learn(n, 1 + slope * (n - 1))
+    return cost
+
+
+def candidate(n, probability, n_fed=1):
+    tokens = tuple(range(n))
+    return Candidate(DraftChain(tokens, ("a",) * n, (probability,) * n), n, n_fed=n_fed)
+
+
+def seconds(*candidates, probability=0.5, n_prompt=0, slope=0.1, max_units=2):
+    drafts = [tuple(probability ** (i + 1) for i in range(len(each.chain.tokens))) for each in candidates]
+    return Replaying().seconds(candidates, drafts, n_prompt, cost_of(slope), max_units)
+
+
+@pytest.mark.parametrize(
+    ("traits", "batching"),
+    [
+        ({}, LikeliestFirst),
+        ({"traits": MemoryTraits(n_rollback=3, equal_lengths=True)}, EqualDepths),
+        ({"traits": MemoryTraits(n_rollback=0, n_step_checkpoints=1)}, Replaying),
+    ],
+)
+def test_the_memory_decides_how_drafts_share_a_step(traits, batching):
+    assert type(batching_for(make_limits(**traits))) is batching
+
+
+def test_without_a_draft_nothing_is_replayed():
+    assert seconds(candidate(2, 0.5))[0] == pytest.approx(1.0)
+
+
+def test_a_rejection_costs_the_next_step_what_it_replays():
+    # One draft token: half of the time 1 token is replayed. Two: a quarter of the time 2 more.
+    assert seconds(candidate(2, 0.5)) == pytest.approx([1.0, 1.1 + 0.5 * 0.1, 1.2 + 0.5 * 0.1 + 0.25 * 0.2])
+
+
+def test_a_certain_draft_costs_its_width_only():
+    assert seconds(candidate(2, 1.0), probability=1.0) == pytest.approx([1.0, 1.1, 1.2])
+
+
+def test_replayed_tokens_widen_the_step():
+    assert seconds(candidate(2, 0.5, n_fed=4))[0] == pytest.approx(1.3)
+
+
+def test_spans_of_unequal_lengths_take_several_passes():
+    assert seconds(candidate(0, 0.5), candidate(0, 0.5, n_fed=3))[0] == pytest.approx(1.1 + 1.1)
+
+
+def test_a_prompt_takes_a_pass_of_its_own():
+    assert seconds(candidate(0, 0.5), n_prompt=4)[0] == pytest.approx(1.4)
+    assert seconds(candidate(0, 0.5), candidate(0, 0.5), n_prompt=4)[0] == pytest.approx(1.2 + 1.3)
+
+
+def test_after_many_replayed_tokens_the_policy_lets_the_state_catch_up():
+    policy, cost = Adaptive(Replaying()), cost_of(0.3)
+    assert policy.choose([candidate(3, 0.75)], 0, cost).depths[0] > 0
+    assert policy.choose([candidate(3, 0.75, n_fed=10)], 0, cost).depths == (0,)

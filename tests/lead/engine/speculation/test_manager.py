@@ -9,9 +9,10 @@ from lead.engine.drafters.inline_drafter import InlineRound
 from lead.engine.drafters.local_drafter import LocalDrafter
 from lead.engine.events import Committed, DraftsDropped
 from lead.engine.sequence import EngineSequence
-from lead.engine.speculation.draft_chain import MAX_DEPTH
-from lead.engine.speculation.manager import SpeculationManager
-from lead.engine.speculation.speculation_plan import GeneratingSequence
+from lead.engine.speculation.drafts import EMPTY_CHAIN, MAX_DEPTH
+from lead.engine.speculation.inline_drafting import DraftOrder
+from lead.engine.speculation.manager import DraftsPlan, GeneratingSequence, SpeculationManager
+from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import StepReport
 from shared.llama.batch_invariance import InvariantWidths
 from tests.fakes import GREEDY, submit, toy_sampler
@@ -66,6 +67,16 @@ class Table:
     def decide(self, now=0.0, n_useful=50, n_prompt=0):
         return self.speculation.plan([GeneratingSequence("s", n_useful)], n_prompt, now)
 
+    def wait_at(self, now=0.0, **more):
+        """0: it does not wait."""
+        decision = self.decide(now, **more)
+        return decision.seconds if isinstance(decision, Wait) else 0
+
+    def order(self):
+        """None: nothing is drafted in the engine."""
+        decision = self.decide()
+        return decision if isinstance(decision, DraftOrder) else None
+
     def tokens_at(self, now=0.0, **more):
         return self.decide(now, **more).chains[0].tokens
 
@@ -75,10 +86,10 @@ class Table:
         step = Committed(
             sequence="s", start=start, tokens=list(tokens), n_accepted=n_accepted, rejected=list(rejected)
         )
-        self.speculation.on_commit(step, now)
+        return self.speculation.on_commit(step, now)
 
     def scored(self, source="a"):
-        report = self.speculation.acceptance.describe(source)
+        report = self.speculation.forecast.describe(source)
         return report["n_right"], report["n_scored"]
 
 
@@ -117,7 +128,7 @@ def test_off_proposes_nothing_and_asks_no_drafter():
     own = Scripted([1, 2])
     table = Table("off", local={"ngram": own})
     table.post([1, 2])
-    assert table.decide() == ([((), (), ())], 0.0, 1, None)
+    assert table.decide() == DraftsPlan([EMPTY_CHAIN], 1)
     assert own.asked == []
 
 
@@ -139,7 +150,7 @@ def test_a_source_that_gets_better_is_noticed_though_it_was_not_taken():
     assert table.tokens_at() == ()
     for _ in range(40):
         table.post([7])
-        assert table.speculation.acceptance.mean("a") < 1
+        assert table.speculation.forecast.mean("a") < 1
         table.commit(7)
     table.post([7])
     assert table.tokens_at() == (7,)
@@ -180,6 +191,23 @@ def test_a_late_draft_is_scored_once():
     for _ in range(3):
         table.post([1, 2, 9], base=3)
     assert table.scored() == (2, 3)
+
+
+def test_what_backs_had_right_is_said_with_what_is_committed():
+    table = Table(local={"ngram": Scripted([1, 2])})
+    table.tokens_at()
+    table.post([1, 2, 3], now=0.1)
+    table.post([1, 9], now=0.1, source="b")
+    assert table.commit(1, 2, now=0.2).n_right == {"a": (2, 0), "b": (1, 0)}
+    assert table.commit(4, now=0.3).n_right == {}
+
+
+def test_a_draft_that_came_while_its_tokens_were_decoded_is_in_time_and_one_after_them_is_late():
+    table = Table()
+    table.commit(1, 2, now=0.2)
+    table.post([1, 2, 3], base=3, now=0.19)
+    table.post([1, 2, 3], base=3, now=0.21, source="b")
+    assert table.commit(7, now=0.3).n_right == {"a": (2, 0), "b": (0, 2)}
 
 
 def test_what_was_accepted_recovered_and_wasted_is_counted():
@@ -263,7 +291,7 @@ def test_a_local_drafter_is_told_once_that_its_sequence_has_ended_and_how():
 
 def test_sync_asks_no_local_drafter():
     own = Scripted([1, 2])
-    assert Table("sync", local={"ngram": own}).tokens_at() == ()
+    assert Table("sync", local={"ngram": own}).wait_at() > 0
     assert own.asked == []
 
 
@@ -292,9 +320,7 @@ def test_a_source_that_answers_quickly_is_waited_for_after_a_mismatch():
         table.post([8], now=now + 0.004)
         now += 1.0
         table.commit(8, 5, now=now)
-    decision = table.decide(now)
-    assert decision.wait == pytest.approx(0.004, rel=0.1)
-    assert decision.chains[0].tokens == ()
+    assert table.wait_at(now) == pytest.approx(0.004, rel=0.1)
 
 
 def test_a_wait_in_vain_ends():
@@ -305,7 +331,7 @@ def test_a_wait_in_vain_ends():
         now += 1.0
         table.commit(8, 5, now=now)
     waited = 0.0
-    while (wait := table.decide(now + waited).wait) > 0:
+    while wait := table.wait_at(now + waited):
         waited += wait
     assert 0.004 < waited < 0.02
 
@@ -313,13 +339,13 @@ def test_a_wait_in_vain_ends():
 def test_a_source_that_is_never_right_is_not_waited_for():
     table = Table(table={1: 1.0, **{n: 1.0 + n / 10 for n in range(2, 12)}})
     now = float(answering(table, n=40))
-    assert table.decide(now).wait == 0
+    assert table.wait_at(now) == 0
 
 
 def test_a_source_far_away_is_not_waited_for():
     table = Table()
     now = float(answering(table, after=0.5))
-    assert table.decide(now).wait == 0
+    assert table.wait_at(now) == 0
 
 
 def growing(table, n=4, **more):
@@ -331,57 +357,57 @@ def growing(table, n=4, **more):
 
 def test_a_draft_that_grows_quickly_is_waited_for():
     table = Table()
-    assert table.decide(growing(table)).wait > 0
+    assert table.wait_at(growing(table)) > 0
 
 
 def test_a_draft_that_has_reached_its_length_is_not_waited_for():
     table = Table()
     table.speculation.tuning.n_ahead = 4
-    assert table.decide(growing(table)).wait == 0
+    assert table.wait_at(growing(table)) == 0
 
 
 def test_a_draft_that_has_become_too_doubtful_is_not_waited_for():
     table = Table()
     table.speculation.tuning.min_confidence = 0.9
-    assert table.decide(growing(table)).wait == 0
+    assert table.wait_at(growing(table)) == 0
 
 
 def test_a_draft_that_ends_the_text_is_not_waited_for():
     table = Table()
     table.post([1, 2], now=0.001, confidences=[0.95] * 2)
     table.post([1, 2, END], now=0.002, confidences=[0.95] * 3)
-    assert table.decide(0.002).wait == 0
+    assert table.wait_at(0.002) == 0
 
 
 def test_no_draft_is_waited_for_while_prompts_are_processed():
     table = Table()
-    assert table.decide(growing(table), n_prompt=5).wait == 0
+    assert table.wait_at(growing(table), n_prompt=5) == 0
 
 
 def test_sync_waits_for_its_depth_and_gives_up_on_a_source_that_says_nothing():
     table = Table("sync", 3)
     table.post([1], now=0.1)
-    assert table.decide(0.1).wait > 0
-    assert table.decide(0.1).wait > 0
+    assert table.wait_at(0.1) > 0
+    assert table.wait_at(0.1) > 0
     table.post([1, 2, 3], now=0.2)
-    assert table.decide(0.2).wait == 0
+    assert table.wait_at(0.2) == 0
     table.commit(9, now=0.3, rejected=[1, 2, 3])
-    assert table.decide(0.5).wait > 0
-    assert table.decide(1.5).wait == 0
+    assert table.wait_at(0.5) > 0
+    assert table.wait_at(1.5) == 0
     table.commit(9, now=1.6)
-    assert table.decide(1.7).wait == 0, "it has not been heard since"
+    assert table.wait_at(1.7) == 0, "it has not been heard since"
 
 
 def test_sync_does_not_wait_after_an_end_token():
     table = Table("sync", 3)
     table.post([1, END], now=0.1)
-    assert table.decide(0.1).wait == 0
+    assert table.wait_at(0.1) == 0
 
 
 def test_sync_does_not_wait_without_connected_sources():
     table = Table("sync", 3)
     table.speculation.connect([])
-    assert table.decide(0.1).wait == 0
+    assert table.wait_at(0.1) == 0
 
 
 def test_sync_with_a_source_that_repeats_itself_goes_on():
@@ -390,12 +416,12 @@ def test_sync_with_a_source_that_repeats_itself_goes_on():
     for i in range(40):
         table.post([2], base=4, now=0.1 + i / 10)
         table.post([1, 2], base=3, now=0.1 + i / 10)
-    assert table.decide(4.2).wait == 0
+    assert table.wait_at(4.2) == 0
 
 
 def test_fixed_never_waits():
     table = Table("fixed")
-    assert table.decide(growing(table)).wait == 0
+    assert table.wait_at(growing(table)) == 0
 
 
 # Coming and going
@@ -405,9 +431,9 @@ def test_a_source_that_left_is_forgotten():
     table = Table()
     now = float(answering(table))
     table.speculation.connect(["b"])
-    assert table.decide(now).wait == 0
+    assert table.wait_at(now) == 0
     assert table.speculation.describe()["sources"].keys() == {"b"}
-    assert table.speculation.acceptance.probability("a", 0.9, "single") == 0.9
+    assert table.speculation.forecast.probability("a", 0.9, "single") == 0.9
 
 
 def test_the_drafts_of_a_source_that_left_may_still_be_right():
@@ -594,12 +620,12 @@ def with_draft_model(*tokens, price=0.0005, policy="adaptive", **more):
 
 def drafted(table, seconds=0.0005):
     """What is verified when everything that was ordered has been drafted."""
-    while order := (plan := table.decide()).order:
+    while order := table.order():
         while order:
             done = table.speculation.draft(order)
             table.speculation.on_drafted(done, seconds)
             order = done.rest
-    return plan.chains[0]
+    return table.decide().chains[0]
 
 
 def test_what_was_drafted_in_the_engine_is_verified():
@@ -610,7 +636,7 @@ def test_what_was_drafted_in_the_engine_is_verified():
 
 def test_an_order_may_be_done_in_several_rounds():
     table = with_draft_model(1, 2, 3)
-    order = table.decide().order
+    order = table.order()
     assert order.n_rounds > 1
     done = table.speculation.draft(order)
     assert (done.n_tokens, done.n_drafted) == (1, 1)
@@ -619,7 +645,7 @@ def test_an_order_may_be_done_in_several_rounds():
 
 def test_a_draft_that_becomes_doubtful_ends_the_order():
     table = with_draft_model(1, 2, 3, confidence=0.001)
-    done = table.speculation.draft(table.decide().order)
+    done = table.speculation.draft(table.order())
     assert done.rest is None
 
 
@@ -667,13 +693,13 @@ def test_when_backs_come_and_go_what_is_known_of_the_draft_model_stays():
 
 
 def test_off_orders_nothing():
-    assert with_draft_model(1, 2, policy="off").decide().order is None
+    assert with_draft_model(1, 2, policy="off").order() is None
 
 
 def test_what_a_back_has_pushed_is_not_drafted_again():
     table = with_draft_model(1, 2, 3, price=0.02)
     table.post([1, 2, 3, 4, 5, 6], confidences=[0.95] * 6)
-    assert table.decide().order is None
+    assert table.order() is None
 
 
 def test_an_ended_sequence_is_closed_for_the_draft_model():

@@ -1,0 +1,62 @@
+"""All that speculation knows of one sequence: it begins and ends with it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from lead.engine.drafters.followers import Followers
+from lead.engine.drafters.local_drafter import LocalDrafter
+from lead.engine.speculation.arrivals import Timeline
+from lead.engine.speculation.drafts import Drafts, DraftTree, TokenOutcome
+
+
+class SequenceSpeculation:
+    """`tokens` are the committed ones, a list that the scheduler extends."""
+
+    def __init__(
+        self, name: str, tokens: Sequence[int], lookups: Mapping[str, LocalDrafter], now: float
+    ) -> None:
+        """lookups: the drafters that need no model, by the names of their sources."""
+        self.id = name
+        self.tokens = tokens
+        self.n_opened = len(tokens)
+        self.lookups = lookups
+        self.drafts = Drafts(tokens)
+        self.timeline = Timeline(len(tokens), now)
+        self.stuck_at_step = -1  # the number of the step before which it gets no more inline tokens
+        self._followers = Followers()
+        self._n_right: dict[str, tuple[int, int]] = {}
+
+    def ask_lookups(self, enough: int, max_tokens: int) -> None:
+        """Have those draft again up to `max_tokens` that have less than `enough` left of the last draft."""
+        for source, drafter in self.lookups.items():
+            if len(self.drafts.main_branch(source)) < enough:
+                tokens, confidences = drafter.draft(self.tokens, max_tokens)
+                if tokens:
+                    self.post(source, tokens, confidences)
+
+    def post(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
+        """A draft of the engine's own, after all committed tokens."""
+        self.drafts.post(source, DraftTree(len(self.tokens), tokens, None, confidences))
+
+    def guesses(self, drafted: Sequence[int], n: int) -> list[int]:
+        """At most `n` guesses at what follows `drafted`: what followed before. Cheap, and often wrong."""
+        return self._followers.follow(self.tokens, drafted[-1] if drafted else self.tokens[-1], n)
+
+    def credit(self, outcomes: Iterable[TokenOutcome], received_at: float) -> None:
+        """Count right tokens of drafts, of which the last one was received then: in time, or too late."""
+        for outcome in outcomes:
+            if outcome.right:
+                committed_at = self.timeline.passed(outcome.position)
+                is_late = committed_at is not None and received_at > committed_at
+                n_in_time, n_late = self._n_right.get(outcome.source, (0, 0))
+                self._n_right[outcome.source] = n_in_time + (not is_late), n_late + is_late
+
+    def pop_right(self, *, except_of: Collection[str]) -> dict[str, tuple[int, int]]:
+        """By source, the right tokens (in time, too late) that were counted since the last call."""
+        n_right = {source: n for source, n in self._n_right.items() if source not in except_of}
+        self._n_right.clear()
+        return n_right
+
+    def close(self) -> None:
+        """It has ended with its `tokens`."""
+        for drafter in self.lookups.values():
+            drafter.close(self.tokens)

@@ -1,0 +1,658 @@
+"""What is still in the future of each source's draft is kept, all are scored, and the best chain is found."""
+
+from itertools import accumulate
+from operator import mul
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from lead.engine.speculation.drafts import (
+    EMPTY_CHAIN,
+    DraftChain,
+    Drafts,
+    DraftToken,
+    DraftTree,
+    TokenOutcome,
+)
+
+
+class Sequence:
+    """A text and what is drafted for it."""
+
+    def __init__(self, *committed):
+        self.text = list(committed)
+        self.drafts = Drafts(self.text)
+
+    def post(self, base, tokens, parents=None, confidences=None, *, source="a"):
+        """(alive, outcomes)"""
+        return self.drafts.post(source, DraftTree(base, tokens, parents, confidences))
+
+    def lives(self, base, tokens, parents=None):
+        return self.post(base, tokens, parents)[0]
+
+    def tried(self, base, tokens):
+        return right_of(self.post(base, tokens)[1])
+
+    def commit(self, *tokens):
+        start = len(self.text)
+        self.text += tokens
+        return self.drafts.extend(start, tokens)
+
+    def best(self, chance=None):
+        return self.drafts.best(chance or even).tokens
+
+
+@pytest.fixture
+def sequence():
+    return Sequence(10, 11, 12)
+
+
+def even(_source, _confidence, _agreement):
+    return 0.5
+
+
+def stated(_source, confidence, _agreement):
+    return confidence
+
+
+def right_of(outcomes):
+    return [(outcome.source, outcome.place, outcome.right) for outcome in outcomes]
+
+
+# What lives
+
+
+def test_without_drafts_nothing_is_proposed(sequence):
+    assert sequence.drafts.best(even) == EMPTY_CHAIN
+
+
+def test_a_draft_on_the_newest_tokens_lives(sequence):
+    assert sequence.lives(3, [1, 2])
+    assert sequence.drafts.best(even) == DraftChain((1, 2), ("a", "a"), (0.5, 0.5))
+
+
+class CountedTokens(list):
+    """Committed tokens that count how many of them were read."""
+
+    n_read = 0
+
+    def __getitem__(self, index):
+        self.n_read += 1
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("tokens", [[5, 6], [10, 6]])
+def test_the_cost_of_a_draft_does_not_depend_on_its_age(tokens):
+    committed = CountedTokens([10] * 10_000)
+    Drafts(committed).post("a", DraftTree(0, tokens))
+    assert committed.n_read <= 2 * len(tokens)
+
+
+def test_of_an_older_draft_that_was_right_the_tail_lives(sequence):
+    assert sequence.lives(1, [11, 12, 1, 2])
+    assert sequence.best() == (1, 2)
+
+
+def test_a_late_tree_lives_through_a_side_branch(sequence):
+    assert sequence.lives(1, [5, 11, 6, 12, 1], [-1, -1, 1, 1, 3])
+    assert sequence.best() == (1,)
+
+
+@pytest.mark.parametrize(
+    ("base", "tokens"),
+    [
+        (1, [11, 99, 1]),  # wrong where the text has gone on
+        (1, [11, 12]),  # right, but nothing of it is in the future
+        (1, [11]),
+        (4, [1, 2]),  # ahead of the text
+        (3, []),
+        (0, []),
+    ],
+)
+def test_a_draft_with_nothing_left_to_propose_is_refused(sequence, base, tokens):
+    assert not sequence.lives(base, tokens)
+    assert sequence.best() == ()
+
+
+BY_AGREEMENT = {"single": 0.7, "agreed": 0.9, "conflicting": 0.4}
+
+
+def test_the_probabilities_of_a_draft_count_what_others_propose_beside_it(sequence):
+    sequence.post(3, [1, 2, 3, 4], source="a")
+    sequence.post(3, [1, 2, 9, 4], source="b")
+    of_a = sequence.drafts.probabilities("a", lambda _source, _confidence, agreement: BY_AGREEMENT[agreement])
+    assert of_a == (0.9, 0.9, 0.4, 0.7)  # behind the conflict it is alone
+
+
+def test_where_sources_agree_the_better_one_says_how_likely_the_token_is(sequence):
+    sequence.post(3, [1, 2], confidences=[0.6, 0.6], source="a")
+    sequence.post(3, [1, 5], confidences=[0.8, 0.8], source="b")
+    assert sequence.drafts.probabilities("a", stated) == (0.8, 0.6)
+
+
+def test_a_source_without_a_draft_has_no_probabilities(sequence):
+    sequence.post(3, [1], source="a")
+    assert sequence.drafts.probabilities("b", even) == ()
+
+
+def test_behind_a_draft_counts_what_agrees_with_all_of_it(sequence):
+    sequence.post(3, [1], confidences=[0.9], source="a")
+    sequence.post(3, [1, 2, 3], confidences=[0.9, 0.6, 0.5], source="b")
+    sequence.post(3, [7, 2, 3, 4], confidences=[0.9, 0.8, 0.8, 0.8], source="c")
+    assert sequence.drafts.probabilities_behind("a", stated) == (0.6, 0.5)
+    assert sequence.drafts.probabilities_behind("c", stated) == ()
+    assert sequence.drafts.probabilities_behind("new", stated)[1:] == (0.8, 0.8, 0.8)
+
+
+def test_a_draft_stays_while_the_text_agrees(sequence):
+    sequence.post(3, [1, 2, 3])
+    sequence.commit(1, 2)
+    assert sequence.best() == (3,)
+
+
+def test_a_draft_goes_when_the_text_disagrees(sequence):
+    sequence.post(3, [1, 2, 3])
+    sequence.commit(1, 9)
+    assert sequence.best() == ()
+    assert list(sequence.drafts.sources) == []
+
+
+def test_a_draft_goes_when_it_has_come_true_to_its_end(sequence):
+    sequence.post(3, [1, 2])
+    sequence.commit(1, 2)
+    assert list(sequence.drafts.sources) == []
+
+
+def test_after_a_recovered_token_the_branch_that_begins_with_it_is_the_main_branch(sequence):
+    sequence.post(3, [1, 2, 9, 8, 7], [-1, 0, -1, 2, 3])
+    sequence.commit(9)
+    assert sequence.best() == (8, 7)
+    assert [draft.token for draft in sequence.drafts.main_branch("a")] == [8, 7]
+
+
+def test_a_source_that_proposes_nothing_has_no_main_branch(sequence):
+    assert sequence.drafts.main_branch("a") == []
+
+
+# Which draft of a source is kept
+
+
+def test_a_draft_that_knew_more_of_the_text_replaces_a_longer_one(sequence):
+    sequence.post(1, [11, 12, 1, 2, 3])
+    sequence.post(3, [4])
+    assert sequence.best() == (4,)
+
+
+def test_a_longer_draft_on_the_same_text_replaces_a_shorter_one(sequence):
+    sequence.post(3, [1])
+    sequence.post(3, [1, 2])
+    assert sequence.best() == (1, 2)
+
+
+@pytest.mark.parametrize(("base", "tokens"), [(3, [4]), (2, [12, 1, 2, 3, 4, 5])])
+def test_a_draft_that_was_overtaken_replaces_nothing(sequence, base, tokens):
+    sequence.post(3, [1, 2, 3])
+    assert sequence.lives(base, tokens)
+    assert sequence.best() == (1, 2, 3)
+
+
+def test_a_refused_draft_replaces_nothing(sequence):
+    sequence.post(3, [1, 2, 3])
+    sequence.post(9, [4])
+    assert sequence.best() == (1, 2, 3)
+
+
+# The best line
+
+
+def test_of_drafts_of_equal_probabilities_the_longest_is_the_best(sequence):
+    sequence.post(3, [1, 2])
+    sequence.post(3, [4, 5, 6], source="b")
+    sequence.post(3, [7], source="c")
+    assert sequence.best() == (4, 5, 6)
+
+
+def test_only_the_future_counts_for_length(sequence):
+    sequence.post(0, [10, 11, 12, 1])
+    sequence.post(3, [4, 5], source="b")
+    assert sequence.best() == (4, 5)
+
+
+def test_a_likely_short_draft_beats_an_unlikely_long_one(sequence):
+    sequence.post(3, [1, 2], confidences=[0.9, 0.9])
+    sequence.post(3, [4, 5, 6, 7], confidences=[0.4, 0.9, 0.9, 0.9], source="b")
+    assert sequence.best(stated) == (1, 2)
+
+
+def test_a_draft_that_begins_worse_but_goes_on_better_is_the_best(sequence):
+    sequence.post(3, [1, 2, 3], confidences=[0.6, 0.1, 0.1])
+    sequence.post(3, [4, 5, 6], confidences=[0.5, 0.9, 0.9], source="b")
+    assert sequence.best(stated) == (4, 5, 6)
+
+
+def test_where_lines_agree_each_token_is_from_the_surer_source(sequence):
+    sequence.post(3, [1, 2, 3], confidences=[0.9, 0.5, 0.9])
+    sequence.post(3, [1, 2], confidences=[0.6, 0.8], source="b")
+    assert sequence.drafts.best(stated) == DraftChain((1, 2, 3), ("a", "b", "a"), (0.9, 0.8, 0.9))
+
+
+def test_where_one_line_ends_the_other_goes_on(sequence):
+    sequence.post(3, [1])
+    sequence.post(3, [1, 2, 3], source="b")
+    assert sequence.best() == (1, 2, 3)
+
+
+def test_the_chance_is_asked_for_with_what_the_others_propose(sequence):
+    asked = set()
+
+    def chance(source, _confidence, agreement):
+        asked.add((source, agreement))
+        return 0.5
+
+    sequence.post(3, [1, 2])
+    sequence.post(3, [1, 3], source="b")
+    sequence.post(3, [4, 5], source="c")
+    sequence.drafts.best(chance)
+    assert asked == {
+        ("a", "agreed"),
+        ("b", "agreed"),
+        ("c", "conflicting"),
+        ("a", "conflicting"),
+        ("b", "conflicting"),
+        ("c", "single"),
+    }
+
+
+def test_agreement_decides_if_it_makes_tokens_likelier(sequence):
+    def chance(_source, _confidence, agreement):
+        return {"agreed": 0.9, "conflicting": 0.3, "single": 0.5}[agreement]
+
+    sequence.post(3, [4, 5, 6])
+    sequence.post(3, [1, 2], source="b")
+    sequence.post(3, [1, 2], source="c")
+    assert sequence.best(chance) == (1, 2)
+
+
+@pytest.mark.parametrize("sources", ["a", "ab"])
+def test_a_chain_ends_where_it_has_become_too_unlikely(sequence, sources):
+    for source in sources:
+        sequence.post(3, [1] * 40, confidences=[0.05] * 40, source=source)
+    assert len(sequence.drafts.best(stated, min_survival=0.01).tokens) == 2
+
+
+@pytest.mark.parametrize("sources", ["a", "ab"])
+def test_without_a_minimum_survival_an_unlikely_chain_is_proposed_whole(sequence, sources):
+    for source in sources:
+        sequence.post(3, [1] * 40, confidences=[0.0] * 40, source=source)
+    assert len(sequence.best(stated)) == 32
+
+
+# Outcomes
+
+
+def test_each_committed_token_is_an_outcome_up_to_the_first_wrong_one(sequence):
+    sequence.post(3, [1, 2, 3, 4], confidences=[0.9, 0.8, 0.7, 0.6])
+    assert sequence.commit(1, 2, 9, 4) == [
+        TokenOutcome("a", 0.9, "single", 0, 3, True),
+        TokenOutcome("a", 0.8, "single", 1, 4, True),
+        TokenOutcome("a", 0.7, "single", 2, 5, False),
+    ]
+
+
+def test_all_sources_are_tried_whichever_was_verified(sequence):
+    sequence.post(3, [1, 2])
+    sequence.post(3, [1, 5], source="b")
+    sequence.post(3, [7], source="c")
+    assert sequence.commit(1, 2) == [
+        TokenOutcome("a", None, "agreed", 0, 3, True),
+        TokenOutcome("b", None, "agreed", 0, 3, True),
+        TokenOutcome("c", None, "conflicting", 0, 3, False),
+        TokenOutcome("a", None, "conflicting", 1, 4, True),
+        TokenOutcome("b", None, "conflicting", 1, 4, False),
+    ]
+
+
+def test_after_a_recovered_token_its_branch_is_tried(sequence):
+    sequence.post(3, [1, 9, 8], [-1, -1, 1])
+    assert right_of(sequence.commit(9, 8)) == [("a", 0, False), ("a", 1, True)]
+
+
+def test_without_drafts_nothing_is_tried(sequence):
+    assert sequence.commit(1, 2) == []
+
+
+def test_a_late_draft_is_tried_on_arrival(sequence):
+    assert sequence.tried(1, [11, 99, 1]) == [("a", 0, True), ("a", 1, False)]
+
+
+def test_what_a_source_was_tried_for_already_is_not_tried_again(sequence):
+    sequence.post(3, [1, 2])
+    sequence.commit(1, 7, 8)
+    assert sequence.tried(3, [1, 2]) == []
+    assert sequence.tried(3, [1, 7, 8]) == [("a", 2, True)]
+    assert sequence.tried(3, [1, 7, 8, 5]) == []
+
+
+def test_a_draft_that_was_overtaken_is_still_tried_where_no_other_was(sequence):
+    sequence.post(3, [5])
+    assert sequence.tried(1, [11, 13]) == [("a", 0, True), ("a", 1, False)]
+
+
+def test_a_draft_ahead_of_the_text_says_nothing_yet(sequence):
+    assert sequence.tried(5, [1, 2]) == []
+
+
+# Integrity
+
+
+def test_a_dead_draft_that_is_kept_is_noticed(sequence):
+    sequence.post(3, [1])
+    sequence.drafts._trees["a"].step(9)
+    with pytest.raises(AssertionError, match="dead draft"):
+        sequence.drafts.check_integrity()
+
+
+CHANCES = {"agreed": 0.95, "single": 0.8, "conflicting": 0.6}
+
+
+def machine_chance(source, confidence, agreement):
+    """Any function of all three will do, if it keeps the machine's short lines likely enough."""
+    return CHANCES[agreement] - 0.01 * ord(source) % 0.07 - (confidence or 0) / 20
+
+
+class Posted:
+    """A posted tree, walked from its root each time."""
+
+    def __init__(self, base, tokens, parents, confidences):
+        self.base, self.tokens, self.parents, self.confidences = base, tokens, parents, confidences
+
+    def line(self, text):
+        """(token, confidence) of each node that it proposes to follow `text`."""
+        if self.base > len(text):
+            return []
+        node = -1
+        for token in text[self.base :]:
+            following = [i for i in self._following(node) if self.tokens[i] == token]
+            if not following:
+                return []
+            node = following[0]
+        line = []
+        while following := self._following(node):
+            node = following[0]
+            line.append((self.tokens[node], self.confidences[node]))
+        return line
+
+    def _following(self, node):
+        return [i for i, parent in enumerate(self.parents) if parent == node]
+
+
+def agreement_of(token, tokens):
+    if len(tokens) == 1:
+        return "single"
+    return "agreed" if tokens.count(token) > 1 else "conflicting"
+
+
+def value_of(chosen, lines):
+    """The expected number of right tokens of the line of source `chosen`."""
+    chances = []
+    agreeing = dict(lines)
+    for place, (token, _) in enumerate(lines[chosen]):
+        here = {source: line[place] for source, line in agreeing.items() if place < len(line)}
+        agreement = agreement_of(token, [other for other, _ in here.values()])
+        agreeing = {source: agreeing[source] for source, (other, _) in here.items() if other == token}
+        chances.append(max(machine_chance(source, here[source][1], agreement) for source in agreeing))
+    return sum(accumulate(chances, mul))
+
+
+@st.composite
+def shapes(draw):
+    """Parents of up to seven tokens: a chain, or any tree."""
+    n = draw(st.integers(0, 7))
+    chain = [i - 1 for i in range(n)]
+    return chain if draw(st.booleans()) else [draw(st.integers(-1, i - 1)) for i in range(n)]
+
+
+class DraftsMachine(RuleBasedStateMachine):
+    """Beside the board, every source's newest draft that lived when it came, and what it was tried for."""
+
+    sequences = Bundle("sequences")
+    sources = st.sampled_from("abc")
+    tokens = st.integers(0, 2)
+
+    def __init__(self):
+        super().__init__()
+        self.drafts: dict[str, Drafts] = {}
+        self.committed: dict[str, list[int]] = {}
+        self.posted: dict[str, dict[str, Posted]] = {}  # by sequence and source
+        self.tried: set[tuple[str, str, int]] = set()  # sequence, source, position
+        self.n_opened = 0
+
+    @rule(target=sequences, prompt=st.lists(tokens, min_size=1, max_size=4))
+    def open(self, prompt):
+        sequence = f"s{self.n_opened}"
+        self.n_opened += 1
+        self.committed[sequence], self.posted[sequence] = list(prompt), {}
+        self.drafts[sequence] = Drafts(self.committed[sequence])
+        return sequence
+
+    @rule(sequence=consumes(sequences))
+    def close(self, sequence):
+        del self.drafts[sequence], self.committed[sequence], self.posted[sequence]
+
+    @rule(sequence=sequences, tokens=st.lists(tokens, min_size=1, max_size=3))
+    def commit(self, sequence, tokens):
+        committed = self.committed[sequence]
+        start, expected = len(committed), []
+        for place, token in enumerate(tokens):
+            proposed = {
+                source: line[0]
+                for source, posted in self.posted[sequence].items()
+                if (line := posted.line(committed))
+            }
+            for source, (guess, confidence) in proposed.items():
+                agreement = agreement_of(guess, [other for other, _ in proposed.values()])
+                expected.append(
+                    TokenOutcome(source, confidence, agreement, place, start + place, guess == token)
+                )
+                self.note(sequence, source, len(committed))
+            committed.append(token)
+        assert sorted(self.drafts[sequence].extend(start, tokens), key=repr) == sorted(expected, key=repr)
+
+    @rule(sequence=sequences, source=sources, n=st.integers(1, 3))
+    def commit_what_was_drafted(self, sequence, source, n):
+        posted = self.posted[sequence].get(source)
+        line = posted.line(self.committed[sequence]) if posted else []
+        if line:
+            self.commit(sequence, [token for token, _ in line[:n]])
+
+    @rule(
+        sequence=sequences,
+        source=sources,
+        n_back=st.integers(-2, 4),
+        n_right=st.integers(0, 4),
+        parents=shapes(),
+        draws=st.lists(tokens, min_size=11, max_size=11),
+    )
+    def post(  # noqa: PLR0917 - what hypothesis draws
+        self, sequence, source, n_back, n_right, parents, draws
+    ):
+        committed = self.committed[sequence]
+        base = max(0, len(committed) - n_back)
+        right = committed[base : base + n_right]
+        parents = [*(i - 1 for i in range(len(right))), *(parent + len(right) for parent in parents)]
+        tokens = [*right, *draws[: len(parents) - len(right)]]
+        posted = Posted(base, tokens, parents, [draw / 2 for draw in draws[: len(tokens)]])
+        expected = []
+        for position in range(max(base, self.n_tried(sequence, source)), len(committed)):
+            if line := posted.line(committed[:position]):
+                token, confidence = line[0]
+                right = token == committed[position]
+                expected.append(TokenOutcome(source, confidence, "single", position - base, position, right))
+                self.note(sequence, source, position)
+        lives = bool(posted.line(committed))
+        tree = DraftTree(base, tokens, parents, posted.confidences)
+        assert self.drafts[sequence].post(source, tree) == (lives, expected)
+        older = self.posted[sequence].get(source)
+        older_lives = older is not None and bool(older.line(committed))
+        if lives and not (older_lives and (base, len(tokens)) < (older.base, len(older.tokens))):
+            self.posted[sequence][source] = posted
+
+    def n_tried(self, sequence, source):
+        """Up to which position."""
+        positions = [at for for_, by, at in self.tried if (for_, by) == (sequence, source)]
+        return 1 + max(positions, default=-1)
+
+    def note(self, sequence, source, position):
+        assert (sequence, source, position) not in self.tried, "tried twice for one token"
+        self.tried.add((sequence, source, position))
+
+    @invariant()
+    def the_best_line_is_the_one_of_the_highest_value(self):
+        for sequence, committed in self.committed.items():
+            lines = {
+                source: line
+                for source, posted in self.posted[sequence].items()
+                if (line := posted.line(committed))
+            }
+            best = self.drafts[sequence].best(machine_chance)
+            value = sum(accumulate(best.probabilities, mul))
+            most = max((value_of(source, lines) for source in lines), default=0.0)
+            assert value == pytest.approx(most)
+            assert not lines or any(
+                best.tokens == tuple(token for token, _ in line) for line in lines.values()
+            )
+
+    @invariant()
+    def each_source_proposes_its_line(self):
+        for sequence, committed in self.committed.items():
+            for source, posted in self.posted[sequence].items():
+                assert self.drafts[sequence].main_branch(source) == posted.line(committed)
+
+    @invariant()
+    def only_live_drafts_are_kept(self):
+        for drafts in self.drafts.values():
+            drafts.check_integrity()
+
+
+TestDraftsMachine = DraftsMachine.TestCase
+
+# A chain
+
+
+def test_a_chain_is_cut_with_its_sources_and_probabilities():
+    whole = DraftChain((1, 2, 3), ("a", "b", "a"), (0.9, 0.8, 0.7))
+    assert whole.cut(2) == DraftChain((1, 2), ("a", "b"), (0.9, 0.8))
+    assert whole.cut(0) == EMPTY_CHAIN
+    assert whole.cut(9) == whole
+
+
+# A tree: its cursor follows the committed tokens; what is below it may still come true
+
+
+# 1 ┬ 2 ─ 3
+#   └ 4 ─ 5
+# 6 ─ 7
+TOKENS = [1, 2, 3, 4, 5, 6, 7]
+PARENTS = [-1, 0, 1, 0, 3, -1, 5]
+
+
+def tree():
+    return DraftTree(10, TOKENS, PARENTS)
+
+
+def main_branch(tree):
+    return [draft.token for draft in tree.main_branch()]
+
+
+def after(tree, *tokens):
+    for token in tokens:
+        tree.step(token)
+    return tree
+
+
+def test_without_parents_each_token_follows_the_one_before_it():
+    assert main_branch(DraftTree(3, [7, 8, 9])) == [7, 8, 9]
+
+
+def test_a_chain_and_the_same_chain_with_parents_are_the_same():
+    chain, spelt_out = DraftTree(0, [7, 8, 9]), DraftTree(0, [7, 8, 9], [-1, 0, 1])
+    for token in (7, 8, 9):
+        assert list(chain.main_branch()) == list(spelt_out.main_branch())
+        assert chain.next() == spelt_out.next()
+        chain.step(token)
+        spelt_out.step(token)
+    assert not chain.alive
+    assert not spelt_out.alive
+
+
+def test_the_main_branch_takes_the_first_child_at_every_fork():
+    assert main_branch(tree()) == [1, 2, 3]
+
+
+def test_a_right_token_moves_the_cursor_along_the_main_branch():
+    assert main_branch(after(tree(), 1)) == [2, 3]
+
+
+@pytest.mark.parametrize(("committed", "left"), [([1, 4], [5]), ([6], [7])])
+def test_a_recovered_token_moves_the_cursor_to_the_branch_that_begins_with_it(committed, left):
+    assert main_branch(after(tree(), *committed)) == left
+
+
+@pytest.mark.parametrize("committed", [[9], [1, 9], [1, 2, 9], [2], [1, 6]])
+def test_a_token_that_no_branch_begins_with_kills_the_tree(committed):
+    dead = after(tree(), *committed)
+    assert (dead.alive, dead.next(), main_branch(dead)) == (False, None, [])
+
+
+def test_a_dead_tree_stays_dead():
+    assert not after(tree(), 9, 1, 2, 6, 7).alive
+
+
+def test_a_tree_that_has_come_true_to_its_end_is_dead():
+    assert not after(tree(), 1, 2, 3).alive
+
+
+def test_an_empty_tree_is_dead():
+    empty = DraftTree(4, [])
+    assert (empty.alive, empty.next(), len(empty)) == (False, None, 0)
+
+
+def test_what_is_proposed_is_the_line_s_first_token_with_its_confidence():
+    confident = DraftTree(0, TOKENS, PARENTS, [0.9, 0.8, 0.7, 0.2, 0.6, 0.1, 0.5])
+    assert confident.next() == DraftToken(1, 0.9)
+    assert after(confident, 1, 4).next() == DraftToken(5, 0.6)
+
+
+def test_without_confidences_none_is_stated():
+    assert tree().next() == DraftToken(1, None)
+
+
+def test_its_length_counts_side_branches_and_the_past():
+    assert len(after(tree(), 1, 4)) == 7
+
+
+def test_of_two_branches_with_the_same_token_the_first_is_taken():
+    assert main_branch(after(DraftTree(0, [1, 1, 2, 3], [-1, -1, 0, 1]), 1)) == [2]
+
+
+@st.composite
+def trees(draw):
+    tokens = draw(st.lists(st.integers(0, 3), max_size=12))
+    parents = [draw(st.integers(-1, i - 1)) for i in range(len(tokens))]
+    return tokens, parents
+
+
+@given(trees(), st.lists(st.integers(0, 3), max_size=6))
+def test_any_tree_is_alive_as_long_as_the_text_lies_in_it_and_something_follows(spec, text):
+    tokens, parents = spec
+    node = -1
+    cursor = after(DraftTree(0, tokens, parents), *text)
+    for token in text:
+        matching = [i for i, parent in enumerate(parents) if parent == node and tokens[i] == token]
+        node = matching[0] if matching else None
+        if node is None:
+            break
+    assert cursor.alive == (node is not None and node in parents)
+    assert bool(main_branch(cursor)) == cursor.alive

@@ -1,0 +1,187 @@
+"""How likely a token is right: its source's word at first, and then what came of such tokens."""
+
+import random
+
+import pytest
+
+from lead.engine.speculation.drafts import Drafts, DraftTree, TokenOutcome
+from lead.engine.speculation.forecast import Forecast
+
+
+def outcome(right, confidence=0.9, agreement="single", source="a", place=0):
+    return TokenOutcome(source, confidence, agreement, place, 10 + place, right)
+
+
+def learned(*outcomes, forecast=None):
+    forecast = forecast or Forecast()
+    forecast.learn(outcomes)
+    return forecast
+
+
+def mixed(n, share, confidence=0.9, agreement="single"):
+    """`n` outcomes of which `share` are right, in any order."""
+    rights = [i < round(n * share) for i in range(n)]
+    random.Random(n).shuffle(rights)
+    return [outcome(right, confidence, agreement) for right in rights]
+
+
+# Before there is data
+
+
+@pytest.mark.parametrize("confidence", [0.0, 0.2, 0.97, 1.0])
+def test_a_new_source_is_believed(confidence):
+    assert Forecast().probability("new", confidence, "single") == confidence
+
+
+def test_a_new_source_that_states_no_confidence_is_right_every_other_time():
+    forecast = Forecast()
+    assert forecast.probability("new", None, "single") == forecast.mean("new") == 0.5
+
+
+def test_a_few_outcomes_do_not_outweigh_the_stated_confidence():
+    assert learned(outcome(False)).probability("a", 0.9, "single") == pytest.approx(0.675)
+
+
+def test_a_confidence_without_outcomes_is_believed_although_others_have_some():
+    assert learned(*[outcome(False, 0.9)] * 50).probability("a", 0.3, "single") == 0.3
+
+
+# What was learned
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8, 0.95])
+@pytest.mark.parametrize("stated", [None, 0.05, 0.7, 0.999])
+def test_outcomes_outweigh_the_confidence_that_a_source_states(stated, share):
+    forecast = learned(*mixed(400, share, stated))
+    assert forecast.probability("a", stated, "single") == pytest.approx(share, abs=0.15)
+
+
+def test_each_confidence_has_its_own_calibration():
+    forecast = learned(*mixed(100, 0.9, 0.7), *mixed(100, 0.2, 0.3))
+    assert forecast.probability("a", 0.7, "single") > 0.7
+    assert forecast.probability("a", 0.3, "single") < 0.35
+
+
+def test_sources_do_not_share_outcomes():
+    forecast = learned(*[outcome(False)] * 50, *[outcome(True, source="b")] * 50)
+    assert forecast.probability("a", 0.9, "single") < 0.1
+    assert forecast.probability("b", 0.9, "single") > 0.95
+
+
+@pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])
+def test_a_change_of_text_is_followed_within_some_tens_of_outcomes(before, after):
+    forecast = learned(*[outcome(before)] * 500)
+    was_sure = forecast.probability("a", 0.9, "single")
+    forecast.learn([outcome(after)] * 40)
+    now = forecast.probability("a", 0.9, "single")
+    assert (was_sure > 0.9, now > 0.6) == (before, after)
+    assert (was_sure < 0.2, now < 0.4) == (after, before)
+
+
+def test_agreement_and_conflict_are_learned_separately():
+    forecast = learned(*mixed(60, 0.95, agreement="agreed"), *mixed(60, 0.3, agreement="conflicting"))
+    agreed, disputed = (forecast.probability("a", 0.9, agreement) for agreement in ("agreed", "conflicting"))
+    assert agreed > 0.85
+    assert disputed < 0.45
+    assert disputed < forecast.probability("a", 0.9, "single") < agreed
+
+
+def test_an_agreement_without_outcomes_counts_as_none():
+    forecast = learned(*mixed(60, 0.5))
+    assert forecast.probability("a", 0.9, "agreed") == forecast.probability("a", 0.9, "single")
+
+
+def test_the_mean_is_over_all_confidences():
+    forecast = learned(*[outcome(True, 0.95), outcome(False, 0.1)] * 60)
+    assert forecast.mean("a") == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_source_of_which_little_is_known_may_be_better_than_its_mean():
+    forecast = learned(*mixed(4, 0.5))
+    assert forecast.hopeful_mean("a") > forecast.mean("a") + 0.2
+    assert forecast.hopeful_mean("new") > forecast.mean("new")
+
+
+def test_with_many_tokens_there_is_less_to_hope_for():
+    for share in (0.0, 0.6):
+        forecast = learned(*mixed(200, share))
+        assert forecast.mean("a") < forecast.hopeful_mean("a") < forecast.mean("a") + 0.12
+
+
+def test_hope_has_its_limits():
+    assert learned(outcome(True)).hopeful_mean("a") <= 1.0
+
+
+# Leaving
+
+
+def test_a_source_that_left_is_forgotten():
+    forecast = learned(*[outcome(False)] * 50, outcome(True, source="b"))
+    forecast.connect(["b"], [], [])
+    assert forecast.probability("a", 0.9, "single") == 0.9
+    assert forecast.sources == ["b"]
+
+
+def test_what_drafts_in_the_engine_is_not_forgotten_when_backs_come_and_go():
+    forecast = learned(outcome(True))
+    forecast.connect(["b"], ["a"], [])
+    assert forecast.sources == ["a", "b"]
+
+
+# The report
+
+
+def test_the_report_shows_acceptance_by_position():
+    forecast = learned(outcome(True), outcome(True), outcome(False, place=1), outcome(True))
+    report = forecast.describe("a")
+    assert (report["n_scored"], report["n_right"]) == (4, 3)
+    assert report["acceptance_by_position"] == [1.0, 0.0]
+
+
+def test_a_position_never_tried_keeps_its_place_in_the_report():
+    report = learned(outcome(True), outcome(False, place=2)).describe("a")
+    assert report["acceptance_by_position"] == [1.0, None, 0.0]
+
+
+def test_outcomes_far_along_a_draft_are_counted_too():
+    assert learned(outcome(True, place=99)).describe("a")["n_scored"] == 1
+
+
+def test_the_report_shows_the_calibration_from_low_to_high():
+    report = learned(outcome(True, 0.97), outcome(False, 0.05), outcome(True, None)).describe("a")
+    assert report["calibration"] == [
+        {"confidence_from": None, "chance": 1.0},
+        {"confidence_from": 0.0, "chance": 0.0},
+        {"confidence_from": 0.96, "chance": 1.0},
+    ]
+
+
+def test_the_report_of_a_stranger_is_empty():
+    report = Forecast().describe("stranger")
+    assert (report["n_scored"], report["acceptance_by_position"], report["calibration"]) == (0, [], [])
+
+
+# Tokens that have not arrived yet
+
+
+def drafts_of(**tokens):
+    drafts = Drafts([10, 11])
+    for source, (drafted, confidences) in tokens.items():
+        drafts.post(source, DraftTree(2, drafted, None, confidences))
+    return drafts
+
+
+def test_the_next_tokens_of_a_draft_are_as_likely_as_usual():
+    future = Forecast().future(drafts_of(a=([1, 2], [0.9, 0.8])), "a", 0.7, 50, 4)
+    assert (future.probabilities, future.n_drafted, future.mean, future.n_most) == ((0.9, 0.8), 2, 0.7, 4)
+    assert future.survivals() == pytest.approx((0.9, 0.72, 0.504, 0.3528))
+
+
+def test_where_another_source_shows_that_a_place_is_hard_it_is_so_for_both():
+    drafts = drafts_of(a=([1], [0.9]), b=([1, 2, 3], [0.9, 0.1, 0.5]))
+    assert Forecast().future(drafts, "a", 0.7, 50, 8).probabilities == pytest.approx((0.9, 0.4, 0.6))
+
+
+def test_no_more_counts_than_can_be_committed():
+    future = Forecast().future(drafts_of(a=([1, 2], [0.9, 0.8])), "a", 0.7, 1, 1)
+    assert future.survivals() == (0.9,)
