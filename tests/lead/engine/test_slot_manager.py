@@ -345,9 +345,7 @@ class TestPromptCache:
     """What a slot loses to another text is kept in host memory; with one pool also what idle slots hold."""
 
     def room(self, n_slots=2, n_ctx=1000, n_stored=500, *, stores_idle=True):
-        return Room(
-            n_slots, n_ctx, prompt_cache=PromptCacheSize(n_stored, 1), own_cells=not stores_idle
-        )
+        return Room(n_slots, n_ctx, prompt_cache=PromptCacheSize(n_stored, 1), own_cells=not stores_idle)
 
     def read(self, room, name, tokens):
         """One that starts, is decoded, and leaves; its edits."""
