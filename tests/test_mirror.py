@@ -53,7 +53,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/lead/tokenizer/test_job_handler.py": ("lead/tokenizer/workers.py",),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
-    "tests/real/test_generate.py": ("lead/generate/private_lead.py",),
     "tests/shared/diagnostics/test_preflight.py": ("lead/diagnostics/check.py",),
     "tests/shared/drafting/test_drafter.py": (
         "shared/drafting/interfaces.py",

@@ -24,8 +24,8 @@ from shared.sandbox import Sandbox, SandboxError
 _AT_ONCE_BYTES = 1 << 16
 """The kernel takes so much from a message before anybody has read of it; more may wait for a compilation."""
 _MOST_OPENED = 3
-_NEWS_SECONDS = 0.01
-"""The fork server's news come with the end of the connection, or within microseconds of it."""
+_NEWS_SECONDS = 1.0
+"""The news of the fork server usually come within microseconds of the end of the connection."""
 _NO_START = "the process that follows grammars does not start"
 _TOO_COSTLY = "the grammar takes too much time or memory"
 

@@ -25,14 +25,6 @@ def test_steps_are_timed_with_tokens_as_different_as_those_of_a_text(tiny_model)
     assert all(len(set(tokens)) > len(tokens) / 2 for tokens in decoded)
 
 
-def test_a_peer_needs_a_draft_model_and_the_same_core(tmp_path, capsys):
-    server = tmp_path / "llama-server"
-    server.touch()
-    with pytest.raises(SystemExit):
-        main(["--model", "t.gguf", "--peer", f"llama-server={server}"])
-    assert "--peer needs --draft and --cpus" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("architecture", ["llama", "qwen35", "jamba"])
 def test_each_rate_has_a_row(tiny_model, capsys, architecture):
     main(["--model", str(tiny_model(architecture)), "--tokens", "12", "--repeats", "1", "--sequences", "2"])

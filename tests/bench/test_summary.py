@@ -52,8 +52,3 @@ def test_same_texts_are_counted_per_prompt_and_repeat():
 def test_waiting_is_a_share_of_the_time_told_of():
     runs = [run("x", 0, 2.0, wait_seconds=0.5), run("x", 1, 2.0, wait_seconds=0.5)]
     assert row(runs, "x").wait_share == 0.25
-
-
-def test_kinds_have_their_own_speed():
-    runs = [run("x", 0, 1.0, STORY), run("x", 0, 2.0, LIST)]
-    assert row(runs, "x").by_kind == {"stories": 10.0, "lists": 5.0}

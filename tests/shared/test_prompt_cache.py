@@ -86,14 +86,6 @@ def test_a_slot_gets_the_beginning_of_a_text_which_stays_stored(prompts):
     assert (cache.tokens, cache.n_physical, prompts.n_bytes) == (TEXT[:10], 10, 40)
 
 
-def test_a_text_that_was_dropped_just_now_can_be_loaded(prompts):
-    prompts.store(holding(TEXT))
-    text = prompts.texts[0]
-    assert prompts.drop(text) == [Forget(1)]
-    assert prompts.load(text, SlotCache(1), 10) == [Restore(1, part(1, 40), 10)]
-    assert prompts.n_bytes == 0
-
-
 def test_of_many_texts_that_begin_alike_the_one_that_goes_on_longest_is_found(prompts):
     prompts = PromptCache(PromptCacheSize(1 << 40, 1), itertools.count(1))
     for n in range(300):
@@ -169,15 +161,6 @@ class TestParts:
     def test_all_parts_are_forgotten(self, prompts):
         text = self.stored(prompts, TEXT)
         assert prompts.drop(text) == [Forget(1), Forget(2), Forget(3)]
-
-    def test_a_text_is_loaded_part_by_part(self, prompts):
-        text, cache = self.stored(prompts, TEXT), SlotCache(1)
-        assert prompts.load(text, cache, 38, 15) == [Restore(1, part(1, 15), 15)]
-        assert prompts.load(text, cache, 38, 100) == [
-            Restore(1, part(2, 30, 15), 30),
-            Restore(1, part(3, 40, 30), 38),
-        ]
-        assert cache.tokens == TEXT[:38]
 
     @pytest.mark.parametrize(("n_keep", "n"), [(1, 15), (15, 15), (16, 30), (31, 40), (40, 40)])
     def test_a_part_takes_all_its_cells_while_it_is_loaded(self, prompts, n_keep, n):
