@@ -93,28 +93,6 @@ async def test_a_lead_with_tls_is_asked_and_joined(lead_with_tls):
     assert "the lead accepts this back" in str(report)
 
 
-@pytest.mark.parametrize(
-    ("url", "knows", "words"),
-    [
-        ("https://localhost", False, "--ca-file"),
-        ("https://127.0.0.1", True, "a name that the certificate contains"),
-        ("http://localhost", True, "begins with https://"),
-    ],
-)
-async def test_what_is_wrong_with_tls_is_said(lead_with_tls, url, knows, words):
-    port, made = lead_with_tls
-    settings = BackSettings(lead=f"{url}:{port}", ca_file=made.authority if knows else None)
-    report = await asyncio.to_thread(diagnose, settings)
-    assert report.status == 1
-    assert words in str(report)
-
-
-async def test_https_to_a_lead_without_it_is_said():
-    async with serving(ScriptedLead(Vocabulary.load(builtin_target()))) as start:
-        settings = BackSettings(lead=f"https://localhost:{start().port}")
-        assert "does not speak HTTPS" in str(await asyncio.to_thread(diagnose, settings))
-
-
 def test_a_file_of_authorities_that_is_not_there_is_said(tmp_path):
     settings = BackSettings(lead="https://localhost", ca_file=tmp_path / "nowhere.pem")
     assert "cannot read certificates from" in str(diagnose(settings))

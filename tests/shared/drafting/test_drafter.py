@@ -16,12 +16,6 @@ from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness, 
 # Drafting
 
 
-def test_a_drafter_without_sequences_is_idle():
-    harness = DrafterHarness()
-    assert harness.drafter.idle
-    assert harness.step() == []
-
-
 def test_each_step_adds_one_token_to_a_draft():
     harness = DrafterHarness(n_ahead=3)
     harness.open()
@@ -109,15 +103,6 @@ def test_penalties_ignore_rejected_tokens():
     assert harness.last_draft().tokens[:6] == right[3:]
 
 
-def test_repeated_extends_change_nothing():
-    harness = drafting()
-    harness.extend(0, TEXT[:2])
-    assert harness.drafter.idle
-    harness.extend(2, TEXT[2:4])
-    harness.extend(2, TEXT[2:4])
-    assert harness.last_draft() == Draft(sequence="s", base=4, tokens=TEXT[4:8])
-
-
 def test_a_lead_cannot_touch_the_sequences_of_another():
     harness = drafting()
     before = harness.drafter.draft("s")
@@ -140,12 +125,6 @@ def test_a_text_that_never_ends_is_not_followed(monkeypatch, caplog):
         assert harness.drafter.draft(sequence) is None
         assert harness.drafter.idle
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-
-def test_only_the_new_tokens_of_an_overlapping_extend_are_added():
-    harness = drafting()
-    harness.extend(0, TEXT[:5])
-    assert harness.last_draft() == Draft(sequence="s", base=5, tokens=TEXT[5:9])
 
 
 def test_a_sequence_with_missing_tokens_is_dropped():
@@ -175,13 +154,6 @@ def test_a_prompt_with_unknown_tokens_is_not_drafted_for(token):
 def test_drafting_stops_at_an_unknown_token():
     harness = drafting()
     harness.extend(2, [N_VOCAB])
-    assert harness.drafter.idle
-
-
-def test_messages_about_an_unknown_sequence_are_ignored():
-    harness = DrafterHarness()
-    harness.extend(2, [1], sequence="unknown")
-    harness.close("unknown")
     assert harness.drafter.idle
 
 

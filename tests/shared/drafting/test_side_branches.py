@@ -10,7 +10,7 @@ import pytest
 from shared.errors import KvCacheFullError
 from shared.protocol import MAX_DRAFT_TOKENS
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, FakeTarget, extend_hash, toy_sampler
+from tests.fakes import END_TOKENS, GREEDY, FakeTarget, extend_hash, toy_sampler
 from tests.shared.drafting.drafting import DrafterHarness
 
 WARM = SamplingParameters(seed=6, temperature=1, top_k=0, top_p=1, min_p=0, ignore_eos=True)
@@ -150,18 +150,6 @@ def test_branches_that_exceed_the_batch_size_take_turns():
 # Committed tokens
 
 
-def test_a_branch_becomes_the_draft_when_its_first_token_is_committed():
-    harness = branching(n_ahead=8)
-    place, tokens = branches(harness)[0]
-    main = state(harness).main.tokens
-    n_steps = len(harness.model.steps)
-    harness.extend(2, [*main[:place], tokens[0]])
-    assert harness.drafter.draft("s").tokens == tokens[1:]
-    harness.step()
-    assert harness.model.steps[n_steps:] == [[1]], "all but the last token of the branch are decoded already"
-    assert state(harness).main.tokens[: len(tokens) - 1] == tokens[1:]
-
-
 @pytest.mark.parametrize("sampling", [WARM, PENALIZED], ids=["plain", "penalized"])
 def test_a_branch_that_became_the_main_path_is_continued_correctly(sampling):
     harness = branching(n_ahead=8, sampling=sampling)
@@ -170,42 +158,6 @@ def test_a_branch_that_became_the_main_path_is_continued_correctly(sampling):
     harness.extend(2, text[2:])
     harness.drain()
     assert state(harness).main.tokens == chosen(text, sampling, 8)
-
-
-def test_several_tokens_of_a_branch_may_be_committed_at_once():
-    harness = branching(n_ahead=8)
-    place, tokens = branches(harness)[0]
-    n_steps = len(harness.model.steps)
-    harness.extend(2, [*state(harness).main.tokens[:place], *tokens[:2]])
-    assert harness.drafter.draft("s").tokens == tokens[2:]
-    harness.step()
-    assert harness.model.steps[n_steps:] == [[1]]
-
-
-def test_the_wrong_tokens_of_a_branch_that_became_the_main_path_are_removed():
-    harness = branching(n_ahead=8)
-    place, tokens = branches(harness)[0]
-    n_steps = len(harness.model.steps)
-    wrong = next(token for token in range(N_VOCAB) if token not in {*END_TOKENS, *tokens})
-    text = [*PROMPT, *state(harness).main.tokens[:place], tokens[0], wrong]
-    harness.extend(2, text[2:])
-    assert harness.drafter.draft("s") is None
-    harness.step()
-    assert harness.model.steps[n_steps:] == [[1]]
-    harness.drain()
-    assert state(harness).main.tokens == chosen(text, WARM, 8)
-
-
-def test_all_branches_are_dropped_if_none_begins_with_the_committed_token():
-    harness = branching()
-    place, tokens = branches(harness)[0]
-    main = state(harness).main
-    other = next(
-        token for token in range(N_VOCAB) if token not in {tokens[0], main.tokens[place], *END_TOKENS}
-    )
-    harness.extend(2, [*main.tokens[:place], other])
-    assert branches(harness) == []
-    assert harness.drafter.draft("s") is None
 
 
 def test_branches_that_begin_before_the_committed_end_are_dropped():
@@ -328,29 +280,6 @@ def test_a_branch_begins_only_where_the_new_window_is_decoded():
         harness.drafter.check_integrity()
         start, n = state(harness).window_start, len(state(harness).main.cache)
         assert all(start < each.start <= start + n for each in state(harness).branches)
-
-
-def test_branches_do_not_exceed_the_window():
-    longest = 0
-    for seed in range(20):
-        harness = DrafterHarness(n_branches=3, n_ahead=16, n_window=6)
-        harness.tune(16, min_confidence=0.3)
-        harness.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": seed, "temperature": 0.3}))
-        harness.drain()
-        assert max(map(len, harness.model.slots)) <= 6
-        longest = max([longest, *(len(each.cache) for each in state(harness).branches)])
-    assert longest == 6
-
-
-def test_closing_a_sequence_frees_its_slots():
-    harness = branching()
-    harness.close()
-    harness.drafter.check_integrity()
-    assert harness.drafter._slots.n_idle_branches == 6
-    harness.open("t", [7, 7])
-    harness.drain()
-    harness.drafter.reset()
-    harness.drafter.check_integrity()
 
 
 def test_a_branch_shares_the_cells_of_its_prefix():
