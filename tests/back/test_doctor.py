@@ -8,9 +8,10 @@ import pytest
 from websockets.asyncio.server import serve
 
 from back import doctor
+from back.dial import OtherVocabularyError, RefusedError
 from back.doctor import diagnose, measure_round_trip, measure_step
 from back.settings import BackSettings
-from shared.errors import ProtocolError, VocabularyError
+from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
 from shared.protocol import PROTOCOL_VERSION, Hello, Refused, Tune, VocabularyId, Welcome
@@ -55,13 +56,13 @@ async def test_a_welcome_gives_a_round_trip():
 )
 async def test_all_else_is_an_error_with_the_leads_reason(message, words):
     async with lead_that_says(message) as url:
-        with pytest.raises(ProtocolError, match=words):
+        with pytest.raises((RefusedError, ProtocolError), match=words):
             await measure_round_trip(url, HELLO, None)
 
 
 async def test_another_vocabulary_is_told_apart():
     async with lead_that_says(Refused(reason="the vocabularies differ", code="vocabulary")) as url:
-        with pytest.raises(VocabularyError):
+        with pytest.raises(OtherVocabularyError):
             await measure_round_trip(url, HELLO, None)
 
 
