@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from back.dial import refusal
+from back.dial import OtherVocabularyError, RefusedError, greet, refusal
 from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
 from shared import cpus
@@ -25,13 +25,12 @@ from shared.diagnostics.lead_checks import (
 )
 from shared.diagnostics.lead_probe import LeadProbe, is_own_address
 from shared.diagnostics.preflight import PreflightReport, check_cores, check_memory, read_model
-from shared.errors import ConfigError, DuoError, ProtocolError, VocabularyError
+from shared.errors import ConfigError, DuoError, ProtocolError
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft
-from shared.protocol import PROTOCOL_VERSION, Hello, Refused, VocabularyId, Welcome, parse_lead_message
+from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
 from shared.settings.model_source import ModelSource
-from shared.terminal import one_line
 from shared.translation.retention import N_CONTEXT, Retention, measure_retention
 from shared.translation.stored_pair import stored_pair
 from shared.translation.vocabulary_pair import prefix_of
@@ -122,10 +121,10 @@ def _join(
         seconds = asyncio.run(measure_round_trip(settings.websocket_url, hello, key, tls))
     except InvalidStatus as error:
         yield problem(f"the lead refuses this back: {refusal(error)}")
-    except VocabularyError:
+    except OtherVocabularyError:
         yield from _translate(settings, model, key, tls)
-    except ProtocolError as error:
-        yield problem(f"the lead refuses this back: {error}")
+    except (RefusedError, ProtocolError) as error:
+        yield problem(str(error))
     except (OSError, ConnectionClosed, InvalidHandshake) as error:
         yield problem(
             f"no WebSocket connection to {settings.websocket_url} ({error}): is there a proxy in between?"
@@ -174,21 +173,14 @@ async def measure_round_trip(
 ) -> float:
     """Median seconds of a ping on an accepted connection.
 
-    Raises ProtocolError with the lead's reason, OSError, and what websockets raises.
+    Raises what `greet` does, OSError, and what websockets raises.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
         asyncio.timeout(_SECONDS),
         connect(url, additional_headers=headers, ssl=tls, proxy=None) as connection,
     ):
-        await connection.send(hello.model_dump_json())
-        match parse_lead_message(await connection.recv()):
-            case Welcome():
-                pass
-            case Refused(reason=reason, code=code):
-                raise (VocabularyError if code == "vocabulary" else ProtocolError)(one_line(reason))
-            case other:
-                raise ProtocolError(f"the lead sent {other.type} instead of welcome")
+        await greet(connection, url, hello)
         times = [await (await connection.ping()) for _ in range(_N_PINGS)]
     return statistics.median(times)
 

@@ -78,10 +78,6 @@ def test_delays_double_from_a_second():
     assert [delays.next(None) for _ in range(4)] == [1, 2, 4, 8]
 
 
-def test_retry_after_of_the_server_is_used():
-    assert RetryDelays().next(5.0) == 5.0
-
-
 def test_retry_after_is_limited():
     assert RetryDelays().next(1e9) == LONGEST_DELAY_S
 
