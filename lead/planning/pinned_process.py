@@ -15,7 +15,7 @@ from shared import cpus
 from shared.errors import ConfigError, DuoError
 
 _Returned = TypeVar("_Returned")
-_Parameters = ParamSpec("_Parameters")
+_Inputs = ParamSpec("_Inputs")
 
 
 class Pending(Generic[_Returned]):
@@ -65,9 +65,9 @@ class PinnedProcess:
 
     def start(
         self,
-        call: Callable[_Parameters, _Returned],
-        *arguments: _Parameters.args,
-        **named: _Parameters.kwargs,
+        call: Callable[_Inputs, _Returned],
+        *arguments: _Inputs.args,
+        **named: _Inputs.kwargs,
     ) -> Pending[_Returned]:
         """Call a function of a module there; its result is sent back. Raises ConfigError if it has died."""
         pending = Pending[_Returned](self._connection)
@@ -79,9 +79,9 @@ class PinnedProcess:
 
     def call(
         self,
-        call: Callable[_Parameters, _Returned],
-        *arguments: _Parameters.args,
-        **named: _Parameters.kwargs,
+        call: Callable[_Inputs, _Returned],
+        *arguments: _Inputs.args,
+        **named: _Inputs.kwargs,
     ) -> _Returned:
         """The same as `start`, but waits; also raises what the function raises."""
         return self.start(call, *arguments, **named).result()
