@@ -13,6 +13,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "fleet/lead_replica.py",
         "fleet/lead_router.py",
     ),
+    "tests/shared/llama/test_eagle_heads.py": ("shared/llama/hidden_sources.py",),
     "tests/shared/llama/test_memory_probe.py": ("shared/llama/unbound.py",),
     "tests/chat/test_client.py": (
         "chat/errors.py",
@@ -51,10 +52,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/tokenizer/test_job_handler.py": ("lead/tokenizer/workers.py",),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
     "tests/shared/diagnostics/test_preflight.py": ("lead/diagnostics/check.py",),
-    "tests/shared/drafting/test_drafter.py": (
-        "shared/drafting/interfaces.py",
-        "shared/sampling/grammar_waits.py",
-    ),
+    "tests/shared/drafting/test_drafter.py": ("shared/drafting/interfaces.py",),
     "tests/shared/llama/test_batch_layout.py": ("shared/llama/span.py",),
     "tests/shared/llama/test_model.py": (
         "shared/llama/batch.py",
