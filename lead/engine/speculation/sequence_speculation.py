@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from lead.engine.drafters.followers import Followers
-from lead.engine.drafters.local_drafter import LocalDrafter
+from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
+from lead.engine.drafters.lookup import Followers
 from lead.engine.speculation.arrivals import Timeline
 from lead.engine.speculation.drafts import Drafts, DraftTree, TokenOutcome
 
@@ -12,7 +12,7 @@ class SequenceSpeculation:
     """`tokens` are the committed ones, a list that the scheduler extends."""
 
     def __init__(
-        self, name: str, tokens: Sequence[int], lookups: Mapping[str, LocalDrafter], now: float
+        self, name: str, tokens: Sequence[int], lookups: Mapping[str, LookupDrafter], now: float
     ) -> None:
         """lookups: the drafters that need no model, by the names of their sources."""
         self.id = name
@@ -21,9 +21,15 @@ class SequenceSpeculation:
         self.lookups = lookups
         self.drafts = Drafts(tokens)
         self.timeline = Timeline(len(tokens), now)
+        self.inline: InlineDraft | None = None  # of the drafter in the engine that takes its time
         self.stuck_at_step = -1  # the number of the step before which it gets no more inline tokens
         self._followers = Followers()
         self._n_right: dict[str, tuple[int, int]] = {}
+
+    @property
+    def n_pending(self) -> int | None:
+        """See `InlineDraft.n_pending`."""
+        return self.inline.n_pending if self.inline else None
 
     def ask_lookups(self, enough: int, max_tokens: int) -> None:
         """Have those draft again up to `max_tokens` that have less than `enough` left of the last draft."""
@@ -60,3 +66,5 @@ class SequenceSpeculation:
         """It has ended with its `tokens`."""
         for drafter in self.lookups.values():
             drafter.close(self.tokens)
+        if self.inline:
+            self.inline.close()
