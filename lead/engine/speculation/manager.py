@@ -195,7 +195,7 @@ class SpeculationManager:
         dead = [source for source in before if source not in after]
         sequence.timeline.commit(committed.start + len(committed.tokens), now, dead)
         self.stats.add_committed(committed, covered=bool(after - sequence.lookups.keys()))
-        sequence.credit(outcomes, now)
+        sequence.credit(outcomes)
         n_right = sequence.pop_right(except_of=self._own_sources)
         return committed.model_copy(update={"n_right": n_right}) if n_right else committed
 

@@ -24,7 +24,7 @@ class SequenceSpeculation:
         self.inline: InlineDraft | None = None  # of the drafter in the engine that takes its time
         self.stuck_at_step = -1  # the number of the step before which it gets no more inline tokens
         self._followers = Followers()
-        self._n_right: dict[str, tuple[int, int]] = {}
+        self._n_right: dict[str, list[int]] = {}
 
     @property
     def n_pending(self) -> int | None:
@@ -47,20 +47,28 @@ class SequenceSpeculation:
         """At most `n` guesses at what follows `drafted`: what followed before. Cheap, and often wrong."""
         return self._followers.follow(self.tokens, drafted[-1] if drafted else self.tokens[-1], n)
 
-    def credit(self, outcomes: Iterable[TokenOutcome], received_at: float) -> None:
-        """Count right tokens of drafts, of which the last one was received then: in time, or too late."""
+    def credit(self, outcomes: Iterable[TokenOutcome], received_at: float | None = None) -> None:
+        """Count right tokens.
+
+        received_at: when their draft came, in time for those that were committed later; None: for all.
+        """
         for outcome in outcomes:
             if outcome.right:
-                committed_at = self.timeline.passed(outcome.position)
-                is_late = committed_at is not None and received_at > committed_at
-                n_in_time, n_late = self._n_right.get(outcome.source, (0, 0))
-                self._n_right[outcome.source] = n_in_time + (not is_late), n_late + is_late
+                committed_at = None if received_at is None else self.timeline.passed(outcome.position)
+                is_late = committed_at is not None and received_at is not None and received_at > committed_at
+                counts = self._n_right.setdefault(outcome.source, [0, 0])
+                counts[is_late] += 1
 
     def pop_right(self, *, except_of: Collection[str]) -> dict[str, tuple[int, int]]:
         """By source, the right tokens (in time, too late) that were counted since the last call."""
-        n_right = {source: n for source, n in self._n_right.items() if source not in except_of}
-        self._n_right.clear()
-        return n_right
+        if not self._n_right:
+            return {}
+        n_right, self._n_right = self._n_right, {}
+        return {
+            source: (n_in_time, n_late)
+            for source, (n_in_time, n_late) in n_right.items()
+            if source not in except_of
+        }
 
     def close(self) -> None:
         """It has ended with its `tokens`."""
