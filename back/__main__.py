@@ -1,6 +1,6 @@
 """The way into the program `back`, which is not imported before Ctrl-C is safe."""
 
-from shared.interrupts import QuietInterrupts
+from shared.exits import QuietInterrupts
 
 
 def main() -> None:

@@ -24,15 +24,41 @@ from shared.diagnostics.lead_checks import (
     check_version,
 )
 from shared.diagnostics.lead_probe import LeadProbe, is_own_address
+from shared.diagnostics.preflight import PreflightReport, check_cores, check_memory, read_model
 from shared.errors import ConfigError, DuoError, ProtocolError, VocabularyError
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello, Refused, VocabularyId, Welcome, parse_lead_message
+from shared.settings.model_source import ModelSource
 from shared.terminal import one_line
 from shared.translation.retention import N_CONTEXT, Retention, measure_retention
 from shared.translation.stored_pair import stored_pair
 from shared.translation.vocabulary_pair import prefix_of
+
+
+def check(settings: BackSettings) -> PreflightReport:
+    """Loads the vocabulary; does not contact the lead, which may be started later. Raises nothing."""
+    report, source = PreflightReport(), settings.source
+    try:
+        if source.model is None and source.hf_repo is None:
+            source = ModelSource(model=builtin_draft())
+        settings.read_key()
+    except ConfigError as error:
+        report.add_problem(str(error))
+    with read_model(report, source) as vocabulary:
+        if vocabulary:
+            check_memory(
+                report,
+                vocabulary.info,
+                settings.model_options,
+                settings.n_slots,
+                settings.n_step_checkpoints,
+            )
+    check_cores(report, settings.cpus, lambda: settings.n_threads)
+    report.add("lead", ", ".join(settings.lead))
+    return report
+
 
 _N_PINGS = 15
 _N_STEPS = 24

@@ -9,7 +9,7 @@ from shared.drafting.drafter import Drafter
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import VocabularyId
-from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.translation.drafter_maker import DrafterMaker
 
 log = logging.getLogger("back")
@@ -33,14 +33,14 @@ def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | Non
     Takes seconds for another vocabulary. Raises TranslationError if that is not possible.
     """
     maker = DrafterMaker(model, vocabulary or model.vocabulary, log)
-    patience = Patience()
-    grammars = GrammarServer(maker.vocabulary.info.path, patience)
+    budget = TimeBudget()
+    grammars = GrammarServer(maker.vocabulary.info.path, budget)
 
     def make() -> Drafter:
         model.clear()
         return maker.make(
             grammars,
-            patience,
+            budget,
             n_slots=settings.n_parallel,
             n_ahead=settings.n_ahead,
             n_branches=settings.n_branches_each,

@@ -6,19 +6,18 @@ import math
 import random
 import ssl
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Protocol
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from back.connection_log import STABLE_SECONDS, ConnectionLog
-from back.dial import OtherVocabularyError, RefusedError, as_final, brief, dial
-from back.outbox import Outbox
-from shared.backoff import jittered_delays
+from back.dial import STABLE_SECONDS, ConnectionLog, OtherVocabularyError, RefusedError, as_final, brief, dial
 from shared.errors import DuoError, ProtocolError
+from shared.pace import Bucket, jittered_delays
 from shared.protocol import (
     Close,
+    Draft,
     Extend,
     Hello,
     LeadMessage,
@@ -30,6 +29,51 @@ from shared.protocol import (
     parse_lead_message,
 )
 from shared.terminal import one_line
+
+_RATE_MARGIN = 0.9
+"""Part of the lead's rate limit that is used: drafts may arrive closer together than they were sent."""
+
+
+class Outbox:
+    """Holds the newest draft of each sequence until it is sent; an older one is replaced."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Belongs to the running event loop; `clock` gives seconds."""
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._drafts: dict[str, Draft] = {}
+        self._not_empty = asyncio.Event()
+
+    def post(self, draft: Draft) -> None:
+        """Send a draft soon. May be called in any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended and the drafting thread has not
+            self._loop.call_soon_threadsafe(self._put, draft)
+
+    def clear(self) -> None:
+        """Drop what has not been sent."""
+        self._drafts.clear()
+
+    async def send_all(self, send: Callable[[str], Awaitable[None]], limits: Welcome) -> None:
+        """Send drafts as they come, within the lead's limits, until cancelled."""
+        rate = _RATE_MARGIN * limits.max_drafts_per_second
+        bucket = Bucket(rate, max(1.0, rate / 2), self._clock())
+        while True:
+            await self._not_empty.wait()
+            self._not_empty.clear()
+            while self._drafts:
+                now = self._clock()
+                if wait := bucket.wait(now):
+                    # The lead would drop what exceeds its limit; meanwhile newer drafts replace older ones.
+                    await asyncio.sleep(wait)
+                    continue
+                bucket.take(now)
+                draft = self._drafts.pop(next(iter(self._drafts)))
+                await send(draft.first(limits.max_draft).model_dump_json())
+
+    def _put(self, draft: Draft) -> None:
+        self._drafts[draft.sequence] = draft
+        self._not_empty.set()
+
 
 _HELLO_SECONDS = 10.0
 _MAX_UNREAD, _PAUSE_SECONDS = 256, 0.005
@@ -56,7 +100,7 @@ class LostError(DuoError):
     """The lead was unreachable for as long as this link waits for it."""
 
 
-class Link:
+class LeadLink:
     """Hands the lead's messages to a listener, and the drafts in `outbox` to the lead."""
 
     def __init__(

@@ -12,17 +12,15 @@ import sys
 import threading
 from typing import NoReturn
 
-from back import discover
+from back import leads
 from back.dial import OtherVocabularyError, RefusedError
 from back.drafting_setup import DraftingSetup, setup_for
-from back.link import Link
+from back.link import LeadLink
 from back.settings import BackSettings
-from back.several_leads import follow_all
 from back.vocabulary_download import lead_vocabulary
-from back.worker import Worker
+from back.worker import DraftWorker
 from shared import cpus
-from shared.backoff import jittered_delays
-from shared.diagnostics.print_report import exit_with
+from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
 from shared.drafting.send_scheduler import SendScheduler
 from shared.errors import ConfigError, DuoError
@@ -30,6 +28,7 @@ from shared.llama.memory_plan import describe_prompt_cache
 from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.models.builtin import builtin_draft
+from shared.pace import jittered_delays
 from shared.protocol import PROTOCOL_VERSION, Hello
 from shared.translation.drafter_maker import most_ahead
 
@@ -58,7 +57,7 @@ def main() -> None:
     try:
         if settings.cpus:
             cpus.pin(cpus.parse_cpus(settings.cpus))
-        settings = discover.find(settings, _jitter()).located()
+        settings = leads.find(settings, _jitter()).located()
         asyncio.run(_run(settings, _load(settings)))
     except ConfigError as error:
         log.error("%s", error)  # noqa: TRY400 - a message for users needs no traceback
@@ -75,7 +74,7 @@ def _doctor(settings: BackSettings) -> NoReturn:
 
 
 def _check(settings: BackSettings) -> NoReturn:
-    from back.check import check  # noqa: PLC0415  (slow to import, and not needed to draft)
+    from back.doctor import check  # noqa: PLC0415  (slow to import, and not needed to draft)
 
     exit_with(check(settings))
 
@@ -112,12 +111,12 @@ async def _run(settings: BackSettings, model: Model) -> None:
     scheduler = SendScheduler()
     setup = setup_for(settings, model)
     posts = [link.outbox.post for link in links]
-    worker = Worker(setup.make(), scheduler, posts, on_failure, n_sequences=settings.compute.parallel)
+    worker = DraftWorker(setup.make(), scheduler, posts, on_failure, n_sequences=settings.compute.parallel)
     worker.start()
     following = asyncio.ensure_future(
         _follow(settings, model, setup, links[0], worker)
         if len(links) == 1
-        else follow_all(links, [worker.inbox_of(lead) for lead in range(len(links))])
+        else leads.follow_all(links, [worker.inbox_of(lead) for lead in range(len(links))])
     )
     for number in _SIGNALS:
         loop.add_signal_handler(number, _end, loop, following)
@@ -130,13 +129,13 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
 
 async def _follow(
-    settings: BackSettings, model: Model, setup: DraftingSetup, link: Link, worker: Worker
+    settings: BackSettings, model: Model, setup: DraftingSetup, link: LeadLink, worker: DraftWorker
 ) -> None:
     """Draft until cancelled, in the vocabulary of whichever lead there is; raises RefusedError."""
     delays = jittered_delays(_FIRST_DELAY, _MAX_DELAY, _jitter())
     while True:
         try:
-            await discover.follow(settings, link, worker.inbox_of(0))
+            await leads.follow(settings, link, worker.inbox_of(0))
         except OtherVocabularyError as refusal:
             try:
                 new = await asyncio.to_thread(_setup_for_lead, settings, model, link)
@@ -151,19 +150,19 @@ async def _follow(
             await asyncio.sleep(next(delays))
 
 
-def _link(settings: BackSettings, model: Model) -> Link:
-    return Link(
+def _link(settings: BackSettings, model: Model) -> LeadLink:
+    return LeadLink(
         settings.websocket_url,
         _hello(settings, model),
         _jitter(),
         key=settings.read_key(),
         tls=settings.tls(),
         ping_seconds=settings.ping_seconds,
-        max_absence_seconds=discover.REDISCOVER_SECONDS if settings.discover else math.inf,
+        max_absence_seconds=leads.REDISCOVER_SECONDS if settings.discover else math.inf,
     )
 
 
-def _setup_for_lead(settings: BackSettings, model: Model, link: Link) -> DraftingSetup:
+def _setup_for_lead(settings: BackSettings, model: Model, link: LeadLink) -> DraftingSetup:
     return setup_for(settings, model, lead_vocabulary(link.lead, settings.read_key(), link.tls))
 
 

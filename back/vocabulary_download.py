@@ -1,12 +1,12 @@
 """The lead's vocabulary, for a draft model that has another one."""
 
-import secrets
 import ssl
 from pathlib import Path
 
 import httpx
 from platformdirs import user_cache_path
 
+from shared.cached_files import written_whole
 from shared.errors import ConfigError, ModelLoadError
 from shared.llama.gguf_metadata import content_digest
 from shared.llama.vocabulary import Vocabulary
@@ -55,8 +55,7 @@ def _save(response: httpx.Response, folder: Path, known: dict[str, Path]) -> Pat
     if response.status_code != httpx.codes.OK or not digest.isalnum():
         raise ConfigError(f"the lead does not hand out its vocabulary: HTTP {response.status_code}")
     path = folder / f"{digest}.gguf"
-    part = folder / f"{digest}.{secrets.token_hex(4)}.part"
-    try:
+    with written_whole(path) as part:
         with part.open("wb") as file:
             for chunk in response.iter_bytes():
                 file.write(chunk)
@@ -64,9 +63,6 @@ def _save(response: httpx.Response, folder: Path, known: dict[str, Path]) -> Pat
                     raise ConfigError(f"the lead's vocabulary has more than {_MOST_BYTES} bytes")
         if content_digest(part) != digest:
             raise ConfigError("the lead's vocabulary is damaged")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
     return path
 
 

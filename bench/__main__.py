@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from shared.errors import ConfigError
-from shared.interrupts import STATUS, QuietInterrupts
+from shared.exits import INTERRUPTED, QuietInterrupts
 from shared.logs import configure_logging
 
 PARTS = {
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"bench {part}: {error}")
     except KeyboardInterrupt:
         sys.stderr.write(f"\nbench {part}: cancelled\n")
-        sys.exit(STATUS)
+        sys.exit(INTERRUPTED)
 
 
 def _usage(part: str) -> int:

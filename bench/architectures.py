@@ -12,62 +12,17 @@ from bench.tiny_models import ArchitectureError, TinyModel, write_tiny_model
 
 Row = dict[str, Any]
 
-ARCHITECTURES = (
-    *(
-        "llama",
-        "deci",
-        "falcon",
-        "grok",
-        "gpt2",
-        "gptneox",
-        "mpt",
-        "baichuan",
-        "starcoder",
-        "refact",
-        "bloom",
-    ),
-    *(
-        "stablelm",
-        "qwen",
-        "qwen2",
-        "qwen2moe",
-        "qwen2vl",
-        "qwen3",
-        "qwen3moe",
-        "qwen3vl",
-        "qwen3vlmoe",
-        "phi2",
-    ),
-    *("phimoe", "plamo", "codeshell", "orion", "internlm2", "minicpm", "gemma", "starcoder2", "xverse"),
-    *("command-r", "dbrx", "olmo", "olmoe", "openelm", "deepseek", "deepseek2", "chatglm", "glm4", "glm4moe"),
-    *(
-        "jais",
-        "jais2",
-        "nemotron",
-        "exaone",
-        "granite",
-        "granitemoe",
-        "bailingmoe",
-        "bailingmoe2",
-    ),
-    *("dots1", "arcee", "ernie4_5", "ernie4_5-moe", "hunyuan-dense", "hunyuan-moe", "smollm3", "seed_oss"),
-    *("minimax-m2", "pangu-embedded", "mistral3", "maincoder", "nanbeige"),
-    *("gemma2", "gemma3", "cohere2", "cohere2moe", "exaone4", "exaone-moe", "olmo2", "plamo3", "gpt-oss"),
-    *(
-        "smallthinker",
-        "laguna",
-        "llama4",
-        "afmoe",
-        "muse-glimmer",
-        "granite_swa",
-        "mimo2",
-        "spark2_5",
-        "mellum",
-    ),
-    *("qwen35", "qwen35moe", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe"),
-    *("qwen3next", "mamba", "mamba2", "granitehybrid", "falcon-h1", "jamba", "minimax-01"),
-    "rwkv6",
-)
+_NAMES = """
+llama deci falcon grok gpt2 gptneox mpt baichuan starcoder refact bloom stablelm qwen qwen2 qwen2moe
+qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe phi2 phimoe plamo codeshell orion internlm2 minicpm gemma
+starcoder2 xverse command-r dbrx olmo olmoe openelm deepseek deepseek2 chatglm glm4 glm4moe jais
+jais2 nemotron exaone granite granitemoe bailingmoe bailingmoe2 dots1 arcee ernie4_5 ernie4_5-moe
+hunyuan-dense hunyuan-moe smollm3 seed_oss minimax-m2 pangu-embedded mistral3 maincoder nanbeige
+gemma2 gemma3 cohere2 cohere2moe exaone4 exaone-moe olmo2 plamo3 gpt-oss smallthinker laguna llama4
+afmoe muse-glimmer granite_swa mimo2 spark2_5 mellum qwen35 qwen35moe lfm2 lfm2moe nemotron_h
+nemotron_h_moe qwen3next mamba mamba2 granitehybrid falcon-h1 jamba minimax-01 rwkv6
+"""
+ARCHITECTURES = tuple(_NAMES.split())
 """All kinds of memory: attention over the whole text, sliding windows, recurrent states with rollback and
 without. Of others llama.cpp writes no file, or not from these metadata, or aborts when it decodes. RWKV 7 is
 left out because with random weights it amplifies the last bits, plamo2 because llama.cpp computes other

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol, Self
+from collections.abc import AsyncIterator, Callable
+from typing import Self
 
 from shared import cpus
 from shared.logs import configure_logging
@@ -21,60 +21,6 @@ log = logging.getLogger("bench.link")
 _ANY_SIZE = 1 << 16
 _QUEUED = 1024
 """Maximum number of chunks in flight; then the sender has to wait, as with a full socket."""
-
-
-class Reader(Protocol):
-    """The receiving end of asyncio's streams."""
-
-    async def read(self, n: int, /) -> bytes:
-        """At most `n` bytes; none at the end."""
-
-
-class Writer(Protocol):
-    """The sending end of asyncio's streams."""
-
-    def write(self, data: bytes, /) -> None:
-        """Queue bytes."""
-
-    async def drain(self) -> None:
-        """Wait until there is room."""
-
-    def close(self) -> None:
-        """Send what is queued, then end."""
-
-
-async def carry(
-    reader: Reader,
-    writer: Writer,
-    delay: Callable[[], float],
-    clock: Callable[[], float],
-    sleep: Callable[[float], Awaitable[None]],
-) -> None:
-    """Copy from `reader` to `writer` in order, each chunk `delay()` seconds after it arrived, or later."""
-    on_their_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED)
-
-    async def depart() -> None:
-        data = b"-"
-        while data:
-            try:
-                data = await reader.read(_ANY_SIZE)
-            except OSError:  # a connection that breaks has ended, too
-                data = b""
-            await on_their_way.put((clock() + delay(), data))
-
-    departing = asyncio.ensure_future(depart())
-    try:
-        while True:
-            due, data = await on_their_way.get()
-            if (remaining := due - clock()) > 0:
-                await sleep(remaining)
-            if not data:
-                break
-            writer.write(data)
-            await writer.drain()
-    finally:
-        departing.cancel()
-        writer.close()
 
 
 class Link:
@@ -149,7 +95,7 @@ class Link:
             with contextlib.suppress(OSError):
                 far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
                 async with self._open(far_writer):
-                    await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer))
+                    await asyncio.gather(self.carry(reader, far_writer), self.carry(far_reader, writer))
 
     @contextlib.asynccontextmanager
     async def _open(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
@@ -163,27 +109,34 @@ class Link:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    def _current_delay(self) -> float:
-        return self.delay()
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Copy in order, each chunk `delay` seconds after it arrived, or later, until one side ends."""
         clock = asyncio.get_running_loop().time
-        with contextlib.suppress(OSError):  # a broken connection ends in both directions
-            await carry(_Paced(reader, self), writer, self._current_delay, clock, asyncio.sleep)
+        on_their_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED)
 
+        async def depart() -> None:
+            data = b"-"
+            while data:
+                try:
+                    data = await reader.read(self.most_bytes)
+                except OSError:  # a connection that breaks has ended, too
+                    data = b""
+                await self.pace(len(data))
+                await on_their_way.put((clock() + self.delay(), data))
 
-class _Paced:
-    """A reader whose bytes arrive as the link lets them."""
-
-    def __init__(self, reader: Reader, link: Link) -> None:
-        self._reader = reader
-        self._link = link
-
-    async def read(self, n: int, /) -> bytes:
-        """At most `n` bytes; none at the end."""
-        data = await self._reader.read(min(n, self._link.most_bytes))
-        await self._link.pace(len(data))
-        return data
+        departing = asyncio.ensure_future(depart())
+        try:
+            with contextlib.suppress(OSError):  # a broken connection ends in both directions
+                while True:
+                    due, data = await on_their_way.get()
+                    await asyncio.sleep(max(0.0, due - clock()))
+                    if not data:
+                        break
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            departing.cancel()
+            writer.close()
 
 
 def _none() -> float:

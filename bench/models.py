@@ -14,11 +14,14 @@ from typing import Any, get_args
 from platformdirs import user_cache_path
 
 from bench.quantize import quantize
-from bench.step_time import step_times
 from bench.tiny_models import TinyModel, write_tiny_model
+from lead.planning.pinned_process import PinnedProcess
+from lead.planning.timing import measure_steps
+from shared.cpus import parse_cpus
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
 from shared.models.grow import VERSION, Quantization, Shape, grow
+from shared.settings.model_options import ModelOptions
 
 TARGET_SHAPES = {
     "0.4G": Shape(width=2048, n_layers=6, n_heads=64, n_feed_forward=8192),
@@ -51,6 +54,7 @@ _HEAD_WIDTH = 32
 _FIT_TRIES = 4
 _FIT_TOLERANCE = 0.1
 _REPEATS = 15
+"""Tokens before the measured one: about half a short conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftMo
     key = f"{of_target.name} {cost} {lead_cpus} {back_cpus}"
     if (found := known.get(key)) and Path(found["path"]).is_file():
         return DraftModel(Path(found["path"]), found["ratio"])
-    first = step_times(of_target, lead_cpus, [1], _REPEATS)[1]
+    first = _step_seconds(of_target, lead_cpus)
     if cost == "shipped":
         result = DraftModel(builtin_draft(), _ratio(builtin_draft(), back_cpus, first))
     else:
@@ -160,7 +164,15 @@ def _fit(cost: float, of_target: Path, back_cpus: str, first: float) -> DraftMod
 
 
 def _ratio(path: Path, back_cpus: str, first: float) -> float:
-    return step_times(path, back_cpus, [1], _REPEATS)[1] / first
+    return _step_seconds(path, back_cpus) / first
+
+
+def _step_seconds(path: Path, cores: str) -> float:
+    """T(1), measured in a process of its own on `cores`. Raises ConfigError."""
+    pinned = parse_cpus(cores)
+    options = ModelOptions(ctx_size=512, parallel=1, batch_size=256, threads=len(pinned))
+    with PinnedProcess(pinned) as process:
+        return process.call(measure_steps, path, options, [1], _REPEATS, math.inf)[1]
 
 
 def _grown(source: Path, shape: Shape, quantization: Quantization) -> Path:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from bench import models, report, table
 from bench.options import listed
 from bench.timed_engine import DraftingParts, TimedEngine
-from lead.engine.calibration import calibrate
+from lead.engine.calibration import StepTimer
 from lead.engine.speculation.step_cost import StepCost
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
@@ -97,7 +97,8 @@ def _open(path: Path, n_threads: int) -> tuple[Model, MtpHeads]:
 def _step_seconds(model: Model) -> float:
     """T(1) of the target."""
     cost = StepCost()
-    calibrate(model, cost, model.n_vocab, lambda: False, widths=(1,), n_repeats=_REPEATS_OF_A_STEP)
+    timer = StepTimer.of_target(model, model.n_vocab)
+    timer.calibrate(cost, widths=(1,), n_repeats=_REPEATS_OF_A_STEP)
     return cost.seconds(1)
 
 

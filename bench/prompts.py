@@ -10,19 +10,8 @@ from dataclasses import dataclass
 
 _NAMES = ("Zorvi", "Mina", "Kenji", "Pixo", "Yara", "Noah", "Bep", "Amara", "Otto", "Leila", "Hugo", "Freya")
 _HEROES = (
-    "fox",
-    "dolphin",
-    "robot",
-    "whale",
-    "baker",
-    "girl",
-    "cook",
-    "mouse",
-    "dragon",
-    "cat",
-    "bear",
-    "owl",
-)
+    "fox", "dolphin", "robot", "whale", "baker", "girl", "cook", "mouse", "dragon", "cat", "bear", "owl",
+)  # fmt: skip
 _TROUBLES = ("gets lost", "is afraid of the dark", "looks for a hidden treasure", "tries to fall asleep")
 _OBJECTS = ("red umbrella", "brass compass", "yellow letter", "silver key", "violin", "magic wand")
 _TOPICS = (

@@ -1,10 +1,10 @@
 """Writing a GGUF model with its weights in another type."""
 
-import os
 from pathlib import Path
 
 import llama_cpp
 
+from shared.cached_files import written_whole
 from shared.errors import ModelLoadError
 from shared.llama import library
 
@@ -18,11 +18,9 @@ def quantize(source: Path, path: Path, weights: str) -> None:
     parameters = llama_cpp.llama_model_quantize_default_params()
     parameters.ftype = _file_type(weights)
     parameters.nthread = 1
-    partial = path.with_suffix(f".{os.getpid()}.part")
-    if code := llama_cpp.llama_model_quantize(str(source).encode(), str(partial).encode(), parameters):
-        partial.unlink(missing_ok=True)
-        raise ModelLoadError(f"{source} cannot be written as {weights}: llama.cpp says {code}")
-    partial.replace(path)
+    with written_whole(path) as part:
+        if code := llama_cpp.llama_model_quantize(str(source).encode(), str(part).encode(), parameters):
+            raise ModelLoadError(f"{source} cannot be written as {weights}: llama.cpp says {code}")
 
 
 def _file_type(weights: str) -> int:

@@ -5,7 +5,6 @@ it says how well the lead decides for given times, not what the times are: feed 
 
     python -m bench simulate                                       the standing tables
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
-    python -m bench simulate --validate speed.json                 what `bench speed --json` measured
     python -m bench simulate --constant explore_every=64           the standing tables with another value
 
 steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from bench import report, table
-from bench.simulation import validation
 from bench.simulation.contest import (
     ADAPTIVE,
     BOUND,
@@ -98,9 +96,7 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
     """(name, rows) of what was asked for, each as soon as it is done."""
     quick = options.quick
     rtts = RTTS_MS if options.rtt_ms is None else (options.rtt_ms,)
-    if options.validate:
-        yield "validation", validation.validate(validation.read(options.validate), run.n_jobs)
-    elif options.step_ms:
+    if options.step_ms:
         pair = Pair("yours", StepTable.read(options.step_ms), options.draft_ms / 1000, options.acceptance)
         yield "gains", _gains((pair,), rtts, BACKS[:2], run)
     else:
@@ -127,9 +123,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rtt-ms", type=_positive, default=None, help="one round trip time; default: several"
-    )
-    parser.add_argument(
-        "--validate", type=Path, metavar="FILE", help="predict what is in a result of `bench speed --json`"
     )
     parser.add_argument(
         "--constant",
@@ -352,7 +345,6 @@ _TITLES = {
     "contention": "The same with a back on the lead's machine: while both compute, 1.2 and 2 times as long",
     "inline": "A draft model in the engine: speed-up at the best depth, adaptively, and if it is useless",
     "beside": "A draft model in the engine and a back: speed over that of each alone, and of the better one",
-    "validation": "Speed-up over no back: measured, and predicted from T(n) and acceptance",
     "useless_backs": "Backs that do not help: speed over that of the lead alone",
     "unequal_backs": "Two unequal backs: speed over that of the better one alone",
 }

@@ -18,7 +18,6 @@ from bench.cluster import BackPlan, Cluster, Cores
 from bench.contest import Workload, run_contest, warm_up
 from bench.options import listed
 from bench.prompts import draw
-from bench.step_time import step_times
 from bench.summary import Row, summarize
 from bench.ways import baseline, counters, lead_ways, peer_ways
 
@@ -37,7 +36,6 @@ COLUMNS = {
 }
 
 _DEPTHS = (1, 2, 3, 4, 5, 6, 8)
-_WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17)
 _WARM_UP_TOKENS = 16
 _QUICK = {
     "draft_costs": ["shipped"],
@@ -143,17 +141,14 @@ def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], di
     rows: list[Row] = []
     planners: dict[str, Any] = {}
     costs: dict[str, float] = {}
-    steps: dict[str, dict[int, float]] = {}
     for configuration in configurations(settings):
         target = models.target(configuration.target)
         draft = models.draft(configuration.cost, target, cores.lead, cores.back)
         costs[f"{configuration.target} {configuration.cost}"] = draft.ratio
-        if configuration.target not in steps:
-            steps[configuration.target] = step_times(target, cores.lead, _WIDTHS, 3 if settings.quick else 9)
         _tell(f"{configuration} (measured draft cost {draft.ratio:.3f})")
         cell, planners[str(configuration)] = _run_cell(settings, cores, configuration)
         rows += cell
-    return rows, {"draft_costs": costs, "step_seconds": steps, "planners": planners}
+    return rows, {"draft_costs": costs, "planners": planners}
 
 
 def _run_cell(

@@ -6,13 +6,14 @@ what it drafts, and when, is simulated, and takes no time here.
 """
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from bench.guessing_sampler import GuessingSampler, NamedText
 from bench.scripted_sampler import GREEDY, ScriptedSampler
-from bench.stopwatch import Stopwatch
-from lead.engine.calibration import calibrate
+from lead.engine.calibration import StepTimer
 from lead.engine.commands import (
     Command,
     PolicyName,
@@ -54,6 +55,38 @@ class DraftingParts:
     backs: tuple[BackSpec, ...] = ()
 
 
+class Stopwatch:
+    """Seconds, without those in which it stood still; it stands still at first."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._passed = 0.0
+        self._since: float | None = None
+
+    def __call__(self) -> float:
+        return self._passed if self._since is None else self._passed + self._clock() - self._since
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """It runs within."""
+        self._since = self._clock()
+        try:
+            yield
+        finally:
+            self._passed = self()
+            self._since = None
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Within `running`: it stands still."""
+        self._passed = self()
+        self._since = None
+        try:
+            yield
+        finally:
+            self._since = self._clock()
+
+
 class TimedEngine:
     """Writes one text after the other. Several may take turns with one model."""
 
@@ -88,7 +121,7 @@ class TimedEngine:
     def calibrate(self) -> None:
         """As a lead does when it starts."""
         self._clear()
-        calibrate(self._model, self._speculation.cost, self._model.n_vocab, lambda: False)
+        StepTimer.of_target(self._model, self._model.n_vocab).calibrate(self._speculation.cost)
         if self._heads and self._speculation.inline:
             InlineHeads(self._model, self._heads, 0, 0).calibrate(self._speculation.inline.cost)
 

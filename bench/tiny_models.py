@@ -12,7 +12,7 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,8 @@ def write_tiny_model(model: TinyModel, path: Path, vocabulary: Path | None = Non
     Raises ArchitectureError. Some combinations abort the process: try a new one in a process of its own.
     """
     functions = _Functions()
-    metadata = _build(functions, model, vocabulary)
+    write_metadata(model, path, vocabulary)
+    metadata = functions.gguf_init_from_file(os.fsencode(path), _Init(True, None))
     parameters = llama_cpp.llama_model_default_params()
     parameters.n_gpu_layers = 0
     parameters.load_mtp = model.has_heads
@@ -108,6 +109,44 @@ def write_tiny_model(model: TinyModel, path: Path, vocabulary: Path | None = Non
     return path
 
 
+def write_metadata(model: TinyModel, path: Path, vocabulary: Path | None = None) -> Path:
+    """Write a GGUF of any architecture without tensors: enough to load its vocabulary."""
+    reader = gguf.GGUFReader(vocabulary or builtin_target())
+    writer = gguf.GGUFWriter(path, model.architecture)
+    writer.add_name(f"tiny {model.architecture}")
+    _copy(reader, writer, lambda name: name.startswith("tokenizer."))
+    n_vocab = len(reader.fields["tokenizer.ggml.tokens"].data)
+    for key, value in (_metadata(model, n_vocab) | dict(model.settings or {})).items():
+        _put(writer, f"{model.architecture}.{key}", value)
+    _finish(writer)
+    return path
+
+
+def _put(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
+    """Add a field, in the GGUF type that llama.cpp expects of such values."""
+    kinds = gguf.GGUFValueType
+    scalars = {bool: kinds.BOOL, int: kinds.UINT32, float: kinds.FLOAT32, str: kinds.STRING}
+    if isinstance(value, list):
+        writer.add_key_value(key, value, kinds.ARRAY, kinds.UINT32)
+    else:
+        writer.add_key_value(key, value, scalars[type(value)])
+
+
+def _copy(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, is_wanted: Callable[[str], bool]) -> None:
+    """Copy fields, but for empty lists, which the library does not write."""
+    for field in reader.fields.values():
+        if is_wanted(field.name) and (value := field.contents()) != []:
+            kind, *items = field.types
+            writer.add_key_value(field.name, value, kind, items[-1] if items else None)
+
+
+def _finish(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def _mend_heads(path: Path, architecture: str) -> None:
     """llama.cpp does not load its own file if it is to leave out the heads.
 
@@ -116,47 +155,14 @@ def _mend_heads(path: Path, architecture: str) -> None:
     reader = gguf.GGUFReader(path)
     writer = gguf.GGUFWriter(path.with_suffix(".mended"), architecture)
     wrong = f"{architecture}.attention.recurrent_layers"
-    for field in reader.fields.values():
-        if field.name.startswith(("GGUF.", "general.architecture", wrong)):
-            continue
-        kind, *items = field.types
-        if (value := field.contents()) != []:  # which the library does not write
-            writer.add_key_value(field.name, value, kind, items[-1] if items else None)
+    _copy(reader, writer, lambda name: not name.startswith(("GGUF.", "general.architecture", wrong)))
     if wrong in reader.fields:
         writer.add_uint32(f"{architecture}.full_attention_interval", _FULL_ATTENTION_INTERVAL)
     for tensor in reader.tensors:
-        if tensor.name.endswith("scale"):
-            continue
-        writer.add_tensor(tensor.name, tensor.data)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+        if not tensor.name.endswith("scale"):
+            writer.add_tensor(tensor.name, tensor.data)
+    _finish(writer)
     path.with_suffix(".mended").replace(path)
-
-
-def write_metadata(model: TinyModel, path: Path, vocabulary: Path | None = None) -> Path:
-    """Write a GGUF of any architecture without tensors: enough to load its vocabulary."""
-    functions = _Functions()
-    metadata = _build(functions, model, vocabulary)
-    functions.gguf_write_to_file(metadata, os.fsencode(path), True)
-    functions.gguf_free(metadata)
-    return path
-
-
-def _build(functions: "_Functions", model: TinyModel, vocabulary: Path | None) -> int:
-    """A gguf_context with the metadata of `model`."""
-    source = functions.gguf_init_from_file(os.fsencode(vocabulary or builtin_target()), _Init(True, None))
-    metadata: int = functions.gguf_init_empty()
-    functions.gguf_set_kv(metadata, source)
-    at = functions.gguf_find_key(source, b"tokenizer.ggml.tokens")
-    n_vocab = functions.gguf_get_arr_n(source, at)
-    functions.gguf_free(source)
-    functions.put(metadata, "general.architecture", model.architecture)
-    functions.put(metadata, "general.name", f"tiny {model.architecture}")
-    for key, value in (_metadata(model, n_vocab) | dict(model.settings or {})).items():
-        functions.put(metadata, f"{model.architecture}.{key}", value)
-    return metadata
 
 
 def _metadata(model: TinyModel, n_vocab: int) -> dict[str, Value]:
@@ -264,17 +270,7 @@ _POINTER, _TEXT, _NOTHING = ctypes.c_void_p, ctypes.c_char_p, None
 
 _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "gguf_init_from_file": ([_TEXT, _Init], _POINTER),
-    "gguf_init_empty": ([], _POINTER),
     "gguf_free": ([_POINTER], _NOTHING),
-    "gguf_set_kv": ([_POINTER, _POINTER], _NOTHING),
-    "gguf_find_key": ([_POINTER, _TEXT], ctypes.c_int64),
-    "gguf_get_arr_n": ([_POINTER, ctypes.c_int64], ctypes.c_size_t),
-    "gguf_set_val_u32": ([_POINTER, _TEXT, ctypes.c_uint32], _NOTHING),
-    "gguf_set_val_f32": ([_POINTER, _TEXT, ctypes.c_float], _NOTHING),
-    "gguf_set_val_bool": ([_POINTER, _TEXT, ctypes.c_bool], _NOTHING),
-    "gguf_set_val_str": ([_POINTER, _TEXT, _TEXT], _NOTHING),
-    "gguf_set_arr_data": ([_POINTER, _TEXT, ctypes.c_int, _POINTER, ctypes.c_size_t], _NOTHING),
-    "gguf_write_to_file": ([_POINTER, _TEXT, ctypes.c_bool], ctypes.c_bool),
     "ggml_get_name": ([_POINTER], _TEXT),
     "ggml_nelements": ([_POINTER], ctypes.c_int64),
     "ggml_nbytes": ([_POINTER], ctypes.c_size_t),
@@ -300,23 +296,6 @@ class _Functions:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)
-
-    def put(self, metadata: int, key: str, value: Value) -> None:
-        """Set `key`, in the GGUF type that llama.cpp expects of such values."""
-        name = key.encode()
-        match value:
-            case bool():
-                self.gguf_set_val_bool(metadata, name, value)
-            case int():
-                self.gguf_set_val_u32(metadata, name, value)
-            case float():
-                self.gguf_set_val_f32(metadata, name, value)
-            case str():
-                self.gguf_set_val_str(metadata, name, value.encode())
-            case _:
-                array = np.array(value, np.uint32)
-                kind = int(gguf.GGUFValueType.UINT32)
-                self.gguf_set_arr_data(metadata, name, kind, array.ctypes.data, len(array))
 
 
 def _filler(functions: _Functions, model: TinyModel) -> Any:

@@ -1,5 +1,8 @@
-"""Input lines: the seam between the loop and a keyboard or a pipe."""
+"""Input lines from a keyboard or a pipe, and what is typed while an answer streams."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol, TextIO
 
 
@@ -24,3 +27,21 @@ class PipeReader:
         if not line:
             raise EOFError
         return line.rstrip("\r\n")
+
+
+@contextmanager
+def without_echo(stdin: TextIO) -> Iterator[None]:
+    """Switch off echo and line buffering; Ctrl-C still interrupts."""
+    if sys.platform == "win32" or not stdin.isatty():
+        yield
+        return
+    import termios  # noqa: PLC0415  (not on Windows)
+
+    before = termios.tcgetattr(stdin)
+    changed = termios.tcgetattr(stdin)
+    changed[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(stdin, termios.TCSANOW, changed)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(stdin, termios.TCSANOW, before)

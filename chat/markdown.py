@@ -18,8 +18,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from chat.attribution import AttributedText, Source, transfer
-from chat.source_colours import SourceColours
+from chat.attribution import AttributedText, Source, SourceColours, transfer
 from shared.terminal import sanitize
 
 THEME = Theme(

@@ -14,24 +14,20 @@ from typing import TextIO
 
 import platformdirs
 
-from chat import keyboard, report
-from chat.answer import Answer
+from chat import report
+from chat.answer import ChatAnswer
 from chat.back_monitor import BackMonitor
 from chat.client import LeadClient
-from chat.conversation import Conversation
+from chat.conversation import ChatConversation, SavedConversations
 from chat.errors import LeadError
-from chat.json_screen import JsonScreen
-from chat.line_reader import LineReader, PipeReader
-from chat.render import Screen
+from chat.line_reader import LineReader, PipeReader, without_echo
+from chat.render import JsonScreen, Screen
 from chat.repl import Repl
-from chat.saved import SavedConversations
 from chat.session import Session
 from chat.settings import ChatSettings
 from chat.streaming import AnswerStreamer
-from shared import interrupts
 from shared.errors import ConfigError
-from shared.interrupts import QuietInterrupts
-from shared.standard_output import discard_stdout
+from shared.exits import INTERRUPTED, QuietInterrupts, discard_stdout
 from shared.terminal import sanitize
 
 EXIT_FAILED = 1
@@ -55,7 +51,7 @@ def main() -> None:
         # The reader of the pipe has closed it (`chat | head -1`).
         discard_stdout()
     except KeyboardInterrupt:
-        sys.exit(interrupts.STATUS)
+        sys.exit(INTERRUPTED)
     except OSError as error:
         # Network errors are LeadErrors, file errors ConfigErrors or CommandErrors: this one is from stdout.
         sys.stderr.write(f"chat: the answer cannot be written: {error.strerror}\n")
@@ -107,9 +103,9 @@ def _session(
         wait_until_reachable=interactive,
         clock=time.monotonic,
         sleep=time.sleep,
-        around=partial(keyboard.without_echo, stdin),
+        around=partial(without_echo, stdin),
     )
-    conversation = Conversation(model=settings.model, system=settings.system, sampling=settings.sampling)
+    conversation = ChatConversation(model=settings.model, system=settings.system, sampling=settings.sampling)
     return Session(streamer, conversation, screen, interactive=interactive)
 
 
@@ -138,7 +134,7 @@ def _screen(
     with QuietInterrupts():
         from chat.terminal_screen import TerminalScreen  # noqa: PLC0415  (importing rich is slow, and a pipe does not need it)
 
-    def status(answer: Answer, columns: int) -> str:
+    def status(answer: ChatAnswer, columns: int) -> str:
         return report.progress(answer, monitor.status_during_an_answer, columns)
 
     return TerminalScreen(stdout, stderr, os.environ, status=status, with_summary=interactive)
@@ -154,7 +150,7 @@ def _typed_lines(
     # A quarter of the start-up time; a pipe does not need these.
     with QuietInterrupts():
         from chat import prompt  # noqa: PLC0415
-        from chat.completion import CommandCompleter  # noqa: PLC0415
+        from chat.prompt import CommandCompleter  # noqa: PLC0415
 
     history = prompt.session_history()
     if kept:

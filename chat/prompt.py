@@ -1,12 +1,13 @@
 """The interactive prompt: line editing, history across sessions, completion, and a status line below."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.completion import Completer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
@@ -15,6 +16,8 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.styles import Style
 
+from chat.commands import COMMANDS
+from chat.sampling import Sampling
 from shared.terminal import sanitize
 
 PROMPT = "> "
@@ -114,3 +117,37 @@ def _key_bindings() -> KeyBindings:
         event.current_buffer.insert_text("\n")
 
     return bindings
+
+
+Names = Callable[[], Sequence[str]]
+
+
+class CommandCompleter(Completer):
+    """Completes only lines that begin with a colon, never messages to the model."""
+
+    def __init__(self, arguments: Mapping[str, Names]) -> None:
+        """`arguments`: by command, a function that lists its arguments, called when Tab is pressed there."""
+        self._offered: dict[str, Names] = {"set": lambda: list(Sampling.model_fields), **arguments}
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        typed = document.text_before_cursor
+        if not typed.startswith(":") or "\n" in typed:
+            return
+        command, space, argument = typed.partition(" ")
+        if not space:
+            yield from self._commands(command)
+        elif complete_event.completion_requested or command == ":set":
+            yield from self._arguments(command.removeprefix(":"), argument)
+
+    @staticmethod
+    def _commands(typed: str) -> Iterable[Completion]:
+        for entry in COMMANDS:
+            name = f":{entry.names[0]}"
+            if name.startswith(typed.lower()):
+                yield Completion(name, -len(typed), display_meta=entry.meaning)
+
+    def _arguments(self, command: str, typed: str) -> Iterable[Completion]:
+        for name in self._offered.get(command, list)():
+            # Models are named by the server.
+            if name.startswith(typed) and name == sanitize(name):
+                yield Completion(name, -len(typed))

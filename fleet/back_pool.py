@@ -10,11 +10,14 @@ from typing import Any
 import httpx
 import ray
 
-from fleet.back_actor import BackActor
+from fleet.child import ChildProcess
 from fleet.moves import LeadNeed, Move, gain_of, plan_moves
 from fleet.settings import FleetSettings
 
 log = logging.getLogger("ray.serve")
+
+_STOP_SECONDS = 5.0
+
 
 _SILENT_SECONDS = 15.0
 """A lead that has not registered for so long is gone; replicas do at each health check."""
@@ -23,6 +26,26 @@ _ACTOR_SECONDS = 15.0
 """Longer than a back takes to end."""
 _RECENT = 0.5
 """Weight of the last look at a lead's running sequences."""
+
+
+class BackActor:
+    """An actor that owns a `back` process, on whatever node has room; it drafts for one lead at a time."""
+
+    def __init__(self, settings: FleetSettings, name: str) -> None:
+        self._arguments = [*settings.arguments("back"), "--name", name]
+        self._name = name
+        self._back: ChildProcess | None = None
+
+    def follow(self, lead: str) -> None:
+        """Draft for the lead with this URL from now on."""
+        if self._back:
+            self._back.stop(_STOP_SECONDS)
+        self._back = ChildProcess("back", "--lead", lead, *self._arguments)
+        log.info("%s drafts for %s", self._name, lead)
+
+    def is_drafting(self) -> bool:
+        """Whether its process runs."""
+        return self._back is not None and self._back.is_alive
 
 
 @dataclass(slots=True)

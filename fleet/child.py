@@ -1,12 +1,59 @@
-"""`python -m fleet.child PROGRAM …`: one of our programs, which ends when its standard input does.
+"""A lead, a back or an RPC worker as a child of an actor: `python -m fleet.child PROGRAM …`.
 
-A replica that is killed cannot stop its lead; its end of the pipe closes whatever happens to it.
+The child ends when its standard input does: a replica that is killed cannot stop its lead, but its end of
+the pipe closes whatever happens to it.
 """
 
+import contextlib
 import os
 import runpy
+import socket
+import subprocess
 import sys
 import threading
+
+
+class ChildError(Exception):
+    """A child did not start; the message says which."""
+
+
+class ChildProcess:
+    """`python -m PROGRAM ARGUMENTS`; ends with this process. Its log goes to the actor's."""
+
+    def __init__(self, program: str, *arguments: str) -> None:
+        """program: lead or back."""
+        self._command = [sys.executable, "-m", "fleet.child", program, *arguments]
+        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def stop(self, seconds: float) -> None:
+        """SIGTERM, and after so many seconds SIGKILL; returns when it has ended."""
+        self._process.terminate()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+
+def free_port(host: str) -> int:
+    """A port of this address that nothing listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def main() -> None:

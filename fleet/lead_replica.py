@@ -13,9 +13,8 @@ from ray.serve.handle import DeploymentHandle
 from ray.util.placement_group import get_current_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from fleet.child_process import ChildError, ChildProcess, free_port
+from fleet.child import ChildError, ChildProcess, free_port
 from fleet.forwarding import AnswerHead, ForwardedRequest, LeadGoneError, passed_on
-from fleet.rpc_worker import RpcWorker
 from fleet.settings import FleetSettings
 from shared.errors import NotServingError
 
@@ -28,6 +27,24 @@ _ANSWER_SECONDS = 5.0
 """For questions about health and load."""
 _ANY_TIME = httpx.Timeout(None, connect=_ANSWER_SECONDS)
 """For answers: clients and the lead itself end what takes too long."""
+
+
+class RpcWorker:
+    """An actor that owns an RPC worker: layers of one lead's model on another machine.
+
+    Ends with the lead's replica.
+    """
+
+    def __init__(self, settings: FleetSettings) -> None:
+        is_local = settings.host != "node"
+        host = settings.host if is_local else ray.util.get_node_ip_address()
+        self._address = f"{host}:{free_port(host)}"
+        arguments = [*settings.arguments("rpc_worker"), "--host", host, "--port", self._address.split(":")[1]]
+        self._worker = ChildProcess("lead", "rpc-worker", *arguments, *(() if is_local else ("--insecure",)))
+
+    def address(self) -> str:
+        """host:port, for `lead --rpc`."""
+        return self._address
 
 
 class LeadReplica:

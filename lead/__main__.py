@@ -1,6 +1,6 @@
 """Entry points of `lead` and `lead-llama-server`: the rest is imported once Ctrl-C exits quietly."""
 
-from shared.interrupts import QuietInterrupts
+from shared.exits import QuietInterrupts
 
 
 def main() -> None:

@@ -8,10 +8,11 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from shared.errors import ConfigError
-from shared.interrupts import STATUS
-from shared.models.convert import ConversionType, read_conversion
-from shared.models.progress_bar import progress_bar
-from shared.models.split import parts_of
+from shared.exits import INTERRUPTED
+from shared.models.convert.conversion import ConversionType
+from shared.models.file_kind import parts_of
+from shared.models.gguf_file import progress_bar
+from shared.models.model_file import read_conversion
 from shared.settings.base import ProgramSettings
 
 
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(f"{settings.program}: {error}")
     except KeyboardInterrupt:
         sys.stderr.write(f"{settings.program}: cancelled, nothing was written\n")
-        sys.exit(STATUS)
+        sys.exit(INTERRUPTED)
 
 
 def convert(settings: ConvertSettings) -> None:

@@ -1,105 +1,159 @@
-"""Forked processes that work on what clients send: what they know of this machine, and what they may take.
+"""Worker processes for what clients send: native code reads it there, which may crash or never end.
 
-Native code reads a client's text there, for as long and with as much memory as it likes. So the kernel ends a
-process that goes too far: nothing in native code can delay that. `lead.tokenizer` and
-`shared.sampling.grammar_server` each load a vocabulary, then fork the processes that do the work.
+A fork server (`shared.fork_server`) loads what all workers need, such as a vocabulary, and never sees what
+clients send. It forks workers that do one task at a time, each over a connection of its own. The kernel ends
+a worker that takes too much CPU time or memory: nothing in native code can delay that.
+
+`Sandbox` is the client's side. It never waits for a worker, and starts the fork server again when that has
+ended; tasks under way go on meanwhile.
 """
 
 import contextlib
-import gc
+import logging
 import os
+import pickle
 import re
-import resource
-import signal
+import socket
+import struct
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+import tempfile
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import NamedTuple, Protocol
 
-MEGABYTE = 1 << 20
+log = logging.getLogger("sandbox")
+
+STATUS = struct.Struct("!i")
+"""The status in which a worker has ended, as `Popen.returncode` has it."""
+KILL = b"K"
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|PROXY", re.IGNORECASE)
 """A proxy's URL may have a password in it; only what downloads models needs one."""
-_MOST_GROWTH_BYTES = 32 * MEGABYTE
 _ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",  # a vocabulary needs no GPU, and each process would reserve memory there
     "HIP_VISIBLE_DEVICES": "",
     "OPENBLAS_NUM_THREADS": "1",  # threads do not survive a fork
     "GGML_NO_BACKTRACE": "1",  # ggml would start a debugger, to show in the log where memory ran out
 }
+_STOP_SECONDS = 2.0
+
+
+class SandboxError(Exception):
+    """The fork server cannot be started."""
+
+
+class Limits(Protocol):
+    """What the worker may take while it does a task (`shared.fork_server.WorkerLimits`)."""
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether the process should end: the next one is forked in milliseconds."""
+
+    def memory(self, n_bytes: int) -> contextlib.AbstractContextManager[None]:
+        """Let allocations fail once the process has `n_bytes` more than at first, where the system counts."""
+
+    def time(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """End the process by SIGPROF if it takes more CPU time, which is fair on a busy machine, too."""
+
+
+class TaskHandler(Protocol):
+    """What workers do. It is made in the fork server; they have copies of it."""
+
+    def warm_up(self) -> None:
+        """Called once in each worker."""
+
+    def do(self, connection: Connection, limits: Limits) -> None:
+        """Do a task that comes over `connection`; EOFError and OSError end it, as the client has left."""
+
+
+class Program(Protocol):
+    """What a fork server is started for. It is pickled."""
+
+    def load(self) -> TaskHandler:
+        """Load what all workers need. After a ModelLoadError the fork server ends without a word."""
+
+
+class Task(NamedTuple):
+    """A client's side of one task.
+
+    connection: to the worker that does it. supervision: to the fork server, which writes one byte when the
+    worker begins, and the worker's `STATUS` if that ends before it is free for another task; without a status
+    the fork server itself has ended. Write `KILL` to have the worker killed.
+    """
+
+    connection: socket.socket
+    supervision: socket.socket
+
+
+class Sandbox:
+    """A fork server and its workers. It starts with the first task, or with `start`."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._name = type(program).__module__
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the fork server while it runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start the fork server before the first task needs it: loading takes a while."""
+        self._control, theirs = socket.socketpair()
+        with theirs, tempfile.TemporaryFile() as program:
+            pickle.dump(self._program, program)
+            program.seek(0)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "shared.fork_server", self._name, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=program,
+                env=without_secrets(os.environ) | _ENVIRONMENT,
+            )
+
+    def open(self) -> Task:
+        """Have a worker do a task, as soon as there is one; raises SandboxError.
+
+        A task whose supervision ends before it has begun was lost with the fork server: open another one.
+        """
+        connection, theirs = socket.socketpair()
+        supervision, supervised = socket.socketpair()
+        with theirs, supervised:
+            for _ in range(2):
+                if self._control is None:
+                    self.start()
+                assert self._control
+                try:
+                    socket.send_fds(self._control, [b"\0"], [theirs.fileno(), supervised.fileno()])
+                except (BrokenPipeError, ConnectionResetError):
+                    log.error("the fork server of %s has ended: starting it again", self._name)  # noqa: TRY400 - expected
+                    self.close()
+                else:
+                    return Task(connection, supervision)
+        connection.close()
+        supervision.close()
+        raise SandboxError
+
+    def kill(self) -> None:
+        """Kill the fork server, which does not answer. The next task starts it again."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        """End the fork server, which kills its workers. Waits at most some seconds."""
+        if self._control:
+            self._control.close()
+        if self._process:
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._process = self._control = None
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a child process may see; it gets no key that it is not given for its own use."""
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
-
-
-def sandbox_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that forks."""
-    return without_secrets(environment) | _ENVIRONMENT
-
-
-def share_memory() -> None:
-    """Before the first fork: what the garbage collector leaves alone stays shared with all of them."""
-    gc.collect()
-    gc.freeze()
-
-
-def fork(work: Callable[[], None], unwanted: Iterable[int] = ()) -> int:
-    """Do `work` in a new process without the descriptors `unwanted`; returns its id.
-
-    It ends with status 0 when the work is done, with 1 if that raises.
-    """
-    if pid := os.fork():
-        return pid
-    status = 1
-    try:
-        for descriptor in unwanted:
-            os.close(descriptor)
-        signal.signal(signal.SIGPROF, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it would have clients' texts in it
-        work()
-        status = 0
-    finally:
-        os._exit(status)
-
-
-class Limits:
-    """What this process takes, from now on."""
-
-    def __init__(self) -> None:
-        self._reserved, self._peak = _reserved_data(), _peak_memory()
-
-    @property
-    def has_grown(self) -> bool:
-        """Whether it should end: the next one is forked in milliseconds."""
-        return _peak_memory() > self._peak + _MOST_GROWTH_BYTES
-
-    @contextlib.contextmanager
-    def time(self, seconds: float) -> Iterator[None]:
-        """End this process by SIGPROF if it takes more CPU time, which is fair on a busy machine, too."""
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-
-    def set_memory(self, n_bytes: int) -> None:
-        """Let allocations fail once the process has `n_bytes` more than at first, where the system counts."""
-        if self._reserved:
-            wanted, (_, hard) = self._reserved + n_bytes, resource.getrlimit(resource.RLIMIT_DATA)
-            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def _reserved_data() -> int:
-    """What RLIMIT_DATA limits, in bytes; 0 where that is not known (macOS)."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return 0
-    lines = dict(line.split(":", 1) for line in status.read_text("ascii", "replace").splitlines())
-    return int(lines["VmData"].split()[0]) * 1024
-
-
-def _peak_memory() -> int:
-    """The most memory that the process has used so far, in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

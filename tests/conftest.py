@@ -34,6 +34,11 @@ settings.load_profile("steady")
 gc.set_threshold(50_000, 50, 50)
 
 
+def more(*values):
+    """A case that `make test` leaves out: another model whose kind of memory a quick case has, too."""
+    return pytest.param(*values, marks=pytest.mark.models)
+
+
 def pytest_collection_finish():
     """What was collected stays: nobody looks for garbage there any more."""
     gc.collect()

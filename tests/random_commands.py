@@ -8,13 +8,13 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from lead.engine.calibration import Recalibration
 from lead.engine.commands import Cancel, RequestOptions, SetBacks, SetPolicy, Submit
 from lead.engine.drafters.lookup import SuffixDrafter
 from lead.engine.drafters.seen_texts import SeenTexts
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Failed, PromptProgress, Started
 from lead.engine.loop import Loop
-from lead.engine.recalibration import Recalibration
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Forget, Store, apply_edits
 from shared.errors import KvCacheFullError, WindowLostError

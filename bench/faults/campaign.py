@@ -11,12 +11,10 @@ from itertools import takewhile
 import httpx
 
 from bench.faults.answers import Answer
-from bench.faults.asking import Asker, Outcome
-from bench.faults.injector import Happened, Injector
+from bench.faults.asking import Asker, Outcome, Tally
+from bench.faults.injector import Fault, Happened, Injector
 from bench.faults.requests import MixedRequest
-from bench.faults.schedule import Fault
 from bench.faults.site import Site
-from bench.faults.tally import Tally
 from shared.errors import ConfigError
 
 Tell = Callable[[str], None]

@@ -1,20 +1,25 @@
-"""Makes the faults of a schedule happen to real programs, and undoes those that last."""
+"""Which fault happens when, and how it is made to happen to real programs and undone.
+
+The schedule is drawn from a seed, without end, the same for the same seed. Faults come in tracks, one for
+each part of the system; those of different tracks overlap, those of one track do not.
+"""
 
 import asyncio
+import heapq
 import random
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import psutil
 
-from bench.faults.schedule import Fault
 from bench.faults.site import Site
 from bench.hostile import n_frames_sent
 from bench.link import Link
 from bench.processes import Program
+from shared.errors import ConfigError
 
 _N_FLAPS, _FLAP_SECONDS = 2, 0.7
 _DELAY_SECONDS = 0.15
@@ -26,6 +31,28 @@ _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 _FREE_DESCRIPTORS = 3
 _FREE_BYTES = {"engine": 0, "front": 8 << 20}
 """Address space that is left to a process: the engine soon fails to allocate, the front has to make do."""
+
+_PAUSES = {
+    "engine": (5.0, 15.0),
+    "tokenizer": (5.0, 15.0),
+    "back": (3.0, 10.0),
+    "hostile": (5.0, 15.0),
+    "link": (1.0, 4.0),
+    "lead": (5.0, 15.0),
+}
+"""Seconds from the end of one fault of a track to the beginning of the next, by track."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`begins`: seconds since the start of the campaign. `choice`, between 0 and 1, chooses back or link."""
+
+    begins: float
+    track: str
+    number: int
+    kind: str
+    seconds: float
+    choice: float
 
 
 Action = Callable[[Site, Fault], AbstractAsyncContextManager[None]]
@@ -63,7 +90,7 @@ class Injector:
         """One fault, from its beginning to its end."""
         began = self._clock()
         try:
-            async with ACTIONS[fault.kind](self._site, fault):
+            async with KINDS[fault.kind].action(self._site, fault):
                 try:
                     await asyncio.sleep(fault.seconds)
                 finally:
@@ -262,24 +289,68 @@ def _in_pieces(link: Link, fault: Fault) -> None:
     link.delay = lambda: rng.uniform(0.0, _MOST_PIECE_DELAY_SECONDS)
 
 
-ACTIONS: Mapping[str, Action] = {
-    "engine-killed": _killed(_engine, *_DEADLY),
-    "engine-killed-twice": _engine_killed_twice,
-    "engine-stopped": _stopped(_engine),
-    "engine-out-of-memory": _engine_out_of_memory,
-    "tokenizer-killed": _killed(_tokenizer, signal.SIGKILL),
-    "tokenizer-stopped": _stopped(_tokenizer),
-    "back-killed": _back_killed,
-    "back-stopped": _back_stopped,
-    "back-flapping": _back_flapping,
-    "back-hostile": _back_hostile,
-    "link-cut": _link_worse(_cut),
-    "link-black-hole": _link_worse(_stop_flow),
-    "link-300-ms": _link_worse(_slow),
-    "link-throttled": _link_worse(_throttle),
-    "link-pieces": _link_worse(_in_pieces),
-    "lead-few-descriptors": _lead_few_descriptors,
-    "lead-little-memory": _lead_little_memory,
-    "lead-replaced": _lead_replaced,
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault. action: entering its context applies it, leaving it undoes it.
+
+    It lasts as many seconds as are drawn between two bounds.
+    """
+
+    track: str
+    action: Action
+    shortest: float = 0.0
+    longest: float = 0.0
+
+
+KINDS: Mapping[str, Kind] = {
+    "engine-killed": Kind("engine", _killed(_engine, *_DEADLY)),
+    "engine-killed-twice": Kind("engine", _engine_killed_twice, 0.3, 2.0),
+    "engine-stopped": Kind("engine", _stopped(_engine), 0.3, 6.0),
+    "engine-out-of-memory": Kind("engine", _engine_out_of_memory, 1.0, 3.0),
+    "tokenizer-killed": Kind("tokenizer", _killed(_tokenizer, signal.SIGKILL)),
+    "tokenizer-stopped": Kind("tokenizer", _stopped(_tokenizer), 0.3, 6.0),
+    "back-killed": Kind("back", _back_killed, 0.0, 3.0),
+    "back-stopped": Kind("back", _back_stopped, 0.5, 6.0),
+    "back-flapping": Kind("back", _back_flapping),
+    "back-hostile": Kind("hostile", _back_hostile, 2.0, 6.0),
+    "link-cut": Kind("link", _link_worse(_cut)),
+    "link-black-hole": Kind("link", _link_worse(_stop_flow), 0.5, 8.0),
+    "link-300-ms": Kind("link", _link_worse(_slow), 2.0, 6.0),
+    "link-throttled": Kind("link", _link_worse(_throttle), 2.0, 6.0),
+    "link-pieces": Kind("link", _link_worse(_in_pieces), 2.0, 6.0),
+    "lead-few-descriptors": Kind("lead", _lead_few_descriptors, 0.5, 3.0),
+    "lead-little-memory": Kind("lead", _lead_little_memory, 0.5, 3.0),
+    "lead-replaced": Kind("lead", _lead_replaced),
 }
-"""What each kind of fault does: entering the context applies it, leaving it undoes it."""
+
+
+def chosen_kinds(names: str) -> list[str]:
+    """The kinds that `names` lists, by name or by the word that they begin with; raises ConfigError."""
+    chosen: list[str] = []
+    for name in (part.strip() for part in names.split(",")):
+        matching = [kind for kind in KINDS if name in {"all", kind, kind.partition("-")[0]}]
+        if not matching and name != "none":
+            raise ConfigError(f"--faults {name}: all, none, or some of {', '.join(KINDS)}")
+        chosen += [kind for kind in matching if kind not in chosen]
+    return chosen
+
+
+def faults(seed: int, kinds: Collection[str], pace: float = 1.0) -> Iterator[Fault]:
+    """All faults of these kinds in the order in which they begin; pauses are divided by `pace`."""
+    tracks = sorted({KINDS[kind].track for kind in kinds})
+    return heapq.merge(
+        *(_track(seed, track, kinds, pace) for track in tracks), key=lambda fault: fault.begins
+    )
+
+
+def _track(seed: int, track: str, kinds: Collection[str], pace: float) -> Iterator[Fault]:
+    rng = random.Random(f"{seed} faults {track}")  # noqa: S311 - a seeded choice is wanted
+    own = sorted(kind for kind in kinds if KINDS[kind].track == track)
+    now, number = 0.0, 0
+    while True:
+        now += rng.uniform(*_PAUSES[track]) / pace
+        kind = rng.choice(own)
+        seconds = rng.uniform(KINDS[kind].shortest, KINDS[kind].longest)
+        yield Fault(now, track, number, kind, seconds, rng.random())
+        now += seconds
+        number += 1

@@ -19,11 +19,11 @@ from pathlib import Path
 from bench import report
 from bench.faults import campaign, summary
 from bench.faults.answers import Answer
+from bench.faults.asking import Tally
 from bench.faults.campaign import Result
+from bench.faults.injector import KINDS, Fault, chosen_kinds, faults
 from bench.faults.requests import NEXT_TURN, MixedRequest, draw, next_turn, with_logprobs
-from bench.faults.schedule import KINDS, Fault, chosen_kinds, faults
 from bench.faults.site import Site
-from bench.faults.tally import Tally
 from bench.models import WEIGHTS, shipped_target
 
 _ENGINE_SECONDS = 2.0

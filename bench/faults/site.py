@@ -19,7 +19,7 @@ from shared.models.builtin import builtin_draft
 _STARTING_SECONDS = 60.0
 _BACK_NICENESS = 5
 _READY = re.compile(" ready: ")
-_CHILDREN = {"lead.engine": "engine", "lead.tokenizer": "tokenizer"}
+_CHILDREN = {"lead.engine": "engine", "shared.fork_server": "tokenizer"}
 """Processes of the lead by the module that they run."""
 
 

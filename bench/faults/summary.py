@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench import table
+from bench.faults.asking import Failure, Tally
 from bench.faults.campaign import Result
 from bench.faults.injector import Happened
-from bench.faults.tally import Failure, Tally
 
 _MOST_FAILURES = 20
 

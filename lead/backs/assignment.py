@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shared.bucket import Bucket
+from shared.pace import Bucket
 
 MOST_ASKED = 4
 """Backs for one sequence, not counting one on trial. More would agree with the best, or be worse."""

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from lead.generation.sequences import LiveSequence
 from lead.settings.limits import RequestLimits
-from shared.bucket import Bucket
 from shared.errors import ProtocolError
+from shared.pace import Bucket
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, Draft
 
 MAX_INVALID_DRAFTS = 100

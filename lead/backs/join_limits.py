@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from shared.bucket import Bucket
 from shared.errors import UnavailableError
+from shared.pace import Bucket
 
 FIRST_LOCKOUT_SECONDS, MAX_LOCKOUT_SECONDS = 10.0, 600.0
 """Doubled with each further offence, until the last one is as long ago as the longest."""

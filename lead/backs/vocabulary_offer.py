@@ -1,7 +1,6 @@
 """The file that backs of another vocabulary download, made when the first one asks for it."""
 
 import asyncio
-import contextlib
 import gzip
 import secrets
 import shutil
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 from platformdirs import user_cache_path
 
+from shared.cached_files import remove_oldest, written_whole
 from shared.errors import ConfigError, UnavailableError
 from shared.llama.gguf_metadata import content_digest, write_vocabulary_file
 from shared.llama.vocabulary import Vocabulary
@@ -47,23 +47,16 @@ class VocabularyOffer:
 
     def _make(self) -> OfferedVocabulary:
         self._folder.mkdir(parents=True, exist_ok=True)
-        part = self._folder / f"{secrets.token_hex(8)}.part"
-        try:
-            write_vocabulary_file(self._model, part)
-            digest = content_digest(part)
-            made = OfferedVocabulary(
-                digest, self._folder / f"{digest}.gguf", self._folder / f"{digest}.gguf.gz"
-            )
-            part.replace(made.plain)
-            with made.plain.open("rb") as source, gzip.open(part, "wb", compresslevel=6) as compressed:
-                shutil.copyfileobj(source, compressed)
-            part.replace(made.compressed)
-        finally:
-            part.unlink(missing_ok=True)
-        self._remove_oldest()
-        return made
-
-    def _remove_oldest(self) -> None:
-        with contextlib.suppress(FileNotFoundError):  # another lead does the same
-            for old in sorted(self._folder.iterdir(), key=lambda each: each.stat().st_mtime)[:-_N_FILES]:
-                old.unlink()
+        new = self._folder / f"{secrets.token_hex(8)}.gguf"
+        write_vocabulary_file(self._model, new)
+        digest = content_digest(new)
+        plain, compressed = self._folder / f"{digest}.gguf", self._folder / f"{digest}.gguf.gz"
+        new.replace(plain)
+        with (
+            written_whole(compressed) as part,
+            plain.open("rb") as source,
+            gzip.open(part, "wb", compresslevel=6) as target,
+        ):
+            shutil.copyfileobj(source, target)
+        remove_oldest(self._folder, _N_FILES)
+        return OfferedVocabulary(digest, plain, compressed)

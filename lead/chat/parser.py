@@ -26,7 +26,7 @@ _MAX_SPACE_CHARACTERS = 256
 _MAX_SEPARATOR_CHARACTERS = 100
 """Between a marker and the call that it begins; with more it begins none."""
 _MAX_REJECTED_OBJECTS = 16
-"""Each may be as long as the answer and is read twice; after so many no calls are looked for."""
+"""Each may be as long as the answer and is read twice; after this many, no more calls are looked for."""
 _WINDOW_CHARACTERS = 512
 """How much text is looked at once: each step may copy all of it."""
 _GENERIC_HEAD = re.compile(r'\s*\{\s*"(response|tool_calls)"\s*:\s*(?=\S)')

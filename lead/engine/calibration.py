@@ -1,10 +1,12 @@
-"""A table of T(n), measured before the first request and while there is none."""
+"""T(n) measured: before the first request, again while the engine is idle, and by `lead plan`."""
 
 import math
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
+from typing import Self
 
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.step_plan import TrialPlace
@@ -12,43 +14,91 @@ from lead.engine.target import Target
 from shared.cache_edits import apply_edits
 from shared.llama.span import Span
 
-_WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
-WIDEST = max(_WIDTHS)
-EMPTY_CACHE = TrialPlace()
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 _REPEATS = 5
 _MAX_SECONDS = 10.0
 """Time limit; for a slower model the rest is learned from requests."""
 _QUIET = 1.2
 """A machine on which T(1) is longer by this factor than it was is busy."""
+_EMPTY_CACHE = TrialPlace()
+_AFTER_SECONDS = (3.0, 10.0, 30.0)
+"""Since the engine was ready. So many samples of each width replace those of the start."""
+_RETRY_SECONDS, _MOST_RETRIES = 3.0, 5
+"""After an attempt that was interrupted, or made while the machine was busy, which takes a step or two; each
+time twice as long, because a model may just be slow."""
 
 
-def warm_up(target: Target, place: TrialPlace = EMPTY_CACHE) -> None:
-    """Read all weights: a step takes longer the first time."""
-    target.decode([Span(place.slot, place.n_cached, [0], 1)])
-    target.trim(place.slot, place.n_cached)
+class StepTimer:
+    """Times decodes of a model: the target, a draft model, or heads."""
 
+    def __init__(
+        self,
+        decode: Callable[[list[int]], object],
+        undo: Callable[[], None],
+        n_vocab: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`decode` decodes tokens, of a vocabulary of `n_vocab`; `undo` removes them from the cache."""
+        self._decode = decode
+        self._undo = undo
+        self._n_vocab = n_vocab
+        self._clock = clock
 
-def calibrate(
-    target: Target,
-    cost: StepCost,
-    n_vocab: int,
-    interrupted: Callable[[], bool],
-    clock: Callable[[], float] = time.monotonic,
-    *,
-    widths: Sequence[int] = _WIDTHS,
-    n_repeats: int = _REPEATS,
-    max_seconds: float = _MAX_SECONDS,
-) -> None:
-    """Time steps of several widths in slot 0, which must be empty and is left empty.
+    @classmethod
+    def of_target(
+        cls,
+        target: Target,
+        n_vocab: int,
+        clock: Callable[[], float] = time.monotonic,
+        place: TrialPlace = _EMPTY_CACHE,
+    ) -> Self:
+        """For steps at `place`, which is left as it was; by default slot 0, which must be empty."""
 
-    The widths take turns, so that a busy moment of the machine does not affect one of them alone. Ends early
-    when `interrupted` returns True.
-    """
-    began = clock()
-    for width, seconds in _timed_steps(target, n_vocab, interrupted, clock, EMPTY_CACHE, widths, n_repeats):
-        cost.learn(width, seconds)
-        if clock() - began > max_seconds:
-            return
+        def decode(tokens: list[int]) -> None:
+            target.decode([Span(place.slot, place.n_cached, tokens, len(tokens))])
+
+        return cls(decode, lambda: target.trim(place.slot, place.n_cached), n_vocab, clock)
+
+    def seconds(self, width: int) -> float:
+        """The duration of a step of `width` tokens.
+
+        They are as different as those of a text: a mixture of experts would send equal ones to the same
+        experts.
+        """
+        tokens = random.Random(0).choices(range(self._n_vocab), k=width)  # noqa: S311 - the same at each start
+        began = self._clock()
+        self._decode(tokens)
+        seconds = self._clock() - began
+        self._undo()
+        return seconds
+
+    def turns(
+        self, widths: Sequence[int], n_repeats: int, interrupted: Callable[[], bool]
+    ) -> Iterator[tuple[int, float]]:
+        """(width, seconds) of a step of each width in turn, until `interrupted` returns True.
+
+        As they take turns, a busy moment of the machine does not affect one width alone.
+        """
+        for width in chain.from_iterable(repeat(widths, n_repeats)):
+            if interrupted():
+                return
+            yield width, self.seconds(width)
+
+    def calibrate(
+        self,
+        cost: StepCost,
+        interrupted: Callable[[], bool] = lambda: False,
+        *,
+        widths: Sequence[int] = WIDTHS,
+        n_repeats: int = _REPEATS,
+        max_seconds: float = _MAX_SECONDS,
+    ) -> None:
+        """Have `cost` learn T(n) of these widths; ends early when interrupted, or after `max_seconds`."""
+        began = self._clock()
+        for width, seconds in self.turns(widths, n_repeats, interrupted):
+            cost.learn(width, seconds)
+            if self._clock() - began > max_seconds:
+                return
 
 
 def recalibrate(
@@ -58,7 +108,7 @@ def recalibrate(
     interrupted: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
     *,
-    place: TrialPlace = EMPTY_CACHE,
+    place: TrialPlace = _EMPTY_CACHE,
     max_step_seconds: float = math.inf,
 ) -> bool:
     """Time steps again, at `place`, which is left as it was; returns whether something was learned.
@@ -67,39 +117,49 @@ def recalibrate(
     the machine is busier than it was when T(1) was learned. What counts is whole turns of all widths.
     """
     apply_edits(place.edits, target)
-    warm_up(target, place)
+    timer = StepTimer.of_target(target, n_vocab, clock, place)
+    timer.seconds(1)  # reads all weights: a step takes longer the first time
     longest_single = min(_QUIET * cost.seconds(1), max_step_seconds)
     timed = []
-    for width, seconds in _timed_steps(target, n_vocab, interrupted, clock, place, _WIDTHS, _REPEATS):
+    for width, seconds in timer.turns(WIDTHS, _REPEATS, interrupted):
         if seconds > (longest_single if width == 1 else max_step_seconds):
             break
         timed.append((width, seconds))
-    complete = timed[: len(timed) - len(timed) % len(_WIDTHS)]
+    complete = timed[: len(timed) - len(timed) % len(WIDTHS)]
     for width, seconds in complete:
         cost.learn(width, seconds)
     return bool(complete)
 
 
-def varied_tokens(n_vocab: int, n: int) -> list[int]:
-    """As different as those of a text: a mixture of experts would send equal ones to the same experts."""
-    return random.Random(0).choices(range(n_vocab), k=n)  # noqa: S311 - the same at each start
+class Recalibration:
+    """When to measure again in an idle engine: while it starts, other programs start, too.
 
+    A wrong T(n) of widths that seem too slow to be used is corrected only by chance later.
+    """
 
-def _timed_steps(  # noqa: PLR0917 - what its two callers share
-    target: Target,
-    n_vocab: int,
-    interrupted: Callable[[], bool],
-    clock: Callable[[], float],
-    place: TrialPlace,
-    widths: Sequence[int],
-    n_repeats: int,
-) -> Iterator[tuple[int, float]]:
-    """Each width in turn, and the seconds of a step."""
-    for width in chain.from_iterable(repeat(widths, n_repeats)):
-        if interrupted():
-            return
-        tokens, start = varied_tokens(n_vocab, width), clock()
-        target.decode([Span(place.slot, place.n_cached, tokens, width)])
-        seconds = clock() - start
-        target.trim(place.slot, place.n_cached)
-        yield width, seconds
+    def __init__(self, measure: Callable[[TrialPlace], bool], now: float) -> None:
+        """measure: returns as soon as a command arrives, and whether it has learned something.
+
+        now: when the engine is ready, in seconds.
+        """
+        self._measure = measure
+        self._due = deque(now + seconds for seconds in _AFTER_SECONDS)
+        self._n_retries = 0
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until it is due; None: never again."""
+        return max(0.0, self._due[0] - now) if self._due else None
+
+    def run(self, now: float, find_place: Callable[[int], TrialPlace | None]) -> None:
+        """Measure if it is due and the widest step has a place; times that were missed count once."""
+        is_due = False
+        while self._due and now >= self._due[0]:
+            self._due.popleft()
+            is_due = True
+        if is_due and (place := find_place(max(WIDTHS))) and not self._measure(place):
+            self._retry(now + _RETRY_SECONDS * 2**self._n_retries)
+
+    def _retry(self, at: float) -> None:
+        if self._n_retries < _MOST_RETRIES and (not self._due or at < self._due[0]):
+            self._n_retries += 1
+            self._due.appendleft(at)

@@ -10,7 +10,7 @@ from statistics import median
 
 import numpy as np
 
-from lead.engine.calibration import varied_tokens
+from lead.engine.calibration import StepTimer
 from lead.engine.commands import DRAFT_MODEL, Load, LoadDraft
 from lead.engine.drafters.head_drafter import HeadDrafter
 from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
@@ -25,7 +25,7 @@ from shared.llama.mtp_heads import MtpHeads, has_heads, is_heads_file
 from shared.llama.span import Span
 from shared.models.file_kind import is_eagle_file
 from shared.prompt_cache import NO_PROMPT_CACHE
-from shared.sampling.grammar_waits import WaitsForGrammars
+from shared.sampling.constrained import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.translation.drafter_maker import STATES_BESIDE_DRAFT, DrafterMaker, most_ahead
 
@@ -54,14 +54,14 @@ class InlineModel:
     def title(self) -> str:
         return self.model.vocabulary.info.name
 
-    def drafter(self, grammars: GrammarServer, patience: WaitsForGrammars) -> ModelDrafter:
+    def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> ModelDrafter:
         """For as many sequences as there are slots."""
         model, load = self.model, self.load
         stores = model.traits.can_trim and not self.maker.translates
         stored = describe_prompt_cache(model.prompt_cache if stores else NO_PROMPT_CACHE)
         log.info("prompt cache of the draft model: %s", stored)
         n_most = most_ahead(model, load.n_most)
-        drafter = self.maker.make(grammars, patience, n_slots=load.options.parallel, n_ahead=n_most)
+        drafter = self.maker.make(grammars, budget, n_slots=load.options.parallel, n_ahead=n_most)
         return ModelDrafter(self.source, drafter, n_most, self._thread_choice())
 
     def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
@@ -101,7 +101,7 @@ class InlineHeads:
     def title(self) -> str:
         return self.heads.title
 
-    def drafter(self, grammars: GrammarServer, patience: WaitsForGrammars) -> HeadDrafter:
+    def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> HeadDrafter:
         """Drafts up to `n_most` tokens."""
         assert self.model.hidden
         vocabulary = self.model.vocabulary
@@ -112,19 +112,18 @@ class InlineHeads:
             make_sampler,
             vocabulary.end_tokens,
             n_most=self.n_most,
-            patience=patience,
+            budget=budget,
         )
 
     def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
         """A first T(n) of the heads; their slot 0 is empty, and is left empty."""
         row = np.zeros(self.heads.n_embd, np.float32)
-        for width in [1] * _REPEATS + list(_WIDTHS):
-            if width > self.heads.n_batch:
-                return
-            began = clock()
-            self.heads.decode([HeadSpan(0, 0, varied_tokens(self.heads.n_vocab, width), [row] * width)])
-            cost.learn(width, clock() - began)
-            self.heads.trim(0, 0)
+
+        def decode(tokens: list[int]) -> None:
+            self.heads.decode([HeadSpan(0, 0, tokens, [row] * len(tokens))])
+
+        timer = StepTimer(decode, lambda: self.heads.trim(0, 0), self.heads.n_vocab, clock)
+        _calibrate(timer, cost, self.heads.n_batch)
 
     def describe(self, token_seconds: float) -> str:
         """For the log, at the start."""
@@ -203,10 +202,11 @@ def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = t
     n_most = load.options.threads
     if load.fixed_threads or n_most == 1:
         return n_most
+    timer = StepTimer.of_target(model, model.n_vocab, clock)
     seconds: dict[int, list[float]] = {1: [], n_most: []}
     for n_threads in [1, n_most] * _REPEATS:
         model.use_threads(n_threads)
-        seconds[n_threads].append(_step_seconds(model, 1, clock))
+        seconds[n_threads].append(timer.seconds(1))
     best = min(seconds, key=lambda n_threads: median(seconds[n_threads]))
     model.use_threads(best)
     return best
@@ -214,16 +214,13 @@ def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = t
 
 def calibrate_drafting(model: Model, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
     """A first T(n) of the draft model, whose slot 0 is empty: it has to be known before it is used."""
-    began = clock()
-    for width in [1] * _REPEATS + list(_WIDTHS):
-        if width > 1 and (width > model.n_batch or clock() - began > _MAX_SECONDS):
-            return
-        cost.learn(width, _step_seconds(model, width, clock))
+
+    def decode(tokens: list[int]) -> None:
+        model.decode([Span(0, 0, tokens, 1)])
+
+    _calibrate(StepTimer(decode, lambda: model.trim(0, 0), model.n_vocab, clock), cost, model.n_batch)
 
 
-def _step_seconds(model: Model, width: int, clock: Callable[[], float]) -> float:
-    tokens, began = varied_tokens(model.n_vocab, width), clock()
-    model.decode([Span(0, 0, tokens, 1)])
-    seconds = clock() - began
-    model.trim(0, 0)
-    return seconds
+def _calibrate(timer: StepTimer, cost: StepCost, n_batch: int) -> None:
+    widths = [width for width in (*[1] * _REPEATS, *_WIDTHS) if width <= n_batch]
+    timer.calibrate(cost, widths=widths, n_repeats=1, max_seconds=_MAX_SECONDS)

@@ -8,7 +8,6 @@ that decides which widths agree, which is the model's files, the options, llama.
 
 import hashlib
 import logging
-import secrets
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -17,12 +16,13 @@ from lead.engine.commands import Load
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Exactness
 from shared import cpus
+from shared.cached_files import written_whole
 from shared.errors import ModelLoadError
 from shared.llama import library
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_widths, measure_widths, rehearse
 from shared.llama.model import Model
-from shared.models.split import parts_of
+from shared.models.file_kind import parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 
 log = logging.getLogger("engine")
@@ -94,12 +94,8 @@ def remember(load: Load, exactness: Exactness, *, with_heads: bool) -> None:
     try:
         path = _path(load, with_heads=with_heads)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{secrets.token_hex(4)}.part")
-        try:
+        with written_whole(path) as part:
             part.write_text(exactness.model_dump_json())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
     except OSError as error:
         log.info("--exact will be measured again at the next start: %s", error)
 

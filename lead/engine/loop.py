@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import NoReturn, Protocol
 
+from lead.engine.calibration import Recalibration
 from lead.engine.commands import Command
 from lead.engine.engine import Engine
 from lead.engine.events import Event, Failed, Finished, Started
-from lead.engine.recalibration import Recalibration
 from lead.engine.speculation.inline_drafting import DraftOrder
 from lead.engine.speculation.policy import Wait
 from lead.engine.step_plan import Action, StepPlan

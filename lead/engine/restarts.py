@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 
-from shared.backoff import jittered_delays
+from shared.pace import jittered_delays
 
 _FIRST_DELAY, _MOST_DELAY = 0.2, 30.0
 MOST_DEATHS_AT_START = 5

@@ -4,7 +4,7 @@ import logging
 import sys
 import time
 
-from lead.engine.calibration import calibrate, recalibrate, warm_up
+from lead.engine.calibration import Recalibration, StepTimer, recalibrate
 from lead.engine.commands import DRAFT_MODEL, MTP, NGRAM, PREDICTION, SUFFIX, Load, Submit
 from lead.engine.draft_loading import InlineSource, load_inline_source, wants_heads
 from lead.engine.drafters.draft_source import LookupDrafter
@@ -17,7 +17,6 @@ from lead.engine.exact_model import limits_of, load_target
 from lead.engine.heartbeat import Computing, Heartbeat
 from lead.engine.loop import Loop
 from lead.engine.pipe import EnginePipe, low_numbered
-from lead.engine.recalibration import Recalibration
 from lead.engine.rpc_workers import wait_for_workers
 from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
@@ -30,7 +29,7 @@ from shared.llama.model import Model
 from shared.logs import configure_logging
 from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
-from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")
@@ -89,8 +88,8 @@ def _serve(
 ) -> None:
     vocabulary = model.vocabulary
     limits = limits_of(model, n_prompt_checkpoints(model.traits, load.options), model.prompt_cache)
-    patience = Patience()
-    grammars = GrammarServer(load.model, patience)
+    budget = TimeBudget()
+    grammars = GrammarServer(load.model, budget)
 
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
@@ -102,26 +101,27 @@ def _serve(
         vocabulary.end_tokens,
         lambda request: _lookups(request, load, seen),
         batching=batching_for(limits),
-        inline=inline.drafter(grammars, patience) if inline else None,
+        inline=inline.drafter(grammars, budget) if inline else None,
         widths=model.widths,
     )
     if inline and speculation.inline:
         cost = speculation.inline.cost
         inline.calibrate(cost)
         log.info("%s", inline.describe(cost.seconds(1)))
-    engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, patience)
+    engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
-    warm_up(model)
+    timer = StepTimer.of_target(model, model.n_vocab)
+    timer.seconds(1)  # reads all weights: a step takes longer the first time
     grammars.start()  # not earlier: its processes take a core while they load
     pipe.send(_ready(limits, exactness, inline))
     recalibration = None
     if limits.traits.can_speculate and load.calibrate:
-        calibrate(model, speculation.cost, model.n_vocab, interrupted=lambda: pipe.readable)
+        timer.calibrate(speculation.cost, lambda: pipe.readable)
         recalibration = _recalibration(model, speculation.cost, pipe)
     forget_old = seen.forget_old if seen else lambda: None
     Loop(model, engine, pipe, recalibration=recalibration, forget_old=forget_old).run()

@@ -7,15 +7,13 @@ import functools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from lead.engine.calibration import calibrate
+from lead.engine.calibration import WIDTHS, StepTimer
 from lead.engine.commands import Load, LoadDraft
 from lead.engine.draft_loading import (
     InlineHeads,
     InlineSource,
-    calibrate_drafting,
     choose_threads,
     heads_file,
     load_draft_model,
@@ -26,19 +24,15 @@ from lead.engine.speculation.step_cost import StepCost
 from lead.planning.acceptance_trial import AcceptanceTrial
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
 from shared.llama.model import Model
-from shared.llama.span import Span
 from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.settings.model_options import ModelOptions
 
 _N_EACH = 32
 _TRIAL_SECONDS = 6.0
 _SPLIT_SECONDS = 4.0
-_BESIDE_WIDTHS = (1, 2, 4)
-_ENDLESS = 1 << 20
-_N_DRAFTED = 32
-"""Tokens after which a draft begins anew, so that attention has little to read, as in most drafts."""
+_REPEATS = 5
 
 
 def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str]) -> EngineTimes:
@@ -46,10 +40,10 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
     with_heads = wants_heads(load.model_copy(update={"draft": None}))
     model = Model(load.model, load.options, with_heads=with_heads)
     cost = StepCost()
-    calibrate(model, cost, model.n_vocab, lambda: False)
+    StepTimer.of_target(model, model.n_vocab).calibrate(cost)
     if not model.traits.can_speculate:
         return EngineTimes(cost.table(), speculates=False, is_offloaded=model.is_offloaded)
-    grammars = GrammarServer(load.model, Patience())
+    grammars = GrammarServer(load.model, TimeBudget())
     try:
         drafters, costs = _drafters(load, model, grammars, with_heads=with_heads)
         return _with_trial(model, cost, drafters, costs, sampling, texts)
@@ -67,7 +61,7 @@ def _drafters(
         sources.append(load_draft_model(load.draft, model))
     if with_heads or own_file:
         sources.append(InlineHeads(model, model.open_heads(own_file), load.n_most_mtp, load.options.parallel))
-    drafters: list[InlineDrafter[Any]] = [each.drafter(grammars, Patience()) for each in sources]
+    drafters: list[InlineDrafter[Any]] = [each.drafter(grammars, TimeBudget()) for each in sources]
     costs = {each.source: StepCost() for each in sources}
     for each in sources:
         each.calibrate(costs[each.source])
@@ -107,48 +101,25 @@ def _with_trial(  # noqa: PLR0917 - what was loaded, and what to do with it
 # Lead and back on cores of their own
 
 
-def measure_steps(path: Path, options: ModelOptions) -> dict[int, float]:
-    """T(n) of a target. Raises ModelLoadError."""
+def measure_steps(
+    path: Path,
+    options: ModelOptions,
+    widths: Sequence[int] = WIDTHS,
+    n_repeats: int = _REPEATS,
+    max_seconds: float = _SPLIT_SECONDS,
+) -> dict[int, float]:
+    """T(n) of a model in seconds. Raises ModelLoadError."""
     model, cost = _loaded(path, options), StepCost()
-    calibrate(model, cost, model.n_vocab, lambda: False, max_seconds=_SPLIT_SECONDS)
+    timer = StepTimer.of_target(model, model.n_vocab)
+    timer.seconds(1)  # reads all weights: a step takes longer the first time
+    timer.calibrate(cost, widths=widths, n_repeats=n_repeats, max_seconds=max_seconds)
     return cost.table()
 
 
 def measure_token(load: LoadDraft) -> float:
     """Seconds of a draft model's decode of one token. Raises ModelLoadError."""
-    model = _loaded(load.model, load.options)
-    choose_threads(load, model)
-    cost = StepCost()
-    calibrate_drafting(model, cost)
-    return cost.seconds(1)
-
-
-def steps_for(path: Path, options: ModelOptions, seconds: float) -> dict[int, float]:
-    """Some T(n), measured for so long: while another process drafts."""
-    model, cost = _loaded(path, options), StepCost()
-    calibrate(
-        model,
-        cost,
-        model.n_vocab,
-        lambda: False,
-        widths=_BESIDE_WIDTHS,
-        n_repeats=_ENDLESS,
-        max_seconds=seconds,
-    )
-    return cost.table()
-
-
-def draft_for(load: LoadDraft, seconds: float) -> float:
-    """Seconds of a draft model's decode of one token, in a loop of so many seconds."""
-    model, until = _loaded(load.model, load.options), time.monotonic() + seconds
-    times: list[float] = []
-    while not times or time.monotonic() < until:
-        for position in range(_N_DRAFTED):
-            began = time.monotonic()
-            model.decode([Span(0, position, [1], 1)])
-            times.append(time.monotonic() - began)
-        model.trim(0, 0)
-    return median(times)
+    choose_threads(load, _loaded(load.model, load.options))
+    return measure_steps(load.model, load.options, [1])[1]
 
 
 @functools.lru_cache(maxsize=1)

@@ -21,7 +21,7 @@ from shared.errors import ConfigError
 from shared.llama import rpc_backend
 from shared.logs import LogLevel
 from shared.models.builtin import grown_target
-from shared.models.progress_bar import progress_bar
+from shared.models.gguf_file import progress_bar
 from shared.rpc_probe import split_address
 from shared.settings.base import CommaList, CpuList, FileSettings, OptionError, OptionGroup
 from shared.settings.llama_server_options import LLAMA_SERVER

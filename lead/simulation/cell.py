@@ -9,7 +9,7 @@ from lead.engine.drafters.draft_source import LookupDrafter
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.clock import Link, VirtualClock
-from lead.simulation.machine import IDLE, LEAD, Contention, MachineLoad, SharedMachine, StepTable
+from lead.simulation.machine import LEAD, Contention, SharedMachine, StepTable
 from lead.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
 from lead.simulation.simulated_lead import LeadEvent, SimulatedLead
 from lead.simulation.text import DraftSkill, Text
@@ -25,9 +25,8 @@ class Cell:
     """`n_clients` ask for texts of `n_text` tokens, one after the other, until each has `n_tokens`.
 
     `instant`: a free drafter inside the lead that is always done, the bound of what drafting can give.
-    `inline`: a draft model in the lead's engine. `seed` is of the texts, `jitter_seed` of the times of steps.
-    `load`: what else the lead's machine does. `contention`: the backs run on the lead's machine. `texts`:
-    these, in turns, in place of random ones.
+    `inline`: a draft model in the lead's engine. `seed` is of the texts and the times of steps.
+    `contention`: the backs run on the lead's machine.
     """
 
     steps: StepTable
@@ -38,16 +37,13 @@ class Cell:
     instant: DraftSkill | None = None
     inline: BackSpec | None = None
     seed: int = 0
-    jitter_seed: int = 0
-    load: MachineLoad = IDLE
     contention: Contention | None = None
     constants: SpeculationConstants = DEFAULTS
-    texts: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CellOutcome:
-    """Of all clients together, after warming up."""
+    """The sum over all clients, after the warm-up."""
 
     tokens_per_second: float
     tokens_per_step: float
@@ -119,8 +115,7 @@ class _Simulation:
             make_drafters=self._make_drafters,
             constants=self.cell.constants,
             n_slots=self.cell.n_clients,
-            seed=self.cell.seed + self.cell.jitter_seed,
-            load=self.cell.load,
+            seed=self.cell.seed,
             inline=self.cell.inline,
             compute=functools.partial(self._machine.run, LEAD) if self._machine else None,
         )
@@ -162,15 +157,10 @@ class _Simulation:
 
     def _ask(self, client: int) -> None:
         key = len(self.texts)
-        self.texts[key] = self._text(key)
+        self.texts[key] = _text(self.cell.n_text, self.cell.seed, key)
         sequence = f"{client}.{key}"
         self._lead.submit(sequence, key)
         self._send(Open(sequence=sequence, sampling=GREEDY, tokens=[key]))
-
-    def _text(self, key: int) -> Text:
-        if given := self.cell.texts:
-            return given[key % len(given)]
-        return _text(self.cell.n_text, self.cell.seed, key)
 
     def _on_event(self, event: LeadEvent) -> None:
         match event:

@@ -1,8 +1,7 @@
-"""Simulated machines: how long the lead's steps take, what else its machine does, and a back beside it."""
+"""Simulated machines: how long the lead's steps take, alone and while backs on its machine compute."""
 
 import json
 import math
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from lead.simulation.clock import VirtualClock
 from shared.errors import ConfigError
 
 LEAD = "lead"
-_DRIFT_PERIOD_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +66,6 @@ class StepTable:
         if n > high:
             return after + max(0.0, (after - before) / (high - low)) * (n - high)
         return before + (after - before) * (n - low) / (high - low)
-
-
-@dataclass(frozen=True, slots=True)
-class MachineLoad:
-    """What else a lead's machine does.
-
-    Step times swing by `drift` of theirs; the share `outliers` of steps takes four times as long.
-    """
-
-    drift: float = 0.0
-    outliers: float = 0.0
-
-    def slowdown(self, now: float, rng: random.Random) -> float:
-        """A step's time over what it takes on an idle machine."""
-        factor = 1.0
-        if self.drift:
-            factor += self.drift * math.sin(2 * math.pi * now / _DRIFT_PERIOD_S)
-        if self.outliers and rng.random() < self.outliers:
-            factor *= 4
-        return factor
-
-
-IDLE = MachineLoad()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ The same drafter, called by the engine, is a simulated draft model inside the le
 """
 
 import math
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +17,8 @@ from lead.simulation.text import DraftSkill, Text
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.send_scheduler import DraftUpdate, SendScheduler
+from shared.drafting.send_scheduler import SendScheduler
+from shared.drafting.sequence_state import SequenceState
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.sampling.coupled_choice import RankedToken
@@ -37,8 +37,7 @@ _END = _N_VOCAB - 1
 class BackSpec:
     """A back: a decode of n tokens takes step_s * (1 + slope * (n - 1)); rtt_s is the round-trip time.
 
-    `jitter` is the relative standard deviation of the duration of a decode. The back sends nothing after
-    `silent_from` (seconds of simulated time).
+    The back sends nothing after `silent_from` (seconds of simulated time).
     """
 
     step_s: float
@@ -48,10 +47,9 @@ class BackSpec:
     message_s: float = 0.0003
     n_branches: int = 3
     silent_from: float = math.inf
-    jitter: float = 0.0
 
     def seconds(self, n_tokens: int) -> float:
-        """The duration of a decode of `n_tokens`, without jitter."""
+        """The duration of a decode of `n_tokens`."""
         return self.step_s * (1 + self.slope * (n_tokens - 1))
 
 
@@ -142,7 +140,6 @@ class SimulatedBack:
         self._scheduler = SendScheduler()
         self._inbox: list[DrafterMessage] = []
         self._is_busy = False
-        self._rng = random.Random(name)  # noqa: S311 - jitter
 
     def receive(self, message: DrafterMessage) -> None:
         """Handle a message of the lead: at once, or after the decode under way."""
@@ -156,32 +153,27 @@ class SimulatedBack:
             for message in self._inbox:
                 self._drafter.handle(message)
             self._inbox.clear()
-            self._send(self._scheduler.flush(self._clock.now))
+            self._send(self._scheduler.flush(self._drafter.sequences, self._clock.now))
         if self._clock.now >= self._spec.silent_from:
             return
-        updates = self._drafter.step()
+        self._drafter.step()
         if n_decoded := self._drafter.n_decoded.total():
             self._is_busy = True
-            self._compute(self._seconds(n_decoded), lambda: self._finish_step(updates))
+            self._compute(self._spec.seconds(n_decoded), self._finish_step)
 
-    def _finish_step(self, updates: Sequence[DraftUpdate]) -> None:
+    def _finish_step(self) -> None:
         self._is_busy = False
         is_idle = self._drafter.idle
-        self._send(self._scheduler.due(updates, self._clock.now, idle=is_idle))
+        self._send(self._scheduler.due(self._drafter.sequences, self._clock.now, idle=is_idle))
         if self._inbox or not is_idle:
             self._step()
 
-    def _seconds(self, n_tokens: int) -> float:
-        jitter = self._spec.jitter
-        factor = max(0.2, self._rng.gauss(1.0, jitter)) if jitter else 1.0
-        return factor * self._spec.seconds(n_tokens)
-
-    def _send(self, sequences: Iterable[str]) -> None:
+    def _send(self, sequences: Iterable[SequenceState]) -> None:
         for sequence in sequences:
-            if draft := self._drafter.draft(sequence):
+            if draft := sequence.draft():
                 self._post(
                     PostDraft(
-                        sequence=sequence,
+                        sequence=draft.sequence,
                         source=self._name,
                         base=draft.base,
                         tokens=draft.tokens,

@@ -1,4 +1,4 @@
-"""What the front asks of a tokenizer process, and what it gets: pickled, each with a header.
+"""What the front asks of a tokenizer process, what it gets, and what that may cost. Messages are pickled.
 
 Pickle, because both ends are one program with the same rights, as in `multiprocessing`.
 """
@@ -8,29 +8,18 @@ import struct
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from lead.chat.output_format import ParserConfig
 from lead.chat.request import ConversationFields
-from lead.settings.conversation import ConversationOptions
-from lead.settings.limits import RequestLimits
-from shared.logs import LogLevel
+
+_MEGABYTE = 1 << 20
+_FIXED_HEAP_BYTES = 96 * _MEGABYTE
+_HEAP_BYTES_PER_BYTE = 40
+_SECONDS_PER_SECOND_AND_MEGABYTE = 0.5
 
 Prompt = str | Sequence[int | str]
 """Text, token ids, or a mix of both."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """The first message to the process that forks. chat_template: what was chosen; None: the model's own."""
-
-    model: Path
-    chat_template: str | None
-    chat: ConversationOptions
-    limits: RequestLimits
-    log_level: LogLevel = "info"
-    log_json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +110,17 @@ class Refusal:
     is_bug: bool = False
 
 
-HEADER = struct.Struct("!?Q")
-"""Whether the sender ends after this message, and the number of bytes that follow."""
+HEADER = struct.Struct("!i")
+"""The number of bytes that follow, as `multiprocessing.connection` has it."""
 
 
-def encode(message: object, *, is_last: bool = False) -> bytes:
-    """A message with its header."""
-    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    return HEADER.pack(is_last, len(data)) + data
+def encode(message: object) -> bytes:
+    """A pickled message."""
+    return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
 
 
-def decode(data: bytes | bytearray) -> Any:
-    """The message that follows a header."""
+def decode(data: bytes) -> Any:
+    """The opposite of `encode`."""
     return pickle.loads(data)  # noqa: S301 - from the other end of a socket pair, see above
 
 
@@ -146,3 +134,20 @@ def write_conversation(body: ConversationFields) -> bytes:
 def read_conversation(data: bytes) -> ConversationFields:
     """The opposite of `write_conversation`."""
     return ConversationFields.model_validate_json(data)
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """cpu_seconds: of the process. heap_bytes: more than the process had before."""
+
+    cpu_seconds: float
+    heap_bytes: int
+
+    @classmethod
+    def of(cls, n_bytes: int, base_seconds: float) -> "JobLimits":
+        """For a job of `n_bytes`; an empty one may take `base_seconds`."""
+        megabytes = n_bytes / _MEGABYTE
+        return cls(
+            base_seconds * (1 + _SECONDS_PER_SECOND_AND_MEGABYTE * megabytes),
+            _FIXED_HEAP_BYTES + _HEAP_BYTES_PER_BYTE * n_bytes,
+        )

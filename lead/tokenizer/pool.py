@@ -6,7 +6,7 @@ than the slice.
 """
 
 import asyncio
-import enum
+import functools
 import logging
 import random
 import signal
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lead.tokenizer.fair_queue import Client, FairQueue
-from lead.tokenizer.fork_server import ForkServer, ForkServerGoneError, Worker
-from lead.tokenizer.jobs import Job, Refusal, Setup, encode
-from lead.tokenizer.work_limits import JobLimits
-from shared.backoff import jittered_delays
+from lead.tokenizer.job_handler import TokenizerProgram
+from lead.tokenizer.jobs import Job, JobLimits, Refusal, encode
+from lead.tokenizer.workers import Worker, WorkerDiedError, Workers, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
+from shared.pace import jittered_delays
 
 log = logging.getLogger("lead")
 
@@ -30,10 +30,8 @@ _MOST_WAITING_BYTES = 64 << 20
 _MOST_TRIES = 3
 _GRACE_SECONDS = 0.05
 """A job whose client has left may take this long to end by itself: that is cheaper than another fork."""
-_PATIENCE = 5.0
+_HUNG_SECONDS = 5.0
 """Time over allowed CPU time after which a worker counts as hung: it is stopped, or the machine too busy."""
-
-
 _TRY_AGAIN = "the tokenizer does not answer: try again in a moment"
 
 
@@ -45,14 +43,6 @@ class Tokenizer(Protocol):
 
         Raises RequestError, UnavailableError, QueueFullError. Cancelling it stops the job.
         """
-
-
-class _Outcome(enum.Enum):
-    """DONE: the worker is ready for the next job. LATE: it still works. DIED: it has ended."""
-
-    DONE = enum.auto()
-    LATE = enum.auto()
-    DIED = enum.auto()
 
 
 @dataclass(eq=False, slots=True)
@@ -88,6 +78,20 @@ class _Lane:
             await self.has_some.wait()
         return self.queue.pop()
 
+    def on_late(self, ticket: _Ticket) -> None:
+        """The job has taken longer than the slice, or its process has hung."""
+        if self.next and not ticket.answer.done():
+            self.next.push(ticket)
+        else:
+            ticket.fail(UnavailableError(_TRY_AGAIN))
+
+    def on_death(self, ticket: _Ticket, status: int | None) -> None:
+        """The process has ended in `status`: 0 or None if it has not begun the job, or is not to blame."""
+        if status in {None, 0, -signal.SIGKILL}:
+            self.retry(ticket)
+        else:
+            ticket.fail(_too_costly(ticket, status))
+
     def retry(self, ticket: _Ticket) -> None:
         """After the process was killed from outside, with or without this job's doing."""
         ticket.n_tries += 1
@@ -102,16 +106,18 @@ class _Lane:
 class TokenizerPool:
     """A `Tokenizer`. `run_processes` has to run for it to do anything; until then jobs wait."""
 
-    def __init__(self, setup: Setup, start: Callable[[Setup], ForkServer] = ForkServer) -> None:
-        self._setup = setup
-        self._start = start
+    def __init__(
+        self, program: TokenizerProgram, make_workers: Callable[[TokenizerProgram], Workers] = Workers
+    ) -> None:
+        self._base_seconds = program.limits.prepare_seconds
+        self._make_workers = functools.partial(make_workers, program)
         self._long = _Lane()
         self._quick = _Lane(self._long, _QUICK_SECONDS)
 
     async def run(self, job: Job, client: Client) -> Any:
         """See `Tokenizer`."""
         message = encode(job)
-        ticket = _Ticket(client, message, JobLimits.of(len(message), self._setup.limits.prepare_seconds))
+        ticket = _Ticket(client, message, JobLimits.of(len(message), self._base_seconds))
         lane = self._quick if len(message) <= _QUICK_BYTES else self._long
         lane.push(ticket)
         try:
@@ -122,96 +128,67 @@ class TokenizerPool:
 
     async def run_processes(self) -> None:
         """Keep the processes running, until cancelled."""
-        delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - jitter is no secret
-        while True:
-            try:
-                async with self._start(self._setup) as server:
-                    await server.load()
-                    delays = jittered_delays(0.2, 30.0, random.Random())  # noqa: S311 - as above
-                    await self._serve(server)
-            except (ForkServerGoneError, OSError) as error:
-                log.error("the tokenizer process has ended (%r): starting it again", error)  # noqa: TRY400 - expected
-            await asyncio.sleep(next(delays))
-
-    async def _serve(self, server: ForkServer) -> None:
-        """Serve both lanes until the fork server is gone."""
-        tasks: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(server.process.wait()),
-            *(asyncio.ensure_future(_serve_lane(lane, server)) for lane in (self._quick, self._long)),
-        ]
+        workers = self._make_workers()
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            async with asyncio.TaskGroup() as lanes:
+                for lane in (self._quick, self._long):
+                    lanes.create_task(_serve_lane(lane, workers))
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await workers.close()
 
 
-async def _serve_lane(lane: _Lane, server: ForkServer) -> None:
+async def _serve_lane(lane: _Lane, workers: Workers) -> None:
     while True:
-        worker = await server.fork()
-        ticket, outcome = await _serve_worker(lane, worker)
+        worker = await _begin(workers)
         try:
-            status = await server.end(worker)
-        except BaseException:
-            if ticket:
-                lane.retry(ticket)
-            raise
-        if ticket:
-            _settle(ticket, lane, outcome, status)
+            is_free = True
+            while is_free and not worker.has_ended:
+                ticket = await lane.pop()
+                try:
+                    is_free = await _attempt(ticket, worker, lane)
+                except asyncio.CancelledError:
+                    lane.retry(ticket)
+                    raise
+        finally:
+            worker.close()
 
 
-def _settle(ticket: _Ticket, lane: _Lane, outcome: _Outcome, status: int) -> None:
-    """What becomes of a ticket whose worker has ended in `status`."""
-    if outcome is _Outcome.LATE and lane.next and not ticket.answer.done():
-        lane.next.push(ticket)
-    elif outcome is _Outcome.DIED and status == -signal.SIGKILL:
-        lane.retry(ticket)
-    else:
-        ticket.fail(_reason(ticket, outcome, status))
-
-
-async def _serve_worker(lane: _Lane, worker: Worker) -> tuple[_Ticket | None, _Outcome]:
-    """Until the worker has to be replaced; returns the ticket that is still to be answered, if any."""
-    while not worker.has_ended:
-        ticket = await lane.pop()
+async def _begin(workers: Workers) -> Worker:
+    for delay in jittered_delays(0.2, 30.0, random.Random()):  # noqa: S311 - jitter is no secret
         try:
-            outcome = await _attempt(ticket, worker, lane.slice_seconds or _patience(ticket))
-        except asyncio.CancelledError:
-            lane.retry(ticket)
-            raise
-        if outcome is not _Outcome.DONE:
-            return ticket, outcome
-    return None, _Outcome.DONE
+            return await workers.begin()
+        except WorkersGoneError:
+            await asyncio.sleep(delay)
+    raise AssertionError("delays have no end")
 
 
-async def _attempt(ticket: _Ticket, worker: Worker, seconds: float) -> _Outcome:
+async def _attempt(ticket: _Ticket, worker: Worker, lane: _Lane) -> bool:
+    """Give the ticket's job to the worker, and the ticket its answer or another try.
+
+    Returns whether the worker is free for another job.
+    """
+    seconds = lane.slice_seconds or _HUNG_SECONDS * (1 + ticket.limits.cpu_seconds)
     asking = asyncio.ensure_future(worker.ask(ticket.message))
     try:
         await asyncio.wait({asking, ticket.answer}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if ticket.answer.done():
+        if ticket.answer.done():  # its client has left
             await asyncio.wait({asking}, timeout=_GRACE_SECONDS)
         if not asking.done():
-            return _Outcome.LATE
-        if asking.exception():
-            return _Outcome.DIED
+            worker.kill()
+            lane.on_late(ticket)
+            return False
+        if isinstance(error := asking.exception(), WorkerDiedError):
+            lane.on_death(ticket, error.status)
+            return False
     finally:
         asking.cancel()
     if not ticket.answer.done():
         ticket.answer.set_result(asking.result())
-    return _Outcome.DONE
+    return True
 
 
-def _patience(ticket: _Ticket) -> float:
-    return _PATIENCE * (1 + ticket.limits.cpu_seconds)
-
-
-def _reason(ticket: _Ticket, outcome: _Outcome, status: int) -> Exception:
-    """Why a ticket has no answer."""
-    if outcome is _Outcome.LATE:
-        return UnavailableError(_TRY_AGAIN)
+def _too_costly(ticket: _Ticket, status: int) -> RequestError:
+    """Why a worker ended in `status` in the middle of a job."""
     if status == -signal.SIGPROF:
         return RequestError(
             "rendering, tokenizing and checking this request takes more than "

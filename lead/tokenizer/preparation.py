@@ -13,7 +13,7 @@ from lead.chat.constraint import OutputConstraint, grammar_for
 from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
 from lead.chat.output_format import ParserConfig, unfinished_marker
 from lead.chat.request import ConversationFields
-from lead.chat.template import ChatTemplate, Conversation
+from lead.chat.template import ChatTemplate, TemplateInput
 from lead.grammar import (
     JSON_OBJECT,
     check_grammar,
@@ -38,9 +38,11 @@ from lead.tokenizer.jobs import (
     TokenizeText,
     read_conversation,
 )
-from lead.tokenizer.message_start import tokens_before
 from shared.errors import RequestError
 from shared.llama.vocabulary import Vocabulary
+
+_MIN_TOKENS_BEFORE = 64
+"""A shorter beginning is decoded as quickly as a checkpoint of it is made."""
 
 
 class Preparation:
@@ -111,12 +113,12 @@ class Preparation:
     def _render(self, body: ConversationFields) -> RenderedPrompt:
         return self._render_prompt(self._conversation(body, body.output_constraint()))
 
-    def _render_prompt(self, conversation: Conversation) -> RenderedPrompt:
+    def _render_prompt(self, conversation: TemplateInput) -> RenderedPrompt:
         if self._chat.parse_special:
             return RenderedPrompt(self._template.render(conversation))
         return render_prompt(self._template, conversation, self._control_texts)
 
-    def _conversation(self, body: ConversationFields, constraint: OutputConstraint) -> Conversation:
+    def _conversation(self, body: ConversationFields, constraint: OutputConstraint) -> TemplateInput:
         return body.conversation(self._chat, constraint, self._template.tool_format)
 
     # Tokens
@@ -247,3 +249,22 @@ class Preparation:
 
 def _body(name: str, text: str) -> bytes:
     return b'{"%b":%b}' % (name.encode(), json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def tokens_before(content: str, prompt: str, tokens: Sequence[int], vocabulary: Vocabulary) -> int:
+    """The number of `tokens` of `prompt` that end before the last occurrence of `content`; 0 if few or none.
+
+    Up to its last message a prompt is the same for other questions to the same assistant. What the
+    vocabulary adds (BOS, a blank) makes the number too small, never too large.
+    """
+    at = prompt.rfind(content) if content else -1
+    if at <= 0:
+        return 0
+    n_bytes = len(prompt[:at].encode("utf-8", "replace"))
+    n_tokens = 0
+    for token in tokens:
+        n_bytes -= len(vocabulary.piece(token, special=True))
+        if n_bytes < 0:
+            break
+        n_tokens += 1
+    return n_tokens if n_tokens >= _MIN_TOKENS_BEFORE else 0

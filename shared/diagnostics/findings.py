@@ -1,10 +1,13 @@
 """What `doctor` reports: findings of three severities, and an exit status."""
 
 import enum
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NoReturn, Protocol
 
-from shared.terminal import one_line
+from shared.exits import print_text
+from shared.terminal import one_line, sanitize
 
 
 class Severity(enum.Enum):
@@ -75,3 +78,17 @@ class DoctorReport:
 def count(n: int, noun: str) -> str:
     """`1 core`, `2 cores`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+class Report(Protocol):
+    """`str` of it is the text to print."""
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 if there is a problem."""
+
+
+def exit_with(report: Report) -> NoReturn:
+    """Print it and exit. Whatever it quotes of peers and files cannot control the terminal."""
+    print_text(sanitize(str(report)))
+    sys.exit(report.status)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from shared.diagnostics.findings import Finding, count, good, hint, problem
-from shared.diagnostics.lead_report import BackReport, LeadReport, PlannerReport
+from shared.diagnostics.lead_probe import BackReport, LeadReport, PlannerReport
 from shared.protocol import PROTOCOL_VERSION
 
 _START_IT = "start it with the same options, without `doctor`"

@@ -2,9 +2,9 @@
 
 import hashlib
 import os
-import secrets
 from pathlib import Path
 
+from shared.cached_files import written_whole
 from shared.errors import ConfigError
 from shared.llama import library
 from shared.llama.unbound import GgufInitParameters, function
@@ -38,15 +38,13 @@ def write_vocabulary_file(model: Path, destination: Path) -> None:
     if not source:
         raise ConfigError(f"{model} cannot be read")
     copied = function("gguf_init_empty")()
-    part = destination.with_name(f"{destination.name}.{secrets.token_hex(4)}.part")
     try:
         function("gguf_set_kv")(copied, source)
-        if not function("gguf_write_to_file")(copied, os.fsencode(part), True):
-            raise ConfigError(f"cannot write {part}")
-        part.replace(destination)
+        with written_whole(destination) as part:
+            if not function("gguf_write_to_file")(copied, os.fsencode(part), True):
+                raise ConfigError(f"cannot write {part}")
     except OSError as error:
         raise ConfigError(f"cannot write {destination}: {error}") from error
     finally:
         function("gguf_free")(copied)
         function("gguf_free")(source)
-        part.unlink(missing_ok=True)

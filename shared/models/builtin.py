@@ -6,15 +6,14 @@ use, kept in the user's cache.
 """
 
 import hashlib
-import time
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from shared.cached_files import make_cache_folder, remove_abandoned
 from shared.errors import ConfigError
-from shared.models.gguf_file import PART_SUFFIX
 from shared.models.grow import VERSION, Progress, Quantization, Shape, grow
 
 # Of the shapes near 0.4G that were measured this one gains most from checking several tokens in a step, and
@@ -22,9 +21,6 @@ from shared.models.grow import VERSION, Progress, Quantization, Shape, grow
 _GROWN_SHAPE = Shape(width=2048, n_layers=6, n_heads=64, n_feed_forward=8192)
 _GROWN_QUANTIZATION: Quantization = "f16"
 _GROWN_PREFIX = "target-grown-"
-
-# A partial file that has not been modified for this long belongs to a process that was killed.
-_ABANDONED_SECONDS = 3600.0
 
 
 def builtin_draft() -> Path:
@@ -53,10 +49,7 @@ def grown_target(progress: Progress | None = None) -> Path:
     """
     path = grown_path()
     if not path.is_file():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"cannot make the cache folder {path.parent}: {error}") from error
+        make_cache_folder(path.parent)
         grow(builtin_target(), path, _GROWN_SHAPE, _GROWN_QUANTIZATION, progress)
         _remove_old(path)
     return path
@@ -76,8 +69,8 @@ def _digest(source: Path) -> str:
 
 def _remove_old(newest: Path) -> None:
     """Delete files of earlier versions, and partial files of killed processes."""
-    for path in newest.parent.glob(f"{_GROWN_PREFIX}*"):
+    for path in newest.parent.glob(f"{_GROWN_PREFIX}*.gguf"):
         with suppress(OSError):  # another process may have deleted it, or still have it open on Windows
-            abandoned = time.time() - path.stat().st_mtime > _ABANDONED_SECONDS
-            if path != newest and (path.suffix != PART_SUFFIX or abandoned):
+            if path != newest:
                 path.unlink()
+    remove_abandoned(newest.parent, f"{_GROWN_PREFIX}*")

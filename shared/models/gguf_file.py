@@ -1,30 +1,90 @@
 """Writing a GGUF file: first the header with every tensor's place, then the tensors, a chunk at a time.
 
-Memory stays at a few chunks however large the file is. It appears under its name only when it is whole: it
-is written under another name in the same folder and then renamed.
+Memory stays at a few chunks however large the file is, which appears under its name only when it is whole.
 """
 
 import os
-import secrets
 import shutil
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
-from gguf import GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFWriter
+from gguf import (
+    GGML_QUANT_SIZES,
+    GGUF_DEFAULT_ALIGNMENT,
+    GGMLQuantizationType,
+    GGUFWriter,
+    LlamaFileType,
+    quants,
+)
+from numpy.typing import NDArray
+from tqdm import tqdm
 
+from shared.cached_files import written_whole
 from shared.errors import ConfigError
-from shared.models.quantization import Bytes
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in total); an exception that it raises cancels the writing."""
 
-PART_SUFFIX = ".part"
-"""Ends the name of a file that is still being written."""
-
 _HEADER_ROOM = 64 << 20  # bytes; more than the metadata of any vocabulary takes
+
+Quantization = Literal["f32", "f16", "q8_0", "q4_0"]
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+QUANTIZATIONS: tuple[Quantization, ...] = get_args(Quantization)
+
+_FILE_TYPES: dict[Quantization, LlamaFileType] = {
+    "f32": LlamaFileType.ALL_F32,
+    "f16": LlamaFileType.MOSTLY_F16,
+    "q8_0": LlamaFileType.MOSTLY_Q8_0,
+    "q4_0": LlamaFileType.MOSTLY_Q4_0,
+}
+# Values per chunk: 4 MiB of float32, so that memory stays small however large a matrix is.
+_N_CHUNK = 1 << 20
+# As large as the initial weights of a real model, so that the added arithmetic stays in a normal range.
+_NOISE_SCALE = 0.02
+
+
+class Encoder:
+    """Turns rows into bytes of one quantization; what repeats (zeros, noise) is encoded once."""
+
+    def __init__(self, quantization: Quantization) -> None:
+        self.ggml_type = GGMLQuantizationType[quantization.upper()]
+        self.file_type = _FILE_TYPES[quantization]
+        self.block, self._block_bytes = GGML_QUANT_SIZES[self.ggml_type]
+        generator = np.random.default_rng(0)
+        self._noise = generator.standard_normal(_N_CHUNK, dtype=np.float32) * np.float32(_NOISE_SCALE)
+        self._repeated: dict[tuple[int, bool], Bytes] = {}
+
+    def row_bytes(self, width: int) -> int:
+        """Bytes of one row of `width` values, which must fill whole blocks."""
+        assert width % self.block == 0
+        return width // self.block * self._block_bytes
+
+    def encode(self, rows: Floats) -> Bytes:
+        """`(n, width)` values as `(n, row_bytes(width))` bytes."""
+        packed: Bytes = quants.quantize(np.ascontiguousarray(rows), self.ggml_type).view(np.uint8)
+        return packed
+
+    def repeat(self, n_rows: int, width: int, *, noise: bool) -> Iterator[Bytes]:
+        """`n_rows` rows of noise, or of zeros, a chunk at a time."""
+        chunk = self._repeated.get((width, noise))
+        if chunk is None:
+            shape = (rows_per_chunk(width), width)
+            chunk = self.encode(np.resize(self._noise, shape) if noise else np.zeros(shape, np.float32))
+            self._repeated[width, noise] = chunk
+        for start in range(0, n_rows, len(chunk)):
+            yield chunk[: n_rows - start]
+
+
+def rows_per_chunk(width: int) -> int:
+    """How many rows of this width are worked on at once."""
+    return max(1, _N_CHUNK // width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +124,16 @@ class GgufFile:
 
         Whatever goes wrong, also an exception from `progress`, leaves `destination` as it was.
         """
-        part = destination.with_name(f"{destination.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
         try:
             _require_room(destination.parent, self.n_bytes + _HEADER_ROOM)
-            self._write_header(part)
-            with closing(self._append(part)) as written:
-                for n_done in written:
-                    if progress is not None:
-                        progress(n_done, self.n_bytes)
-            part.replace(destination)
+            with written_whole(destination) as part:
+                self._write_header(part)
+                with closing(self._append(part)) as written:
+                    for n_done in written:
+                        if progress is not None:
+                            progress(n_done, self.n_bytes)
         except OSError as error:
             raise ConfigError(f"cannot write {destination}: {error}") from error
-        finally:
-            part.unlink(missing_ok=True)
 
     def write_outline(self, destination: Path) -> None:
         """Write metadata, and zeros instead of weights, which take no space on most file systems.
@@ -133,3 +190,18 @@ def _require_room(folder: Path, n_needed: int) -> None:
             f"the model takes {n_needed / 1e9:.2f} GB and {folder} has {n_free / 1e9:.2f} GB free:"
             " make room there or choose another folder"
         )
+
+
+APPEARS_AFTER_SECONDS = 0.1
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Progress]:
+    """Yields the function that moves the bar. It appears after a moment, so that short work shows none."""
+    with tqdm(unit="B", unit_scale=True, desc=what, file=sys.stderr, delay=APPEARS_AFTER_SECONDS) as bar:
+
+        def show(n_done: int, n_total: int) -> None:
+            bar.total = n_total
+            bar.update(n_done - bar.n)
+
+        yield show

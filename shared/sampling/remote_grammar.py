@@ -1,13 +1,9 @@
-"""Grammars followed by another process (`grammar_server`): who asks waits no longer than it wants to."""
+"""Grammars followed by other processes (`grammar_worker`): who asks waits no longer than it wants to."""
 
 import array
 import contextlib
 import math
 import os
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -22,27 +18,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import PendingAnswerError, RequestError
-from shared.sampling.grammar_messages import AnswerKind, Operation
-from shared.sandbox import sandbox_environment
+from shared.sampling.grammar_worker import AnswerKind, GrammarProgram, Operation
+from shared.sandbox import Sandbox, SandboxError
 
 _AT_ONCE_BYTES = 1 << 16
-"""The kernel takes so much from a message before anybody has read of it; more may wait for a compilation."""
+"""The kernel buffers this much of a message that nobody reads yet; more may wait for a compilation."""
+_MOST_OPENED = 3
+_NEWS_SECONDS = 1.0
+"""The news of the fork server usually come within microseconds of the end of the connection."""
+_NO_START = "the process that follows grammars does not start"
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
-class Patience:
+class TimeBudget:
     """How long to wait for answers from now on, all together; `left` is in seconds."""
 
     def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.perf_counter) -> None:
         self.left = seconds
         self._clock = clock
 
-    def grant(self, seconds: float) -> None:
-        """Wait at most so long until this is called again."""
+    def set(self, seconds: float) -> None:
+        """Wait at most `seconds` from now on, until this is called again."""
         self.left = seconds
 
     def poll(self, connection: Connection) -> bool:
-        """Whether there is something to read, now or before patience runs out."""
+        """Whether there is something to read, now or before the time is up."""
         begun = self._clock()
         ready = connection.poll(None if math.isinf(self.left) else max(0.0, self.left))
         self.left -= self._clock() - begun
@@ -50,115 +50,117 @@ class Patience:
 
 
 class GrammarServer:
-    """The process that forks the ones that follow grammars. It starts with the first one, or with `start`.
+    """Has grammars followed by workers of a `Sandbox`. It starts with the first one, or with `start`."""
 
-    `close` it, or be its parent's end.
-    """
-
-    def __init__(self, model: Path, patience: Patience) -> None:
-        """`model` is a GGUF with the vocabulary; `patience` is that for all answers."""
-        self._model = model
-        self._patience = patience
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+    def __init__(self, model: Path, budget: TimeBudget) -> None:
+        """model: a GGUF with the vocabulary. budget: for the answers to all grammars."""
+        self._sandbox = Sandbox(GrammarProgram(model))
+        self._budget = budget
 
     def start(self) -> None:
-        """Start the process before the first grammar needs it, since it has the vocabulary to read."""
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            os.set_inheritable(theirs.fileno(), True)
-            module = "shared.sampling.grammar_server"
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module, str(theirs.fileno()), str(self._model)],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=sandbox_environment(os.environ),
-            )
+        """Start the processes before the first grammar needs them, since they have the vocabulary to read."""
+        self._sandbox.start()
 
     def follow(self, text: str, *, is_optional: bool = False) -> "RemoteGrammar":
         """The beginning of a text under the grammar `text`; returns before that is compiled.
 
         is_optional: a grammar that this vocabulary cannot express allows everything.
         """
-        ours, theirs = socket.socketpair()
-        with theirs, tempfile.TemporaryFile() as file:
-            file.write(text.encode())
-            file.seek(0)
-            self._send(b"\x01" if is_optional else b"\x02", [theirs.fileno(), file.fileno()])
-        return RemoteGrammar(_Channel(Connection(ours.detach()), self._patience))
+        return RemoteGrammar(_Channel(self._sandbox, bytes([is_optional]) + text.encode(), self._budget))
 
     def close(self) -> None:
-        """End the process; those that it has forked end with their connections."""
-        if self._socket:
-            self._socket.close()
-        if self._process:
-            self._process.wait()
-        self._socket = self._process = None
-
-    def _send(self, flags: bytes, descriptors: Sequence[int]) -> None:
-        for _ in range(2):
-            if self._socket is None:
-                self.start()
-            assert self._socket
-            try:
-                socket.send_fds(self._socket, [flags], descriptors)
-            except (BrokenPipeError, ConnectionResetError):
-                self.close()
-            else:
-                return
-        raise RequestError("the process that follows grammars does not start", "grammar")
+        """End all processes."""
+        self._sandbox.close()
 
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    asked: tuple[int, ...]
+    operation: tuple[int, ...]
     answer: bytes | None = None
 
 
 class _Channel:
     """One grammar's process; several places in texts share it."""
 
-    def __init__(self, connection: Connection, patience: Patience) -> None:
+    def __init__(self, sandbox: Sandbox, grammar: bytes, budget: TimeBudget) -> None:
+        """grammar: the first message; raises RequestError."""
         self.n_places = 1
-        self.unsaid = array.array("i")
+        self.unsent = array.array("i")
         """Operations to send with the next question."""
-        self._connection = connection
-        self._patience = patience
+        self._sandbox = sandbox
+        self._budget = budget
         self._unanswered: deque[_Question] = deque()
+        self._sent = [grammar]
+        """All messages until the first answer: they may be lost with the fork server."""
+        self._n_opened = 0
+        self._open()
+
+    def _open(self) -> None:
+        if self._n_opened == _MOST_OPENED:
+            raise RequestError(_NO_START, "grammar")
+        try:
+            task = self._sandbox.open()
+        except SandboxError as error:
+            raise RequestError(_NO_START, "grammar") from error
+        self._n_opened += 1
+        self._connection, self._supervision = (Connection(each.detach()) for each in task)
         self._sending: threading.Thread | None = None
+        for message in self._sent:
+            self._send(message)
 
     def tell(self, operation: Operation, place: int, arguments: Sequence[int]) -> None:
-        self.unsaid.extend((operation, place, len(arguments), *arguments))
+        self.unsent.extend((operation, place, len(arguments), *arguments))
 
     def ask(self, operation: Operation, place: int, arguments: Sequence[int]) -> _Question:
         self.tell(operation, place, arguments)
         question = _Question((operation, *arguments))
         self._unanswered.append(question)
-        message, self.unsaid = self.unsaid.tobytes(), array.array("i")
-        if self._sending:
-            self._sending.join()
-            self._sending = None
-        if len(message) > _AT_ONCE_BYTES:  # a long text that is resumed
-            self._sending = threading.Thread(target=self._send, args=[message], daemon=True)
-            self._sending.start()
-        else:
-            self._send(message)
+        message, self.unsent = self.unsent.tobytes(), array.array("i")
+        if self._sent:
+            self._sent.append(message)
+        self._send(message)
         return question
 
     def _send(self, message: bytes) -> None:
-        with contextlib.suppress(OSError):  # who reads the answer notices
-            self._connection.send_bytes(message)
+        """Send a message, or have a thread send it that waits until somebody reads."""
+        connection, earlier = self._connection, self._sending
+        if len(message) <= _AT_ONCE_BYTES and (earlier is None or not earlier.is_alive()):
+            _send_after(None, connection, message)
+        else:  # a long grammar, or a long text that is resumed
+            self._sending = threading.Thread(
+                target=_send_after, args=(earlier, connection, message), daemon=True
+            )
+            self._sending.start()
 
     def wait_for(self, question: _Question) -> bytes:
         """The answer; raises PendingAnswerError if it does not come in time."""
         while question.answer is None:
-            if not self._patience.poll(self._connection):
+            if not self._budget.poll(self._connection):
                 raise PendingAnswerError("a grammar is being followed")
             try:
-                self._unanswered.popleft().answer = self._connection.recv_bytes()
+                answer = self._connection.recv_bytes()
             except (EOFError, OSError) as error:
-                raise RequestError(_TOO_COSTLY, "grammar") from error
+                if not self._is_lost():
+                    raise RequestError(_TOO_COSTLY, "grammar") from error
+                self._open()
+            else:
+                self._unanswered.popleft().answer = answer
+                self._sent.clear()
+                self._supervision.close()
         return question.answer
+
+    def _is_lost(self) -> bool:
+        """Whether the fork server has ended before a worker began."""
+        if not self._sent:
+            return False
+        return self._supervision.poll(_NEWS_SECONDS) and not os.read(self._supervision.fileno(), 1)
+
+
+def _send_after(earlier: threading.Thread | None, connection: Connection, message: bytes) -> None:
+    if earlier:
+        earlier.join()
+    with contextlib.suppress(OSError):  # who reads the answer notices
+        connection.send_bytes(message)
 
 
 @dataclass(slots=True)
@@ -217,7 +219,7 @@ class RemoteGrammar:
         self._channel.tell(operation, self._place, (argument,))
 
     def _ask(self, operation: Operation, arguments: Sequence[int]) -> bytes:
-        if self._question is None or self._question.asked != (operation, *arguments):
+        if self._question is None or self._question.operation != (operation, *arguments):
             self._question = self._channel.ask(operation, self._place, arguments)
         answer = self._channel.wait_for(self._question)
         if answer.startswith(AnswerKind.ERROR):

@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from shared.models.convert import Conversion
+from shared.models.convert.conversion import Conversion
 from shared.models.hub import Hub, HubModel
 from shared.models.model_file import loadable, pending_conversion
 from shared.settings.base import OptionError, OptionGroup

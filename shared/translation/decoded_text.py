@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from shared.slot_cache import SlotCache
 from shared.translation.byte_vocabulary import ByteVocabulary
-from shared.translation.lattice import Node
-from shared.translation.next_tokens import NextTokens
+from shared.translation.lattice import NextTokens, Node
 
 _N_NODES = 6
 """Distributions are kept after so many of the last draft tokens."""

@@ -10,7 +10,7 @@ from shared.drafting.drafting_sampler import drafting_sampler
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.prompt_cache import NO_PROMPT_CACHE
-from shared.sampling.grammar_waits import WaitsForGrammars
+from shared.sampling.constrained import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.translation.projection import Projection
 from shared.translation.stored_pair import stored_pair
@@ -41,7 +41,7 @@ class DrafterMaker:
     def make(
         self,
         grammars: GrammarServer,
-        patience: WaitsForGrammars,
+        budget: GrammarBudget,
         *,
         n_slots: int,
         n_ahead: int,
@@ -59,14 +59,14 @@ class DrafterMaker:
         )
         make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
         if self._projection is None:
-            return Drafter(model, options, make_sampler, vocabulary.end_tokens, patience)
+            return Drafter(model, options, make_sampler, vocabulary.end_tokens, budget)
         translating = TranslatingModel(model, self._projection, prefix_of(model.vocabulary, vocabulary))
         return Drafter(
             translating,
             replace(options, prompt_cache=NO_PROMPT_CACHE),
             make_sampler,
             vocabulary.end_tokens,
-            patience,
+            budget,
             look_ahead=translating.look_ahead,
         )
 

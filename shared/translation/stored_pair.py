@@ -4,18 +4,16 @@ One file for each pair in the cache folder: a SHA-256, and the arrays that it is
 read, was damaged, or is not what such a pair has, is built anew.
 """
 
-import contextlib
 import hashlib
 import io
 import logging
-import secrets
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from platformdirs import user_cache_path
 
+from shared.cached_files import remove_oldest, written_whole
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
 from shared.translation.byte_vocabulary import ByteVocabulary
@@ -84,15 +82,9 @@ def _vocabulary(arrays: _Arrays, name: str, vocabulary: Vocabulary) -> ByteVocab
 
 def _write(path: Path, projection: Projection) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{secrets.token_hex(4)}.part")
-    try:
+    with written_whole(path) as part:
         part.write_bytes(_sealed(_arrays(projection)))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    with contextlib.suppress(FileNotFoundError):  # another process does the same
-        for old in _oldest(path.parent):
-            old.unlink()
+    remove_oldest(path.parent, _N_FILES)
 
 
 def _sealed(arrays: _Arrays) -> bytes:
@@ -107,10 +99,6 @@ def _unsealed(data: bytes) -> io.BytesIO:
     if hashlib.sha256(content).digest() != digest:
         raise ValueError("the file is damaged")
     return io.BytesIO(content)
-
-
-def _oldest(folder: Path) -> Sequence[Path]:
-    return sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime)[:-_N_FILES]
 
 
 def _arrays(projection: Projection) -> _Arrays:

@@ -9,12 +9,12 @@ from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
-from shared.models.convert import read_conversion
+from shared.models.model_file import read_conversion
 from shared.protocol import Open
 from shared.translation.vocabulary_pair import vocabulary_pair
 from tests.fakes import GREEDY
+from tests.shared.models.conftest import small_gpt2
 from tests.shared.models.convert import gpt2_reference
-from tests.shared.models.convert.conftest import small_gpt2
 
 
 @pytest.fixture(autouse=True)

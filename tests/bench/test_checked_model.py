@@ -3,6 +3,7 @@ import random
 import pytest
 
 from bench.checked_model import CheckedModel, Comparison
+from shared.cache_edits import Snapshot
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.settings.model_options import ModelOptions
@@ -28,15 +29,6 @@ def test_rows_are_compared_with_a_fresh_evaluation(checked):
     assert checked.comparison.worst < 0.01
 
 
-def test_prompts_without_logits_are_not_compared(checked):
-    checked.decode([Span(0, 0, [1, 2, 3], 0)])
-    assert checked.comparison.differences == []
-
-
-def test_nothing_compared_is_nothing_wrong():
-    assert (Comparison().worst, Comparison().n_wrong(0.0)) == (0.0, 0)
-
-
 def test_logits_that_are_no_numbers_are_wrong():
     assert Comparison([0.0, float("nan"), 0.5]).n_wrong(0.1) == 2
 
@@ -48,8 +40,8 @@ def test_a_state_that_is_not_that_of_its_text_is_noticed(tiny_model):
     checked = CheckedModel(model, model, random.Random(1))
     checked.decode([Span(0, 0, [1, 2, 3], 0)])
     checked.copy(0, 1, 2)
-    with pytest.raises(AssertionError):
-        checked.store_text(1, 1)
+    with pytest.raises(AssertionError, match="with another state"):
+        checked.store(1, Snapshot("text", 1, end=2))
     with pytest.raises(AssertionError):
         checked.decode([Span(1, 2, [4], 1)])
     model.close()

@@ -49,12 +49,6 @@ def test_ctrl_c_reaches_the_child_alone(terminal):
     assert f"status {-signal.SIGINT} ours True" in read_until(keyboard, b"status")
 
 
-def test_the_child_may_read_what_is_typed(terminal):
-    keyboard = terminal("print('got', input('name? '), flush=True)")
-    os.write(keyboard, b"Zorvi\n")
-    assert "got Zorvi" in read_until(keyboard, b"status")
-
-
 def test_a_child_that_was_stopped_goes_on(terminal):
     child = (
         "import os, signal; signal.signal(signal.SIGCONT, lambda *_: print('on', flush=True));"

@@ -1,19 +1,11 @@
-import dataclasses
 import json
 
 import pytest
 
 from bench import overhead
-from bench.overhead import Cost, measure
+from bench.overhead import measure
 from bench.replay import ReplayTarget, Rows, Shares
 from shared.llama.span import Span
-
-COST = Cost(4096, "default", "none", 1.0, 200.0, 300.0, 50.0, 20.0, 130.0, bound_us=300.0)
-
-
-@pytest.mark.parametrize("sampling", overhead.SAMPLINGS)
-def test_without_drafts_a_step_chooses_one_token(sampling):
-    assert measure(1000, sampling, "none", n_steps=3).n_rows == 1
 
 
 @pytest.mark.parametrize("sampling", overhead.SAMPLINGS)
@@ -26,35 +18,10 @@ def test_right_drafts_are_accepted_whatever_the_sampling(sampling):
     assert n_rows == pytest.approx((1 + 22 * (overhead.DEPTH + 1)) / 23, rel=0.03)
 
 
-def test_partly_wrong_drafts_are_partly_accepted():
-    assert 2 < measure(1000, "temperature 0", "3 of 4 right", n_steps=60).n_rows < 4.5
-
-
-def test_the_parts_make_up_the_step():
-    cost = measure(1000, "default", "none", n_steps=3)
-    assert cost.sampling_us > 0
-    assert cost.pipe_us > 0
-    assert max(cost.sampling_us, cost.pipe_us, cost.engine_us) < cost.step_us <= cost.high_us
-
-
-def test_the_models_own_time_is_told_apart():
-    shares = Shares()
-    target = ReplayTarget(Rows(1000, seed=0), 1000, 64, shares)
-    target.decode([Span(0, 0, [1, 2, 3], 1)])
-    assert shares.outside > 0
-    assert shares.sampling == shares.pipe == 0
-
-
 def test_logits_belong_to_the_positions_that_they_choose():
     rows = Rows(1000, seed=0)
     table = ReplayTarget(rows, 1000, 64, Shares()).decode([Span(0, 10, [5, 6, 7], 2)])[0]
     assert (table == [rows.at(12), rows.at(13)]).all()
-
-
-def test_a_case_without_a_bound_is_within_it():
-    assert COST.within_bound
-    assert not dataclasses.replace(COST, step_us=301).within_bound
-    assert dataclasses.replace(COST, step_us=301, bound_us=None).within_bound
 
 
 def test_the_last_line_is_the_result(monkeypatch, capsys):

@@ -43,10 +43,3 @@ def test_those_draft_that_should(opened, parts, expected):
     for number in range(6):
         assert engine.write(number, 60) > 0
     assert sources(engine) == expected
-
-
-def test_engines_take_turns_with_one_model(opened):
-    engines = [TimedEngine(*opened, DraftingParts(HEADS)) for _ in range(2)]
-    for number in range(3):
-        for engine in engines:
-            assert engine.write(number, 24) > 0

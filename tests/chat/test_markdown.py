@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from chat.attribution import AttributedText
+from chat.attribution import AttributedText, SourceColours
 from chat.markdown import THEME, last_block, render
-from chat.source_colours import SourceColours
 
 
 def lines(text, *, width=40, source=None):

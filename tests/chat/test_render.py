@@ -4,8 +4,8 @@ import io
 
 import pytest
 
+from chat.attribution import ANSI_COLOURS
 from chat.render import DIM, RED, RESET, Screen
-from chat.source_colours import ANSI_COLOURS
 from tests.chat.fakes import Terminal
 
 FIRST, SECOND = list(ANSI_COLOURS.values())[:2]

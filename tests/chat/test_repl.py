@@ -7,13 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from chat.attribution import ANSI_COLOURS
 from chat.commands import COMMANDS
-from chat.conversation import Conversation
+from chat.conversation import ChatConversation, SavedConversations
 from chat.render import Screen
 from chat.repl import Repl
-from chat.retry import N_RETRIES
-from chat.saved import SavedConversations
-from chat.source_colours import ANSI_COLOURS
+from chat.streaming import N_RETRIES
 from tests.chat.fakes import (
     FakeLead,
     ScriptedLines,
@@ -325,7 +324,7 @@ def piped(lead, *lines):
     out, err = io.StringIO(), io.StringIO()
     screen = Screen(out, err, {})
     with lead.client() as client:
-        session = new_session(client, Conversation(), screen, interactive=False, sleep=lambda _: None)
+        session = new_session(client, ChatConversation(), screen, interactive=False, sleep=lambda _: None)
         Repl(client, session, screen, SavedConversations(Path("/nowhere")), interactive=False).run(
             ScriptedLines(io.StringIO(), lines)
         )

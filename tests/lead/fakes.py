@@ -17,7 +17,7 @@ from lead.server.services import Services
 from lead.settings.conversation import ConversationOptions
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
-from lead.tokenizer.jobs import HEADER, decode, encode
+from lead.tokenizer.jobs import decode, encode
 from lead.tokenizer.preparation import Preparation
 from shared.errors import NotServingError
 
@@ -33,8 +33,7 @@ class InProcessTokenizer:
         )
 
     async def run(self, job, client):  # noqa: ARG002 - one process serves everybody
-        message = encode(self._preparation.do(decode(encode(job)[HEADER.size :])))
-        return decode(message[HEADER.size :])
+        return decode(encode(self._preparation.do(decode(encode(job)))))
 
 
 class ScriptedEngine:

@@ -4,7 +4,7 @@ import pytest
 from gguf import GGUFReader
 
 from lead.cli import main
-from tests.shared.models.convert.conftest import (  # noqa: F401 - fixtures
+from tests.shared.models.conftest import (  # noqa: F401 - fixtures
     cache,
     checkpoint,
     gpt2_folder,

@@ -25,7 +25,7 @@ def engine_of(lead: Program) -> int:
 
 def tokenizer_of(lead: Program) -> int:
     """The process id of a lead's process that forks tokenizers."""
-    return _child_of(lead, b"lead.tokenizer")
+    return _child_of(lead, b"shared.fork_server")
 
 
 def local_back_of(lead: Program) -> int:

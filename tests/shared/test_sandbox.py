@@ -1,21 +1,19 @@
-"""What forked processes may know and take; the guards are looked at in real ones of both kinds."""
+"""Real processes: what they may know and take, and what is noticed of their ends."""
 
+import contextlib
 import os
 import resource
+import select
 import signal
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from lead.settings.conversation import ConversationOptions
-from lead.settings.limits import RequestLimits
-from lead.tokenizer.fork_server import ForkServer
-from lead.tokenizer.jobs import Setup, TokenizeText, encode
-from shared import sandbox
-from shared.models.builtin import builtin_target
-from shared.sampling.remote_grammar import GrammarServer, Patience
-from shared.sandbox import MEGABYTE, Limits, fork, without_secrets
+from shared.fork_server import MEGABYTE
+from shared.sandbox import KILL, STATUS, without_secrets
+from tests.shared.toy_program import toy
 
 SECRETS = [
     "LEAD_API_KEY",
@@ -29,81 +27,83 @@ SECRETS = [
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc, and limits of memory")
 
 
-def status_of(work):
-    """The status in which a forked process that does `work` ends."""
-    return os.waitstatus_to_exitcode(os.waitpid(fork(work), 0)[1])
+class Client:
+    """Of one task."""
+
+    def __init__(self, sandbox):
+        task = sandbox.open()
+        self.connection = Connection(task.connection.detach())
+        self.supervision = task.supervision
+
+    def __del__(self):
+        self.connection.close()
+        self.supervision.close()
+
+    def ask(self, question):
+        self.connection.send(question)
+        return self.connection.recv()
+
+    @property
+    def pid(self):
+        return self.ask("describe")[0]
+
+    def status(self):
+        """The status that the worker has ended in; None if the fork server says nothing more."""
+        data = self.supervision.recv(1 + STATUS.size)[1:] or self.supervision.recv(STATUS.size)
+        return STATUS.unpack(data)[0] if data else None
 
 
-class Worker:
-    """A forked process that has done some work, as the kernel shows it."""
+@pytest.fixture(scope="module")
+def sandbox():
+    with toy() as sandbox:
+        yield sandbox
 
-    def __init__(self, pid):
-        self._folder = Path(f"/proc/{pid}")
-        entries = (self._folder / "environ").read_bytes().split(b"\0")
-        self.environment = dict(entry.decode().split("=", 1) for entry in entries if entry)
 
-    def limit(self, name):
-        (line,) = (line for line in (self._folder / "limits").read_text().splitlines() if name in line)
-        return line.removeprefix(name).split()[0]
+@pytest.fixture
+def own():
+    """A sandbox of one test's own."""
+    with toy() as sandbox:
+        yield sandbox
 
 
 def children(pid):
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-@pytest.fixture
-def _core_files():
-    """Allowed in this process, as far as the system lets it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+def wait_for_an_end(processes):
+    descriptors = []
+    try:
+        with contextlib.suppress(ProcessLookupError):  # one has ended
+            descriptors.extend(os.pidfd_open(pid) for pid in processes)
+            select.select(descriptors, [], [])
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
-@pytest.fixture(params=["tokenizer", "grammar"])
-async def worker(request, monkeypatch, _core_files):
+# Guards
+
+
+def test_a_worker_knows_no_keys_has_no_gpu_one_thread_and_leaves_no_core_file(monkeypatch):
     for name in SECRETS:
         monkeypatch.setenv(name, "secret")
-    if request.param == "tokenizer":
-        setup = Setup(builtin_target(), None, ConversationOptions(), RequestLimits())
-        async with ForkServer(setup) as server:
-            await server.load()
-            process = await server.fork()
-            await process.ask(
-                encode(TokenizeText("fox", add_special=False, parse_special=False, with_pieces=False))
-            )
-            yield Worker(process.pid)
-        return
-    server = GrammarServer(builtin_target(), Patience())
-    grammar = server.follow('start: "a"\n')
-    assert len(grammar.allowed())
-    yield Worker(children(server._process.pid)[0])
-    server.close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))  # as far as the system lets this process
+    with toy() as sandbox:
+        _, environment, core, _ = Client(sandbox).ask("describe")
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+    assert "secret" not in environment.values()
+    assert environment["CUDA_VISIBLE_DEVICES"] == environment["HIP_VISIBLE_DEVICES"] == ""
+    assert environment["OPENBLAS_NUM_THREADS"] == environment["GGML_NO_BACKTRACE"] == "1"
+    assert core == 0
 
 
 @linux
-async def test_a_worker_knows_no_keys(worker):
-    assert "secret" not in worker.environment.values()
-
-
-@linux
-async def test_a_worker_has_no_gpu(worker):
-    assert worker.environment["CUDA_VISIBLE_DEVICES"] == worker.environment["HIP_VISIBLE_DEVICES"] == ""
-
-
-@linux
-async def test_a_worker_computes_with_one_thread(worker):
-    assert worker.environment["OPENBLAS_NUM_THREADS"] == "1"
-
-
-@linux
-async def test_a_worker_leaves_no_core_file(worker):
-    assert worker.limit("Max core file size") == "0"
-
-
-@linux
-async def test_a_workers_memory_is_limited(worker):
-    assert 0 < int(worker.limit("Max data size")) < 4 << 30
+def test_a_workers_memory_is_limited(sandbox):
+    client = Client(sandbox)
+    assert 0 < client.ask("describe")[3] < 4 << 30
+    with pytest.raises(EOFError):
+        client.ask(("allocate", 2048 * MEGABYTE))
 
 
 def test_what_is_no_secret_is_left_to_child_processes():
@@ -113,58 +113,131 @@ def test_what_is_no_secret_is_left_to_child_processes():
     }
 
 
-def test_a_process_that_is_done_ends_well_and_one_that_fails_does_not():
-    assert (status_of(lambda: None), status_of(lambda: 1 / 0)) == (0, 1)
+# Ends of workers
 
 
-def test_a_forked_process_does_not_have_what_is_unwanted():
-    reading, writing = os.pipe()
-    pid = fork(lambda: os.fstat(writing), [writing])
-    os.close(writing)
-    assert os.read(reading, 1) == b""
-    os.close(reading)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+@pytest.mark.parametrize(
+    ("question", "status"),
+    [
+        ("compute", -signal.SIGPROF),
+        (("signal", signal.SIGSEGV), -signal.SIGSEGV),
+        (("signal", signal.SIGKILL), -signal.SIGKILL),
+    ],
+)
+def test_a_worker_that_ends_in_its_task_ends_alone_and_its_client_hears_how(sandbox, question, status):
+    other, client = Client(sandbox), Client(sandbox)
+    with pytest.raises(EOFError):
+        client.ask(question)
+    assert client.status() == status
+    assert other.pid
 
 
-def test_the_system_ends_a_process_that_computes_for_too_long():
-    def compute():
-        with Limits().time(0.05):
-            while True:
-                pass
-
-    assert status_of(compute) == -signal.SIGPROF
-
-
-def test_a_limit_of_time_that_is_over_ends_nothing():
-    def compute():
-        with Limits().time(0.01):
-            pass
-        sum(range(1_000_000))
-
-    assert status_of(compute) == 0
+def test_a_worker_that_hangs_is_killed_when_its_client_says_so(sandbox):
+    client = Client(sandbox)
+    client.connection.send("sleep")
+    client.supervision.send(KILL)
+    with pytest.raises((EOFError, ConnectionResetError)):
+        client.connection.recv()
+    assert client.status() == -signal.SIGKILL
 
 
-@linux
-def test_memory_beyond_the_limit_cannot_be_allocated():
-    def allocate():
-        Limits().set_memory(10 * MEGABYTE)
-        with pytest.raises(MemoryError):
-            bytearray(1024 * MEGABYTE)
-
-    assert status_of(allocate) == 0
+def test_a_task_that_is_done_ends_without_a_status(sandbox):
+    client = Client(sandbox)
+    client.connection.send("end")
+    assert client.status() is None
 
 
 @linux
-def test_a_hard_limit_of_the_system_stays():
-    def limit():
-        resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
-        Limits().set_memory(16 << 30)
+def test_a_worker_that_has_grown_does_its_task_and_no_other(own):
+    client = Client(own)
+    pid = client.pid
+    assert client.ask(("allocate", 64 * MEGABYTE)) == 64 * MEGABYTE
+    client.connection.send("end")
+    wait_for_an_end([pid])
+    assert Client(own).pid != pid
 
-    assert status_of(limit) == 0
+
+# The fork server
 
 
-def test_memory_that_was_given_back_counts_as_growth():
-    limits = Limits()
-    assert not limits.has_grown
-    bytearray(b"x") * (sandbox._peak_memory() + 64 * MEGABYTE)
-    assert limits.has_grown
+def test_it_starts_with_the_first_task(own):
+    assert own.pid is None
+    assert Client(own).pid
+    assert own.pid
+
+
+def test_one_that_has_died_is_started_again_while_tasks_go_on(own):
+    before = Client(own)
+    pid = before.pid
+    os.kill(own.pid, signal.SIGKILL)
+    own._process.wait()
+    assert before.pid == pid
+    assert Client(own).pid != pid
+    before.connection.send(("signal", signal.SIGKILL))
+    assert before.status() is None
+
+
+def test_a_task_that_is_lost_with_it_never_begins():
+    with toy(seconds=60) as sandbox:
+        client = Client(sandbox)
+        sandbox.kill()
+        assert client.supervision.recv(1) == b""
+
+
+def test_one_that_cannot_load_ends_without_a_word(capfd):
+    with toy(fails=True) as sandbox:
+        assert Client(sandbox).supervision.recv(1) == b""
+    assert not capfd.readouterr().err
+
+
+def test_signals_for_the_whole_group_do_not_end_it(own):
+    assert Client(own).pid
+    pid = own.pid
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(pid, number)
+    assert Client(own).pid
+    assert own.pid == pid
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.3])
+def test_nothing_is_left_after_the_end(seconds, capfd):
+    sandbox = toy(seconds=seconds).thing
+    client = Client(sandbox)
+    if not seconds:
+        pid = client.pid
+        os.kill(pid, signal.SIGSTOP)
+    process = sandbox._process
+    sandbox.close()
+    assert process.returncode == 0
+    assert not capfd.readouterr().err
+    if not seconds:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@linux
+def test_workers_do_one_task_after_the_other_and_few_are_kept(own):
+    clients = [Client(own) for _ in range(8)]
+    assert len({client.pid for client in clients}) == 8
+    for client in clients:
+        client.connection.send("end")
+    while len(left := children(own.pid)) > 2:
+        wait_for_an_end(left)
+    used = set()
+    for _ in range(10):
+        client = Client(own)
+        used.add(client.pid)
+        client.connection.send("end")
+        client.status()
+    assert len(used) < 10
+
+
+@linux
+def test_a_spare_worker_that_is_killed_is_replaced(own):
+    assert Client(own).pid
+    while spare := children(own.pid):
+        for pid in spare:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_for_an_end(spare)
+    assert Client(own).pid

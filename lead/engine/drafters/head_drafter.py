@@ -19,7 +19,7 @@ from lead.engine.drafters.draft_source import Continuation, InlineDraft, InlineR
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.hidden_states import HeadOutput, HeadSpan, HiddenStates
-from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
+from shared.sampling.constrained import GrammarBudget, NoWait
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import common_prefix_length
@@ -154,7 +154,7 @@ class HeadDrafter:
         end_tokens: frozenset[int],
         *,
         n_most: int,
-        patience: WaitsForGrammars | None = None,
+        budget: GrammarBudget | None = None,
     ) -> None:
         """`rows` is filled by the target's model. `n_most`: the longest draft."""
         self.source = heads.source
@@ -163,7 +163,7 @@ class HeadDrafter:
         self._rows = rows
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._patience = patience or NoWait()
+        self._budget = budget or NoWait()
         self._open: list[HeadDraft] = []
         self._caches: dict[int, _HeadCache] = {}
 
@@ -212,7 +212,7 @@ class HeadDrafter:
             except KvCacheFullError:
                 self._forget_idle()
                 return InlineRound(0, [])
-        self._patience.grant(_GRAMMAR_SECONDS)
+        self._budget.set(_GRAMMAR_SECONDS)
         grown = [each for each in work if each.slot is not None and self._grow(each, outputs.get(each.slot))]
         return InlineRound(sum(len(span.tokens) for span in spans), grown)
 

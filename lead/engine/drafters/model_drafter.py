@@ -124,7 +124,7 @@ class ModelDrafter:
             self._known.append(draft)
         n_before = sum(each.n_pending_now for each in drafts)
         by_name = {each.name: each for each in drafts}
-        grown = [by_name[update.sequence] for update in self._drafter.step(list(by_name), n_most)]
+        grown = [by_name[each.id] for each in self._drafter.step(list(by_name), n_most)]
         return InlineRound(min(n_before, max(n_most, len(drafts))), grown)
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:

@@ -159,7 +159,9 @@ class _NextStep:
         futures: of each candidate. A worth of -inf: no moment is better than now. At that moment one of them
         has grown by so many tokens.
         """
-        grown = [(i, draft, draft.survivals()) for i, drafts in enumerate(futures) for draft in drafts]
+        grown: list[tuple[int, FutureDraft, Survivals]] = [
+            (i, draft, draft.survivals()) for i, drafts in enumerate(futures) for draft in drafts
+        ]
         best = (-math.inf, 0.0, 0)
         if not grown:
             return best

@@ -18,7 +18,7 @@ from websockets.frames import CloseCode, Frame
 from lead.http.middleware.connections import ConnectionLimit, Room, only_health
 from lead.settings.limits import RequestLimits
 from shared import descriptors
-from shared.bucket import Bucket
+from shared.pace import Bucket
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_LEAD_MESSAGE_BYTES
 
 _GRACE_SECONDS = 1.0
@@ -270,7 +270,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.config.connections.wait(self.transport, self)
 
     def _takes_frame(self) -> bool:
-        """Whether to handle a frame that is no message; a flood of them ends the connection."""
+        """Whether to handle a frame that carries no message; a flood of them ends the connection."""
         if self._more_frames.take(self.loop.time()):
             return True
         if not self.transport.is_closing():

@@ -7,12 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 from gguf import GGML_QUANT_VERSION, GGUFWriter
+from numpy.typing import NDArray
 
-from shared.models.gguf_file import GgufFile, StoredTensor
-from shared.models.quantization import Bytes, Encoder, Floats, Quantization, rows_per_chunk
+from shared.errors import ModelLoadError
+from shared.models.gguf_file import (
+    Bytes,
+    Encoder,
+    Floats,
+    GgufFile,
+    Quantization,
+    StoredTensor,
+    rows_per_chunk,
+)
 
 ConversionType = Literal["auto", "f32", "f16", "q8_0"]
 """How matrices are stored; auto: as in the source."""
@@ -79,6 +89,45 @@ class Conversion:
         writer.add_file_type(main.file_type)
         writer.add_quantization_version(GGML_QUANT_VERSION)
         self.describe(writer)
+
+
+class SourceBytes:
+    """Arrays of a file. Offsets must lie within it: check headers before."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ModelLoadError."""
+        try:
+            self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
+        except (OSError, ValueError) as error:  # ValueError: an empty file
+            raise ModelLoadError(f"{path} cannot be read: {error}") from error
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the file."""
+        return len(self._bytes)
+
+    def head(self, n: int) -> bytes:
+        """The first `n` bytes, or all if there are fewer."""
+        return self._bytes[:n].tobytes()
+
+    def array(self, at: int, n_values: int, kind: str) -> NDArray[Any]:
+        """`n_values` numbers of a NumPy type that begin at byte `at`."""
+        dtype = np.dtype(kind)
+        end = at + n_values * dtype.itemsize
+        assert 0 <= at <= end <= self.n_bytes
+        return self._bytes[at:end].view(dtype)
+
+
+def read_small(path: Path, max_bytes: int) -> bytes:
+    """A whole file of at most `max_bytes`; raises ModelLoadError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise ModelLoadError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > max_bytes:
+        raise ModelLoadError(f"{path} is too large: more than {max_bytes >> 20} MiB")
+    return data
 
 
 def _encoder_name(weights: Weights, main: Encoder) -> str:

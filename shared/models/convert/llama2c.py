@@ -19,10 +19,9 @@ import numpy as np
 from gguf import GGUFWriter
 
 from shared.errors import ModelLoadError
-from shared.models.convert.conversion import Conversion, Weights
-from shared.models.convert.source_bytes import SourceBytes
+from shared.models.convert.conversion import Conversion, SourceBytes, Weights
 from shared.models.convert.tokenizer_bin import TokenizerBin, read_tokenizer
-from shared.models.quantization import Bytes, Floats
+from shared.models.gguf_file import Bytes, Floats
 
 MAGIC = struct.pack("<I", 0x616B3432)  # "ak42"
 """The first bytes of versions 1 and 2."""

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from shared.errors import ModelLoadError
-from shared.models.convert.source_bytes import SourceBytes, read_small
-from shared.models.quantization import Floats
+from shared.models.convert.conversion import SourceBytes, read_small
+from shared.models.gguf_file import Floats
 
 SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"

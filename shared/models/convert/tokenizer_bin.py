@@ -14,7 +14,7 @@ from pathlib import Path
 from gguf import GGUFWriter, TokenType
 
 from shared.errors import ModelLoadError
-from shared.models.convert.source_bytes import read_small
+from shared.models.convert.conversion import read_small
 
 _MAX_BYTES = 64 << 20
 _LONGEST = struct.Struct("<i")

@@ -5,9 +5,8 @@ zero further on (`layout` says how). One step of the result costs what its shape
 is known from the small model: a stand-in for a big model, small enough to ship as a few megabytes.
 """
 
-from shared.models.gguf_file import Progress
+from shared.models.gguf_file import Progress, Quantization
 from shared.models.grow.growth import VERSION, grow
-from shared.models.grow.shape import Shape
-from shared.models.quantization import Quantization
+from shared.models.grow.source import Shape
 
 __all__ = ["VERSION", "Progress", "Quantization", "Shape", "grow"]

@@ -7,8 +7,8 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from shared.errors import ConfigError
+from shared.models.gguf_file import progress_bar
 from shared.models.grow import Quantization, Shape, grow
-from shared.models.progress_bar import progress_bar
 from shared.settings.base import ProgramSettings
 
 

@@ -18,8 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shared.errors import ConfigError
-from shared.models.grow.shape import Shape, require_larger, require_whole_blocks, require_whole_groups
-from shared.models.grow.source import SourceModel
+from shared.models.grow.source import (
+    Shape,
+    SourceModel,
+    require_larger,
+    require_whole_blocks,
+    require_whole_groups,
+)
 
 
 @dataclass(frozen=True)

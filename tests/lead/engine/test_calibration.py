@@ -2,12 +2,14 @@
 
 import pytest
 
-from lead.engine.calibration import calibrate, recalibrate, warm_up
+from lead.engine.calibration import Recalibration, StepTimer, recalibrate
 from lead.engine.speculation.step_cost import StepCost
 from lead.engine.step_plan import TrialPlace
 from shared.cache_edits import Trim
+from shared.errors import KvCacheFullError
 from shared.llama.span import Span
 from tests.fakes import N_VOCAB, FakeTarget
+from tests.lead.engine.test_loop import run, submit
 
 
 class Timed(FakeTarget):
@@ -30,7 +32,7 @@ class Timed(FakeTarget):
 
 def calibrated(seconds_of, interrupted=lambda: False):
     target, cost = Timed(seconds_of), StepCost()
-    calibrate(target, cost, N_VOCAB, interrupted, target.clock)
+    StepTimer.of_target(target, N_VOCAB, target.clock).calibrate(cost, interrupted)
     return target, cost
 
 
@@ -50,14 +52,10 @@ def test_one_busy_moment_spoils_no_entry():
     assert cost.seconds(6) / cost.seconds(1) == pytest.approx(6, rel=0.05)
 
 
-def test_the_cache_is_left_empty():
-    target, _ = calibrated(dip)
-    assert target.slots == [[]]
-
-
-def test_the_tokens_of_a_step_differ_as_those_of_a_text_do():
+def test_tokens_differ_as_those_of_a_text_do_and_are_taken_back():
     target, _ = calibrated(dip)
     assert len(set(target.widest)) > len(target.widest) / 2
+    assert target.slots == [[]]
 
 
 def test_it_ends_when_interrupted():
@@ -76,15 +74,9 @@ def test_a_slow_model_is_not_calibrated_for_long():
 def test_widths_and_time_can_be_chosen():
     target, cost = Timed(dip), StepCost()
     given = {"widths": (1, 3), "n_repeats": 100, "max_seconds": 1.0}
-    calibrate(target, cost, N_VOCAB, lambda: False, target.clock, **given)
+    StepTimer.of_target(target, N_VOCAB, target.clock).calibrate(cost, **given)
     assert set(cost.table()) == {1, 3}
     assert 1.0 < target.now < 1.1
-
-
-def test_the_first_step_of_all_is_not_one_of_them():
-    target = Timed(dip)
-    warm_up(target)
-    assert (len(target.steps), target.slots) == (1, [[]])
 
 
 def recalibrated(seconds_of, known=None, interrupted=lambda: False, **more):
@@ -138,3 +130,89 @@ def test_what_the_cache_is_to_forget_it_forgets_first():
     place = TrialPlace(0, 1, [Trim(0, 1)])
     recalibrate(target, StepCost(), N_VOCAB, lambda: False, target.clock, place=place)
     assert target.slots == [[4]]
+
+
+# When an idle engine measures again
+
+
+class Measured:
+    """How often steps were timed."""
+
+    def __init__(self, *, learns=True):
+        self.n = 0
+        self._learns = learns
+
+    def __call__(self, place):
+        self.n += 1
+        self.place = place
+        return self._learns
+
+
+def anywhere(_):
+    return TrialPlace()
+
+
+def recalibration(now=0.0):
+    measured = Measured()
+    return Recalibration(measured, now), measured
+
+
+def test_nothing_is_measured_before_it_is_due():
+    again, measured = recalibration(now=5.0)
+    again.run(7.9, anywhere)
+    assert (again.wait(7.9), measured.n) == (8.0 - 7.9, 0)
+
+
+def test_each_time_it_is_due_it_is_measured_once():
+    again, measured = recalibration()
+    for now in (3.0, 3.1, 10.0, 10.1):
+        again.run(now, anywhere)
+    assert (again.wait(10.1), measured.n) == (30.0 - 10.1, 2)
+
+
+def test_times_that_were_missed_count_once():
+    again, measured = recalibration()
+    for _ in range(9):
+        again.run(1000.0, anywhere)
+    assert (again.wait(1000.0), measured.n) == (None, 1)
+
+
+def test_without_a_place_nothing_is_measured():
+    again, measured = recalibration()
+    again.run(3.0, lambda _: None)
+    assert (again.wait(3.0), measured.n) == (7.0, 0)
+
+
+def test_an_attempt_that_failed_is_repeated_soon_and_then_less_and_less_often():
+    measured = Measured(learns=False)
+    again = Recalibration(measured, 0.0)
+    waits = []
+    now = 0.0
+    while (wait := again.wait(now)) is not None:
+        waits.append(wait)
+        now += wait
+        again.run(now, anywhere)
+    assert waits == [3.0, 3.0, 4.0, 6.0, 12.0, 2.0, 24.0, 48.0]
+    assert measured.n == len(waits)
+
+
+def test_an_idle_engine_waits_no_longer_than_until_then():
+    again, measured = recalibration()
+    pipe, _ = run([], [], [], recalibration=again)
+    assert pipe.waits == [3.0, 7.0, 20.0]
+    assert measured.n == 3
+
+
+def test_after_a_request_steps_are_timed_again():
+    again, measured = recalibration()
+    _, target = run([submit(max_tokens=1)], *([[]] * 6), recalibration=again)
+    assert measured.n > 0
+    assert measured.place.n_cached == len(target.slots[measured.place.slot])
+
+
+def test_a_cache_that_is_full_after_all_is_no_failure():
+    def measure(_):
+        raise KvCacheFullError("no cells")
+
+    pipe, _ = run([], [], recalibration=Recalibration(measure, 0.0))
+    assert pipe.waits == [3.0, 7.0]

@@ -26,10 +26,11 @@ from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
+from shared.sampling.constrained import NoWait
 from shared.sampling.factory import make_sampler
-from shared.sampling.grammar_waits import NoWait
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
+from tests.conftest import more
 from tests.fakes import FakeFront, submit
 from tests.lead.engine.drafters.by_name import ByName
 from tests.shuffled_model import write_shuffled
@@ -195,7 +196,7 @@ def test_for_a_slow_model_it_is_measured_with_few_tokens():
 HEADS = {"nextn_predict_layers": 1, "rope.dimension_sections": [0, 0, 0, 0]}
 
 
-@pytest.fixture(scope="module", params=["qwen35", "qwen3next", "glm4moe"])
+@pytest.fixture(scope="module", params=["qwen35", more("qwen3next"), more("glm4moe")])
 def with_heads(request, tmp_path_factory):
     """A tiny random model that has a head."""
     path = tmp_path_factory.mktemp("heads") / f"{request.param}.gguf"

@@ -9,14 +9,10 @@ from bench.tiny_models import with_heads, write_tiny_model
 from bench.traffic import Traffic, TrafficRun, compare
 from shared.llama import batch_layout
 from shared.models.builtin import builtin_target
+from tests.conftest import more
 
 BOUND = 0.01
 """Of logits whose standard deviation is 2.4: far above the last bits of f32, far below a missing key."""
-
-
-def more(*values):
-    """A case that is left out of `make test`: its kind of memory has a quick one."""
-    return pytest.param(*values, marks=pytest.mark.models)
 
 
 ARCHITECTURES = [

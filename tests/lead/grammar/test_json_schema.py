@@ -117,7 +117,7 @@ WRONG = [
     ({"$ref": "#/nowhere"}, "cannot resolve"),
     ({"$ref": "https://example.org/schema"}, "into this schema"),
     ({"allOf": [{"$ref": "#"}, {}]}, "nothing may come next"),
-    ({"enum": []}, "#: enum must be a list"),
+    ({"enum": []}, "#/enum must be a list"),
     ({"anyOf": 3}, "anyOf must be a list"),
     ({"properties": {"a": {"properties": []}}}, "#/properties/a/properties must be an object"),
     ({"type": "integer", "minimum": "3"}, "minimum"),

@@ -14,7 +14,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from back.dial import RefusedError
-from back.link import Link
+from back.link import LeadLink
+from lead.server import listening
 from lead.server import server as module
 from lead.server.listening import listen
 from lead.server.server import Lead
@@ -43,7 +44,7 @@ async def join(lead, url, tls=None):
     """Let a back join the lead at `url`, and leave."""
     joined = asyncio.Event()
     lead.backs._on_change = lambda _: joined.set()
-    running = asyncio.ensure_future(Link(url, hello(lead), random.Random(1), tls=tls).run(IdleBack()))
+    running = asyncio.ensure_future(LeadLink(url, hello(lead), random.Random(1), tls=tls).run(IdleBack()))
     async with asyncio.timeout(60):
         await joined.wait()
     running.cancel()
@@ -107,17 +108,17 @@ async def serve_inherited(monkeypatch, way, **options):
     """Serve on a socket for all addresses that systemd or another lead hands over; nobody listens there."""
     served = []
 
-    async def serve(_lead, listener, host, *_):
-        listener.close()
-        served.append(host)
+    async def serve(_lead, address):
+        served.append(address.host)
+        address.listener.close()
 
     monkeypatch.setattr(Lead, "_serve", serve)
     with socket.socket() as exposed:
         exposed.bind(("0.0.0.0", 0))
         if way == "systemd":
-            monkeypatch.setattr(module, "activated_socket", lambda *_: exposed)
+            monkeypatch.setattr(listening, "activated_socket", lambda *_: exposed)
         else:
-            monkeypatch.setattr(module, "Inheritance", lambda _: argparse.Namespace(listener=exposed))
+            monkeypatch.setattr(listening, "Predecessor", lambda _: argparse.Namespace(listener=exposed))
         await Lead(LeadSettings.from_options(takeover=way == "takeover", **options)).serve()
     return served
 
@@ -143,8 +144,8 @@ async def test_a_lead_is_announced_with_its_scheme(monkeypatch, tmp_path, scheme
         heard.append(arguments)
         yield
 
-    async def serve(_lead, listener, *_):
-        listener.close()
+    async def serve(_lead, address):
+        address.listener.close()
 
     monkeypatch.setattr(module, "announced", announced)
     monkeypatch.setattr(Lead, "_serve", serve)
@@ -164,7 +165,7 @@ async def test_tls_is_served_to_backs_and_clients(lead, serve, tmp_path):
     url = f"wss://127.0.0.1:{port}/v1/speculation"
     await join(lead, url, pinning(made.chain))
     with pytest.raises(RefusedError, match=r"is not trusted: .* --ca-file"):
-        await Link(url, hello(lead), random.Random(1), tls=trusting(None)).run(IdleBack())
+        await LeadLink(url, hello(lead), random.Random(1), tls=trusting(None)).run(IdleBack())
 
 
 async def test_a_tls_handshake_that_does_not_come_is_not_waited_for(serve, tmp_path):

@@ -1,12 +1,11 @@
 """How long things take on simulated machines."""
 
 import json
-import random
 
 import pytest
 
 from lead.simulation.clock import VirtualClock
-from lead.simulation.machine import IDLE, LEAD, Contention, MachineLoad, SharedMachine, StepTable
+from lead.simulation.machine import LEAD, Contention, SharedMachine, StepTable
 from shared.errors import ConfigError
 
 TABLE = StepTable.of_milliseconds("test", {1: 10.0, 2: 12.0, 4: 8.0, 8: 16.0})
@@ -49,24 +48,6 @@ def test_a_bad_file_is_refused(tmp_path, text):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="none"):
         StepTable.read(tmp_path / "none.json")
-
-
-def slowdowns(load, n=400):
-    rng = random.Random(1)
-    return [load.slowdown(step / 10, rng) for step in range(n)]
-
-
-def test_steps_of_an_idle_machine_take_their_usual_time():
-    assert set(slowdowns(IDLE)) == {1.0}
-
-
-def test_steps_drift_around_their_usual_time():
-    factors = slowdowns(MachineLoad(drift=0.4))
-    assert (min(factors), max(factors)) == pytest.approx((0.6, 1.4), abs=0.01)
-
-
-def test_the_given_share_of_steps_takes_much_longer():
-    assert slowdowns(MachineLoad(outliers=0.1)).count(4.0) == pytest.approx(40, abs=15)
 
 
 @pytest.fixture

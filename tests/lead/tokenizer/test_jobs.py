@@ -2,7 +2,7 @@ import pytest
 
 from lead.chat.output_format import FORMATS
 from lead.chat.request import ConversationFields
-from lead.tokenizer.jobs import HEADER, decode, encode, read_conversation, write_conversation
+from lead.tokenizer.jobs import JobLimits, decode, encode, read_conversation, write_conversation
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"x": 1.5}}}
 
@@ -28,12 +28,12 @@ def test_a_conversation_comes_out_as_it_went_in(fields):
     assert [m.model_fields_set for m in again.messages] == [m.model_fields_set for m in body.messages]
 
 
-def test_a_message_says_its_size_and_whether_it_is_the_last():
-    data = encode(["text"], is_last=True)
-    assert HEADER.unpack(data[: HEADER.size]) == (True, len(data) - HEADER.size)
-    assert decode(data[HEADER.size :]) == ["text"]
+def test_limits_grow_with_the_size_of_a_job():
+    small, large = JobLimits.of(0, 4.0), JobLimits.of(4 << 20, 4.0)
+    assert (small.cpu_seconds, large.cpu_seconds) == (4.0, 12.0)
+    assert (small.heap_bytes >> 20, large.heap_bytes >> 20) == (96, 256)
 
 
 @pytest.mark.parametrize("tool_format", FORMATS, ids=lambda each: each.name)
 def test_a_tool_format_stays_the_same_object(tool_format):
-    assert decode(encode(tool_format)[HEADER.size :]) is tool_format
+    assert decode(encode(tool_format)) is tool_format

@@ -1,6 +1,7 @@
 """The pool, with workers whose behaviour is scripted."""
 
 import asyncio
+import itertools
 import signal
 
 import pytest
@@ -9,12 +10,14 @@ from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer import pool as pool_module
 from lead.tokenizer.fair_queue import Client
-from lead.tokenizer.fork_server import WorkerDiedError
-from lead.tokenizer.jobs import HEADER, Refusal, Setup, TokenizeText, decode
+from lead.tokenizer.job_handler import TokenizerProgram
+from lead.tokenizer.jobs import Refusal, TokenizeText, decode
 from lead.tokenizer.pool import TokenizerPool
+from lead.tokenizer.workers import WorkerDiedError, WorkersGoneError
 from shared.errors import QueueFullError, RequestError, ServerError, UnavailableError
 
 LONG = "x" * 100_000
+PROGRAM = TokenizerProgram("model.gguf", None, ConversationOptions(), RequestLimits())
 
 
 class FakeWorker:
@@ -23,10 +26,9 @@ class FakeWorker:
     def __init__(self, server):
         self._server = server
         self.has_ended = False
-        self.status = 0
 
     async def ask(self, message):
-        text = decode(message[HEADER.size :]).text
+        text = decode(message).text
         self._server.asked.append(text)
         what = self._server.script.get(text, text)
         if what == "hang":
@@ -34,47 +36,46 @@ class FakeWorker:
         if isinstance(what, list):  # one after the other
             what = what.pop(0)
         if isinstance(what, signal.Signals):
-            self.status = -what
-            raise WorkerDiedError
-        self.has_ended = what == "last"
+            raise WorkerDiedError(-what)
+        if what == "grow":
+            self.has_ended = True
+        if what == "lost":
+            self._server.script[text] = text
+            self._server.n_failures = 2
+            raise WorkerDiedError(None)
         return what
+
+    def kill(self):
+        self._server.n_killed += 1
+
+    def close(self):
+        self._server.n_busy -= 1
 
 
 class FakeServer:
+    """All `Workers` of one test."""
+
     def __init__(self):
         self.script = {}
         self.asked = []
-        self.n_forked = 0
-        self.n_started = 0
-        self.ended = []
-        self.process = self
-        self.death = asyncio.Event()
+        self.n_killed = 0
+        self.n_begun = 0
+        self.n_busy = 0
+        self.n_failures = 0
 
-    def start(self, _setup):
-        self.n_started += 1
-        self.death.clear()
+    def start(self, _program):
         return self
 
-    async def wait(self):
-        await self.death.wait()
-        return 1
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        pass
-
-    async def load(self):
-        pass
-
-    async def fork(self):
-        self.n_forked += 1
+    async def begin(self):
+        if self.n_failures:
+            self.n_failures -= 1
+            raise WorkersGoneError
+        self.n_begun += 1
+        self.n_busy += 1
         return FakeWorker(self)
 
-    async def end(self, worker):
-        self.ended.append(worker)
-        return worker.status or -signal.SIGKILL
+    async def close(self):
+        assert self.n_busy == 0
 
 
 @pytest.fixture
@@ -82,17 +83,22 @@ def server(monkeypatch):
     """Workers have all the time they want, unless a test says otherwise: this process may be a slow one."""
     monkeypatch.setattr(pool_module, "_QUICK_SECONDS", 60.0)
     monkeypatch.setattr(pool_module, "_GRACE_SECONDS", 0.01)
-    monkeypatch.setattr(pool_module, "_PATIENCE", 60.0)
+    monkeypatch.setattr(pool_module, "_HUNG_SECONDS", 60.0)
     return FakeServer()
 
 
 @pytest.fixture
 async def pool(server):
-    pool = TokenizerPool(Setup("model.gguf", None, ConversationOptions(), RequestLimits()), server.start)
+    pool = TokenizerPool(PROGRAM, server.start)
     running = asyncio.ensure_future(pool.run_processes())
     yield pool
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture
+def _no_delays(monkeypatch):
+    monkeypatch.setattr(pool_module, "jittered_delays", lambda *_: itertools.repeat(0.0))
 
 
 ONE = Client("one")
@@ -114,7 +120,12 @@ async def test_a_job_gets_its_answer(pool):
 
 async def test_one_worker_answers_one_job_after_the_other(pool, server):
     assert [await ask(pool, text) for text in "abc"] == ["a", "b", "c"]
-    assert server.n_forked == 2  # one for each lane
+    assert server.n_begun == 2  # one for each lane
+
+
+async def test_a_worker_that_has_grown_is_replaced(pool, server):
+    assert [await ask(pool, text) for text in ("grow", "next")] == ["grow", "next"]
+    assert server.n_begun == 3
 
 
 async def test_a_long_job_does_not_delay_a_short_one(pool, server):
@@ -152,18 +163,11 @@ async def test_only_the_request_that_kills_a_worker_fails(pool, server, death, e
 
 
 async def test_a_worker_that_hangs_is_killed(pool, server, monkeypatch):
-    monkeypatch.setattr(pool_module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(pool_module, "_HUNG_SECONDS", 0.01)
     server.script[LONG] = "hang"
     with pytest.raises(UnavailableError, match="try again"):
         await ask(pool, LONG)
-    assert len(server.ended) == 1
-
-
-async def test_a_worker_that_says_so_is_replaced(pool, server):
-    server.script["large"] = "last"
-    assert await ask(pool, "large") == "last"
-    assert await ask(pool, "next") == "next"
-    assert server.n_forked == 3
+    assert server.n_killed == 1
 
 
 @pytest.mark.parametrize(
@@ -183,7 +187,7 @@ async def test_a_job_whose_client_left_is_stopped(pool, server):
     job.cancel()
     server.script[LONG] = "answer"
     assert await ask(pool, LONG) == "answer"
-    assert len(server.ended) == 1
+    assert server.n_killed == 1
 
 
 async def test_a_waiting_job_whose_client_left_is_never_begun(pool, server):
@@ -200,20 +204,12 @@ async def test_a_waiting_job_whose_client_left_is_never_begun(pool, server):
 
 async def test_more_waiting_jobs_than_the_queue_holds_are_refused(server, monkeypatch):
     monkeypatch.setattr(pool_module, "_MOST_WAITING", 2)
-    pool = TokenizerPool(Setup("model.gguf", None, ConversationOptions(), RequestLimits()), server.start)
+    pool = TokenizerPool(PROGRAM, server.start)
     waiting = [ask(pool, text) for text in "abc"]
     with pytest.raises(QueueFullError, match="try again"):
         await waiting[2]
     for each in waiting:
         each.cancel()
-
-
-async def test_jobs_wait_while_the_process_that_forks_is_started_again(pool, server):
-    assert await ask(pool, "before") == "before"
-    server.death.set()
-    await settle()
-    assert await ask(pool, "after") == "after"
-    assert server.n_started == 2
 
 
 async def test_a_job_whose_worker_was_killed_from_outside_is_done_again(pool, server):
@@ -228,10 +224,9 @@ async def test_a_job_whose_worker_is_always_killed_is_given_up(pool, server):
     assert server.asked == ["job"] * 3
 
 
-async def test_a_job_under_way_when_the_process_that_forks_dies_is_done_again(pool, server):
-    server.script["slow"] = "hang"
-    job = ask(pool, "slow")
-    await settle()
-    server.script["slow"] = "done"
-    server.death.set()
-    assert await job == "done"
+@pytest.mark.usefixtures("_no_delays")
+async def test_a_job_that_is_lost_with_all_processes_is_done_again(pool, server):
+    server.script["job"] = "lost"
+    assert await ask(pool, "job") == "job"
+    assert server.asked == ["job", "job"]
+    assert server.n_failures == 0

@@ -12,7 +12,7 @@ from shared.diagnostics.lead_checks import (
     check_shared_cores,
     check_version,
 )
-from shared.diagnostics.lead_report import LeadReport
+from shared.diagnostics.lead_probe import LeadReport
 
 STEPS = {"1": 20.0, "2": 22.0, "5": 30.0}
 PLANNER = {

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from back.check import check as check_back
+from back.doctor import check as check_back
 from back.program import main as back
 from back.settings import BackSettings
 from lead.cli import main as lead
@@ -18,9 +18,9 @@ from shared.llama.vocabulary import Vocabulary
 from shared.models import builtin
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
-from tests.shared.models.convert.conftest import (  # noqa: F401 - fixtures
-    cache,
+from tests.shared.models.conftest import (  # noqa: F401 - fixtures
     checkpoint,
+    conversion_cache,
     gpt2_folder,
     tokenizer,
 )
@@ -224,7 +224,7 @@ def test_a_demo_model_that_cannot_be_created_is_a_problem(monkeypatch, tmp_path)
     assert "is missing: install llama-duo again" in problem
 
 
-def test_a_model_to_convert_is_described_without_converting_it(checkpoint, cache):  # noqa: F811
+def test_a_model_to_convert_is_described_without_converting_it(checkpoint, conversion_cache):  # noqa: F811
     settings = LeadSettings.from_command_line(
         ["--model", str(checkpoint), "--back", str(checkpoint), "--port", "0", "-t", "2"]
     )
@@ -232,7 +232,7 @@ def test_a_model_to_convert_is_described_without_converting_it(checkpoint, cache
     assert "stories.bin, a llama2.c checkpoint of version 1, converted to GGUF at the first start" in text
     assert "stories, 0.1M parameters, 0 MB, mostly ALL_F32, on any core" in text
     assert "PROBLEM" not in text
-    assert not cache.exists()
+    assert not conversion_cache.exists()
 
 
 def test_a_draft_model_that_must_translate_is_no_problem(checkpoint, gpt2_folder, tmp_path, monkeypatch):  # noqa: F811

@@ -9,6 +9,7 @@ from threading import Barrier
 import pytest
 from gguf import GGUFReader
 
+from shared.cached_files import ABANDONED_SECONDS
 from shared.errors import ConfigError
 from shared.models import builtin
 from shared.models.builtin import builtin_draft, builtin_target, grown_target
@@ -125,7 +126,7 @@ def test_a_killed_growth_is_not_taken_for_whole_and_swept_later(cache: Path) -> 
     abandoned, running = cache / "target-grown-0.gguf.a.part", cache / "target-grown-0.gguf.b.part"
     abandoned.write_bytes(b"GGUF half")
     running.write_bytes(b"GGUF half")
-    long_ago = time.time() - 2 * builtin._ABANDONED_SECONDS
+    long_ago = time.time() - 2 * ABANDONED_SECONDS
     os.utime(abandoned, (long_ago, long_ago))
     path = grown_target()
     assert sorted(cache.iterdir()) == sorted([path, running])

@@ -14,9 +14,9 @@ from gguf import GGUFReader, GGUFValueType, GGUFWriter
 from shared.errors import ConfigError
 from shared.llama import library
 from shared.models.builtin import builtin_draft
+from shared.models.gguf_file import QUANTIZATIONS, Encoder
 from shared.models.grow import Quantization, Shape, grow
 from shared.models.grow.__main__ import main
-from shared.models.quantization import QUANTIZATIONS, Encoder
 from tests.shared.models.gguf_copies import with_tensor, without_vocabulary, write_header_only
 
 OLD = Shape(width=128, n_layers=2, n_heads=4, n_feed_forward=256)

@@ -9,7 +9,7 @@ from lead.cli import main as lead
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError, ModelLoadError
 from shared.models.hub import Hub, HubModel
-from tests.shared.models.convert.conftest import cache, checkpoint, tokenizer  # noqa: F401 - fixtures
+from tests.shared.models.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
 
 
 def settings(*arguments):

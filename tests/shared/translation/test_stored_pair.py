@@ -5,12 +5,12 @@ import pytest
 
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.models.convert import read_conversion
+from shared.models.model_file import read_conversion
 from shared.translation import stored_pair as module
 from shared.translation.stored_pair import stored_pair
 from shared.translation.vocabulary_pair import vocabulary_pair
+from tests.shared.models.conftest import PIECES, SCORES, small_gpt2, small_llama
 from tests.shared.models.convert import gpt2_reference, llama2c_reference
-from tests.shared.models.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
 
 DATA = "The hen and 世界 😀\r\n".encode()
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from shared.errors import TranslationError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_target
-from shared.models.convert import read_conversion
+from shared.models.model_file import read_conversion
 from shared.translation import vocabulary_pair as module
 from shared.translation.vocabulary_pair import match_control_tokens, prefix_of, vocabulary_pair
+from tests.shared.models.conftest import PIECES, SCORES, small_gpt2, small_llama
 from tests.shared.models.convert import gpt2_reference, llama2c_reference
-from tests.shared.models.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
 
 PAIRS = list(permutations(("shipped", "gpt2", "llama2c"), 2))
 TEXT = "Once upon a time, the hen\n\n\tand the wolf: 12 + 345. Hé! 世界 😀 it's  x{}\r\n"

@@ -5,7 +5,7 @@ from gguf import GGUFReader
 
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
-from shared.models.convert import read_conversion
+from shared.models.model_file import read_conversion
 
 
 @pytest.mark.parametrize(("stored_as", "matrix"), [("auto", "F32"), ("f32", "F32"), ("f16", "F16")])

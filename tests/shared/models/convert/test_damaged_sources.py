@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
-from shared.models.convert import read_conversion
+from shared.models.model_file import read_conversion
+from tests.shared.models.conftest import PIECES, SCORES, small_gpt2, small_llama
 from tests.shared.models.convert import gpt2_reference, llama2c_reference
-from tests.shared.models.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
 
 _HEAD = 4096
 """Bytes at the beginning of a file that are changed."""

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from shared.errors import ModelLoadError
-from shared.models.convert import read_conversion
-from tests.shared.models.convert import llama2c_reference as llama2c
-from tests.shared.models.convert.conftest import (
+from shared.models.model_file import read_conversion
+from tests.shared.models.conftest import (
     PIECES,
     SCORES,
     TEXT,
@@ -17,6 +16,7 @@ from tests.shared.models.convert.conftest import (
     logits,
     small_llama,
 )
+from tests.shared.models.convert import llama2c_reference as llama2c
 
 SHAPES = {
     "stories15M's width": {"width": 288, "n_hidden": 768, "n_heads": 6, "n_kv_heads": 6},

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from shared.errors import ModelLoadError
+from shared.models.convert.conversion import read_small
 from shared.models.convert.safetensors import SafetensorsFile, SafetensorsFolder
-from shared.models.convert.source_bytes import read_small
 from tests.shared.models.convert.gpt2_reference import safetensors
 
 ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -6,7 +6,7 @@ import pytest
 
 from shared.errors import ModelLoadError
 from shared.models.convert.tokenizer_bin import read_tokenizer
-from tests.shared.models.convert.conftest import PIECES, SCORES, TEXT, converted
+from tests.shared.models.conftest import PIECES, SCORES, TEXT, converted
 from tests.shared.models.convert.llama2c_reference import encode, tokenizer_bin
 
 TEXTS = [TEXT, "a", " a  b ", "the the the", "théâtre\n\nOnce", "Once upon a time", "世界 😀", "\t<s>"]

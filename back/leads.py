@@ -1,0 +1,114 @@
+"""Which leads a back follows: the one it is given or finds on the local network, or several at once."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from back.dial import OtherVocabularyError, RefusedError
+from back.link import LeadLink, LeadListener, LostError
+from back.settings import BackSettings
+from shared.discovery import NoLeadError, SeveralLeadsError
+from shared.errors import ConfigError
+from shared.pace import jittered_delays
+
+log = logging.getLogger("back")
+
+REDISCOVER_SECONDS = 60.0
+"""After this time without its lead a back searches again: the lead may have another address now."""
+_FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
+"""Seconds between two searches, each of which takes some seconds itself."""
+
+
+def find(
+    settings: BackSettings, rng: random.Random, sleep: Callable[[float], None] = time.sleep
+) -> BackSettings:
+    """The settings with the address of the lead, which is searched for if they say so.
+
+    Blocks until a lead is found; raises SeveralLeadsError if there are several.
+    """
+    discovery = _LeadDiscovery(settings)
+    for delay in jittered_delays(_FIRST_DELAY, _MAX_DELAY, rng):
+        if found := discovery.search():
+            return found
+        sleep(delay)
+    raise AssertionError("the delays never end")
+
+
+async def follow(settings: BackSettings, link: LeadLink, listener: LeadListener) -> None:
+    """Run `link` until cancelled.
+
+    When its lead is lost, search again, and between two searches try its address for a while. Whatever is
+    announced then does not end a running back: only the lead that it began with may refuse it for good, with
+    a RefusedError. Raises OtherVocabularyError for any lead: run it again with that lead's vocabulary.
+    """
+    discovery = _LeadDiscovery(settings, again=True)
+    is_first = True
+    while True:
+        try:
+            await link.run(listener)
+        except LostError:
+            if found := await asyncio.to_thread(discovery.search):
+                link.set_lead(found.websocket_url, found.tls())
+                is_first = found.url == settings.url
+        except RefusedError as error:
+            if is_first or isinstance(error, OtherVocabularyError):
+                raise
+            log.warning("%s: going back to %s", error, settings.url)
+            link.set_lead(settings.websocket_url, settings.tls())
+            is_first = True
+
+
+class _LeadDiscovery:
+    """Searches for a lead; logs only the first failure of several in a row."""
+
+    def __init__(self, settings: BackSettings, *, again: bool = False) -> None:
+        """`again`: a lead has been found before; of several leads, it is looked for."""
+        self._settings = settings
+        self._again = again
+        self._reported = False
+
+    def search(self) -> BackSettings | None:
+        """The settings with the address of the lead; None if there is no lead. Blocks for some seconds.
+
+        Raises SeveralLeadsError, unless one has been found before.
+        """
+        try:
+            self._settings = self._settings.discovered(again=self._again)
+        except NoLeadError as error:
+            self._report(error)
+            return None
+        except SeveralLeadsError as error:
+            if not self._again:
+                raise
+            self._report(error)
+            return None
+        self._reported = False
+        return self._settings
+
+    def _report(self, error: ConfigError) -> None:
+        level = logging.DEBUG if self._reported else logging.INFO
+        log.log(level, "%s (searching until there is one)", error)
+        self._reported = True
+
+
+async def follow_all(links: Sequence[LeadLink], listeners: Sequence[LeadListener]) -> None:
+    """Run each link with its listener until cancelled.
+
+    A lead that refuses this back is left out; raises RefusedError when all have. Others may come and go.
+    """
+    refusals = await asyncio.gather(*map(_follow, links, listeners))
+    raise RefusedError(f"no lead is left: {refusals[0]}")
+
+
+async def _follow(link: LeadLink, listener: LeadListener) -> RefusedError:
+    try:
+        await link.run(listener)
+    except OtherVocabularyError as error:
+        log.error("%s; to translate, a back has to have one lead only", error)  # noqa: TRY400 - for users
+        return error
+    except RefusedError as error:
+        log.error("%s", error)  # noqa: TRY400 - for users
+        return error
+    raise AssertionError("a link runs until it is refused")

@@ -1,0 +1,72 @@
+"""What runs in the tokenizer processes."""
+
+import logging
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from lead.chat.template import model_template
+from lead.settings.conversation import ConversationOptions
+from lead.settings.limits import RequestLimits
+from lead.tokenizer.jobs import JobLimits, Refusal, decode, encode
+from lead.tokenizer.preparation import Preparation
+from shared.errors import RequestError
+from shared.llama.vocabulary import Vocabulary
+from shared.logs import LogLevel, configure_logging
+from shared.sampling.grammar import prepare
+from shared.sandbox import Limits
+
+log = logging.getLogger("tokenizer")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerProgram:
+    """A `shared.sandbox.Program`. chat_template: what was chosen; None: the model's own."""
+
+    model: Path
+    chat_template: str | None
+    chat: ConversationOptions
+    limits: RequestLimits
+    log_level: LogLevel = "info"
+    log_json: bool = False
+
+    def load(self) -> "JobHandler":
+        """Read the vocabulary, and fill the caches that all workers share."""
+        configure_logging(self.log_level, as_json=self.log_json)
+        vocabulary = Vocabulary.load(self.model)
+        template, _ = model_template(vocabulary, self.chat_template)
+        prepare(vocabulary)
+        vocabulary.tokenize("", add_special=True, parse_special=True)
+        preparation = Preparation(vocabulary, template, self.chat, self.limits)
+        return JobHandler(preparation, self.limits.prepare_seconds)
+
+
+class JobHandler:
+    """A `shared.sandbox.TaskHandler`: a task is jobs, each answered with its result or a `Refusal`."""
+
+    def __init__(self, preparation: Preparation, base_seconds: float) -> None:
+        self._preparation = preparation
+        self._base_seconds = base_seconds
+
+    def warm_up(self) -> None:
+        """Nothing is slower the first time."""
+
+    def do(self, connection: Connection, limits: Limits) -> None:
+        """Do jobs until the other end of `connection` is closed, or one has taken much memory."""
+        while not limits.has_grown:
+            data = connection.recv_bytes()
+            allowed = JobLimits.of(len(data), self._base_seconds)
+            with limits.memory(allowed.heap_bytes), limits.time(allowed.cpu_seconds):
+                answer = self._answer(data)
+            connection.send_bytes(encode(answer))
+
+    def _answer(self, data: bytes) -> object:
+        try:
+            return self._preparation.do(decode(data))
+        except RequestError as error:
+            return Refusal(str(error), error.param, error.code)
+        except MemoryError:
+            return Refusal("preparing this request takes too much memory")
+        except Exception as error:
+            log.exception("preparing a request failed")
+            return Refusal(str(error), is_bug=True)

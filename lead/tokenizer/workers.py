@@ -1,0 +1,98 @@
+"""The sandbox of the tokenizer processes, for asyncio."""
+
+import asyncio
+from typing import Any
+
+from lead.tokenizer.jobs import HEADER, decode
+from shared.sandbox import KILL, STATUS, Program, Sandbox, SandboxError
+
+_BEGIN_SECONDS = 60.0
+"""Loading a vocabulary takes seconds, forking milliseconds: a fork server that needs longer than this is
+stopped, or the machine swaps."""
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class WorkersGoneError(Exception):
+    """The fork server has ended, or does not answer."""
+
+
+class WorkerDiedError(Exception):
+    """A worker has ended in the middle of a job."""
+
+    def __init__(self, status: int | None) -> None:
+        """status: as `Popen.returncode` has it; None: not known, the fork server has ended too."""
+        super().__init__(status)
+        self.status = status
+
+
+class Workers:
+    """A sandbox. `close` it."""
+
+    def __init__(self, program: Program) -> None:
+        self._sandbox = Sandbox(program)
+
+    async def begin(self) -> "Worker":
+        """A worker that waits for jobs; raises WorkersGoneError."""
+        try:
+            task = self._sandbox.open()
+            worker = Worker(*[await asyncio.open_connection(sock=each) for each in task])
+        except (SandboxError, OSError) as error:
+            raise WorkersGoneError from error
+        try:
+            async with asyncio.timeout(_BEGIN_SECONDS):
+                await worker.has_begun()
+        except TimeoutError as error:
+            self._sandbox.kill()
+            worker.close()
+            raise WorkersGoneError from error
+        except BaseException:
+            worker.close()
+            raise
+        return worker
+
+    async def close(self) -> None:
+        """End all processes."""
+        await asyncio.to_thread(self._sandbox.close)
+
+
+class Worker:
+    """A process that does one job at a time."""
+
+    def __init__(self, connection: _Streams, supervision: _Streams) -> None:
+        """The two ends of a `shared.sandbox.Task`."""
+        self._answer, self._job = connection
+        self._news, self._orders = supervision
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it does no more jobs: it has grown, or died."""
+        return self._answer.at_eof() or self._answer.exception() is not None
+
+    async def has_begun(self) -> None:
+        """Wait until it has; raises WorkersGoneError."""
+        if not await self._news.read(1):
+            raise WorkersGoneError
+
+    async def ask(self, message: bytes) -> Any:
+        """The answer to an encoded job; raises WorkerDiedError."""
+        try:
+            self._job.write(HEADER.pack(len(message)) + message)
+            await self._job.drain()
+            (n,) = HEADER.unpack(await self._answer.readexactly(HEADER.size))
+            return decode(await self._answer.readexactly(n))
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise WorkerDiedError(await self._status()) from error
+
+    async def _status(self) -> int | None:
+        data = await self._news.read(STATUS.size)
+        return STATUS.unpack(data)[0] if data else None
+
+    def kill(self) -> None:
+        """Have it killed in the middle of its job."""
+        self._orders.write(KILL)
+
+    def close(self) -> None:
+        """Nothing more is wanted of it."""
+        self._job.close()
+        self._orders.close()

@@ -1,0 +1,48 @@
+"""Files that several processes may write, replace and delete at the same time, mostly in the cache folder."""
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from shared.errors import ConfigError
+
+PART_SUFFIX = ".part"
+"""Ends the name of a file that is still being written."""
+ABANDONED_SECONDS = 3600.0
+"""A partial file that has not been modified for this long belongs to a process that was killed."""
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Where to write: the file appears as `path` at the end, and not at all after an error."""
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def make_cache_folder(folder: Path) -> None:
+    """Raises ConfigError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the cache folder {folder}: {error}") from error
+
+
+def remove_oldest(folder: Path, n_kept: int) -> None:
+    """Keep the newest `n_kept` files of a folder."""
+    with suppress(FileNotFoundError):  # another process does the same
+        for old in sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime)[:-n_kept]:
+            old.unlink()
+
+
+def remove_abandoned(folder: Path, pattern: str = "*") -> None:
+    """Delete the partial files of killed processes."""
+    for part in folder.glob(f"{pattern}{PART_SUFFIX}"):
+        with suppress(OSError):  # another process may have deleted it, or still have it open on Windows
+            if time.time() - part.stat().st_mtime > ABANDONED_SECONDS:
+                part.unlink()

@@ -1,0 +1,66 @@
+"""How a program ends: by Ctrl-C before it handles that, or because nobody reads its output.
+
+Imports almost nothing, because it is used before the imports that take a second.
+"""
+
+import os
+import signal
+import sys
+from types import TracebackType
+from typing import NoReturn
+
+INTERRUPTED = 130
+"""128 + SIGINT, as in shells."""
+BROKEN_PIPE = 141
+"""128 + SIGPIPE: the exit status of a program whose reader has closed the pipe, as in shells."""
+
+
+class QuietInterrupts:
+    """Within this context Ctrl-C has the system's default effect, until the program installs a handler.
+
+    While modules are imported, Python would print a traceback at best; an import in C, or in another thread,
+    may even swallow it. A process that ignores Ctrl-C, as one that a script has started with `&`, continues
+    to ignore it.
+    """
+
+    def __enter__(self) -> None:
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+        # An event loop that handled it has restored Python's handler.
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            sys.exit(INTERRUPTED)
+
+
+def print_text(text: str) -> None:
+    """Write it, and a line break.
+
+    Ends the program if that cannot be done: quietly where nobody reads it (`lead plan | head -1`), else with
+    status 1 and a sentence.
+    """
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        end_unread()
+    except OSError as error:
+        discard_stdout()
+        sys.exit(f"the result cannot be written: {error.strerror}")
+
+
+def end_unread() -> NoReturn:
+    """End the program, as its reader has closed the pipe."""
+    discard_stdout()
+    sys.exit(BROKEN_PIPE)
+
+
+def discard_stdout() -> None:
+    """Nobody reads it any more; without this the interpreter complains when it flushes it at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,53 @@
+"""How often something may happen: a token bucket for rate limits, and delays between retries."""
+
+import random
+from collections.abc import Generator
+
+
+class Bucket:
+    """Allows `rate` a second on average, and up to `burst` at once. Knows no clock."""
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        """`now` is in seconds, of the same clock as in `take`."""
+        self._rate = rate
+        self._burst = burst
+        self._left = burst
+        self._filled_at = now
+
+    def take(self, now: float, amount: float = 1) -> bool:
+        """Whether `amount` more are allowed at `now`; if so, they count."""
+        self._fill(now)
+        if self._left < amount:
+            return False
+        self._left -= amount
+        return True
+
+    def drain(self, now: float, amount: float) -> None:
+        """Count `amount` whether it is allowed or not, but never more than there is."""
+        self._fill(now)
+        self._left = max(0.0, self._left - amount)
+
+    def left(self, now: float) -> float:
+        """How much would be allowed at `now`."""
+        self._fill(now)
+        return self._left
+
+    def wait(self, now: float) -> float:
+        """Seconds from `now` until one more is allowed; 0 if it is already."""
+        self._fill(now)
+        return max(0.0, (1 - self._left) / self._rate)
+
+    def _fill(self, now: float) -> None:
+        self._left = min(self._burst, self._left + (now - self._filled_at) * self._rate)
+        self._filled_at = now
+
+
+def jittered_delays(first: float, most: float, rng: random.Random) -> Generator[float]:
+    """Seconds to wait before each retry: doubling from `first` up to `most`, each times 0.5 to 1.
+
+    Jitter keeps many clients of one server from reconnecting at the same moment.
+    """
+    delay = first
+    while True:
+        yield delay * rng.uniform(0.5, 1.0)
+        delay = min(delay * 2, most)

@@ -1,0 +1,148 @@
+"""What the workers do that follow grammars, each one at a time, for `shared.sampling.remote_grammar`.
+
+A task is one grammar. Its first message is a byte, 1 if the grammar is optional, and the grammar. Every other
+message consists of operations, int32 numbers each: (operation, place, n, n arguments). Only the last one,
+ALLOWS or ALLOWED, is answered: with one byte of `AnswerKind`, then the answer or an error's text.
+"""
+
+import array
+import contextlib
+import enum
+import os
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+
+from shared.errors import RequestError
+from shared.llama.vocabulary import Vocabulary
+from shared.sampling.constrained import Constraint
+from shared.sampling.grammar import FollowedGrammar, GrammarMatcher, prepare
+from shared.sandbox import Limits
+
+_COMPILE_SECONDS = 2.0
+"""CPU time. A grammar was admitted because it took no longer than a quarter of this."""
+_CALL_SECONDS = 1.0
+"""CPU time between a question and its answer; the usual ones take up to 10 ms."""
+_NICENESS = 10
+"""Behind the threads that decode: their tokens do not wait for this."""
+_USUAL = 'start: %json {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}\n'
+
+
+class Operation(enum.IntEnum):
+    """On a place in a text, which has a number."""
+
+    ALLOWS = 1  # tokens; answered with a byte for each: 1 if it may come next
+    ALLOWED = 2  # answered with the int32 ids of all tokens that may come next
+    ACCEPT = 3  # tokens that follow
+    ROLLBACK = 4  # how many of them to take back
+    COPY = 5  # the number of the new place
+    DROP = 6  # it is not needed any more
+
+
+class AnswerKind:
+    """The first byte of an answer."""
+
+    ANSWER = b"\x00"
+    ERROR = b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarProgram:
+    """Following grammars with the vocabulary of `model`, a GGUF: a `shared.sandbox.Program`."""
+
+    model: Path
+
+    def load(self) -> "GrammarHandler":
+        """Read and index the vocabulary."""
+        vocabulary = Vocabulary.load(self.model)
+        prepare(vocabulary)
+        _compile_usual(vocabulary)
+        return GrammarHandler(vocabulary)
+
+
+class GrammarHandler:
+    """A `shared.sandbox.TaskHandler`."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def warm_up(self) -> None:
+        """Touch the memory that a usual grammar needs."""
+        os.nice(_NICENESS)
+        _compile_usual(self._vocabulary)
+
+    def do(self, connection: Connection, limits: Limits) -> None:
+        """Answer questions about one grammar until the other end of `connection` is closed."""
+        message = connection.recv_bytes()
+        with limits.time(_COMPILE_SECONDS):
+            compiled = _compile(message[1:].decode(), self._vocabulary, is_optional=bool(message[0]))
+        _Follower(compiled, limits).serve(connection)
+
+
+def _compile_usual(vocabulary: Vocabulary) -> None:
+    with contextlib.suppress(ValueError, RequestError):
+        GrammarMatcher(_USUAL, vocabulary).allowed()
+
+
+def _compile(text: str, vocabulary: Vocabulary, *, is_optional: bool) -> Constraint | RequestError:
+    try:
+        return FollowedGrammar(GrammarMatcher(text, vocabulary))
+    except ValueError as error:
+        return FollowedGrammar(None) if is_optional else RequestError(f"grammar: {error}", "grammar")
+
+
+class _Follower:
+    """The places in texts of one grammar, by number; 0 is the first one."""
+
+    def __init__(self, first: Constraint | RequestError, limits: Limits) -> None:
+        self._places: dict[int, Constraint | RequestError] = {0: first}
+        self._limits = limits
+
+    def serve(self, connection: Connection) -> None:
+        """Answer until the other end is closed."""
+        while True:
+            numbers = array.array("i", connection.recv_bytes())
+            with self._limits.time(_CALL_SECONDS):
+                answer = self._apply_all(numbers)
+            connection.send_bytes(answer)
+
+    def _apply_all(self, numbers: "array.array[int]") -> bytes:
+        """Messages are operations of the form (operation, place, n, n arguments); the last one asks."""
+        answer, at = b"", 0
+        while at < len(numbers):
+            operation, place, n = numbers[at : at + 3]
+            answer = self._apply(Operation(operation), place, numbers[at + 3 : at + 3 + n].tolist())
+            at += 3 + n
+        return answer
+
+    def _apply(self, operation: Operation, place: int, arguments: list[int]) -> bytes:
+        if operation is Operation.DROP:
+            self._places.pop(place, None)
+            return b""
+        constraint = self._places[place]
+        if isinstance(constraint, RequestError):  # one that failed fails for good, and so does its copy
+            if operation is Operation.COPY:
+                self._places[arguments[0]] = constraint
+            return AnswerKind.ERROR + str(constraint).encode()
+        try:
+            return AnswerKind.ANSWER + self._act(constraint, operation, arguments)
+        except RequestError as error:
+            self._places[place] = error
+            return AnswerKind.ERROR + str(error).encode()
+
+    def _act(self, constraint: Constraint, operation: Operation, arguments: list[int]) -> bytes:
+        match operation:
+            case Operation.ALLOWS:
+                return bytes(constraint.allows(arguments))
+            case Operation.ALLOWED:
+                return constraint.allowed().astype(np.int32).tobytes()
+            case Operation.ACCEPT:
+                for token in arguments:
+                    constraint.accept(token)
+            case Operation.ROLLBACK:
+                constraint.rollback(arguments[0])
+            case Operation.COPY:
+                self._places[arguments[0]] = constraint.copy()
+        return b""

@@ -1,0 +1,108 @@
+"""Jobs in real processes, with the shipped model."""
+
+import asyncio
+import json
+import os
+import signal
+
+import pytest
+
+from lead.settings.conversation import ConversationOptions
+from lead.settings.limits import RequestLimits
+from lead.tokenizer import workers as workers_module
+from lead.tokenizer.job_handler import TokenizerProgram
+from lead.tokenizer.jobs import Refusal, TokenizeText, encode
+from lead.tokenizer.workers import WorkerDiedError, Workers, WorkersGoneError
+from shared.models.builtin import builtin_target
+
+
+def program(path=None, **limits):
+    return TokenizerProgram(path or builtin_target(), None, ConversationOptions(), RequestLimits(**limits))
+
+
+def tokenize(text):
+    return encode(TokenizeText(text, add_special=False, parse_special=False, with_pieces=False))
+
+
+@pytest.fixture
+async def workers():
+    workers = Workers(program())
+    yield workers
+    await workers.close()
+
+
+async def ask(workers, message):
+    worker = await workers.begin()
+    try:
+        return await worker.ask(message)
+    finally:
+        worker.close()
+
+
+async def test_a_text_is_tokenized(workers, vocabulary):
+    answer = json.loads(await ask(workers, tokenize("Hello fox")))
+    assert answer["tokens"] == vocabulary.tokenize("Hello fox", add_special=False, parse_special=False)
+
+
+async def test_a_worker_does_jobs_until_one_takes_much_memory(workers):
+    worker = await workers.begin()
+    assert not worker.has_ended
+    for _ in range(2):
+        assert await worker.ask(tokenize("Hello"))
+    answer = json.loads(await worker.ask(tokenize("word " * 400_000)))
+    assert len(answer["tokens"]) >= 400_000
+    with pytest.raises(WorkerDiedError) as caught:
+        await worker.ask(tokenize("Hello"))
+    assert caught.value.status == 0
+    assert worker.has_ended
+    worker.close()
+
+
+async def test_the_system_ends_a_worker_whose_job_takes_too_long():
+    workers = Workers(program(prepare_seconds=0.01))
+    with pytest.raises(WorkerDiedError) as caught:
+        await ask(workers, tokenize("word " * 800_000))
+    assert caught.value.status == -signal.SIGPROF
+    await workers.close()
+
+
+async def test_a_worker_that_is_killed_is_noticed_and_the_next_one_works(workers):
+    worker = await workers.begin()
+    worker.kill()
+    with pytest.raises(WorkerDiedError) as caught:
+        await worker.ask(tokenize("Hello"))
+    assert caught.value.status == -signal.SIGKILL
+    worker.close()
+    assert await ask(workers, tokenize("Hello"))
+
+
+async def test_a_job_with_a_bug_is_refused_and_leaves_the_process(workers):
+    refusal = await ask(workers, encode(TokenizeText(None, False, False, False)))
+    assert isinstance(refusal, Refusal)
+    assert refusal.is_bug
+    assert await ask(workers, tokenize("Hello"))
+
+
+async def test_the_death_of_the_process_that_forks_loses_nothing(workers):
+    worker = await workers.begin()
+    os.kill(workers._sandbox.pid, signal.SIGKILL)
+    assert await worker.ask(tokenize("Hello"))
+    worker.close()
+    assert await ask(workers, tokenize("Hello"))
+
+
+async def test_a_process_that_forks_no_more_is_killed_and_started_again(workers, monkeypatch):
+    assert await ask(workers, tokenize("Hello"))
+    os.kill(workers._sandbox.pid, signal.SIGSTOP)
+    monkeypatch.setattr(workers_module, "_BEGIN_SECONDS", 0.05)
+    with pytest.raises(WorkersGoneError):
+        await workers.begin()
+    monkeypatch.undo()
+    assert await ask(workers, tokenize("Hello"))
+
+
+async def test_a_model_that_is_not_there_ends_the_process():
+    workers = Workers(program(builtin_target().with_name("no.gguf")))
+    with pytest.raises(WorkersGoneError):
+        await asyncio.wait_for(workers.begin(), 60)
+    await workers.close()

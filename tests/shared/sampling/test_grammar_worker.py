@@ -1,0 +1,41 @@
+"""Following one grammar, in a process of its own: what the kernel does if that takes too much."""
+
+import itertools
+import os
+import signal
+from multiprocessing import Pipe
+
+import pytest
+
+from shared.fork_server import WorkerLimits, fork
+from shared.sampling import grammar_worker
+from shared.sampling.grammar_worker import GrammarHandler
+
+
+@pytest.fixture
+def status(vocabulary):
+    """The status in which a process ends that follows a grammar nobody asks about."""
+
+    def status():
+        ours, theirs = Pipe()
+
+        def work():
+            with pytest.raises(EOFError):
+                GrammarHandler(vocabulary).do(theirs, WorkerLimits())
+
+        with theirs, ours:
+            pid = fork(work, [ours.fileno()])
+            ours.send_bytes(b"\0start: /[a-z]+/\n")
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    return status
+
+
+def test_it_ends_when_nobody_asks_any_more(status):
+    assert status() == 0
+
+
+def test_the_kernel_ends_it_if_compiling_takes_too_long(status, monkeypatch):
+    monkeypatch.setattr(grammar_worker, "_COMPILE_SECONDS", 0.01)
+    monkeypatch.setattr(grammar_worker, "_compile", lambda *_, **__: sum(itertools.count()))
+    assert status() == -signal.SIGPROF

@@ -1,0 +1,82 @@
+"""In processes of their own: standard output is their own, and so is their end."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared.exits import QuietInterrupts
+
+INTERRUPTED = """
+import signal
+from shared.exits import QuietInterrupts
+
+{before}
+with QuietInterrupts():
+    signal.raise_signal(signal.SIGINT)
+    print("went on")
+"""
+
+
+def interrupted(before=""):
+    return subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(before=before)], capture_output=True, text=True, check=False
+    )
+
+
+def test_ctrl_c_ends_the_process_without_a_word():
+    ended = interrupted()
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_a_process_that_ignores_it_goes_on():
+    ended = interrupted("signal.signal(signal.SIGINT, signal.SIG_IGN)")
+    assert (ended.returncode, ended.stdout) == (0, "went on\n")
+
+
+def test_afterwards_it_is_as_before():
+    before = signal.getsignal(signal.SIGINT)
+    with QuietInterrupts():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_that_somebody_raised_is_the_exit_status():
+    with pytest.raises(SystemExit) as ended, QuietInterrupts():
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+
+
+def test_other_errors_pass():
+    with pytest.raises(LookupError), QuietInterrupts():
+        raise LookupError
+
+
+PROGRAM = "from shared.exits import print_text; print_text('the result')"
+
+
+def run(stdout):
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM], check=False, stdout=stdout, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_it_is_written():
+    done = run(subprocess.PIPE)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "the result\n", "")
+
+
+def test_a_reader_that_is_gone_is_no_error():
+    with subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE) as reader:
+        reader.wait()
+        done = run(reader.stdin)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+def test_a_full_disk_is_told_in_a_sentence():
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = run(full)
+    assert (done.returncode, done.stderr) == (1, "the result cannot be written: No space left on device\n")

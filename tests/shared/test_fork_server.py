@@ -1,0 +1,75 @@
+"""What a forked process may have and take."""
+
+import os
+import resource
+import signal
+import sys
+
+import pytest
+
+from shared import fork_server
+from shared.fork_server import MEGABYTE, WorkerLimits, fork
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
+
+
+def status_of(work):
+    """The status in which a forked process that does `work` ends."""
+    return os.waitstatus_to_exitcode(os.waitpid(fork(work), 0)[1])
+
+
+def test_a_process_that_is_done_ends_well_and_one_that_fails_does_not():
+    assert (status_of(lambda: None), status_of(lambda: 1 / 0)) == (0, 1)
+
+
+def test_a_forked_process_does_not_have_what_is_unwanted():
+    reading, writing = os.pipe()
+    pid = fork(lambda: os.fstat(writing), [writing])
+    os.close(writing)
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+
+
+def test_the_system_ends_a_process_that_computes_for_too_long():
+    def compute():
+        with WorkerLimits().time(0.05):
+            while True:
+                pass
+
+    assert status_of(compute) == -signal.SIGPROF
+
+
+def test_a_limit_of_time_that_is_over_ends_nothing():
+    def compute():
+        with WorkerLimits().time(0.01):
+            pass
+        sum(range(1_000_000))
+
+    assert status_of(compute) == 0
+
+
+@linux
+def test_memory_beyond_the_limit_cannot_be_allocated():
+    def allocate():
+        with WorkerLimits().memory(10 * MEGABYTE), pytest.raises(MemoryError):
+            bytearray(1024 * MEGABYTE)
+
+    assert status_of(allocate) == 0
+
+
+@linux
+def test_a_hard_limit_of_the_system_stays():
+    def limit():
+        resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
+        with WorkerLimits().memory(16 << 30):
+            pass
+
+    assert status_of(limit) == 0
+
+
+def test_memory_that_was_given_back_counts_as_growth():
+    limits = WorkerLimits()
+    assert not limits.has_grown
+    bytearray(b"x") * (fork_server._peak_memory() + 64 * MEGABYTE)
+    assert limits.has_grown
