@@ -94,7 +94,7 @@ def diagnose(settings: BackSettings) -> DoctorReport:
 
 
 def _load(settings: BackSettings) -> Model:
-    """As the back would; raises ConfigError."""
+    """Load the model as the back would; raises ConfigError."""
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
     options = settings.model_options.model_copy(update={"ctx_size": N_CONTEXT, "parallel": 1})
@@ -196,8 +196,8 @@ def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[F
     where = f" (with --threads {settings.n_threads})"
     yield from (Finding(each.severity, each.sentence + where) for each in found)
     if report:
-        is_beside = is_own_address(settings.url)
-        yield from check_contention(report, settings.own_name, 1000 * seconds, beside=is_beside)
+        is_local = is_own_address(settings.url)
+        yield from check_contention(report, settings.own_name, 1000 * seconds, is_local=is_local)
 
 
 def measure_step(model: Model, clock: Callable[[], float] = time.perf_counter) -> float:

@@ -8,8 +8,8 @@ A text is covered if everything up to its end was decoded. Three tokens on each 
 
     text         decoded before   decoded next
     The|         -                [The]      the text as the draft model's tokenizer cuts it (`_spell`)
-    The wat|     [The]            nothing    if [ water] was expected: what follows its first bytes
-                                             is known from the same logits (`_go_on`)
+    The wat|     [The]            nothing    if [ water] was expected after [The]: what follows its first
+                                             bytes is known from the same logits (`_go_on`)
     The water|   [The]            [ water]   if that token was expected (`_go_on`)
     The winner|  [The][ water]    [ winner]  [ water] is removed; the text after the last whole word that is
                                              right is cut anew (`_spell`)
