@@ -111,8 +111,8 @@ class DrafterMachine(RuleBasedStateMachine):
     @rule(n=st.integers(1, 9))
     def step(self, n):
         for _ in range(n):
-            for growth in self.harness.drafter.step():
-                self.check(self.harness.drafter.draft(growth.sequence))
+            for sequence in self.harness.drafter.step():
+                self.check(sequence.draft())
 
     def check(self, draft):
         committed = self.committed[draft.sequence]

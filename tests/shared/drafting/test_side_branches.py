@@ -273,9 +273,18 @@ def test_drafts_are_urgent_until_the_lead_has_enough_to_verify_and_when_the_main
     harness.open(tokens=PROMPT, sampling=WARM)
     urgencies = []
     while len(state(harness).main.drafted) < 8:
-        urgencies += {update.urgency for update in harness.drafter.step()} - {"batched"} or {"batched"}
+        harness.drafter.step()
+        urgencies.append(state(harness).unsent)
+        state(harness).unsent = None
     assert urgencies == ["soon"] * 3 + ["immediate"] + ["batched"] * 3 + ["immediate"]
-    assert {growth.urgency for growth in harness.drafter.step()} <= {"later"}
+
+
+def test_what_is_complete_stays_urgent_when_a_branch_grows():
+    harness = DrafterHarness(n_branches=1, n_ahead=4)
+    harness.open(tokens=PROMPT, sampling=WARM)
+    harness.drain()
+    assert state(harness).branches
+    assert state(harness).unsent == "immediate"
 
 
 # Windows and the KV cache
