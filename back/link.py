@@ -12,8 +12,7 @@ from typing import Protocol
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from back.connection_log import STABLE_SECONDS, ConnectionLog
-from back.dial import OtherVocabularyError, RefusedError, as_final, brief, dial
+from back.dial import STABLE_SECONDS, ConnectionLog, OtherVocabularyError, RefusedError, as_final, brief, dial
 from shared.errors import DuoError, ProtocolError
 from shared.pace import Bucket, jittered_delays
 from shared.protocol import (
@@ -101,7 +100,7 @@ class LostError(DuoError):
     """The lead was unreachable for as long as this link waits for it."""
 
 
-class Link:
+class LeadLink:
     """Hands the lead's messages to a listener, and the drafts in `outbox` to the lead."""
 
     def __init__(

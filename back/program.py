@@ -15,10 +15,10 @@ from typing import NoReturn
 from back import leads
 from back.dial import OtherVocabularyError, RefusedError
 from back.drafting_setup import DraftingSetup, n_ahead, setup_for
-from back.link import Link
+from back.link import LeadLink
 from back.settings import BackSettings
 from back.vocabulary_download import lead_vocabulary
-from back.worker import Worker
+from back.worker import DraftWorker
 from shared import cpus
 from shared.diagnostics.findings import exit_with
 from shared.drafting.drafter import Drafter
@@ -110,7 +110,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
     scheduler = SendScheduler()
     setup = setup_for(settings, model)
     posts = [link.outbox.post for link in links]
-    worker = Worker(setup.make(), scheduler, posts, on_failure, n_sequences=settings.compute.parallel)
+    worker = DraftWorker(setup.make(), scheduler, posts, on_failure, n_sequences=settings.compute.parallel)
     worker.start()
     following = asyncio.ensure_future(
         _follow(settings, model, setup, links[0], worker)
@@ -128,7 +128,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
 
 
 async def _follow(
-    settings: BackSettings, model: Model, setup: DraftingSetup, link: Link, worker: Worker
+    settings: BackSettings, model: Model, setup: DraftingSetup, link: LeadLink, worker: DraftWorker
 ) -> None:
     """Draft until cancelled, in the vocabulary of whichever lead there is; raises RefusedError."""
     delays = jittered_delays(_FIRST_DELAY, _MAX_DELAY, _jitter())
@@ -149,8 +149,8 @@ async def _follow(
             await asyncio.sleep(next(delays))
 
 
-def _link(settings: BackSettings, model: Model) -> Link:
-    return Link(
+def _link(settings: BackSettings, model: Model) -> LeadLink:
+    return LeadLink(
         settings.websocket_url,
         _hello(settings, model),
         _jitter(),
@@ -161,7 +161,7 @@ def _link(settings: BackSettings, model: Model) -> Link:
     )
 
 
-def _setup_for_lead(settings: BackSettings, model: Model, link: Link) -> DraftingSetup:
+def _setup_for_lead(settings: BackSettings, model: Model, link: LeadLink) -> DraftingSetup:
     return setup_for(settings, model, lead_vocabulary(link.lead, settings.read_key(), link.tls))
 
 

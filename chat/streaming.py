@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
-from chat.answer import Answer
+from chat.answer import ChatAnswer
 from chat.client import LeadClient
 from chat.errors import LeadError, NotReadyError, UnreachableError
 from chat.render import Screen
@@ -57,10 +57,10 @@ class AnswerStreamer:
         self._sleep = sleep
         self._around = around
 
-    def new_answer(self) -> Answer:
-        return Answer(self._clock)
+    def new_answer(self) -> ChatAnswer:
+        return ChatAnswer(self._clock)
 
-    def stream(self, request: Mapping[str, Any], answer: Answer, *, shown: bool = True) -> None:
+    def stream(self, request: Mapping[str, Any], answer: ChatAnswer, *, shown: bool = True) -> None:
         """Stream one answer into `answer` and, if it is `shown`, to the screen.
 
         Raises LeadError, and KeyboardInterrupt after Ctrl-C; `answer` then has what arrived before.
@@ -84,7 +84,7 @@ class AnswerStreamer:
             return delays.next(error.retry_after)
         return delays.next(None) if self._wait_until_reachable else None
 
-    def _stream(self, request: Mapping[str, Any], answer: Answer, *, shown: bool) -> None:
+    def _stream(self, request: Mapping[str, Any], answer: ChatAnswer, *, shown: bool) -> None:
         self._screen.begin_answer(answer, shown=shown)
         try:
             # Closing the iterator hangs up, however this ends, so that the lead stops decoding.

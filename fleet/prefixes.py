@@ -47,7 +47,7 @@ def _text(fields: dict[str, Any]) -> str:
     return "".join(json.dumps(fields[name], ensure_ascii=False) for name in _FIELDS if name in fields)
 
 
-class Prefixes:
+class SentPrefixes:
     """What was sent to whom, the latest of it."""
 
     def __init__(self, n_most: int = 1 << 18) -> None:

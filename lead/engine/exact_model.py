@@ -22,7 +22,7 @@ from shared.llama import library
 from shared.llama.batch_invariance import RESERVE
 from shared.llama.invariance_probe import NEEDED_CONTEXT, estimate_widths, measure_widths, rehearse
 from shared.llama.model import Model
-from shared.models.split import parts_of
+from shared.models.file_kind import parts_of
 from shared.prompt_cache import NO_PROMPT_CACHE, PromptCacheSize
 
 log = logging.getLogger("engine")

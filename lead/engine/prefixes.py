@@ -13,7 +13,7 @@ MIN_TOKENS_SAVED = 32
 """A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
 
 _CELLS_PRICE = 31
-"""Where slots have cells of their own, all of them are copied: as quick as reading so many tokens."""
+"""Where slots have cells of their own, all of them are copied: as quick as reading this many tokens."""
 
 
 class Prefix(NamedTuple):

@@ -7,9 +7,8 @@ import itertools
 import pytest
 
 from back import link as link_module
-from back.connection_log import ConnectionLog
-from back.dial import OtherVocabularyError, RefusedError
-from back.link import Link, LostError, Outbox
+from back.dial import ConnectionLog, OtherVocabularyError, RefusedError
+from back.link import LeadLink, LostError, Outbox
 from shared.protocol import Close, Draft, Extend, Refused, Welcome, parse_back_message
 from tests.back.linking import (
     HELLO,
@@ -250,7 +249,7 @@ async def test_a_lead_that_stays_unreachable_is_given_up():
     clock = Clock()
     rng = NoDelays(lambda: clock.move(30))
     with unused_port() as port:
-        link = Link(f"ws://127.0.0.1:{port}/", HELLO, rng, max_absence_seconds=60.0, clock=clock)
+        link = LeadLink(f"ws://127.0.0.1:{port}/", HELLO, rng, max_absence_seconds=60.0, clock=clock)
         with pytest.raises(LostError, match="for 60 s"):
             await link.run(Recorder())
 
@@ -259,7 +258,7 @@ async def test_set_lead_makes_the_next_run_dial_another_address():
     async with linked(saying(WELCOME, OPEN)) as (reachable, listener, _):
         await listener.received.get()
         with unused_port() as port:
-            link = Link(f"ws://127.0.0.1:{port}/", HELLO, NoDelays())
+            link = LeadLink(f"ws://127.0.0.1:{port}/", HELLO, NoDelays())
             link.set_lead(reachable._url, None)
         other = Recorder()
         running = asyncio.ensure_future(link.run(other))

@@ -5,7 +5,7 @@ import ssl
 import httpx
 import pytest
 
-from chat.answer import Answer
+from chat.answer import ChatAnswer
 from chat.errors import IncompleteAnswerError, NotReadyError, RejectedError, UnreachableError
 from tests.chat.fakes import (
     URL,
@@ -24,7 +24,7 @@ REQUEST = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 def new_answer():
-    return Answer(lambda: 0.0)
+    return ChatAnswer(lambda: 0.0)
 
 
 def ask(lead, answer=None, **options):

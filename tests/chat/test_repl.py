@@ -9,10 +9,9 @@ import pytest
 
 from chat.attribution import ANSI_COLOURS
 from chat.commands import COMMANDS
-from chat.conversation import Conversation
+from chat.conversation import ChatConversation, SavedConversations
 from chat.render import Screen
 from chat.repl import Repl
-from chat.saved import SavedConversations
 from chat.streaming import N_RETRIES
 from tests.chat.fakes import (
     FakeLead,
@@ -325,7 +324,7 @@ def piped(lead, *lines):
     out, err = io.StringIO(), io.StringIO()
     screen = Screen(out, err, {})
     with lead.client() as client:
-        session = new_session(client, Conversation(), screen, interactive=False, sleep=lambda _: None)
+        session = new_session(client, ChatConversation(), screen, interactive=False, sleep=lambda _: None)
         Repl(client, session, screen, SavedConversations(Path("/nowhere")), interactive=False).run(
             ScriptedLines(io.StringIO(), lines)
         )

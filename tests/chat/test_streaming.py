@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat.answer import Answer
+from chat.answer import ChatAnswer
 from chat.errors import NotReadyError, RejectedError, UnreachableError
 from chat.streaming import LONGEST_DELAY_S, N_RETRIES, AnswerStreamer, RetryDelays
 
@@ -46,7 +46,7 @@ def stream(*errors, wait_until_reachable=False):
         clock=lambda: 0.0,
         sleep=slept.append,
     )
-    streamer.stream({}, Answer(lambda: 0.0))
+    streamer.stream({}, ChatAnswer(lambda: 0.0))
     return screen, slept
 
 

@@ -74,7 +74,7 @@ class ModelDrafter:
         for sequence in sequences:
             self._bring_up_to_date(sequence, self._followed[sequence])
         n_before = sum(self._n_pending_now(sequence) for sequence in sequences)
-        grown = [update.sequence for update in self._drafter.step(sequences, n_most)]
+        grown = [sequence.id for sequence in self._drafter.step(sequences, n_most)]
         return InlineRound(
             min(n_before, max(n_most, len(sequences))), {each: self._draft(each) for each in grown}
         )

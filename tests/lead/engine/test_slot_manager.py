@@ -372,6 +372,11 @@ class TestPromptCache:
             moved.append(Store(1, text(1)) in self.edits(room))
         assert moved == [False, False, False, False, True, False]
 
+    def test_where_slots_have_cells_of_their_own_idle_texts_stay(self):
+        room = self.room(stores_idle=False)
+        self.read(room, "s", LONG)
+        assert self.read(room, "t", OTHER) == []
+
     def test_what_another_text_replaces_is_stored(self):
         room = self.room(n_slots=1, stores_idle=False)
         self.read(room, "s", LONG)

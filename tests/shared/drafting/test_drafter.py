@@ -8,7 +8,7 @@ import pytest
 from shared.drafting import drafter as drafter_module
 from shared.errors import PendingAnswerError, RequestError
 from shared.prompt_cache import PromptCacheSize
-from shared.protocol import Draft, Extend, Open, Tune
+from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
 from tests.fakes import GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
 from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
@@ -95,6 +95,19 @@ def test_repeated_extends_change_nothing():
     harness.extend(2, TEXT[2:4])
     harness.extend(2, TEXT[2:4])
     assert harness.last_draft() == Draft(sequence="s", base=4, tokens=TEXT[4:8])
+
+
+def test_a_lead_cannot_touch_the_sequences_of_another():
+    harness = drafting()
+    before = harness.drafter.draft("s")
+    for message in (
+        Open(sequence="s", sampling=GREEDY, tokens=[1]),
+        Extend(sequence="s", start=2, tokens=[1]),
+        Close(sequence="s", reason="ended"),
+    ):
+        harness.drafter.handle(message, group=1)
+    harness.drafter.reset(group=1)
+    assert harness.drafter.draft("s") == before
 
 
 def test_a_text_that_never_ends_is_not_followed(monkeypatch, caplog):
