@@ -119,19 +119,6 @@ def test_accepted_words_are_coloured_in_rendered_markdown():
     assert cells["■"][0] in ANSI_COLOURS
 
 
-def test_the_legend_fits_a_narrow_terminal():
-    session = TerminalSession(answers("a", ("b", "attic"), ("c", "cellar")), columns=30)
-    assert session.type("Hi").endswith(
-        "abc\n"
-        "\n"
-        "3 tokens · 10.0 tokens/s\n"
-        "2 of 4 drafted accepted (50%)\n"
-        "■ attic 1 · ■ cellar 1\n"
-        "\n"
-        "> ^D\n"
-    )  # fmt: skip
-
-
 def test_markdown_is_rendered_without_colours_under_no_color():
     session = TerminalSession(
         answers("**a**", ("b", "attic")), rows=24, environment={"NO_COLOR": "1", "TERM": "xterm"}
@@ -167,18 +154,6 @@ def test_a_comparison_shows_the_answer_once():
     )
 
 
-def test_a_loaded_answer_is_rendered(tmp_path):
-    session = TerminalSession(letters("**Once**"), folder=tmp_path, columns=100)
-    assert session.type("Hi", ":save a", ":load a").endswith(
-        "1 question so far. The last one:\n> Hi\n\nOnce\n\n> ^D\n"
-    )
-
-
-def test_control_characters_in_an_answer_are_sanitized():
-    session = TerminalSession(answers("\x1b[2J&#27;[2Jso"))
-    assert "> Hi\n\n␛[2J" in session.type("Hi")
-
-
 def test_all_tokens_of_a_chunk_are_drawn_at_once():
     seen = []
     session = TerminalSession(
@@ -207,25 +182,6 @@ def terminal():
 @pytest.fixture
 def live(terminal):
     return LiveRegion(terminal, terminal.size)
-
-
-def test_lines_replace_the_previous_ones(live, terminal):
-    live.draw(lines("one", "status"))
-    live.draw(lines("one two", "three", "status"))
-    assert terminal.rows == ["one two", "three", "status"]
-
-
-def test_superfluous_lines_are_erased(live, terminal):
-    live.draw(lines("one", "two", "status"))
-    live.draw(lines("one"))
-    assert terminal.rows == ["one"]
-
-
-def test_frozen_lines_are_kept(live, terminal):
-    live.draw(lines("one"))
-    live.freeze()
-    live.draw(lines("two"))
-    assert terminal.rows == ["one", "two"]
 
 
 def test_rows_that_have_scrolled_away_are_not_drawn_twice(live, terminal):
