@@ -12,7 +12,7 @@ from shared.drafting.drafting_sampler import drafting_sampler
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import VocabularyId
-from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.translation.projection import Projection
 from shared.translation.stored_pair import stored_pair
 from shared.translation.translating_drafter import describe_translation, translating_drafter
@@ -55,14 +55,14 @@ def n_ahead(settings: BackSettings, model: Model) -> int:
 def _setup(
     settings: BackSettings, model: Model, vocabulary: Vocabulary, projection: Projection | None
 ) -> DraftingSetup:
-    patience = Patience()
-    grammars = GrammarServer(vocabulary.info.path, patience)
+    budget = TimeBudget()
+    grammars = GrammarServer(vocabulary.info.path, budget)
     make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
 
     def make() -> Drafter:
         model.clear()
         options = _options(settings, model)
-        return translating_drafter(model, vocabulary, projection, options, make_sampler, patience)
+        return translating_drafter(model, vocabulary, projection, options, make_sampler, budget)
 
     return DraftingSetup(vocabulary.identify(), make, grammars.close)
 

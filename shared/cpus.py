@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 
 from shared.errors import ConfigError
@@ -38,6 +39,17 @@ def parse_cpus(text: str) -> frozenset[int]:
             raise ConfigError(f"{text!r} is not a list of cores: {part.strip()!r} is not a range")
         cpus.update(range(low, high + 1))
     return frozenset(cpus)
+
+
+def as_ranges(cores: Sequence[int]) -> str:
+    """`0-2,5`: what `parse_cpus` reads."""
+    parts: list[list[int]] = []
+    for core in sorted(cores):
+        if parts and core == parts[-1][-1] + 1:
+            parts[-1].append(core)
+        else:
+            parts.append([core])
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
 
 
 def kind() -> str:

@@ -49,7 +49,7 @@ from shared.protocol import (
 )
 from shared.sampling.grammar import prepare
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.settings.model_options import ModelOptions
 
 _N_SLOTS, _N_BATCH, _N_CELLS = 2, 64, 2048
@@ -160,10 +160,10 @@ class BackFuzzer:
                 threads=1, ctx_size=_N_CELLS, parallel=options.n_model_slots, batch_size=_N_BATCH
             )
             model = Model(builtin_draft(), load)
-        patience = Patience()
-        grammars = GrammarServer(vocabulary.info.path, patience)
+        budget = TimeBudget()
+        grammars = GrammarServer(vocabulary.info.path, budget)
         sampler_for = functools.partial(drafting_sampler, vocabulary, grammars)
-        self._drafter = Drafter(model, options, sampler_for, vocabulary.end_tokens, patience)
+        self._drafter = Drafter(model, options, sampler_for, vocabulary.end_tokens, budget)
         self._texts: dict[str, int] = {}
         self._n = 0
         self._done = asyncio.Event()

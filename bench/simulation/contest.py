@@ -23,9 +23,6 @@ class Way(NamedTuple):
     instant: bool = False
     inline: bool = False
 
-    def __str__(self) -> str:
-        return f"{self.policy} {self.depth}" if self.depth else self.policy
-
 
 OFF = Way("off")
 ADAPTIVE = Way("adaptive")

@@ -28,7 +28,7 @@ from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
 from shared.models.file_kind import is_eagle_file
 from shared.prompt_cache import NO_PROMPT_CACHE
-from shared.sampling.grammar_waits import WaitsForGrammars
+from shared.sampling.constrained import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.translation.projection import Projection
 from shared.translation.stored_pair import stored_pair
@@ -75,7 +75,7 @@ def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
 
 
 def make_drafter(
-    load: LoadDraft, inline: InlineModel, grammars: GrammarServer, patience: WaitsForGrammars
+    load: LoadDraft, inline: InlineModel, grammars: GrammarServer, budget: GrammarBudget
 ) -> ModelDrafter:
     """The inline drafter with this model, for as many sequences as there are slots."""
     model, vocabulary, projection, _ = inline
@@ -92,7 +92,7 @@ def make_drafter(
     stored = describe_prompt_cache(model.prompt_cache if stores else NO_PROMPT_CACHE)
     log.info("prompt cache of the draft model: %s", stored)
     make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
-    drafter = translating_drafter(model, vocabulary, projection, options, make_sampler, patience)
+    drafter = translating_drafter(model, vocabulary, projection, options, make_sampler, budget)
     return ModelDrafter(DRAFT_MODEL, drafter, n_most, _thread_choice(load, inline))
 
 
@@ -125,7 +125,7 @@ def wants_heads(load: Load) -> bool:
 
 
 def make_mtp_drafter(
-    model: Model, heads: MtpHeads, n_most: int, grammars: GrammarServer, patience: WaitsForGrammars
+    model: Model, heads: MtpHeads, n_most: int, grammars: GrammarServer, budget: GrammarBudget
 ) -> MtpDrafter:
     """The inline drafter with the heads of the target, or an EAGLE-3 drafter, that it has opened."""
     assert model.hidden
@@ -137,7 +137,7 @@ def make_mtp_drafter(
         make_sampler,
         vocabulary.end_tokens,
         n_most=n_most,
-        patience=patience,
+        budget=budget,
         source=DRAFT_MODEL if isinstance(heads, EagleHeads) else MTP,
     )
 

@@ -46,7 +46,7 @@ from shared.llama.mtp_heads import MtpHeads
 from shared.logs import configure_logging
 from shared.rpc_probe import WorkerAwayError
 from shared.sampling.factory import make_sampler
-from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.sampling.sampler import Sampler
 
 log = logging.getLogger("engine")
@@ -115,13 +115,13 @@ def _serve(
 ) -> None:
     vocabulary = model.vocabulary
     limits = limits_of(model, n_prompt_checkpoints(model.traits, load.options), model.prompt_cache)
-    patience = Patience()
-    grammars = GrammarServer(load.model, patience)
+    budget = TimeBudget()
+    grammars = GrammarServer(load.model, budget)
 
     def sampler_for(request: Submit) -> Sampler:
         return make_sampler(request.sampling, vocabulary, request.tokens, follow=grammars.follow)
 
-    drafter, prepare = _inline_drafter(load, model, drafts_with, grammars, patience)
+    drafter, prepare = _inline_drafter(load, model, drafts_with, grammars, budget)
     seen = _seen_texts(load)
     speculation = SpeculationManager(
         load.policy,
@@ -134,7 +134,7 @@ def _serve(
     )
     if speculation.inline:
         prepare(speculation.inline.cost)
-    engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, patience)
+    engine = Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
     log.info("memory: %s", model.memory_size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
         log.info("checkpoints: %s", checkpoints)
@@ -191,14 +191,14 @@ def _inline_drafter(
     model: Model,
     drafts_with: InlineModel | MtpHeads | None,
     grammars: GrammarServer,
-    patience: Patience,
+    budget: TimeBudget,
 ) -> tuple[InlineDrafter | None, Callable[[StepCost], None]]:
     """(what drafts inside the engine, how to measure T(n) of it)."""
     if isinstance(drafts_with, MtpHeads):
-        drafting = make_mtp_drafter(model, drafts_with, load.n_most_mtp, grammars, patience)
+        drafting = make_mtp_drafter(model, drafts_with, load.n_most_mtp, grammars, budget)
         return drafting, functools.partial(_measure_heads, drafts_with, model, load.options.parallel)
     if load.draft and drafts_with:
-        drafter = make_drafter(load.draft, drafts_with, grammars, patience)
+        drafter = make_drafter(load.draft, drafts_with, grammars, budget)
         return drafter, functools.partial(_measure_draft_model, drafts_with)
     return None, lambda _: None
 

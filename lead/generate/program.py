@@ -4,30 +4,38 @@ import asyncio
 import dataclasses
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import uvloop
 
 from lead.diagnostics.check import check
 from lead.engine.commands import RequestOptions
 from lead.generate.generate_settings import GenerateSettings
-from lead.generate.generated_text import GeneratedText, compare, report
-from lead.generate.private_lead import StoppedError, with_lead
-from lead.generate.text_output import TextOutput
+from lead.generate.generated_text import GeneratedText, TextOutput, compare, report
 from lead.generation.assembler import TextToken
 from lead.http.answers import AnswerEnd, AnswerStream
 from lead.http.generation_request import GenerationRequest, check_lengths
 from lead.http.schema import GenerationFields, sampling_parameters
+from lead.server.server import Lead
 from lead.server.services import Services
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import PreparedRequest, PreparePrompts, Prompt
 from shared import cpus
 from shared.diagnostics.findings import exit_with
-from shared.errors import DuoError
+from shared.errors import ConfigError, DuoError, TranslationError, UnavailableError
 from shared.exits import INTERRUPTED, end_unread
+from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
+from shared.translation.stored_pair import stored_pair
 
 _N_WARM_UP = 8
+_LOOK_SECONDS = 0.02
+_Result = TypeVar("_Result")
+
+
+class StoppedError(Exception):
+    """A signal ended the lead before the work was done."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -55,6 +63,56 @@ def generate(settings: GenerateSettings) -> None:
     work = functools.partial(_generate, settings, prompt)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(with_lead(settings, work))
+
+
+async def with_lead(settings: GenerateSettings, work: Callable[[Services], Awaitable[_Result]]) -> _Result:
+    """Start a lead, wait for its back, do the work and end the lead.
+
+    `settings` have models that are there. Raises ConfigError if it cannot start, StoppedError after a signal,
+    and what `work` raises.
+    """
+    lead = Lead(settings.alone())
+    serving = asyncio.ensure_future(lead.serve())
+    working = asyncio.ensure_future(_work(lead, settings, work))
+    try:
+        await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
+        was_stopped = lead.is_stopping
+    finally:
+        lead.stop()
+        working.cancel()
+        # its end tells why there is no result: the model cannot be loaded, say
+        await serving
+    try:
+        return await working
+    except (asyncio.CancelledError, UnavailableError) as error:
+        if was_stopped:
+            raise StoppedError from error
+        raise
+
+
+async def _work(
+    lead: Lead, settings: GenerateSettings, work: Callable[[Services], Awaitable[_Result]]
+) -> _Result:
+    services = await lead.ready()
+    draft_model = settings.own_back.source(settings.source).model
+    if draft_model is not None:
+        draft = await asyncio.to_thread(Vocabulary.load, draft_model)
+        if draft.identify().fingerprint != services.backs.vocabulary.fingerprint:
+            await asyncio.to_thread(_check_pair, draft, services.vocabulary)
+        while not any(services.backs) and not lead.has_given_up_back:  # noqa: ASYNC110 - nobody else waits
+            await asyncio.sleep(_LOOK_SECONDS)
+    return await work(services)
+
+
+def _check_pair(draft: Vocabulary, target: Vocabulary) -> None:
+    """Raises ConfigError if the back cannot translate."""
+    try:
+        stored_pair(draft, target)
+    except TranslationError as error:
+        raise ConfigError(
+            f"{draft.info.name} cannot draft for {target.info.name}: it has another vocabulary, and {error}; "
+            "use a smaller model of the same family"
+        ) from error
 
 
 async def _generate(settings: GenerateSettings, prompt: str, services: Services) -> None:

@@ -20,7 +20,7 @@ _WHOLE_PROMPT = 1 << 30
 
 @dataclass(slots=True)
 class DraftTrial:
-    """Of one drafter: guesses of the next token, and the seconds of rounds with one token."""
+    """One drafter's guesses of the next token, and the seconds of its rounds with one token."""
 
     n_right: int = 0
     n_positions: int = 0

@@ -77,7 +77,7 @@ class PinnedProcess:
     def call(
         self, call: Callable[_Arguments, _Returned], *arguments: _Arguments.args, **named: _Arguments.kwargs
     ) -> _Returned:
-        """As `start`, and wait. Raises also what the function raises."""
+        """The same as `start`, but waits; also raises what the function raises."""
         return self.start(call, *arguments, **named).result()
 
 

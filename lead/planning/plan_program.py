@@ -3,23 +3,23 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from lead.chat.request_parts import ChatMessage
+from lead.chat.template import TemplateInput, model_template
 from lead.diagnostics.check import check
 from lead.engine.commands import DRAFT_MODEL, Load
 from lead.engine.draft_loading import heads_file
 from lead.planning.arrangements import arrangements, forecast
-from lead.planning.core_splits import CoreSplit, core_splits
 from lead.planning.measurements import EngineTimes, SplitTimes
 from lead.planning.pinned_process import PinnedProcess
-from lead.planning.plan_commands import commands
-from lead.planning.plan_report import PlanReport
+from lead.planning.plan_report import PlanReport, commands
 from lead.planning.plan_settings import PlanSettings
-from lead.planning.sample_texts import sample_texts
 from lead.planning.timing import measure_engine, measure_steps, measure_token
 from lead.settings.draft_model import DraftModelOptions
 from shared import cpus
 from shared.diagnostics.findings import exit_with
-from shared.errors import DuoError
+from shared.errors import DuoError, RequestError
 from shared.exits import INTERRUPTED, print_text
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
@@ -27,13 +27,29 @@ from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 from shared.terminal import sanitize
 
-_LEAST_BESIDE_S, _MOST_BESIDE_S = 1.5, 8.0
-_BESIDE_WIDTHS = (1, 2, 4)
+_LEAST_TOGETHER_S, _MOST_TOGETHER_S = 1.5, 8.0
+_WIDTHS_TOGETHER = (1, 2, 4)
 _ENDLESS = 1 << 20
-_STEPS_BESIDE = 10
+_STEPS_TOGETHER = 10
 """Steps for which lead and back are timed at the same time, within these limits."""
 _LOADED = 0.5
 """Busy threads of other programs beyond which measurements are doubtful."""
+_SHARES = (0.0, 0.25, 0.5)
+"""Shares of the cores for the back. A draft model is small: more than half of the cores would only slow the
+lead down."""
+_QUESTIONS = (
+    "Tell me a story about a fox who gets lost.",
+    "What is speculative decoding?",
+    "Tell me a bedtime story about a whale.",
+    "How does a for loop work in Python?",
+)
+_BEGINNINGS = (
+    "Once upon a time, there was a little girl who lived near the sea. One day",
+    "To install the program on your computer, first",
+    "The history of the city begins in the twelfth century, when",
+    'def read_lines(path):\n    """Return the lines of a file as a list."""\n',
+)
+"""Texts on which drafts are tried, for models with a chat template and for others."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -57,7 +73,10 @@ def plan(settings: PlanSettings) -> PlanReport:
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     load = _load(settings, len(cores))
     sampling = SamplingParameters(seed=1, **settings.sampling.parameters())
-    texts = [settings.prompt] if settings.prompt is not None else _sample_texts(settings, load)
+    if settings.prompt is None:
+        texts = sample_texts(Vocabulary.load(load.model), settings.conversation.template())
+    else:
+        texts = [settings.prompt]
     with PinnedProcess(_pinned(cores)) as process:
         _say("measuring the model on all cores …")
         engine = process.call(measure_engine, load, sampling, texts)
@@ -94,8 +113,42 @@ def _load(settings: PlanSettings, n_cores: int) -> Load:
     return settings.load_command(settings.model_path(lambda: False))
 
 
-def _sample_texts(settings: PlanSettings, load: Load) -> list[str]:
-    return sample_texts(Vocabulary.load(load.model), settings.conversation.template())
+def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> list[str]:
+    """Questions in the model's chat template, or beginnings of texts for a model without one.
+
+    Raises ConfigError if the template that was chosen is invalid.
+    """
+    if chosen_template is None and vocabulary.info.chat_template is None:
+        return list(_BEGINNINGS)
+    template, _ = model_template(vocabulary, chosen_template)
+    try:
+        return [template.render(_asked(question)) for question in _QUESTIONS]
+    except RequestError:
+        return list(_BEGINNINGS)
+
+
+def _asked(question: str) -> TemplateInput:
+    return TemplateInput([ChatMessage.model_validate({"role": "user", "content": question})])
+
+
+class CoreSplit(NamedTuple):
+    """Cores of the lead and of the back."""
+
+    lead: tuple[int, ...]
+    back: tuple[int, ...]
+
+
+def core_splits(cores: Sequence[int], *, lead_is_offloaded: bool = False) -> list[CoreSplit]:
+    """The sensible ones, fewest cores for the back first; none of one core.
+
+    A lead on a GPU needs one core.
+    """
+    n = len(cores)
+    if n < 2:  # noqa: PLR2004 - one for each
+        return []
+    shares = {max(1, round(share * n)) for share in _SHARES}
+    n_backs = [n - 1] if lead_is_offloaded else sorted(shares)
+    return [CoreSplit(tuple(cores[: n - n_back]), tuple(cores[n - n_back :])) for n_back in n_backs]
 
 
 def measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitTimes:
@@ -108,19 +161,19 @@ def measure_split(split: CoreSplit, load: Load, *, is_offloaded: bool) -> SplitT
     with PinnedProcess(_pinned(split.lead)) as lead, PinnedProcess(_pinned(split.back)) as back:
         steps = lead.call(measure_steps, load.model, target)
         token_s = back.call(measure_token, draft)
-        seconds = min(max(_LEAST_BESIDE_S, _STEPS_BESIDE * steps[1]), _MOST_BESIDE_S)
+        seconds = min(max(_LEAST_TOGETHER_S, _STEPS_TOGETHER * steps[1]), _MOST_TOGETHER_S)
         drafting = back.start(measure_steps, draft.model, draft.options, [1], _ENDLESS, seconds)
-        beside = lead.call(measure_steps, load.model, target, _BESIDE_WIDTHS, _ENDLESS, seconds)
-        token_beside_s = drafting.result()[1]
-    common = beside.keys() & steps.keys()
-    lead_factor = sum(beside[n] / steps[n] for n in common) / len(common)
+        together = lead.call(measure_steps, load.model, target, _WIDTHS_TOGETHER, _ENDLESS, seconds)
+        token_together_s = drafting.result()[1]
+    common = together.keys() & steps.keys()
+    lead_factor = sum(together[n] / steps[n] for n in common) / len(common)
     return SplitTimes(
         split.lead,
         split.back,
         steps,
         token_s,
         max(1.0, lead_factor),
-        max(1.0, token_beside_s / token_s),
+        max(1.0, token_together_s / token_s),
         back_on_cpu=is_offloaded,
     )
 

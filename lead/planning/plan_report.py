@@ -1,14 +1,18 @@
 """What `lead plan` says: words, a table and commands; or one JSON object."""
 
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pydantic import BaseModel
+
 from lead.engine.commands import DRAFT_MODEL, MTP
 from lead.planning.arrangements import Arrangement, SpeedForecast, best, better_elsewhere
-from lead.planning.core_splits import as_ranges
 from lead.planning.measurements import DrafterTimes, EngineTimes, SplitTimes
+from lead.settings.lead_settings import LeadSettings
+from shared import cpus
 from shared.diagnostics.findings import count
 
 _ARRANGEMENTS = {
@@ -17,6 +21,8 @@ _ARRANGEMENTS = {
     "engine": "draft model in the engine",
 }
 _DRAFTERS = {DRAFT_MODEL: "draft model", MTP: "model's own head"}
+_CHOSEN_HERE = frozenset({"threads", "hf_token"})
+_LEAD_ADDRESS = "http://LEAD:5555"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +128,94 @@ def describe(arrangement: Arrangement) -> str:
     if arrangement.split:
         split = arrangement.split
         where = count(len(split.back_cpus), "core")
-        return f"back on {where} ({as_ranges(split.back_cpus)}), lead on {as_ranges(split.lead_cpus)}"
+        return (
+            f"back on {where} ({cpus.as_ranges(split.back_cpus)}), lead on {cpus.as_ranges(split.lead_cpus)}"
+        )
     if arrangement.kind == "remote":
         return f"back on another machine, {_ms(arrangement.round_trip_s)} away"
     return _ARRANGEMENTS[arrangement.kind]
 
 
 def _contention(split: SplitTimes) -> str:
-    where = count(len(split.back_cpus), "core")
     return (
-        f"With a back on {where} ({as_ranges(split.back_cpus)}): a step {_ms(split.steps[1])}, a draft token "
+        f"With a back on {_cores(split.back_cpus)}: a step {_ms(split.steps[1])}, a draft token "
         f"{_ms(split.token_s)}; while both compute {split.lead_factor:.2f} and {split.back_factor:.2f} times "
         "as long."
     )
 
 
+def _cores(cores: Sequence[int]) -> str:
+    return f"{count(len(cores), 'core')} ({cpus.as_ranges(cores)})"
+
+
 def _ms(seconds: float) -> str:
     return f"{1000 * seconds:.3g} ms"
+
+
+# The command lines that start an arrangement
+
+
+def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[int]) -> list[str]:
+    """In the order in which to run them; `settings` as they were given."""
+    lead = ["lead", *_model_words(settings)]
+    threads = ["--cpus", settings.cpus] if settings.cpus else []
+    if settings.compute.threads or not settings.cpus:
+        threads += ["--threads", str(settings.compute.threads or len(cores))]
+    model = draft_model_words(settings)
+    if arrangement.split:
+        back = _renamed(model, "--back", "--back-hf-repo")
+        return [shlex.join([*lead, *back, *_core_words(arrangement.split)])]
+    if arrangement.kind == "remote":
+        address = ["--host", "0.0.0.0", "--keys-file", "keys"]
+        there = ["back", "--lead", _LEAD_ADDRESS, *model, "--key-file", "key"]
+        return [shlex.join([*lead, *threads, *address]), shlex.join(there)]
+    return [shlex.join([*lead, *threads, *_drafting_words(arrangement, model)])]
+
+
+def draft_model_words(settings: LeadSettings) -> list[str]:
+    """The draft model that was named, for `--draft-model` or for `--back`, as options of `back`."""
+    drafting, own_back = settings.drafting, settings.own_back
+    if repository := drafting.hf_repo_draft or own_back.back_hf_repo:
+        return ["--hf-repo", repository]
+    path = drafting.draft_model or own_back.back
+    return ["--model", str(path)] if path and str(path) != "builtin" else []
+
+
+def _drafting_words(arrangement: Arrangement, model: Sequence[str]) -> list[str]:
+    """The options for drafting of a lead without a back."""
+    if arrangement.kind == "engine":
+        return _renamed(model, "--draft-model", "--hf-repo-draft")
+    return ["--mtp", "on" if arrangement.kind == "mtp" else "off"]
+
+
+def _renamed(model: Sequence[str], path_option: str, repository_option: str) -> list[str]:
+    if not model:
+        return [path_option, "builtin"]
+    return [{"--model": path_option, "--hf-repo": repository_option}[model[0]], model[1]]
+
+
+def _core_words(split: SplitTimes) -> list[str]:
+    lead, back = split.lead_cpus, split.back_cpus
+    on_cpu = ["--back-gpu-layers", "0"] if split.back_on_cpu else []
+    if not cpus.can_pin():
+        return ["--threads", str(len(lead)), "--back-threads", str(len(back)), *on_cpu]
+    return ["--cpus", cpus.as_ranges(lead), "--back-cpus", cpus.as_ranges(back), *on_cpu]
+
+
+def _model_words(settings: LeadSettings) -> list[str]:
+    """Which model, and how to load it, as far as that differs from the defaults."""
+    return [*_changed(settings.source), *_changed(settings.compute)]
+
+
+def _changed(group: BaseModel) -> Iterator[str]:
+    for name, field in type(group).model_fields.items():
+        value = getattr(group, name)
+        if name not in _CHOSEN_HERE and value != field.default:
+            yield from _words(name, value)
+
+
+def _words(name: str, value: object) -> list[str]:
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    return [f"--{option}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]

@@ -27,7 +27,7 @@ from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes
 from shared.llama.model import Model
 from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
-from shared.sampling.remote_grammar import GrammarServer, Patience
+from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 from shared.settings.model_options import ModelOptions
 
 _N_EACH = 32
@@ -44,7 +44,7 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
     StepTimer.of_target(model, model.n_vocab).calibrate(cost)
     if not model.traits.can_speculate:
         return EngineTimes(cost.table(), speculates=False, is_offloaded=model.is_offloaded)
-    grammars = GrammarServer(load.model, Patience())
+    grammars = GrammarServer(load.model, TimeBudget())
     try:
         drafters, costs = _drafters(load, model, grammars, with_heads=with_heads)
         return _with_trial(model, cost, drafters, costs, sampling, texts)
@@ -61,11 +61,11 @@ def _drafters(
     own_file = heads_file(load)
     if load.draft and not own_file:
         inline = load_draft_model(load.draft, model)
-        drafters.append(make_drafter(load.draft, inline, grammars, Patience()))
+        drafters.append(make_drafter(load.draft, inline, grammars, TimeBudget()))
         calibrate_drafting(inline.model, costs.setdefault(DRAFT_MODEL, StepCost()))
     if with_heads or own_file:
         heads = model.open_heads(own_file)
-        drafter = make_mtp_drafter(model, heads, load.n_most_mtp, grammars, Patience())
+        drafter = make_mtp_drafter(model, heads, load.n_most_mtp, grammars, TimeBudget())
         drafters.append(drafter)
         calibrate_heads(heads, costs.setdefault(drafter.source, StepCost()))
     return drafters, costs

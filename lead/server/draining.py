@@ -6,14 +6,13 @@ import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
 from lead.generation.sequences import Sequences
 from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WebSocketProtocol
-from lead.settings.limits import RequestLimits
+from lead.settings.lead_settings import LeadSettings
 
 log = logging.getLogger("lead")
 
@@ -34,43 +33,35 @@ class DrainingServer(uvicorn.Server):
     def __init__(
         self,
         app: FastAPI,
-        drain_seconds: float,
+        settings: LeadSettings,
         sequences: Sequences,
-        limits: RequestLimits,
         *,
         on_stopping: Callable[[], None] = lambda: None,
         on_drain: Callable[[], None],
         on_drained: Callable[[], Awaitable[None]],
-        on_started: Callable[[], None] = lambda: None,
-        notice_seconds: float = 0.0,
-        tls: tuple[Path | None, Path | None] = (None, None),
     ) -> None:
         """`on_stopping` is called at each signal, before anything else.
 
-        `on_drain` ends what would wait for ever, `on_drained` what serves running answers. `on_started` is
-        called when connections are accepted. For `notice_seconds` before the drain, they still are, while
-        /health says that this server is about to end.
-
-        `limits` has the times that clients get. `tls` is a certificate and its key; without them HTTP is
-        plain.
+        `on_drain` ends what would wait for ever, `on_drained` what serves running answers. For
+        --drain-notice-seconds before the drain, connections are still accepted, while /health says that this
+        server is about to end.
         """
-        super().__init__(_config(app, limits, tls))
-        self._drain_seconds = drain_seconds
-        self._handshake_seconds = limits.header_seconds
+        super().__init__(_config(app, settings))
+        self.accepting = asyncio.Event()
+        """Set when connections are accepted."""
+        self._settings = settings
         self._sequences = sequences
         self._on_stopping = on_stopping
         self._on_drain = on_drain
         self._on_drained = on_drained
-        self._on_started = on_started
-        self._notice_seconds = notice_seconds
         self._app_state = app.state
         self._is_hurried = False
         self._is_replaced = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
+        """Like uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
         loop, config = asyncio.get_running_loop(), self.config
-        seconds = self._handshake_seconds if config.ssl else None
+        seconds = self._settings.limits.header_seconds if config.ssl else None
         self.servers = [
             await loop.create_server(
                 self._make_protocol,
@@ -82,7 +73,7 @@ class DrainingServer(uvicorn.Server):
             for each in sockets or []
         ]
         self.started = True
-        self._on_started()
+        self.accepting.set()
 
     def replace(self) -> None:
         """Another process accepts the connections from now on; end when all answers have."""
@@ -146,14 +137,14 @@ class DrainingServer(uvicorn.Server):
             log.info(
                 "stopping: %s up to %g s (--drain-seconds); Ctrl-C again ends at once",
                 _have_answers(len(self._sequences)),
-                self._drain_seconds,
+                self._settings.drain_seconds,
             )
-        await self._wait_for_connections(self._drain_seconds)
+        await self._wait_for_connections(self._settings.drain_seconds)
 
     async def _give_notice(self) -> None:
         self._app_state.is_leaving = True
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._notice_seconds):
+            async with asyncio.timeout(self._settings.drain_notice_seconds):
                 while not self._is_hurried:  # noqa: ASYNC110 - see _LOOK_SECONDS
                     await asyncio.sleep(_LOOK_SECONDS)
 
@@ -172,7 +163,8 @@ class DrainingServer(uvicorn.Server):
             connection.transport.abort()
 
 
-def _config(app: FastAPI, limits: RequestLimits, tls: tuple[Path | None, Path | None]) -> ServerConfig:
+def _config(app: FastAPI, settings: LeadSettings) -> ServerConfig:
+    limits, security = settings.limits, settings.security
     return ServerConfig(
         app,
         limits,
@@ -180,8 +172,8 @@ def _config(app: FastAPI, limits: RequestLimits, tls: tuple[Path | None, Path | 
         workers=1,  # otherwise uvicorn reads WEB_CONCURRENCY, which hosting platforms set
         log_config=None,
         access_log=False,
-        ssl_certfile=tls[0],
-        ssl_keyfile=tls[1],
+        ssl_certfile=security.ssl_cert_file,
+        ssl_keyfile=security.ssl_key_file,
         server_header=False,
         proxy_headers=False,  # any client on this machine could choose its address
         ws_ping_interval=limits.ping_seconds,

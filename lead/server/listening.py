@@ -13,6 +13,7 @@ import os
 import socket
 import warnings
 from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_runtime_path
@@ -26,7 +27,7 @@ _BACKLOG = 4
 _TAKE_SECONDS = 10.0
 """How long the old lead may take to hand over its socket, or to stop accepting."""
 _MOST_PATH_BYTES = 100
-"""Of the path of a Unix socket, on all systems."""
+"""The longest path of a Unix socket that all systems allow."""
 _FIRST_DESCRIPTOR = 3
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
@@ -69,6 +70,33 @@ def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.
     return listener
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a lead listens. is_inherited: the socket is of systemd, or of the lead that it replaces."""
+
+    listener: socket.socket
+    is_inherited: bool = False
+    predecessor: "Predecessor | None" = None
+
+    @property
+    def host(self) -> str:
+        return str(self.listener.getsockname()[0])
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.getsockname()[1])
+
+
+def open_address(host: str, port: int, *, takeover: bool) -> Address:
+    """The socket that systemd has opened, that of the lead to replace, or a new one; raises ConfigError."""
+    if activated := activated_socket(os.environ, os.getpid()):
+        return Address(activated, is_inherited=True)
+    if not takeover:
+        return Address(listen(host, port))
+    predecessor = Predecessor(meeting_point(host, port))
+    return Address(predecessor.listener, is_inherited=True, predecessor=predecessor)
+
+
 def meeting_point(host: str, port: int) -> Path:
     """The Unix socket at which the lead that listens there can be asked."""
     with warnings.catch_warnings():
@@ -77,8 +105,8 @@ def meeting_point(host: str, port: int) -> Path:
     return folder / f"lead-{host}-{port}.socket"
 
 
-class Inheritance:
-    """The new lead's side."""
+class Predecessor:
+    """The lead that is to be replaced, as the new one sees it."""
 
     def __init__(self, path: Path) -> None:
         """Get a copy of the listening socket of the lead at `path`; raises ConfigError."""
@@ -100,7 +128,7 @@ class Inheritance:
                 f"--takeover: no lead of this user can be replaced on this --port ({path}: {error})"
             ) from error
 
-    async def take(self) -> None:
+    async def replace(self) -> None:
         """Tell the old lead that this one accepts connections; returns when the old one does not any more."""
         self._old.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -110,7 +138,7 @@ class Inheritance:
                 await loop.sock_recv(self._old, 1)
 
 
-async def wait_for_heir(path: Path, listener: socket.socket, stop_accepting: Callable[[], None]) -> None:
+async def hand_over(path: Path, listener: socket.socket, stop_accepting: Callable[[], None]) -> None:
     """The old lead's side: returns when another process has taken over `listener`, or if none ever can.
 
     `stop_accepting` is called before the new one is told.
@@ -121,12 +149,12 @@ async def wait_for_heir(path: Path, listener: socket.socket, stop_accepting: Cal
     loop = asyncio.get_running_loop()
     try:
         while True:
-            heir, _ = await loop.sock_accept(meeting)
-            with heir, contextlib.suppress(OSError):
-                heir.setblocking(False)
-                socket.send_fds(heir, [_READY], [listener.fileno()])
+            successor, _ = await loop.sock_accept(meeting)
+            with successor, contextlib.suppress(OSError):
+                successor.setblocking(False)
+                socket.send_fds(successor, [_READY], [listener.fileno()])
                 log.info("another lead is about to take over this address")
-                if await loop.sock_recv(heir, 1) == _READY:
+                if await loop.sock_recv(successor, 1) == _READY:
                     log.info("another lead has taken over: this one ends with its last answer")
                     stop_accepting()
                     _remove(path)

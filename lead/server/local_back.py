@@ -55,10 +55,18 @@ class LocalBack:
         self._stop_seconds = stop_seconds
         self._environment = environment
         self._stopping = asyncio.Event()
+        self.ended = asyncio.Event()
+        """The child has ended, and is not started again."""
 
     async def run(self, ready: asyncio.Event) -> None:
         """Keep a back running from when `ready` is set until `stop`; returns when the child has ended."""
-        await _first_of(ready.wait(), self._stopping.wait())
+        try:
+            await _first_of(ready.wait(), self._stopping.wait())
+            await self._keep_running()
+        finally:
+            self.ended.set()
+
+    async def _keep_running(self) -> None:
         delays = self._delays()
         while not self._stopping.is_set():
             started_at = self._clock()

@@ -7,11 +7,13 @@ import logging
 import os
 import random
 import secrets
-import socket
 import sys
 import threading
 import time
-from pathlib import Path
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+from fastapi import FastAPI
 
 from lead.backs.registry import Backs
 from lead.backs.vocabulary_offer import VocabularyOffer
@@ -26,7 +28,7 @@ from lead.http.middleware.stack import MiddlewareStack
 from lead.metrics.exporter import MetricsExporter
 from lead.server.app import create_app
 from lead.server.draining import DrainingServer
-from lead.server.listening import Inheritance, activated_socket, listen, meeting_point, wait_for_heir
+from lead.server.listening import Address, hand_over, meeting_point, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.services import Services
 from lead.settings.cache_shares import cache_shares
@@ -54,28 +56,21 @@ class Lead:
         self._settings = settings
         self._sequences = Sequences(max_restarts=settings.max_restarts)
         self._shares = cache_shares(settings, free_memory())
-        self._engine: EngineClient | None = None
-        self._backs: Backs | None = None
-        self._local_back: LocalBack | None = None
-        self._backing: asyncio.Future[None] | None = None
-        self._tokenizing: asyncio.Future[None] | None = None
-        self._chat_template: str | None = None
-        self._server: DrainingServer | None = None
-        self._assembled = asyncio.Event()
-        self._owns_address = asyncio.Event()
-        self._inheritance: Inheritance | None = None
-        self._is_activated = False
-        self._succession: asyncio.Future[None] | None = None
-        self._stopping = threading.Event()
         self._local_key = secrets.token_urlsafe(32)
-        security = settings.security
-        keys = security.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
-        stack = MiddlewareStack(
-            keys, settings.limits, security.host_names(settings.host), AllowedOrigins(security.cors_origins)
+        self._app = self._create_app()
+        self._server = DrainingServer(
+            self._app,
+            settings,
+            self._sequences,
+            on_stopping=self._limit_stopping,
+            on_drain=self._disconnect_backs,
+            on_drained=self._end_local_back,
         )
-        self._app = create_app(stack=stack, with_page=settings.ui)
-        if security.ssl_cert_file and security.ssl_key_file:
-            check_certificate(security.ssl_cert_file, security.ssl_key_file)
+        self._engine: EngineClient | None = None  # None: the vocabulary has not been read yet
+        self._local_back: LocalBack | None = None  # None: not wanted
+        self._ready = asyncio.Event()  # set when the engine is for the first time, and never cleared
+        self._owns_address = asyncio.Event()  # set when no other lead accepts connections there
+        self._stopping = threading.Event()
 
     async def serve(self) -> None:
         """Run until a signal ends it; raises ConfigError if it cannot start, or must not on its address.
@@ -87,177 +82,160 @@ class Lead:
            still running then get an error event.
         3. The lead's own back ends, before it notices that the lead is gone.
         4. Connections are closed.
-        5. The engine finishes its step and exits.
+        5. The engine finishes its step and exits; then the tokenizer's processes end.
 
         Whatever hangs, the process exits with status 1 and a trace _END_SECONDS after the drain time.
         """
-        listener = self._listen()
-        host, port = listener.getsockname()[:2]
-        if not self._settings.security.may_listen_on(host):  # systemd or another lead has chosen it
-            listener.close()
+        settings = self._settings
+        address = open_address(settings.host, settings.port, takeover=settings.takeover)
+        host, port = address.host, address.port
+        if not settings.security.may_listen_on(host):  # systemd or another lead has chosen it
+            address.listener.close()
             raise ConfigError(f"the lead would listen on {host}: {EXPOSED}")
-        scheme: Scheme = "https" if self._settings.security.https else "http"
-        address = f"[{host}]" if ":" in host else host
-        log.info("listening on %s://%s:%d, loading the model", scheme, address, port)
-        if not self._settings.announce:
-            await self._serve(listener, host, port)
+        scheme: Scheme = "https" if settings.security.https else "http"
+        shown = f"[{host}]" if ":" in host else host
+        log.info("listening on %s://%s:%d, loading the model", scheme, shown, port)
+        if not settings.announce:
+            await self._serve(address)
             return
-        path = self._settings.source.model
-        name = self._settings.aliases(path.stem if path else "demo")[0]
+        path = settings.source.model
+        name = settings.aliases(path.stem if path else "demo")[0]
         announcement = announced(host, port, name, scheme)
         await asyncio.to_thread(announcement.__enter__)
         try:
-            await self._serve(listener, host, port)
+            await self._serve(address)
         finally:
             await asyncio.to_thread(announcement.__exit__, None, None, None)
 
-    def _listen(self) -> socket.socket:
-        host, port = self._settings.host, self._settings.port
-        if activated := activated_socket(os.environ, os.getpid()):
-            self._is_activated = True
-            return activated
-        if not self._settings.takeover:
-            return listen(host, port)
-        self._inheritance = Inheritance(meeting_point(host, port))
-        return self._inheritance.listener
-
     async def ready(self) -> Services:
         """The parts, once the model is loaded; waits for ever if `serve` fails before."""
-        await self._engine_ready()
+        await self._ready.wait()
         services: Services = self._app.state.services
         return services
 
-    async def _engine_ready(self) -> None:
-        await self._assembled.wait()
-        assert self._engine
-        await self._engine.has_been_ready.wait()
-
     def stop(self) -> None:
         """End as after a signal."""
-        if self._server:
-            self._server.should_exit = True
+        self._server.should_exit = True
 
     @property
     def is_stopping(self) -> bool:
         """Whether a signal, `stop` or a failure is ending it."""
-        return self._server is not None and self._server.should_exit
+        return self._server.should_exit
 
     @property
     def has_given_up_back(self) -> bool:
         """Whether its own back cannot draft, and is not started again."""
-        return self._backing is not None and self._backing.done()
+        return self._local_back is not None and self._local_back.ended.is_set()
 
-    async def _serve(self, listener: socket.socket, host: str, port: int) -> None:
+    def _create_app(self) -> FastAPI:
+        settings, security = self._settings, self._settings.security
+        keys = security.keyring(own=[Key(Principal(Role.BACK, NAME), self._local_key)])
+        stack = MiddlewareStack(
+            keys, settings.limits, security.host_names(settings.host), AllowedOrigins(security.cors_origins)
+        )
+        if security.ssl_cert_file and security.ssl_key_file:
+            check_certificate(security.ssl_cert_file, security.ssl_key_file)
+        return create_app(stack=stack, with_page=settings.ui)
+
+    async def _serve(self, address: Address) -> None:
         if self._settings.own_back.is_wanted:
             self._local_back = LocalBack(
-                back_command(self._settings, host, port),
+                back_command(self._settings, address.host, address.port),
                 random.Random(),  # noqa: S311 - jitter
                 environment=back_environment(os.environ, self._local_key, self._shares.back),
             )
-        server = self._server = DrainingServer(
-            self._app,
-            self._settings.drain_seconds,
-            self._sequences,
-            self._settings.limits,
-            on_stopping=self._limit_stopping,
-            on_drain=self._disconnect_backs,
-            on_drained=self._end_local_back,
-            on_started=lambda: self._begin_to_accept(listener, port),
-            notice_seconds=self._settings.drain_notice_seconds,
-            tls=(self._settings.security.ssl_cert_file, self._settings.security.ssl_key_file),
-        )
-        running = asyncio.ensure_future(self._run_engine(server))
-        try:
-            if self._inheritance or self._is_activated:
-                await self._wait_until_ready(running)
-            await server.serve(sockets=[listener])
-        finally:
-            self._stopping.set()
-            if self._succession:
-                self._succession.cancel()
-                await asyncio.gather(self._succession, return_exceptions=True)
-            await self._end_local_back()
-            if self._tokenizing:
-                self._tokenizing.cancel()
-                await asyncio.gather(self._tokenizing, return_exceptions=True)
-            if self._engine:
-                await self._engine.stop()
-            else:
-                running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
+        running = asyncio.ensure_future(self._run_engine())
+        async with _in_background(self._run_local_back(address)):
+            try:
+                if address.is_inherited:
+                    await self._wait_until_ready(running)
+                async with _in_background(self._pass_address_on(address)):
+                    await self._server.serve(sockets=[address.listener])
+            finally:
+                self._stopping.set()
+                await self._end_local_back()
+                if self._engine:
+                    await self._engine.stop()
+                else:
+                    running.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await running
 
-    async def _wait_until_ready(self, running: asyncio.Future[None]) -> None:
+    async def _wait_until_ready(self, running: asyncio.Future[Any]) -> None:
         """A lead that cannot load its model must not replace one that runs, nor answer who can wait.
 
         Raises what `running` does.
         """
-        ready = asyncio.ensure_future(self._engine_ready())
-        await asyncio.wait({ready, running}, return_when=asyncio.FIRST_COMPLETED)
+        ready: asyncio.Future[Any] = asyncio.ensure_future(self._ready.wait())
+        await asyncio.wait([ready, running], return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
         if running.done():
             running.result()
 
-    def _begin_to_accept(self, listener: socket.socket, port: int) -> None:
-        self._succession = asyncio.ensure_future(self._follow_succession(listener, port))
-
-    async def _follow_succession(self, listener: socket.socket, port: int) -> None:
+    async def _pass_address_on(self, address: Address) -> None:
         """From one lead on this address to this one, and to the next."""
-        if self._inheritance:
-            await self._inheritance.take()
+        await self._server.accepting.wait()
+        if address.predecessor:
+            await address.predecessor.replace()
         self._owns_address.set()
-        assert self._server
-        await wait_for_heir(meeting_point(self._settings.host, port), listener, self._server.replace)
+        await hand_over(
+            meeting_point(self._settings.host, address.port), address.listener, self._server.replace
+        )
 
-    async def _run_engine(self, server: DrainingServer) -> None:
+    async def _run_local_back(self, address: Address) -> None:
+        if self._local_back:
+            # Not before the lead that this one replaces has left the address.
+            await self._local_back.run(self._owns_address if address.predecessor else self._ready)
+
+    async def _end_local_back(self) -> None:
+        if self._local_back:
+            self._local_back.stop()
+            await self._local_back.ended.wait()
+
+    async def _run_engine(self) -> None:
+        settings = self._settings
         try:
-            path = await asyncio.to_thread(self._settings.model_path, self._stopping.is_set)
-            tokenizer = self._start_tokenizer(path)
-            vocabulary = await asyncio.to_thread(Vocabulary.load, path)
-            self._engine = EngineClient(
-                self._settings.load_command(path, self._shares.target, self._shares.draft),
-                self._sequences,
-                self._settings.log_level,
-                log_json=self._settings.log_json,
-                timeout=self._settings.engine_timeout,
-                sleep_seconds=self._settings.sleep_idle_seconds,
+            path = await asyncio.to_thread(settings.model_path, self._stopping.is_set)
+            chosen = settings.conversation.template()
+            program = TokenizerProgram(
+                model=path,
+                chat_template=chosen,
+                chat=settings.conversation,
+                limits=settings.limits,
+                log_level=settings.log_level,
+                log_json=settings.log_json,
             )
-            template, problem = await asyncio.to_thread(model_template, vocabulary, self._chat_template)
-            if problem:
-                log.warning("%s; using ChatML instead of the model's own", problem)
-            services = self._services(vocabulary, template, self._engine, tokenizer)
-            self._app.state.services = services
-            self._assembled.set()
-            if not self._stopping.is_set():
-                if self._local_back:
-                    # Not before the lead that this one replaces has left the address.
-                    may_join = self._owns_address if self._inheritance else self._engine.has_been_ready
-                    self._backing = asyncio.ensure_future(self._local_back.run(may_join))
-                await self._engine.run(self._sequences, services.backs)
+            tokenizer = TokenizerPool(program)
+            async with _in_background(tokenizer.run_processes()):
+                vocabulary = await asyncio.to_thread(Vocabulary.load, path)
+                template, problem = await asyncio.to_thread(model_template, vocabulary, chosen)
+                if problem:
+                    log.warning("%s; using ChatML instead of the model's own", problem)
+                self._engine = engine = EngineClient(
+                    settings.load_command(path, self._shares.target, self._shares.draft),
+                    self._sequences,
+                    settings.log_level,
+                    log_json=settings.log_json,
+                    timeout=settings.engine_timeout,
+                    sleep_seconds=settings.sleep_idle_seconds,
+                )
+                services = self._app.state.services = self._services(vocabulary, template, engine, tokenizer)
+                if not self._stopping.is_set():
+                    async with _in_background(self._note_ready(engine)):
+                        await engine.run(self._sequences, services.backs)
         except BaseException:
-            server.should_exit = True
+            self.stop()
             raise
 
-    def _start_tokenizer(self, path: Path) -> TokenizerPool:
-        settings = self._settings
-        self._chat_template = settings.conversation.template()
-        program = TokenizerProgram(
-            model=path,
-            chat_template=self._chat_template,
-            chat=settings.conversation,
-            limits=settings.limits,
-            log_level=settings.log_level,
-            log_json=settings.log_json,
-        )
-        tokenizer = TokenizerPool(program)
-        self._tokenizing = asyncio.ensure_future(tokenizer.run_processes())
-        return tokenizer
+    async def _note_ready(self, engine: EngineClient) -> None:
+        await engine.has_been_ready.wait()
+        self._ready.set()
 
     def _services(
         self, vocabulary: Vocabulary, template: ChatTemplate, engine: EngineClient, tokenizer: TokenizerPool
     ) -> Services:
         self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
-        self._backs = Backs(
+        backs = Backs(
             self._sequences,
             vocabulary.identify(),
             vocabulary.n_tokens,
@@ -272,7 +250,7 @@ class Lead:
             tokenizer=tokenizer,
             engine=engine,
             sequences=self._sequences,
-            backs=self._backs,
+            backs=backs,
             vocabulary_offer=VocabularyOffer(vocabulary),
             admission=Admission(
                 self._sequences,
@@ -284,7 +262,7 @@ class Lead:
                 context_shift=self._settings.context_shift,
             ),
             settings=self._settings,
-            metrics=MetricsExporter(self._sequences, self._backs) if self._settings.metrics else None,
+            metrics=MetricsExporter(self._sequences, backs) if self._settings.metrics else None,
         )
 
     def _limit_stopping(self) -> None:
@@ -293,11 +271,17 @@ class Lead:
         faulthandler.dump_traceback_later(seconds, exit=True)
 
     def _disconnect_backs(self) -> None:
-        if self._backs:
-            self._backs.disconnect_http()
+        services: Services | None = self._app.state.services
+        if services:
+            services.backs.disconnect_http()
 
-    async def _end_local_back(self) -> None:
-        if self._local_back:
-            self._local_back.stop()
-        if self._backing:
-            await self._backing
+
+@contextlib.asynccontextmanager
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do `work` while the context lasts; then it is cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -43,7 +43,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class CellOutcome:
-    """Of all clients together, after warming up."""
+    """The sum over all clients, after the warm-up."""
 
     tokens_per_second: float
     tokens_per_step: float

@@ -25,8 +25,8 @@ from shared.drafting.side_branches import BranchCandidate
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.protocol import Close, Draft, Extend, Open, Tune
+from shared.sampling.constrained import GrammarBudget, NoWait
 from shared.sampling.coupled_choice import RankedToken
-from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import SlotCache
 
@@ -50,13 +50,13 @@ class Drafter:
         options: DrafterOptions,
         make_sampler: MakeSampler,
         end_tokens: frozenset[int],
-        patience: WaitsForGrammars | None = None,
+        budget: GrammarBudget | None = None,
         *,
         look_ahead: LookAhead | None = None,
     ) -> None:
         self._model = model
         self._look_ahead = look_ahead
-        self._patience = patience or NoWait()
+        self._budget = budget or NoWait()
         self._options = options
         self._tuned: dict[int, DrafterOptions] = {}  # by group
         self._make_sampler = make_sampler
@@ -132,7 +132,7 @@ class Drafter:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no slot for another sequence."""
+        """Whether all slots for sequences are in use."""
         return not self._slots
 
     @property
@@ -162,10 +162,10 @@ class Drafter:
         None: as many as it holds.
         """
         self.n_decoded.clear()
-        self._patience.grant(0.0)
+        self._budget.set(0.0)
         grown = self._rank_again()
         work = self._choose_work(only)
-        self._patience.grant(_GRAMMAR_SECONDS)
+        self._budget.set(_GRAMMAR_SECONDS)
         return grown + (self._decode(work, n_most) if work else self._rank_again())
 
     def _decode(self, work: Work, n_most: int | None) -> list[SequenceState]:
@@ -289,10 +289,10 @@ class Drafter:
                 work += [(state, branch) for branch in self._choose_branches(state, state in drafting)]
         return work[: self._model.n_batch]
 
-    def _choose_branches(self, state: SequenceState, beside_main: bool) -> list[DraftPath]:
+    def _choose_branches(self, state: SequenceState, with_main: bool) -> list[DraftPath]:
         if not self._may_branch(state):
             return []
-        n = self._options.n_beside_main if beside_main else self._options.n_branches
+        n = self._options.n_with_main if with_main else self._options.n_branches
         chosen = side_branches.choose(state, state.options, self._end_tokens, n)
         paths = [
             self._start_branch(state, each) if isinstance(each, BranchCandidate) else each for each in chosen

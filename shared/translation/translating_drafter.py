@@ -8,7 +8,7 @@ from shared.drafting.interfaces import MakeSampler
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.prompt_cache import NO_PROMPT_CACHE
-from shared.sampling.grammar_waits import WaitsForGrammars
+from shared.sampling.constrained import GrammarBudget
 from shared.translation.projection import Projection
 from shared.translation.translating_model import TranslatingModel
 from shared.translation.vocabulary_pair import prefix_of
@@ -20,21 +20,21 @@ def translating_drafter(  # noqa: PLR0917 - what a drafter is made of
     projection: Projection | None,
     options: DrafterOptions,
     make_sampler: MakeSampler,
-    patience: WaitsForGrammars,
+    budget: GrammarBudget,
 ) -> Drafter:
     """Drafts tokens of `vocabulary`; projection: onto it, None if it is the model's own.
 
     The model's slots must be empty.
     """
     if projection is None:
-        return Drafter(model, options, make_sampler, vocabulary.end_tokens, patience)
+        return Drafter(model, options, make_sampler, vocabulary.end_tokens, budget)
     translating = TranslatingModel(model, projection, prefix_of(model.vocabulary, vocabulary))
     return Drafter(
         translating,
         replace(options, prompt_cache=NO_PROMPT_CACHE),  # only the model's own tokens could be stored
         make_sampler,
         vocabulary.end_tokens,
-        patience,
+        budget,
         look_ahead=translating.look_ahead,
     )
 

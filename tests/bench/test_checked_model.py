@@ -29,11 +29,6 @@ def test_rows_are_compared_with_a_fresh_evaluation(checked):
     assert checked.comparison.worst < 0.01
 
 
-def test_prompts_without_logits_are_not_compared(checked):
-    checked.decode([Span(0, 0, [1, 2, 3], 0)])
-    assert checked.comparison.differences == []
-
-
 def test_logits_that_are_no_numbers_are_wrong():
     assert Comparison([0.0, float("nan"), 0.5]).n_wrong(0.1) == 2
 

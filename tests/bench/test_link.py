@@ -81,20 +81,6 @@ async def test_what_goes_into_a_black_hole_arrives_when_it_is_gone(link, connect
     assert await arriving == b"lost?"
 
 
-async def test_a_throttled_link_waits_for_each_byte(link, monkeypatch):
-    slept = []
-
-    async def sleep(seconds):
-        slept.append(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    link.bytes_per_second = 1000.0
-    await link.pace(500)
-    link.restore()
-    await link.pace(500)
-    assert slept == [0.5]
-
-
 class Source:
     """Chunks that are there at once, then the end."""
 

@@ -1,11 +1,8 @@
 import json
 
-import pytest
-
 from bench import models
 from bench.mtp import main
 from bench.tiny_models import TinyModel, write_tiny_model
-from shared.errors import ConfigError
 
 
 def test_a_row_compares_heads_back_and_both(tmp_path, capsys, monkeypatch):
@@ -16,8 +13,3 @@ def test_a_row_compares_heads_back_and_both(tmp_path, capsys, monkeypatch):
     (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert (row["heads"], row["back"]) == (0.8, 0.8)
     assert all(row[name] > 0 for name in ("plain", "with_heads", "with_back", "with_both", "over_heads"))
-
-
-def test_a_model_without_heads_is_refused(tiny_model):
-    with pytest.raises(ConfigError, match="no heads"):
-        main(["--model", str(tiny_model("llama"))])

@@ -2,19 +2,7 @@ import signal
 
 import pytest
 
-from bench.processes import Program, ProgramError, split_cores
-
-
-def test_the_back_gets_the_last_core_and_the_lead_the_others():
-    assert split_cores([3, 0, 1, 2]) == ("0,1,2", "3")
-
-
-def test_waiting_ends_when_the_program_does():
-    with (
-        Program("json.tool", "--nonsense") as program,
-        pytest.raises(ProgramError, match=r"json\.tool ended"),
-    ):
-        program.wait_for("a line that never comes")
+from bench.processes import Program, ProgramError
 
 
 def test_lines_before_the_mark_do_not_count():

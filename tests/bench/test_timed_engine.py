@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.timed_engine import DraftingParts, Stopwatch, TimedEngine
+from bench.timed_engine import DraftingParts, TimedEngine
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
@@ -43,26 +43,3 @@ def test_those_draft_that_should(opened, parts, expected):
     for number in range(6):
         assert engine.write(number, 60) > 0
     assert sources(engine) == expected
-
-
-class Seconds:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def seconds():
-    return Seconds()
-
-
-def test_it_can_stand_still_while_it_runs(seconds):
-    watch = Stopwatch(seconds)
-    with watch.running():
-        seconds.now += 2
-        with watch.stopped():
-            seconds.now += 7
-            assert watch() == 2
-        seconds.now += 1
-        assert watch() == 3

@@ -6,7 +6,9 @@ import json
 
 from lead.server.draining import DrainingServer
 from lead.server.listening import listen
+from lead.settings.lead_settings import LeadSettings
 from lead.settings.limits import RequestLimits
+from lead.settings.security import SecurityOptions
 from shared.protocol import PROTOCOL_VERSION, Hello
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -21,18 +23,17 @@ def hello(lead):
 class Served:
     """A running server; `shut_down` is what a signal does."""
 
-    def __init__(self, lead, drain_seconds, limits=None, **options):
+    def __init__(self, lead, *, limits=None, tls=(None, None), **options):
         self._lead = lead
         self._listener = listen("127.0.0.1", 0)
         self.port = self._listener.getsockname()[1]
+        security = SecurityOptions(ssl_cert_file=tls[0], ssl_key_file=tls[1])
         self.server = DrainingServer(
             lead.app,
-            drain_seconds,
+            LeadSettings(limits=limits or RequestLimits(), security=security, **options),
             lead.sequences,
-            limits or RequestLimits(),
             on_drain=self._begin,
             on_drained=self._end_help,
-            **options,
         )
         self.draining = asyncio.Event()
         self.backs_at_the_end = []
@@ -63,7 +64,7 @@ async def serving(lead):
     async with contextlib.AsyncExitStack() as stack:
 
         def start(drain_seconds=20.0, **options):
-            served = Served(lead, drain_seconds, **options)
+            served = Served(lead, drain_seconds=drain_seconds, **options)
 
             async def end():
                 for _ in range(3):

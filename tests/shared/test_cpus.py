@@ -15,6 +15,11 @@ def test_ranges_are_read_as_taskset_does(text, expected):
     assert cpus.parse_cpus(text) == expected
 
 
+@pytest.mark.parametrize(("cores", "text"), [([0], "0"), ([3, 1, 2], "1-3"), ([0, 2, 3, 7], "0,2-3,7")])
+def test_cores_are_written_as_options_take_them(cores, text):
+    assert cpus.as_ranges(cores) == text
+
+
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3-1", "1,,2", "0-99999999"])
 def test_anything_else_is_refused_with_a_sentence(text):
     with pytest.raises(ConfigError, match="is not a list of cores"):

@@ -9,7 +9,7 @@ from shared.llama.memory_traits import MemoryTraits
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache, common_prefix_length
 
-TEXT = list(range(100, 140))
+TEXT, OTHER = list(range(100, 140)), list(range(200, 240))
 
 
 @pytest.fixture
@@ -84,14 +84,6 @@ def test_a_slot_gets_the_beginning_of_a_text_which_stays_stored(prompts):
     cache = SlotCache(1)
     assert prompts.load(prompts.texts[0], cache, 10) == [Restore(1, part(1, 40), 10)]
     assert (cache.tokens, cache.n_physical, prompts.n_bytes) == (TEXT[:10], 10, 40)
-
-
-def test_a_text_that_was_dropped_just_now_can_be_loaded(prompts):
-    prompts.store(holding(TEXT))
-    text = prompts.texts[0]
-    assert prompts.drop(text) == [Forget(1)]
-    assert prompts.load(text, SlotCache(1), 10) == [Restore(1, part(1, 40), 10)]
-    assert prompts.n_bytes == 0
 
 
 def test_of_many_texts_that_begin_alike_the_one_that_goes_on_longest_is_found(prompts):
@@ -170,24 +162,16 @@ class TestParts:
         text = self.stored(prompts, TEXT)
         assert prompts.drop(text) == [Forget(1), Forget(2), Forget(3)]
 
-    def test_a_text_is_loaded_part_by_part(self, prompts):
-        text, cache = self.stored(prompts, TEXT), SlotCache(1)
-        assert prompts.load(text, cache, 38, 15) == [Restore(1, part(1, 15), 15)]
-        assert prompts.load(text, cache, 38, 100) == [
-            Restore(1, part(2, 30, 15), 30),
-            Restore(1, part(3, 40, 30), 38),
-        ]
-        assert cache.tokens == TEXT[:38]
-
     @pytest.mark.parametrize(("n_keep", "n"), [(1, 15), (15, 15), (16, 30), (31, 40), (40, 40)])
     def test_a_part_takes_all_its_cells_while_it_is_loaded(self, prompts, n_keep, n):
         assert self.stored(prompts, TEXT).n_cells(n_keep) == n
 
     def test_a_text_that_is_being_loaded_does_not_give_way(self, prompts):
         text = self.stored(prompts, TEXT)
+        self.stored(prompts, OTHER)
         assert prompts.store(holding([5] * 70), held=[text]) is None
         assert prompts.store(holding([5] * 60), held=[text]) is not None
-        assert len(texts(prompts)) == 2
+        assert texts(prompts) == [TEXT, [5] * 60]
 
 
 class TestCheckpoints:

@@ -16,53 +16,11 @@ def cache_of(*tokens):
     return cache
 
 
-def test_a_new_cache_is_empty():
-    assert len(SlotCache(0)) == 0
-    assert SlotCache(0).take_edits() == []
-
-
-def test_what_was_decoded_is_valid():
-    assert cache_of(1, 2).tokens == [1, 2]
-
-
-def test_keeping_takes_tokens_from_the_end():
-    cache = cache_of(1, 2, 3)
-    cache.keep(2)
-    assert cache.tokens == [1, 2]
-
-
-def test_keeping_more_than_there_is_changes_nothing():
-    cache = cache_of(1, 2)
-    cache.keep(9)
-    assert cache.tokens == [1, 2]
-    assert cache.take_edits() == []
-
-
-def test_a_trim_is_due_after_tokens_were_given_up():
-    cache = cache_of(1, 2, 3)
-    cache.keep(1)
-    assert cache.take_edits() == [Trim(3, 1)]
-
-
-def test_a_trim_is_told_once():
-    cache = cache_of(1, 2, 3)
-    cache.keep(1)
-    cache.take_edits()
-    assert cache.take_edits() == []
-
-
 def test_decoding_behind_tokens_that_were_not_trimmed_is_a_bug():
     cache = cache_of(1, 2, 3)
     cache.keep(1)
     with pytest.raises(AssertionError, match="not trimmed"):
         cache.add([4])
-
-
-@pytest.mark.parametrize(
-    ("tokens", "n"), [([], 0), ([9], 0), ([1], 1), ([1, 9, 3], 1), ([1, 2, 3], 3), ([1, 2, 3, 4], 3)]
-)
-def test_the_shared_beginning_ends_where_texts_differ(tokens, n):
-    assert cache_of(1, 2, 3).shared_with(tokens) == n
 
 
 def test_a_cache_that_holds_half_of_a_text_is_drawn_to_it():

@@ -30,17 +30,6 @@ def stored(n_slots=2, n_part=15):
     return made, made.texts.texts[0]
 
 
-def test_a_part_is_stored_in_a_step():
-    moving = table()
-    left, edits = [], []
-    for _ in range(3):
-        moving.begin_step()
-        left.append(moving.store(moving.caches[0]))
-        edits += moving.pop_edits()
-    assert left == [25, 10, 0]
-    assert edits == [Store(0, part(1, 0, 15)), Store(0, part(2, 15, 30)), Store(0, part(3, 30, 40))]
-
-
 def test_a_part_is_loaded_in_a_step_and_the_room_for_all_of_them_is_kept():
     moving, text = stored()
     moving.load(moving.caches[1], text, 38)
@@ -72,13 +61,6 @@ def test_what_stores_and_loads_shares_the_tokens_of_a_step():
     assert len(moving.caches[1]) == 0
     moving.begin_step()
     assert len(moving.caches[1]) == 15
-
-
-def test_a_text_that_is_being_loaded_does_not_give_way():
-    moving, text = stored()
-    moving.load(moving.caches[1], text, 40)
-    moving.caches[0].add(list(range(480)))
-    assert moving.store(moving.caches[0]) is None
 
 
 def test_a_slot_is_not_stored_before_its_text_is_there():

@@ -20,7 +20,7 @@ from lead.engine.drafters.inline_drafter import InlineRound
 from shared.drafting.interfaces import MakeSampler
 from shared.errors import KvCacheFullError, PendingAnswerError
 from shared.llama.hidden_states import HeadOutput, HeadSpan, HiddenStates
-from shared.sampling.grammar_waits import NoWait, WaitsForGrammars
+from shared.sampling.constrained import GrammarBudget, NoWait
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.slot_cache import common_prefix_length
@@ -137,7 +137,7 @@ class MtpDrafter:
         end_tokens: frozenset[int],
         *,
         n_most: int,
-        patience: WaitsForGrammars | None = None,
+        budget: GrammarBudget | None = None,
         source: str = MTP,
     ) -> None:
         """`rows` is filled by the target's model. `n_most`: the longest draft."""
@@ -147,7 +147,7 @@ class MtpDrafter:
         self._rows = rows
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
-        self._patience = patience or NoWait()
+        self._budget = budget or NoWait()
         self._followed: dict[str, _HeadSequence] = {}
         self._caches: dict[int, _HeadCache] = {}
 
@@ -202,7 +202,7 @@ class MtpDrafter:
             except KvCacheFullError:
                 self._forget_idle()
                 return InlineRound(0, {})
-        self._patience.grant(_GRAMMAR_SECONDS)
+        self._budget.set(_GRAMMAR_SECONDS)
         grown = [
             sequence for sequence, followed in work if self._grow(sequence, followed, outputs.get(sequence))
         ]

@@ -28,8 +28,8 @@ from shared.llama.hidden_states import HeadSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.models.builtin import builtin_draft, builtin_target
+from shared.sampling.constrained import NoWait
 from shared.sampling.factory import make_sampler
-from shared.sampling.grammar_waits import NoWait
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 from tests.conftest import more

@@ -9,7 +9,6 @@ from lead.engine.prefixes import Prefixes
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot
 from shared.cache_edits import Snapshot
-from shared.llama.batch_invariance import InvariantWidths
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.prompt_cache import PromptCache, PromptCacheSize
 from shared.slot_cache import SlotCache
@@ -39,10 +38,6 @@ class Cached:
         self.stored.store(cache)
 
 
-def test_all_of_a_common_prefix_serves():
-    assert Cached(TEXT).prefixes.useful(Cached(TEXT).slot, sequence([*TEXT[:20], 99])) == 20
-
-
 def test_the_last_token_is_decoded_for_its_logits():
     cached = Cached(TEXT)
     assert cached.prefixes.reusable(cached.slot, sequence(TEXT)) == 49
@@ -54,14 +49,9 @@ def test_who_wants_no_cached_prompt_reuses_none():
     assert (cached.prefixes.reusable(cached.slot, alone), cached.prefixes.loadable(alone)) == (0, (0, None))
 
 
-def test_what_was_generated_serves_no_prompt_where_they_are_decoded_differently():
-    cached = Cached(TEXT, widths=InvariantWidths((1, 2), (4, 8)))
-    assert cached.prefixes.useful(cached.slot, sequence([*TEXT, 99])) == 10
-
-
-@pytest.mark.parametrize(("n_ctx_slot", "n"), [(None, 45), (100, 0)])
-def test_another_slot_gets_it_only_where_slots_can_copy(n_ctx_slot, n):
-    cached = Cached(TEXT, MemoryTraits(n_rollback=3), n_ctx_slot=n_ctx_slot)
+@pytest.mark.parametrize(("own_cells", "n"), [(False, 45), (True, 0)])
+def test_another_slot_gets_it_only_where_slots_can_copy(own_cells, n):
+    cached = Cached(TEXT, MemoryTraits(n_rollback=3), own_cells=own_cells)
     cached.slot.cache.checkpoints = {45: Snapshot("state", 1, 45)}
     assert cached.prefixes.copyable(cached.slot, sequence([*TEXT, 99])) == n
 
@@ -70,14 +60,6 @@ def test_memory_that_cannot_be_trimmed_is_copied_up_to_a_checkpoint():
     cached = Cached(TEXT, MemoryTraits(n_rollback=3))
     cached.slot.cache.checkpoints = {n: Snapshot("state", n, n) for n in (20, 45)}
     assert cached.prefixes.copyable(cached.slot, sequence([*TEXT[:40], 99])) == 20
-
-
-def test_the_stored_text_with_the_longest_common_prefix_is_loaded():
-    cached = Cached()
-    cached.store([*TEXT[:20], 99])
-    cached.store([*TEXT[:40], 98])
-    n_loaded, text = cached.prefixes.loadable(sequence([*TEXT, 99]))
-    assert (n_loaded, text.tokens) == (40, [*TEXT[:40], 98])
 
 
 def test_nobody_waits_for_a_prefix_that_is_stored():

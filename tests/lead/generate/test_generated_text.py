@@ -1,9 +1,12 @@
-"""What a text took is told in some lines."""
+"""How a generated text is shown, and what is told of it in some lines."""
+
+import io
 
 import pytest
 
-from lead.generate.generated_text import GeneratedText, compare, report
+from lead.generate.generated_text import GeneratedText, TextOutput, compare, report
 from lead.generation.answer_stats import AnswerStats
+from lead.generation.assembler import TextToken
 
 
 def outcome(text="one two", seconds=2.0, **stats):
@@ -47,3 +50,44 @@ def test_a_comparison_without_drafts_says_so():
     text = compare(outcome(n_generated=1), outcome(n_generated=1), "small")
     assert "none were worth verifying" in text
     assert "too short to tell" in text
+
+
+# On standard output
+
+TOKENS = [TextToken(1, "plain", None), TextToken(2, "\x1b[2Jdrafted", "local"), TextToken(3, "", "local")]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def written(out):
+    TextOutput(out).write_tokens(TOKENS)
+    return out.getvalue()
+
+
+def test_a_pipe_gets_the_text_as_it_is():
+    assert written(io.StringIO()) == "plain\x1b[2Jdrafted"
+
+
+def test_a_terminal_gets_accepted_tokens_in_colour():
+    assert written(Terminal()) == "plain\x1b[32m\u241b[2Jdrafted\x1b[0m"
+
+
+def test_colour_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert written(Terminal()) == "plain\u241b[2Jdrafted"
+
+
+def test_characters_that_an_encoding_lacks_are_replaced():
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    TextOutput(out).write("Hé")
+    out.flush()
+    assert out.buffer.getvalue() == b"H?"

@@ -3,15 +3,14 @@
 import pytest
 
 from lead.engine.commands import DRAFT_MODEL, MTP
-from lead.planning.arrangements import arrangements, best, forecast
+from lead.planning.arrangements import Arrangement, SpeedForecast, arrangements, best, forecast
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, SplitTimes
-
-KNOWN = {}  # forecasts that several tests look at
 
 
 @pytest.fixture(autouse=True)
 def short_texts(monkeypatch):
-    monkeypatch.setattr("lead.planning.arrangements._N_TOKENS", 64)
+    monkeypatch.setattr("lead.planning.arrangements._N_TOKENS", 128)
+    monkeypatch.setattr("lead.planning.arrangements._N_SEEDS", 1)
 
 
 FLAT = {1: 0.05, 2: 0.051, 4: 0.053, 8: 0.057, 16: 0.06}
@@ -29,25 +28,13 @@ def split(steps=FLAT, slower=2.0, cost=0.02, factors=(1.0, 1.0)):
     return SplitTimes((0,), (1,), {n: slower * s for n, s in steps.items()}, cost * steps[1], *factors)
 
 
-def forecasts(times, splits=(), round_trips=(0.001,), acceptance=None, *, kinds=("none", "engine", "split")):
-    """By kind; of several of one kind, the last."""
-    found = [each for each in arrangements(times, splits, round_trips) if each.kind in kinds]
-    return {each.kind: known_forecast(each, times, acceptance) for each in found}
-
-
-def known_forecast(*arguments):
-    key = repr(arguments)
-    if key not in KNOWN:
-        KNOWN[key] = forecast(*arguments)
-    return KNOWN[key]
-
-
-def rates(*arguments, **named):
-    return {kind: each.tokens_per_second for kind, each in forecasts(*arguments, **named).items()}
+def rate(kind, times, *, acceptance=0.8, **where):
+    """Tokens per second of an arrangement."""
+    return forecast(Arrangement(kind, **where), times, acceptance).tokens_per_second
 
 
 def test_without_drafts_a_token_takes_a_step():
-    assert rates(engine(), kinds=["none"])["none"] == pytest.approx(1 / 0.0501, rel=0.02)
+    assert rate("none", engine()) == pytest.approx(1 / 0.0501, rel=0.02)
 
 
 def test_what_cannot_draft_is_not_among_them():
@@ -58,47 +45,51 @@ def test_what_cannot_draft_is_not_among_them():
 
 
 def test_a_cheap_draft_model_is_worth_it_inside():
-    found = rates(engine(), [split()])
-    assert found["engine"] > 2.5 * found["none"]
-    assert found["engine"] > found["split"]
+    inside = rate("engine", engine())
+    assert inside > 2.5 * rate("none", engine())
+    assert inside > rate("split", engine(), split=split())
 
 
 def test_a_costly_one_is_better_on_other_cores_that_the_lead_does_not_miss():
-    found = rates(engine(cost=0.6), [split(slower=1.05, cost=0.6)], kinds=["engine", "split"])
-    assert found["split"] > 1.1 * found["engine"]
+    other_cores = rate("split", engine(cost=0.6), split=split(slower=1.05, cost=0.6))
+    assert other_cores > 1.1 * rate("engine", engine(cost=0.6))
 
 
 def test_contention_costs():
-    times = engine(cost=0.4)
-    quiet, shared = (
-        rates(times, [split(cost=0.4, factors=each)], kinds=["split"])["split"]
-        for each in ((1.0, 1.0), (1.3, 1.6))
-    )
+    factors = (1.0, 1.0), (1.3, 1.6)
+    quiet, shared = (rate("split", engine(), split=split(cost=0.4, factors=each)) for each in factors)
     assert shared < 0.9 * quiet
 
 
 def test_a_distant_back_is_worth_less():
-    near, far = (rates(engine(), round_trips=(each,), kinds=["remote"])["remote"] for each in (0.001, 0.2))
+    near, far = (rate("remote", engine(), round_trip_s=each) for each in (0.001, 0.2))
     assert near > 1.2 * far
 
 
 def test_where_steps_grow_with_their_tokens_nothing_is_gained():
-    found = rates(engine(STEEP), [split(STEEP)])
-    assert found["engine"] == pytest.approx(found["none"], rel=0.03)
+    assert rate("engine", engine(STEEP)) == pytest.approx(rate("none", engine(STEEP)), rel=0.03)
 
 
 def test_the_range_follows_the_certainty_of_the_acceptance():
-    found = forecasts(engine())["engine"]
+    found = forecast(Arrangement("engine"), engine())
     assert found.low < 0.95 * found.tokens_per_second
     assert found.high > 1.05 * found.tokens_per_second
-    given = forecasts(engine(), acceptance=0.8)["engine"]
+    given = forecast(Arrangement("engine"), engine(), 0.8)
     assert given.low == given.high == given.tokens_per_second == found.tokens_per_second
 
 
 def test_a_given_acceptance_counts_and_not_the_measured_one():
-    assert rates(engine(n_right=80), acceptance=0.3) == rates(engine(n_right=10), acceptance=0.3)
+    few, many = (rate("engine", engine(n_right=n), acceptance=0.3) for n in (10, 80))
+    assert few == many
 
 
 def test_of_nearly_equal_ones_that_with_the_fewest_parts_is_the_best():
-    assert best(list(forecasts(engine(STEEP), [split(STEEP)]).values())).arrangement.kind == "none"
-    assert best(list(forecasts(engine(), [split()]).values())).arrangement.kind == "engine"
+    def forecasts(*rates):
+        return [
+            SpeedForecast(Arrangement(kind), each, each, each)
+            for kind, each in zip(("none", "engine", "split"), rates, strict=True)
+        ]
+
+    assert best(forecasts(20.0, 20.3, 20.1)).arrangement.kind == "none"
+    assert best(forecasts(20.0, 40.0, 40.5)).arrangement.kind == "engine"
+    assert best(forecasts(20.0, 40.0, 41.0)).arrangement.kind == "split"

@@ -1,4 +1,4 @@
-"""`lead plan` with real models, in processes of its own."""
+"""`lead plan` with real models."""
 
 import json
 
@@ -7,29 +7,41 @@ import pytest
 from bench.tiny_models import TinyModel, write_tiny_model
 from lead.cli import main
 from lead.engine.commands import Load, LoadDraft
+from lead.planning import plan_program
 from lead.planning.measurements import EngineTimes
-from lead.planning.plan_program import remarks
+from lead.planning.plan_program import core_splits, remarks, sample_texts
 from shared import cpus
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.llama.vocabulary import Vocabulary
+from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
-from tests.shared.models.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
 from tests.tiny_eagle import write_tiny_eagle
 
-pytestmark = pytest.mark.real
 SMALL = ("--threads", "1", "--ctx-size", "1024")
 """One thread: on a busy machine two wait for each other at every operation."""
 
 
-@pytest.fixture(scope="module")
-def tiny_heads(tmp_path_factory):
-    """A model with heads for further tokens."""
-    path = tmp_path_factory.mktemp("heads") / "qwen35.gguf"
-    return write_tiny_model(TinyModel("qwen35", n_layers=5, settings={"nextn_predict_layers": 1}), path)
+class ThisProcess:
+    """Stands for a `PinnedProcess`: calls at once, here."""
+
+    def __init__(self, _cores):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def call(self, call, *arguments):
+        return call(*arguments)
 
 
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Runs `lead plan` with arguments; returns what it prints."""
+    monkeypatch.setattr("lead.planning.arrangements._N_TOKENS", 64)
+    monkeypatch.setattr("lead.planning.arrangements._N_SEEDS", 1)
+    monkeypatch.setattr(plan_program, "_LEAST_TOGETHER_S", 0.1)
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["lead", "plan", *map(str, arguments), *SMALL])
@@ -39,41 +51,48 @@ def run(monkeypatch, capsys):
     return run
 
 
-def two_cores():
-    return ",".join(map(str, cpus.one_of_each_core()[:2]))
+@pytest.fixture
+def here(monkeypatch):
+    monkeypatch.setattr(plan_program, "PinnedProcess", ThisProcess)
 
 
+@pytest.mark.real
 @pytest.mark.skipif(len(cpus.one_of_each_core()) < 2, reason="needs two cores")
-def test_the_shipped_pair_is_measured_and_each_arrangement_predicted(run):
-    plan = json.loads(
-        run("--model", builtin_target(), "--draft-model", builtin_draft(), "--cpus", two_cores(), "--json")
-    )
+def test_two_models_are_measured_and_each_arrangement_predicted(run, tiny_model):
+    model = tiny_model("llama")
+    cores = ",".join(map(str, cpus.one_of_each_core()[:2]))
+    plan = json.loads(run("--model", model, "--draft-model", model, "--cpus", cores, "--json"))
     assert [each["kind"] for each in plan["arrangements"]] == ["none", "engine", "split", "remote"]
-    assert all(0 < each["low"] <= each["tokens_per_second"] * 1.05 for each in plan["arrangements"])
+    assert all(each["tokens_per_second"] > 0 for each in plan["arrangements"])
     acceptance = plan["engine"]["drafters"]["draft_model"]["acceptance"]
-    assert 0.4 < acceptance["n_right"] / acceptance["n_positions"] < 1
+    assert acceptance["n_right"] == acceptance["n_positions"] > 0  # both models are the same
     assert plan["engine"]["steps"].keys() >= {"1", "2", "4", "8"}
     assert plan["fastest"] in {each["arrangement"] for each in plan["arrangements"]}
 
 
+@pytest.mark.usefixtures("here")
 def test_without_anything_that_drafts_it_says_so(run, tiny_model):
     said = run("--model", tiny_model("llama"))
     assert "Fastest here: no draft model" in said
     assert "name a draft model with --draft-model" in said
 
 
-def test_heads_of_the_model_are_an_arrangement(run, tiny_heads):
-    said = run("--model", tiny_heads, "--acceptance", "0.9")
+@pytest.mark.usefixtures("here")
+def test_heads_of_the_model_are_an_arrangement(run, tmp_path):
+    heads = TinyModel("qwen35", n_layers=5, settings={"nextn_predict_layers": 1})
+    said = run("--model", write_tiny_model(heads, tmp_path / "qwen35.gguf"), "--acceptance", "0.9")
     assert "the model's own heads (MTP)" in said
     assert "--acceptance says that 90% of its tokens are right" in said
 
 
+@pytest.mark.usefixtures("here")
 def test_an_eagle_drafter_is_not_one_for_a_back(run, tiny_model, tmp_path):
     drafter = write_tiny_eagle(tmp_path / "eagle.gguf")
     plan = json.loads(run("--model", tiny_model("llama"), "--draft-model", drafter, "--json"))
     assert [each["kind"] for each in plan["arrangements"]] == ["none", "engine"]
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -90,12 +109,44 @@ def test_what_cannot_be_loaded_is_said_in_a_sentence(run, arguments, message):
 
 def test_a_machine_with_one_core_is_told_that_a_back_needs_another(tmp_path):
     draft = LoadDraft(model=tmp_path, options=ModelOptions(), n_most=4)
-    load = Load(model=tmp_path, options=ModelOptions(), depth=0, draft=draft)
+    load = Load(model=tmp_path, options=ModelOptions(), draft=draft)
     times = EngineTimes({1: 0.05}, 0.0, {"draft_model": None})
     assert "one core" in remarks(times, load, [0], None)[0]
     assert "one core" not in remarks(times, load, [0, 1], None)[0]
 
 
 def test_other_programs_that_compute_are_mentioned(tmp_path):
-    load = Load(model=tmp_path, options=ModelOptions(), depth=0)
+    load = Load(model=tmp_path, options=ModelOptions())
     assert any("kept 3.0 cores busy" in each for each in remarks(EngineTimes({1: 1.0}), load, [0], 3.0))
+
+
+@pytest.mark.parametrize(
+    ("n_cores", "n_backs"), [(1, []), (2, [1]), (3, [1, 2]), (4, [1, 2]), (8, [1, 2, 4]), (64, [1, 16, 32])]
+)
+def test_the_back_gets_one_core_or_a_quarter_or_half_of_them(n_cores, n_backs):
+    splits = core_splits(range(n_cores))
+    assert [len(split.back) for split in splits] == n_backs
+    assert all(sorted(split.lead + split.back) == list(range(n_cores)) for split in splits)
+
+
+def test_a_lead_on_a_gpu_needs_one_core():
+    (split,) = core_splits([0, 2, 4, 6], lead_is_offloaded=True)
+    assert (split.lead, split.back) == ((0,), (2, 4, 6))
+
+
+def test_a_chat_model_is_asked_in_its_template():
+    texts = sample_texts(Vocabulary.load(builtin_target()))
+    assert all(text.startswith("<|im_start|>user\n") for text in texts)
+    assert all(text.endswith("<|im_start|>assistant\n") for text in texts)
+
+
+def test_another_model_goes_on_with_texts(tiny_model):
+    texts = sample_texts(Vocabulary.load(tiny_model("llama")))
+    assert not any("<|" in text for text in texts)
+    assert len(texts) == len(set(texts)) > 2
+
+
+def test_a_template_that_refuses_a_question_is_not_used(tiny_model):
+    vocabulary = Vocabulary.load(tiny_model("llama"))
+    refusing = "{{ raise_exception('no') }}"
+    assert sample_texts(vocabulary, refusing) == sample_texts(vocabulary)

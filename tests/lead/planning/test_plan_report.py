@@ -1,14 +1,18 @@
 """What is said of measurements and predictions."""
 
 import json
+import shlex
 from dataclasses import replace
 
 import pytest
 
+from back.settings import BackSettings
 from lead.engine.commands import DRAFT_MODEL
 from lead.planning.arrangements import Arrangement, SpeedForecast
 from lead.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes, SplitTimes
-from lead.planning.plan_report import PlanReport
+from lead.planning.plan_report import PlanReport, commands
+from lead.planning.plan_settings import PlanSettings
+from lead.settings.lead_settings import LeadSettings
 
 SPLIT = SplitTimes((0, 1, 2), (3,), {1: 0.06}, 0.002, 1.1, 1.5)
 ENGINE = EngineTimes(
@@ -33,14 +37,10 @@ def test_the_fastest_is_named_with_its_command(report):
     assert "Fastest here: draft model in the engine, 40.0 tokens/s, 2.00 times as fast as without" in text
     assert text.endswith("\n  lead --draft-model x")
     assert "Faster still" not in text
-
-
-def test_remarks_come_before_the_figures_that_they_are_about(report):
-    text = str(report)
     assert text.index("A remark.") < text.index("arrangement  ") < text.index("Fastest here")
 
 
-def test_a_back_elsewhere_is_named_beside_it_if_it_is_faster(report):
+def test_a_back_elsewhere_is_named_too_if_it_is_faster(report):
     forecasts = [*report.forecasts[:3], SpeedForecast(report.forecasts[3].arrangement, 50.0, 40.0, 60.0)]
     text = str(replace(report, forecasts=forecasts))
     assert "Fastest here: draft model in the engine" in text
@@ -62,12 +62,9 @@ def test_each_arrangement_has_a_row(report):
     assert "back on another machine, 0.3 ms away" in str(report)
 
 
-def test_it_says_how_certain_the_acceptance_is(report):
-    assert "60 of 80 were right: 75%, and with a confidence of 95 % between 65% and 83%." in str(report)
-
-
 def test_what_was_measured_is_said(report):
     text = str(report)
+    assert "60 of 80 were right: 75%, and with a confidence of 95 % between 65% and 83%." in text
     assert "A step of one token takes 50 ms, 1.10 times as long with 4 and 1.60 times as long with 8." in text
     assert "The draft model takes 5 ms for a token, 0.100 of that" in text
     assert "while both compute 1.10 and 1.50 times as long" in text
@@ -80,3 +77,82 @@ def test_json_has_the_same(report):
     assert found["arrangements"][3]["commands"] == ["lead --host", "back"]
     assert found["engine"]["drafters"]["draft_model"]["acceptance"] == {"n_right": 60, "n_positions": 80}
     assert found["texts"] == ["Once"]
+
+
+# The commands can be run as they are
+
+
+def written(kind, *arguments, split=None):
+    settings = PlanSettings.from_command_line(["--model", "big one.gguf", *arguments])
+    return commands(Arrangement(kind, split), settings, range(4))
+
+
+def read(command):
+    """The lead's settings for a command."""
+    program, *arguments = shlex.split(command)
+    assert program == "lead"
+    return LeadSettings.from_command_line(arguments)
+
+
+def test_without_a_draft_model_none_is_loaded_and_all_cores_compute():
+    settings = read(written("none", "--draft-model", "small.gguf")[0])
+    assert (settings.drafting.draft_model, settings.n_threads) == (None, 4)
+    assert (str(settings.source.model), settings.drafting.mtp) == ("big one.gguf", "off")
+
+
+@pytest.mark.parametrize(
+    ("given", "inside", "back"),
+    [
+        (("--back", "small.gguf"), "--draft-model small.gguf", "--back small.gguf"),
+        (("--hf-repo-draft", "a/b:Q8_0"), "--hf-repo-draft a/b:Q8_0", "--back-hf-repo a/b:Q8_0"),
+        ((), "--draft-model builtin", "--back builtin"),
+    ],
+)
+def test_the_draft_model_is_named_as_it_was(given, inside, back):
+    assert inside in written("engine", *given)[0]
+    assert back in written("split", *given, split=SPLIT)[0]
+
+
+def test_a_back_gets_the_cores_that_the_lead_does_not_have():
+    settings = read(written("split", "--back", "small.gguf", split=SPLIT)[0])
+    assert (settings.cpus, settings.own_back.back_cpus) == ("0-2", "3")
+
+
+def test_a_back_of_a_lead_on_a_gpu_stays_on_the_cpu():
+    split = SplitTimes((0,), (1, 2, 3), {1: 1.0}, 0.1, 1.0, 1.0, back_on_cpu=True)
+    assert read(written("split", "--back", "small.gguf", split=split)[0]).own_back.back_gpu_layers == 0
+
+
+def test_cores_that_were_chosen_stay_chosen():
+    settings = read(written("engine", "--draft-model", "small.gguf", "--cpus", "0")[0])
+    assert (settings.cpus, settings.compute.threads) == ("0", 0)
+
+
+def test_on_a_system_that_cannot_pin_threads_are_divided(monkeypatch):
+    monkeypatch.setattr("shared.cpus.can_pin", lambda: False)
+    settings = read(written("split", "--back", "small.gguf", split=SPLIT)[0])
+    assert (settings.cpus, settings.n_threads, settings.own_back.n_threads) == (None, 3, 1)
+
+
+def test_a_back_on_another_machine_is_a_second_command():
+    lead, back = written("remote", "--draft-model", "small.gguf")
+    assert read(lead).host == "0.0.0.0"
+    program, *arguments = shlex.split(back)
+    settings = BackSettings.from_command_line(arguments)
+    assert (program, str(settings.source.model)) == ("back", "small.gguf")
+
+
+def test_how_the_model_is_loaded_stays():
+    given = [
+        "--ctx-size",
+        "2048",
+        "--no-mmap",
+        "--cache-type-k",
+        "q8_0",
+        "--threads",
+        "3",
+        "--tensor-split",
+        "1,2",
+    ]
+    settings = read(written("engine", "--draft-model", "small.gguf", *given)[0])
+    assert settings.compute == PlanSettings.from_command_line(["--model", "m", *given]).compute

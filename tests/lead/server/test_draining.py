@@ -116,7 +116,7 @@ async def test_a_second_signal_ends_a_whole_answer_with_503(lead, serve):
 @pytest.mark.parametrize("n_signals", [1, 2, 3])
 async def test_an_end_leaves_no_trace_in_the_log(midway, caplog, n_signals):
     served, _ = midway
-    served.server._drain_seconds = 0.01
+    served.server._settings = served.server._settings.model_copy(update={"drain_seconds": 0.01})
     for _ in range(n_signals):
         served.shut_down()
     await served.serving
@@ -225,7 +225,7 @@ async def get(served, path):
 
 
 async def test_before_the_port_is_closed_routers_are_told_and_requests_answered(serve):
-    served = serve(notice_seconds=LONG)
+    served = serve(drain_notice_seconds=LONG)
     await get(served, "/health")
     served.shut_down()
     while not (await get(served, "/health"))[0].startswith(b"HTTP/1.1 503 "):

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from lead.server import listening
-from lead.server.listening import Inheritance, activated_socket, wait_for_heir
+from lead.server.listening import Predecessor, activated_socket, hand_over
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
 
@@ -32,7 +32,7 @@ def path(tmp_path):
 
 @contextlib.asynccontextmanager
 async def owning(path, listener, stop_accepting=lambda: None):
-    owner = asyncio.ensure_future(wait_for_heir(path, listener, stop_accepting))
+    owner = asyncio.ensure_future(hand_over(path, listener, stop_accepting))
     while not path.exists():  # noqa: ASYNC110 - a file has no event
         await asyncio.sleep(0)
     yield owner
@@ -40,52 +40,52 @@ async def owning(path, listener, stop_accepting=lambda: None):
     await asyncio.gather(owner, return_exceptions=True)
 
 
-async def test_the_heir_accepts_connections_that_came_before_it_was_ready(path, listener):
+async def test_the_successor_accepts_connections_that_came_before_it_was_ready(path, listener):
     async with owning(path, listener) as owner:
-        heir = await asyncio.to_thread(Inheritance, path)
-        with socket.create_connection(listener.getsockname()) as client, heir.listener:
-            await heir.take()
+        successor = await asyncio.to_thread(Predecessor, path)
+        with socket.create_connection(listener.getsockname()) as client, successor.listener:
+            await successor.replace()
             await owner
             listener.close()
-            accepted, address = heir.listener.accept()
+            accepted, address = successor.listener.accept()
             accepted.close()
             assert address == client.getsockname()
 
 
-async def test_the_owner_stops_accepting_before_the_heir_goes_on(path, listener):
+async def test_the_owner_stops_accepting_before_the_successor_goes_on(path, listener):
     stopped = []
     async with owning(path, listener, lambda: stopped.append(path.exists())):
-        heir = await asyncio.to_thread(Inheritance, path)
-        with heir.listener:
+        successor = await asyncio.to_thread(Predecessor, path)
+        with successor.listener:
             assert stopped == []
-            await heir.take()
+            await successor.replace()
     assert stopped == [True]
     assert not path.exists()
 
 
-async def test_an_heir_that_dies_changes_nothing(path, listener, caplog):
+async def test_an_successor_that_dies_changes_nothing(path, listener, caplog):
     async with owning(path, listener) as owner:
-        dead = await asyncio.to_thread(Inheritance, path)
+        dead = await asyncio.to_thread(Predecessor, path)
         dead.listener.close()
         dead._old.close()
-        heir = await asyncio.to_thread(Inheritance, path)
-        with heir.listener:
-            await heir.take()
+        successor = await asyncio.to_thread(Predecessor, path)
+        with successor.listener:
+            await successor.replace()
         await owner
     assert "this one goes on" in caplog.text
 
 
 async def test_without_an_owner_there_is_nothing_to_take(path):
     with pytest.raises(ConfigError, match="--takeover: no lead of this user can be replaced"):
-        Inheritance(path)
+        Predecessor(path)
 
 
-async def test_a_second_heir_learns_that_there_is_one(path, listener, monkeypatch):
+async def test_a_second_successor_learns_that_there_is_one(path, listener, monkeypatch):
     monkeypatch.setattr(listening, "_TAKE_SECONDS", 0.05)
     async with owning(path, listener):
-        first = await asyncio.to_thread(Inheritance, path)
+        first = await asyncio.to_thread(Predecessor, path)
         with first.listener, pytest.raises(ConfigError, match="already about to take over"):
-            await asyncio.to_thread(Inheritance, path)
+            await asyncio.to_thread(Predecessor, path)
         first._old.close()
 
 
@@ -97,7 +97,7 @@ async def test_at_its_end_an_owner_leaves_nothing_behind(path, listener):
 
 async def test_what_a_killed_owner_left_is_replaced(path, listener):
     path.touch()
-    owner = asyncio.ensure_future(wait_for_heir(path, listener, lambda: None))
+    owner = asyncio.ensure_future(hand_over(path, listener, lambda: None))
     while not path.is_socket():  # noqa: ASYNC110 - a file has no event
         await asyncio.sleep(0)
     owner.cancel()

@@ -15,6 +15,7 @@ from websockets.exceptions import InvalidStatus
 
 from back.dial import RefusedError
 from back.link import LeadLink
+from lead.server import listening
 from lead.server import server as module
 from lead.server.listening import listen
 from lead.server.server import Lead
@@ -107,17 +108,17 @@ async def serve_inherited(monkeypatch, way, **options):
     """Serve on a socket for all addresses that systemd or another lead hands over; nobody listens there."""
     served = []
 
-    async def serve(_lead, listener, host, *_):
-        listener.close()
-        served.append(host)
+    async def serve(_lead, address):
+        served.append(address.host)
+        address.listener.close()
 
     monkeypatch.setattr(Lead, "_serve", serve)
     with socket.socket() as exposed:
         exposed.bind(("0.0.0.0", 0))
         if way == "systemd":
-            monkeypatch.setattr(module, "activated_socket", lambda *_: exposed)
+            monkeypatch.setattr(listening, "activated_socket", lambda *_: exposed)
         else:
-            monkeypatch.setattr(module, "Inheritance", lambda _: argparse.Namespace(listener=exposed))
+            monkeypatch.setattr(listening, "Predecessor", lambda _: argparse.Namespace(listener=exposed))
         await Lead(LeadSettings.from_options(takeover=way == "takeover", **options)).serve()
     return served
 
@@ -143,8 +144,8 @@ async def test_a_lead_is_announced_with_its_scheme(monkeypatch, tmp_path, scheme
         heard.append(arguments)
         yield
 
-    async def serve(_lead, listener, *_):
-        listener.close()
+    async def serve(_lead, address):
+        address.listener.close()
 
     monkeypatch.setattr(module, "announced", announced)
     monkeypatch.setattr(Lead, "_serve", serve)

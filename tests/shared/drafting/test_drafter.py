@@ -10,7 +10,7 @@ from shared.errors import PendingAnswerError, RequestError
 from shared.prompt_cache import PromptCacheSize
 from shared.protocol import Close, Draft, Extend, Open, Tune
 from shared.sampling.parameters import SamplingParameters
-from tests.fakes import END_TOKENS, GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
+from tests.fakes import GREEDY, N_VOCAB, SlowGrammar, ToyGrammar, plain_run, submit, toy_sampler
 from tests.shared.drafting.drafting import LONG, SAMPLED, TEXT, DrafterHarness, drafting
 
 # Drafting
@@ -74,33 +74,12 @@ def test_accepted_tokens_are_not_decoded_again():
     assert harness.model.steps[n_steps:] == [[2]]
 
 
-def test_a_rejected_draft_is_replaced():
-    wrong = (TEXT[3] + 1) % N_VOCAB
-    right, _ = plain_run(submit(tokens=[*TEXT[:3], wrong]), 9)
-    harness = drafting()
-    harness.extend(2, [TEXT[2], wrong])
-    assert harness.last_draft() == Draft(sequence="s", base=4, tokens=right[4:8])
-    assert harness.model.slots[0][:4] == right[:4]
-
-
 def test_only_new_tokens_are_decoded_after_a_rejection():
     harness = drafting()
     n_steps = len(harness.model.steps)
     harness.extend(2, [TEXT[2], (TEXT[3] + 1) % N_VOCAB])
     harness.step()
     assert harness.model.steps[n_steps:] == [[1]]
-
-
-def test_penalties_ignore_rejected_tokens():
-    sampling = SamplingParameters(seed=0, temperature=0, presence_penalty=100)
-    harness = DrafterHarness(n_ahead=12)
-    harness.open(sampling=sampling)
-    rejected = harness.last_draft().tokens
-    harness.extend(2, [8])
-    right, _ = plain_run(submit(tokens=[*LONG, 8], sampling=sampling), 9)
-    assert rejected[0] != 8
-    assert set(rejected).intersection(right[3:])
-    assert harness.last_draft().tokens[:6] == right[3:]
 
 
 def test_a_lead_cannot_touch_the_sequences_of_another():
@@ -254,15 +233,6 @@ def test_the_last_token_is_decoded_even_if_it_is_cached():
     assert harness.model.steps[-1] == [1]
 
 
-def test_caches_are_reused_after_a_reconnect():
-    harness = drafting()
-    harness.drafter.reset()
-    assert harness.drafter.idle
-    harness.open()
-    assert harness.last_draft() == Draft(sequence="s", base=2, tokens=TEXT[2:6])
-    assert harness.model.steps[4] == [1]
-
-
 def test_a_short_common_prefix_does_not_overwrite_a_longer_cache():
     harness = DrafterHarness(n_ahead=1)
     for name, own in ("s", 5), ("t", 6), ("u", 5):
@@ -291,15 +261,6 @@ def test_a_long_text_is_loaded_in_parts_between_which_others_are_drafted_for():
 
 
 # A window shorter than the text
-
-
-def test_a_sequence_longer_than_the_window_is_drafted_for():
-    harness = DrafterHarness(n_window=10, n_ahead=3)
-    harness.open(tokens=TEXT[:60])
-    for start in range(60, 90):
-        tokens = harness.last_draft().tokens
-        assert len(tokens) == 3 or tokens[-1] in END_TOKENS
-        harness.extend(start, TEXT[start : start + 1])
 
 
 def test_only_the_end_of_a_prompt_longer_than_the_window_is_decoded():

@@ -160,6 +160,13 @@ class StoringDrafterMachine(DrafterMachine):
 
     options: ClassVar = {"n_window": 60, "prompt_cache": PromptCacheSize(150, 1, n_part=10)}
 
+    def __init__(self):
+        super().__init__()
+        for own in (0, 1, 0):  # the first two are stored
+            self.open(random.Random(own), 45, own, 0, 0)
+            self.step(9)
+            self.close(random.Random(0))
+
 
 TestDrafterMachine = DrafterMachine.TestCase
 TestRecurrentDrafterMachine = RecurrentDrafterMachine.TestCase

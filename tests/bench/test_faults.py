@@ -1,3 +1,5 @@
+"""Faults are what they claim to be, end again, and come as the seed says."""
+
 import asyncio
 import os
 import resource
@@ -5,15 +7,21 @@ import signal
 import subprocess
 import sys
 from itertools import islice, pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from bench.faults import injector as module
-from bench.faults.injector import KINDS, Fault, Injector, chosen_kinds, faults
+from bench.faults.injector import KINDS, Fault, Injector, faults
+from bench.faults.requests import COMPLETION, draw, with_logprobs
+from bench.faults.site import Site
 from bench.link import Link
-from shared.errors import ConfigError
+from lead.http.generation_request import ChatRequest
+from lead.http.routes.completions import CompletionRequest
+
+READY = "03:00:00 lead INFO: ready: 4 slots"
 
 
 @pytest.fixture
@@ -41,13 +49,13 @@ def fault(kind, choice=0.0, seconds=0.0):
     return Fault(0.0, kind.partition("-")[0], 0, kind, seconds, choice)
 
 
+def during(site, kind, choice=0.0):
+    return KINDS[kind].action(site, fault(kind, choice))
+
+
 def next_change(process):
     """The status of a child when it has stopped or goes on: a signal takes a moment."""
     return os.waitpid(process.pid, os.WUNTRACED | os.WCONTINUED)[1]
-
-
-def during(site, kind, choice=0.0):
-    return KINDS[kind].action(site, fault(kind, choice))
 
 
 @pytest.mark.parametrize("kind", ["engine-killed", "tokenizer-killed"])
@@ -63,6 +71,12 @@ async def test_what_is_stopped_goes_on_afterwards(site, process, kind):
     assert os.WIFCONTINUED(next_change(process))
 
 
+async def test_an_engine_that_dies_while_it_is_stopped_needs_no_more(site, process):
+    async with during(site, "engine-stopped"):
+        process.kill()
+        process.wait()
+
+
 async def test_the_engine_that_follows_a_killed_one_is_killed_too(site, process):
     site.take_ready_engine = lambda: SimpleNamespace(send_signal=lambda _: None)
     async with during(site, "engine-killed-twice"):
@@ -70,10 +84,19 @@ async def test_the_engine_that_follows_a_killed_one_is_killed_too(site, process)
     assert process.wait() == -signal.SIGKILL
 
 
-async def test_an_engine_that_dies_while_it_is_stopped_needs_no_more(site, process):
-    async with during(site, "engine-stopped"):
-        process.kill()
-        process.wait()
+def test_the_next_engine_is_not_taken_before_it_is_ready():
+    class Processless(Site):
+        engine = "first"
+
+    site = Processless(Path("model.gguf"), 0, [])
+    site.lead = SimpleNamespace(log="loading")
+    assert site.take_ready_engine() is None
+    site.lead.log = READY
+    assert [site.take_ready_engine(), site.take_ready_engine()] == ["first", "first"]
+    site.engine = "second"
+    assert site.take_ready_engine() is None
+    site.lead.log += f"\n{READY}"
+    assert site.take_ready_engine() == "second"
 
 
 @pytest.mark.parametrize(
@@ -101,28 +124,6 @@ async def test_one_link_is_made_worse_and_perfect_again(site, choice, chosen):
     assert link.delay() == 0.0
 
 
-async def test_what_happened_is_recorded_with_its_times(site):
-    ticks = iter((10.0, 12.0))
-    injector = Injector(site, lambda: next(ticks))
-    await injector.inject(fault("link-cut"))
-    assert [(each.fault.kind, each.began, each.ended) for each in injector.happened] == [
-        ("link-cut", 10.0, 12.0)
-    ]
-
-
-async def test_an_engine_that_is_not_there_cannot_be_killed(site):
-    site.take_ready_engine = lambda: None
-    injector = Injector(site, lambda: 0.0)
-    await injector.inject(fault("engine-killed"))
-    assert injector.happened == []
-
-
-async def test_faults_that_are_due_happen_in_their_order(site):
-    injector = Injector(site, lambda: 5.0)
-    await injector.follow([fault("link-cut"), fault("link-pieces"), fault("link-cut")])
-    assert [each.fault.kind for each in injector.happened] == ["link-cut", "link-pieces", "link-cut"]
-
-
 @pytest.mark.parametrize("kinds", [("back-killed", "back-flapping"), ("back-flapping", "back-killed")])
 async def test_a_back_is_never_started_beside_another_in_its_place(site, kinds, monkeypatch):
     monkeypatch.setattr(module, "_FLAP_SECONDS", 0.0)
@@ -135,18 +136,24 @@ async def test_a_back_is_never_started_beside_another_in_its_place(site, kinds, 
     assert running[-1] == 1
 
 
-# The schedule
-
-ALL = list(KINDS)
-
-
-def first(n, seed=1, kinds=ALL, pace=1.0):
-    return list(islice(faults(seed, kinds, pace), n))
+async def test_faults_that_are_due_happen_in_their_order_and_are_recorded(site):
+    injector = Injector(site, lambda: 5.0)
+    kinds = ["link-cut", "link-pieces", "link-cut"]
+    await injector.follow([fault(kind) for kind in kinds])
+    assert [each.fault.kind for each in injector.happened] == kinds
 
 
-def test_the_same_seed_gives_the_same_faults():
-    assert first(200) == first(200)
-    assert first(200) != first(200, seed=2)
+# What comes
+
+
+def first(n, seed=1):
+    return list(islice(faults(seed, list(KINDS), 1.0), n))
+
+
+def test_the_same_seed_gives_the_same_faults_of_all_kinds():
+    assert first(400) == first(400)
+    assert first(400) != first(400, seed=2)
+    assert {fault.kind for fault in first(400)} == KINDS.keys()
 
 
 def test_faults_of_one_track_do_not_overlap():
@@ -155,35 +162,15 @@ def test_faults_of_one_track_do_not_overlap():
         assert all(a.begins + a.seconds < b.begins for a, b in pairwise(own))
 
 
-def test_every_kind_comes():
-    assert {fault.kind for fault in first(400)} == set(ALL)
+def test_a_request_depends_on_seed_and_index_alone():
+    assert draw(1, 7) == draw(1, 7)
+    assert draw(2, 7) != draw(1, 7)
 
 
-def test_the_engine_is_left_alone_for_5_to_15_seconds():
-    killed = first(100, kinds=["engine-killed"])
-    pauses = [b.begins - a.begins for a, b in pairwise(killed)]
-    assert min(pauses) >= 5
-    assert max(pauses) <= 15
-
-
-def test_faults_of_one_part_do_not_depend_on_which_others_are_chosen():
-    engine = [kind for kind in ALL if kind.startswith("engine")]
-    alone = first(20, kinds=engine)
-    assert [fault for fault in first(400) if fault.track == "engine"][:20] == alone
-
-
-def test_kinds_are_chosen_by_name_or_by_their_first_word():
-    assert chosen_kinds("link-cut,engine") == [
-        "link-cut",
-        "engine-killed",
-        "engine-killed-twice",
-        "engine-stopped",
-        "engine-out-of-memory",
-    ]
-    assert chosen_kinds("all") == ALL
-    assert chosen_kinds("none") == []
-
-
-def test_a_kind_that_does_not_exist_is_refused():
-    with pytest.raises(ConfigError, match="link-cut"):
-        chosen_kinds("meteorite")
+@pytest.mark.parametrize("change", [lambda request: request, with_logprobs])
+def test_every_request_is_one_that_the_lead_understands(change):
+    for request in (change(draw(1, index)) for index in range(300)):
+        kind = CompletionRequest if request.path == COMPLETION else ChatRequest
+        unknown = set(request.body) - set(kind.model_fields)
+        assert not unknown, request
+        kind.model_validate(request.body).check()
