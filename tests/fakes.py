@@ -14,15 +14,14 @@ import numpy as np
 
 from lead.backs.assignment import Assignment
 from lead.engine.commands import Cancel, PostDraft, RequestOptions, Submit
+from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.drafters.model_drafter import ModelDrafter
-from lead.engine.drafters.ngram import NgramDrafter
-from lead.engine.drafters.prediction import PredictionDrafter
 from lead.engine.engine import Engine
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, DraftsDropped, Finished, Started, Tuned
 from lead.engine.loop import Loop
 from lead.engine.speculation.batching import batching_for
-from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
+from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from shared.cache_edits import SlotMemory
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
@@ -950,7 +949,7 @@ def make_engine(
     limits: EngineLimits,
     depth=4,
     policy="fixed",
-    make_drafters: MakeLocalDrafters = no_drafters,
+    make_drafters: MakeLookups = no_drafters,
     inline: ModelDrafter | None = None,
 ) -> Engine:
     def sampler_for(request: Submit) -> Sampler:
@@ -981,7 +980,7 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
     depth=4,
     make_target: Callable[..., FakeTarget] = FakeTarget,
     policy="fixed",
-    make_drafters: MakeLocalDrafters = no_drafters,
+    make_drafters: MakeLookups = no_drafters,
     inline: ModelDrafter | None = None,
 ) -> FakeTarget:
     """The real loop and scheduler between a fake model and a fake front, to the script's end."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from lead.engine.calibration import Recalibration
 from lead.engine.commands import Cancel, RequestOptions, SetBacks, SetPolicy, Submit
+from lead.engine.drafters.lookup import SuffixDrafter
 from lead.engine.drafters.seen_texts import SeenTexts
-from lead.engine.drafters.suffix import SuffixDrafter
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Failed, PromptProgress, Started
 from lead.engine.loop import Loop

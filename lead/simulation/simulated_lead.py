@@ -13,7 +13,7 @@ from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Committed, Finished, Tuned
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.engine.speculation.inline_drafting import DraftOrder
-from lead.engine.speculation.manager import MakeLocalDrafters, SpeculationManager
+from lead.engine.speculation.manager import MakeLookups, SpeculationManager
 from lead.engine.speculation.policy import Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.step_plan import StepPlan
@@ -56,7 +56,7 @@ class SimulatedLead:
         *,
         policy: PolicyName,
         depth: int = 0,
-        make_drafters: MakeLocalDrafters = lambda _: {},
+        make_drafters: MakeLookups = lambda _: {},
         n_slots: int = 16,
         seed: int = 0,
         constants: SpeculationConstants = DEFAULTS,

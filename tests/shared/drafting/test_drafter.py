@@ -82,6 +82,15 @@ def test_only_new_tokens_are_decoded_after_a_rejection():
     assert harness.model.steps[n_steps:] == [[1]]
 
 
+def test_repeated_extends_change_nothing():
+    harness = drafting()
+    harness.extend(0, TEXT[:2])
+    assert harness.drafter.idle
+    harness.extend(2, TEXT[2:4])
+    harness.extend(2, TEXT[2:4])
+    assert harness.last_draft() == Draft(sequence="s", base=4, tokens=TEXT[4:8])
+
+
 def test_a_lead_cannot_touch_the_sequences_of_another():
     harness = drafting()
     before = harness.drafter.draft("s")
