@@ -137,11 +137,6 @@ def test_a_back_states_the_states_after_its_draft_tokens(tiny_model):
     assert f"{2 * (1 + 5)} recurrent states of 0.0358 MB" in text
 
 
-def test_a_model_file_names_its_quantization():
-    info = Vocabulary.load(builtin_target()).info
-    assert info.file_type == 7  # MOSTLY_Q8_0
-
-
 @pytest.mark.parametrize("program", [lead, back])
 @pytest.mark.parametrize(("arguments", "status"), [([], 0), (["-t", "99"], 1)])
 def test_the_exit_status_is_1_if_there_is_a_problem(monkeypatch, capsys, program, arguments, status):
