@@ -28,11 +28,9 @@ def lead(target):
 
 @pytest.fixture(scope="module")
 def plain(lead):
-    return ask(lead[1], **LONG)
-
-
-def test_it_is_as_long_as_it_should_be(plain):
-    assert (plain.n_generated, plain.finish_reason) == (N_TOKENS, "length")
+    reply = ask(lead[1], **LONG)
+    assert (reply.n_generated, reply.finish_reason) == (N_TOKENS, "length")
+    return reply
 
 
 @pytest.mark.parametrize("n_windows", [1, 4])

@@ -4,10 +4,10 @@ import signal
 
 import pytest
 
-from bench.processes import Program, ProgramError, start_lead
+from bench.processes import Program, ProgramError, free_port, start_lead
 from shared.llama import rpc_backend
 from tests.real.client import ENDLESS, ask, stream
-from tests.real.processes import LEAD, free_port, kill
+from tests.real.processes import LEAD, kill
 
 pytestmark = [
     pytest.mark.real,
